@@ -3,8 +3,8 @@
  * hash is recomputed. The head of the log is the number and the hash of the newest entry.
  *
  * An intact chain does not prove that the log is complete, because a client that can write to the store could rewrite
- * or truncate the whole log. Only a comparison with a head that was saved earlier outside the store reveals such a
- * change.
+ * or truncate the whole log. Such a change is found only by a comparison with a head that was saved earlier outside the
+ * store.
  */
 import {
   type AuditHead,
@@ -22,7 +22,8 @@ export interface ChainReport {
   /** The newest entry that was checked. */
   readonly head: AuditHead
   /**
-   * The number of entries that were trimmed before this run, or the run that saved the expected head, could check them.
+   * The number of entries that no verification could check, because the service had trimmed them before. An entry
+   * counts as checked if this run or the run that saved the expected head has checked it.
    */
   readonly missing: number
   /** `null` if every entry is chained to the previous one. */
@@ -45,8 +46,7 @@ export async function verifyChain(
   let last: AuditHead = auditStart
   let isExpectedMet = expected === null
   /**
-   * The sequence number of a head that a response has named without containing its entry. `null` if there is no such
-   * head, or once a response has contained the entry.
+   * The head named by the previous response, if that response did not contain the entry of this head; otherwise `null`.
    */
   let unreadHead: number | null = null
   const report = (seq: number, reason: string | null): ChainReport => {
@@ -57,11 +57,11 @@ export async function verifyChain(
     const { items, head } = await read(last.Seq, PAGE)
     const [oldest] = items
     if (oldest !== undefined) {
-      // The service trims the oldest entries, possibly while this function reads the log. The check then continues from
-      // the hash of the newest trimmed entry. The oldest remaining entry contains this hash.
+      // The service may trim the oldest entries while this function reads the log. The oldest remaining entry contains
+      // the hash of the newest trimmed entry, so the check continues from that hash.
       if (oldest.Seq > last.Seq + 1 && (await isTrimmedBefore(read, oldest.Seq))) {
         const trimmed = oldest.Seq - 1
-        // An earlier run has checked the entries up to the expected head, so these entries do not count as missing.
+        // The entries up to the expected head were checked when that head was saved. Therefore they are not missing.
         missing += Math.max(0, trimmed - Math.max(last.Seq, expected?.Seq ?? 0))
         // If the expected head was trimmed, its hash cannot be compared. The remaining chain is still verified.
         if (expected !== null && expected.Seq < trimmed) isExpectedMet = true
@@ -91,8 +91,8 @@ export async function verifyChain(
         : report(expected.Seq, `it is missing: the log ends with entry ${last.Seq}`)
     }
     if (items.length > 0) continue
-    // A head whose entry is missing from the response is accepted once. If an entry is written after the service has
-    // read the entries but before it reads the head, the next response contains the entry.
+    // An entry may be written after the service has read the entries of a page and before it reads the head. The head
+    // then names an entry that only the next page contains. Therefore such a head is accepted once.
     if (head.Seq < last.Seq || unreadHead !== null)
       return report(
         head.Seq,

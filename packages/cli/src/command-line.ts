@@ -239,7 +239,7 @@ export async function runCommandLine(
   const path: string[] = []
   const alones = new Map([...more, ...single])
   try {
-    // The arguments start with the name of the command. Its options follow.
+    // The words before the first option name the command.
     const firstOption = args.findIndex((arg) => arg.startsWith('-'))
     const [first, second] = firstOption === -1 ? args : args.slice(0, firstOption)
     const group = groups.get(first ?? '')
@@ -285,7 +285,8 @@ function helpOf(
   const name = [PROGRAM, ...path].join(' ')
   if (command !== undefined) {
     const help = `Usage: ${`${name} ${command.usage}`.trim()}\n\n${command.help}`
-    // The commands of the calling program do not act on an installation, so they have none of the common options.
+    // The common options select an installation. The commands of the calling program act on none, so their help
+    // omits these options.
     return more.has(path[0] ?? '') ? help : `${help}\n\n${COMMON_HELP}`
   }
   const entries =

@@ -9,8 +9,8 @@ import { CommandFailed, exitCodes } from './exit-code.ts'
  * A file of exported credentials with one document per line and mode 0600. Documents are written to `<path>.part`,
  * which is moved to `<path>` when the export is complete.
  *
- * After an export the exporting installation no longer uses the credentials, so this file may be the only usable copy.
- * Each document is therefore flushed to disk before the next document is requested.
+ * The exporting installation no longer uses the exported credentials, so this file may be the only usable copy. Each
+ * document is therefore flushed to disk before the next document is requested.
  */
 export interface ExportFile {
   append(document: ExportDocument): Promise<void>
@@ -55,7 +55,10 @@ export async function createExportFile(path: string): Promise<ExportFile> {
   }
 }
 
-/** A file of many lines, which is written in chunks and flushed once. `<path>.part` becomes `<path>` at the end. */
+/**
+ * A file that receives its lines in chunks and is flushed once, at the end. It is written as `<path>.part` and then
+ * moved to `<path>`.
+ */
 export interface LinesFile {
   append(line: string): Promise<void>
   /** Flushes the file and moves it to its final name. */
@@ -126,7 +129,10 @@ async function openPart(
 const unwritable = (path: string, error: unknown): CommandFailed =>
   new CommandFailed(exitCodes.failed, `${path} cannot be written (${reasonOf(error)}).`)
 
-/** Moves a file by a hard link, which fails if the target exists; a rename would replace the target. */
+/**
+ * Moves a file by a hard link and the removal of the old name. Linking fails if the target exists, whereas a rename
+ * would replace the target.
+ */
 async function place(part: string, path: string): Promise<void> {
   try {
     await link(part, path)

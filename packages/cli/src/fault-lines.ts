@@ -11,5 +11,5 @@ export const faultLines = (fault: Fault): string[] =>
     ...(fault.Remedy === undefined ? [] : [['Remedy', fault.Remedy]]),
   ].map(([label = '', text = '']) => labelled(label, text))
 
-/** Formats a value and its label as a line. */
+/** Returns a line with a label and its value. */
 export const labelled = (label: string, text: string): string => `${label.padEnd(13)}${plain(text)}`

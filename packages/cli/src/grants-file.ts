@@ -1,6 +1,6 @@
 /**
- * Reads a file of grants of another program: one JSON object on each line. A line that is not a grant is reported by
- * its number and never printed, because it may contain a token.
+ * Reads a file of grants of another program, one JSON object on each line. A line that is not a grant is reported by
+ * its number. The line itself is never printed, because it may contain a token.
  */
 import {
   type GrantLine,
@@ -29,7 +29,10 @@ export interface GrantsFile {
   readonly rejected: readonly RejectedLine[]
 }
 
-/** Reads all lines. Only the first line of a company is accepted, because only one token can be the newest. */
+/**
+ * Reads all lines. If several lines name the same company, only the first one is accepted, because only one of their
+ * tokens can be the newest.
+ */
 export async function readGrants(source: AsyncIterable<string | Uint8Array>): Promise<GrantsFile> {
   const grants: FileLine[] = []
   const rejected: RejectedLine[] = []

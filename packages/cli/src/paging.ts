@@ -67,10 +67,7 @@ interface Format<Item> {
   readonly paintCell?: Parameters<typeof createTable>[2]
 }
 
-/**
- * Prints the items of all pages, as a table or as JSON lines, and returns what `pages` returns: the position of the
- * next page.
- */
+/** Prints the items of all pages, as a table or as JSON lines. Returns the position of the next page. */
 export async function printPages<Item, Next>(
   pages: AsyncGenerator<readonly Item[], Next, void>,
   { isJson, columns, rowOf, paintCell }: Format<Item>,

@@ -6,11 +6,12 @@ import { CommandFailed } from './exit-code.ts'
 
 /** Runs the command that the arguments of this OS process name, and sets its exit code. `more` are further commands. */
 export async function runProgram(more: ReadonlyMap<string, Command> = new Map()): Promise<void> {
-  // In the checkout, npx runs the program in its root, but relative file names in arguments refer to the user's folder.
+  // npx sets the root of the checkout as working directory. Relative file names in the arguments refer to the user's
+  // folder.
   const { INIT_CWD } = process.env
   if (INIT_CWD) process.chdir(INIT_CWD)
 
-  // If the reader of the pipe, such as head, exits early, the command stops without an error.
+  // The reader of a pipe, such as `head`, may exit early. The command then stops without an error.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error
     process.exit()

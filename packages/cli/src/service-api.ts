@@ -9,7 +9,7 @@ import { faultLines } from './fault-lines.ts'
 import { addressOf, type Connection, readConnection, type ServiceName } from './settings.ts'
 import { plain, type Terminal } from './terminal.ts'
 
-/** Every method throws {@link CommandFailed} with the exit code of the failure. */
+/** Sends requests to a service. Every method throws {@link CommandFailed}, which has the exit code of the failure. */
 export interface ServiceApi {
   get<T>(path: string, schema: z.ZodType<T>): Promise<T>
   /**
@@ -49,8 +49,8 @@ export interface ServiceApi {
   postForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>
 }
 
-// The deadline must allow for a refresh that first waits for another caller's refresh and then calls the provider. Each
-// call to the provider may take 10 s.
+// The deadline must allow for a refresh that first waits for the refresh of another caller and then calls the provider,
+// which may take 10 s for each call.
 const DEADLINE_MS = 60_000
 const LONG_DEADLINE_MS = 5 * 60_000
 
@@ -104,7 +104,7 @@ function openService(
         },
         ...(body !== undefined && { body: JSON.stringify(body) }),
         ...(lines !== undefined && { body: lines }),
-        redirect: 'manual', // a redirect could send the key to another server
+        redirect: 'manual', // a redirect could send the service key to another server
         signal: AbortSignal.any([
           terminal.signal,
           ...(deadlineMs === null ? [] : [AbortSignal.timeout(deadlineMs)]),

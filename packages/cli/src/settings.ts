@@ -67,7 +67,10 @@ export function readConnection(
   return { service, url: at, key }
 }
 
-/** The services that the commands check; the console only shows what these report. */
+/**
+ * The services that the commands check. The console has no state of its own to check, because it only shows data of
+ * these services.
+ */
 export type CheckedService = Exclude<ServiceName, 'console'>
 
 /** The address of a service, and the service key if one is set. */
@@ -77,7 +80,7 @@ export interface ServiceAddress {
   readonly key: Secret | null
 }
 
-/** The settings that name a part of an installation. */
+/** The settings with the addresses of services and backends. */
 const ADDRESSES = [...Object.values(addressOf), 'REDIS_URL', 'DATABASE_URL', 'AMQP_URL'] as const
 
 /**
@@ -107,8 +110,8 @@ export function readServices(
 }
 
 /**
- * Returns whether the commands act on an embedded host of this machine: no setting names an address or a key, and the
- * host has stored its key.
+ * Returns whether the commands act on an embedded host of this machine. They do if no setting names an address or a key
+ * and the host has stored its key.
  */
 export const isEmbeddedHost = (env: Environment): boolean =>
   ![...ADDRESSES, 'SERVICE_API_KEY'].some((name) => env[name] || env[`${name}_FILE`]) &&
@@ -132,8 +135,8 @@ export function usable<T>(read: () => T): T {
 
 /**
  * Returns the service key of the embedded host if `url` has a loopback host; otherwise `null`. The embedded host
- * listens on the loopback interface only, so sending its key to another host would only disclose the key. As for the
- * commands `dev` and `start`, a key in the file `.env` of the working directory precedes the stored one.
+ * listens on the loopback interface only, so its key must not be sent to another host. A key in the file `.env` of the
+ * working directory takes precedence over the stored key, as in the commands `dev` and `start`.
  */
 function embeddedKey(url: string, env: Environment): Secret | null {
   if (!isLoopback(new URL(url).hostname)) return null
@@ -148,10 +151,10 @@ function embeddedKey(url: string, env: Environment): Secret | null {
 }
 
 /**
- * Returns the folder in which the embedded host stores its keys. Like the commands `dev` and `start`, it reads `DATA_DIR`
- * from the file `.env` of the working directory if the environment does not have it. A relative `DATA_DIR` is resolved against the working
- * directory, as by the commands `dev` and `start`. If that folder does not exist, the path is resolved against the root
- * of the checkout, as by `npm start`.
+ * Returns the folder in which the embedded host stores its keys. Like the commands `dev` and `start`, it reads
+ * `DATA_DIR` from the file `.env` of the working directory if the environment does not have it. A relative `DATA_DIR`
+ * is resolved against the working directory. If that folder does not exist, the path is resolved against the root of
+ * the checkout, as by `npm start`.
  */
 export function embeddedSecretsFolder(env: Environment): string {
   const [own = '', ...others] = [process.cwd(), ROOT].map((base) =>

@@ -39,12 +39,12 @@ describe('the progress line of a command', () => {
 })
 
 describe('the output of a command', () => {
-  it('a command removes line breaks and terminal control characters from the text of a response before printing the text', () => {
+  it('a command removes line breaks and terminal control characters from response texts that it prints', () => {
     expect(plain('a\tb\r\nc\u001b]0;title\u0007\u009b31m\u202e')).toBe('a b c�]0;title��31m�')
     expect(createTable(['A', 'B'])([['x\ny', 'z']])).toEqual(['A    B', 'x y  z'])
   })
 
-  it('a table that is too wide is shortened to the terminal: the widest columns are cut, but never the first one', () => {
+  it('a table that is too wide for the terminal gets narrower columns, except the first column', () => {
     const table = createTable(['ID', 'STATUS', 'ERROR'], 30)
     const lines = table([['transaction-1', 'Failed', 'e'.repeat(50)]])
     expect(lines).toEqual(['ID             STATUS  ERROR', 'transaction-1  Failed  eeeeee…'])
@@ -66,7 +66,7 @@ describe('the output of a command', () => {
     expect(rowsOf(line, one)).toBe(rows)
   })
 
-  it('a command waits until a slow reader of its standard output has read the output', async () => {
+  it('a command does not exit before a slow reader has read its standard output', async () => {
     const { one, stdout } = terminal(false)
     let isPrinted = false
     const printing = print(one, 'x'.repeat(200_000)).then(() => (isPrinted = true))

@@ -43,7 +43,7 @@ export function notify({ stderr }: Terminal, ...lines: readonly string[]): void 
   stderr.write(`${lines.join('\n')}\n`)
 }
 
-/** Returns text on one line without control characters: a response must not be able to control the terminal. */
+/** Returns the text on one line without control characters, so that a response cannot control the terminal. */
 export const plain = (text: string): string =>
   text.replace(/\s+/g, ' ').replace(/[\p{Cc}\p{Cf}]/gu, '�')
 
@@ -81,13 +81,13 @@ const MIN_COLUMN = 6
 
 /**
  * Returns a function that formats rows as lines with aligned columns. The first call also returns the header line. In
- * later calls each column is at least as wide as in earlier calls. If `width` is given, lines that are too wide are
- * shortened to this width: the widest columns are cut, but never the first column, which identifies the row.
+ * later calls each column is at least as wide as in earlier calls. If `width` is given, the widest columns are cut
+ * until the lines fit. The first column identifies the row and is never cut.
  */
 export function createTable(
   header: readonly string[],
   width?: number,
-  /** Colours the text of a cell. The text is already padded to the width of the column. */
+  /** Colours the text of a cell. The text has already been padded to the width of its column. */
   paintCell: (text: string, column: number) => string = (text) => text,
 ): (rows: readonly (readonly string[])[]) => string[] {
   const widths = header.map(() => 0)
@@ -147,7 +147,7 @@ function columnsOf(text: string): number {
   return Array.from(text.replace(/\p{M}/gu, '')).length + (text.match(WIDE)?.length ?? 0)
 }
 
-/** Returns how many rows of the terminal a line takes, because the terminal wraps a line that is longer than a row. */
+/** Returns how many rows of the terminal a line takes. The terminal wraps a line that is longer than a row. */
 export function rowsOf(line: string, terminal: Terminal): number {
   const width = widthOf(terminal) ?? Number.POSITIVE_INFINITY
   let rows = 1

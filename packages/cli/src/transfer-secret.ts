@@ -1,6 +1,6 @@
 /**
- * Reads the secret that encrypts exported credentials. The secret is never passed as a command-line argument, because
- * every OS process on the machine can read the arguments of the other OS processes.
+ * Reads the secret that encrypts exported credentials. The secret is never a command-line argument, because every
+ * process on the machine can read the arguments of other processes.
  */
 import { readFile } from 'node:fs/promises'
 import { parseConfig, secret } from '@integration-host/shared/process/config'

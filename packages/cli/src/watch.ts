@@ -14,8 +14,8 @@ export const intervalOf = (text: string | undefined): number =>
   durationMsOf('--interval', text, DEFAULT_SECONDS)
 
 /**
- * Runs `poll` at every interval until `poll` returns `false`. After the first success, an unreachable service does not
- * end the command, because the service may be restarting. The error message is then passed to `report`.
+ * Runs `poll` at every interval until `poll` returns `false`. After the first success, an error because the service
+ * cannot be reached is passed to `report` and does not end the command, because the service may be restarting.
  */
 export async function repeat(
   intervalMs: number,
@@ -45,7 +45,8 @@ export async function repeat(
 export function createScreen(terminal: Terminal): (lines: readonly string[]) => Promise<void> {
   let shown: readonly string[] = []
   return async (lines) => {
-    // The rows are counted with the current width, because a terminal wraps its lines again when its width changes.
+    // When the width of a terminal changes, the terminal wraps its lines again. Therefore the rows are counted with the
+    // current width.
     const height = shown.reduce((rows, line) => rows + rowsOf(line, terminal), 0)
     // Moves the cursor up to the first line, and clears from there to the end of the screen.
     if (height > 0) terminal.stdout.write(`\x1b[${height}A\x1b[J`)

@@ -14,7 +14,9 @@ export interface Run {
 export interface Surroundings {
   readonly url?: string
   readonly env?: Readonly<Record<string, string>>
-  /** The user's input, one text for each prompt. Standard input is a terminal only if this member is set. */
+  /**
+   * The user's input, one text for each prompt. If this member is not set, standard input is not a terminal.
+   */
   readonly typed?: readonly (string | (() => string))[]
   /** The width of the terminal, if standard output is one. */
   readonly columns?: number
@@ -22,7 +24,7 @@ export interface Surroundings {
   readonly rows?: number
   /** Replaces the waits between two requests of `--watch` and before a repeated request. */
   readonly sleep?: (ms: number) => Promise<void>
-  /** The content of standard input, which is then not a terminal. */
+  /** The content of standard input. If this member is set, standard input is not a terminal. */
   readonly input?: string | Buffer
   /** The monotonic clock, in milliseconds. By default the time does not pass. */
   readonly now?: () => number
@@ -78,7 +80,7 @@ export async function run(
   })
   const code = await runCommandLine(args, {
     env: {
-      // A folder that does not exist, so that the key of an embedded host on this machine is not used.
+      // This folder does not exist, so the command cannot read the key of an embedded host on this machine.
       DATA_DIR: '/nonexistent',
       SERVICE_API_KEY: SERVICE_KEY,
       ...(url !== undefined && { TOKEN_SERVICE_URL: url }),

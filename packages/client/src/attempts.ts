@@ -25,8 +25,8 @@ export interface Attempts {
 /** The statuses of a temporary failure: too many calls, or an unavailable server or gateway. */
 const TEMPORARY: readonly number[] = [429, 502, 503, 504]
 /**
- * The longest pause. If `Retry-After` is longer, the response is returned, so that the caller can decide whether to
- * wait that long.
+ * The longest pause. If `Retry-After` is longer, the response is returned without a further attempt, and the caller
+ * decides whether to wait that long.
  */
 const MAX_PAUSE_MS = 30_000
 

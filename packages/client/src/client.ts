@@ -49,10 +49,10 @@ export interface ClientOptions {
    */
   readonly key: string
   /**
-   * `intuit` if the gateway has `PROVIDER_PROFILE=intuit`, which is its default. The client then repeats each POST that
-   * got no response, because this provider recognises a repeated POST. Without this option, the client repeats such a
-   * POST only after another response had the header `X-RequestId`, which the gateway adds for a provider that
-   * recognises repeated POSTs.
+   * Set it to `intuit` if the gateway has `PROVIDER_PROFILE=intuit`, which is the gateway's default. This provider
+   * recognises a repeated POST, so the client repeats each POST that got no response. Without this option, the client
+   * repeats a POST only if an earlier response had the header `X-RequestId`. The gateway adds this header for a
+   * provider that recognises repeated POSTs.
    */
   readonly provider?: 'intuit'
   /** The function that sends requests; by default the global `fetch`. */
@@ -84,8 +84,8 @@ export interface Client {
  */
 const IDLE_MS = 45_000
 /**
- * How often a run is read even if no event arrives. A coordinator that crashes loses the events that it has not
- * published yet.
+ * How often a run is read even if no event arrives. An event may be missing, because a coordinator that crashes loses
+ * the events that it has not published yet.
  */
 const REREAD_MS = 30_000
 
@@ -138,8 +138,7 @@ export function createClient(options: ClientOptions): Client {
   }
 
   /**
-   * The dependencies of each process client, by the name of the process. All clients of a process share one event
-   * stream.
+   * What the clients of each process share, by the name of the process. All clients of a process use one event stream.
    */
   const processes = new Map<string, RunDeps>()
   const depsOf = (name: string): RunDeps => {

@@ -8,10 +8,10 @@ export interface CompanyClient {
    * Sends a request to a path below `/v3/company/<realm>`, with the options of `fetch`. Returns every response of the
    * accounting API, whatever its status is.
    *
-   * If a request got no response, or a response with status 429, 502, 503 or 504, it is repeated, provided that this
-   * does no harm. It does no harm for GET, HEAD, OPTIONS, PUT and DELETE, and for a POST if the provider recognises a
-   * repeated POST. Every POST has an `Idempotency-Key`, from which the gateway derives the same `X-RequestId` for each
-   * attempt. A request whose body is a stream is sent only once.
+   * A request that got no response, or a response with status 429, 502, 503 or 504, is repeated if its method is GET,
+   * HEAD, OPTIONS, PUT or DELETE. A POST is repeated if the provider recognises a repeated POST. Every POST has an
+   * `Idempotency-Key`, from which the gateway derives the same `X-RequestId` for each attempt. A request whose body is
+   * a stream is sent only once.
    *
    * @throws {ProblemError} if the gateway itself rejects the request, or no response arrived (`connection_failed`).
    */
@@ -22,8 +22,8 @@ export interface CompanyDeps extends Connection {
   /** The address of the gateway, without a trailing slash. */
   readonly gateway: string
   /**
-   * Whether the provider is known to recognise a repeated POST. A response with `X-RequestId` shows it: the gateway
-   * adds this header under `PROVIDER_PROFILE=intuit`, but not under `generic`.
+   * Whether the provider is known to recognise a repeated POST. The first response with the header `X-RequestId` sets
+   * this to true, because the gateway adds the header under `PROVIDER_PROFILE=intuit`, but not under `generic`.
    */
   readonly posts: { areRecognised: boolean }
 }
@@ -45,8 +45,8 @@ export function createCompanyClient(realm: string, deps: CompanyDeps): CompanyCl
       const ids = [...url.searchParams].filter(([name]) => name.toLowerCase() === 'requestid')
       if (isPost && ids.length === 0 && !headers.has('Idempotency-Key'))
         headers.set('Idempotency-Key', crypto.randomUUID())
-      // A POST with `requestid` in another spelling is not repeated, because the provider might not recognise the
-      // repetition.
+      // The provider might not recognise a repeated POST whose query has `requestid` in another spelling. Such a POST
+      // is not repeated.
       const isMarked = ids.length === 0 || (ids.length === 1 && !!url.searchParams.get('requestid'))
 
       const response = await sendWithAttempts(deps, {
@@ -60,7 +60,7 @@ export function createCompanyClient(realm: string, deps: CompanyDeps): CompanyCl
           })
           if (isPost) {
             deps.posts.areRecognised ||= sent.headers.has('X-RequestId')
-            // The body is read here, so that a connection that breaks during the body counts as a lost response and the
+            // The body is read here. If the connection breaks during the body, the response counts as lost, and the
             // POST is repeated.
             await sent.clone().arrayBuffer()
           }
@@ -75,7 +75,7 @@ export function createCompanyClient(realm: string, deps: CompanyDeps): CompanyCl
       if (!/^application\/problem\+json\b/i.test(response.headers.get('Content-Type') ?? ''))
         return response
       const problem = serviceProblem(response, await response.clone().text())
-      if (problem === null) return response // a problem document of the accounting API
+      if (problem === null) return response // the accounting API has sent this problem
       throw problem
     },
   }

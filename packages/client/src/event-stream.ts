@@ -9,8 +9,8 @@ export interface ServerSentEvent {
 }
 
 /**
- * Yields the events of the stream. Yields `null` for a block of comments, which shows that the connection is alive.
- * When the caller leaves its loop, the stream is cancelled.
+ * Yields the events of the stream. Yields `null` for a block of comments, which only shows that the connection is
+ * alive. The stream is cancelled when the caller ends its iteration.
  */
 export async function* readEvents({
   body,
@@ -30,7 +30,7 @@ export async function* readEvents({
       for (const block of blocks) yield parseBlock(block)
     }
   } finally {
-    await reader.cancel().catch(() => {}) // fails if the connection is lost already
+    await reader.cancel().catch(() => {}) // cancelling fails if the connection is already lost
   }
 }
 

@@ -2,7 +2,7 @@
  * Follows the events of a process with one stream. All callers that wait for a run of this process share the stream,
  * because browsers open at most six connections to a server, and the coordinator serves at most a hundred streams.
  *
- * An event only causes a read of its run, so the stream need not be complete:
+ * A client reads the run after each event, so the stream need not be complete:
  *
  * R1  After a connection without `Last-Event-ID`, and after the event `reset`, events may be missing, so all runs are
  *     read.
@@ -29,13 +29,14 @@ export interface RunEventsDeps {
 }
 
 export interface RunEvents {
-  /** Calls `wake` whenever the run may have ended. Returns the function that ends these calls. */
+  /** Calls `wake` whenever the run may have ended. The returned function ends these calls. */
   watch(transactionId: string, wake: () => void): () => void
 }
 
 const ENDED: readonly unknown[] = ['Completed', 'Failed', 'Cancelled']
 /**
- * With these problems the key may not read the events, so the stream is not requested again. Runs can still be read.
+ * After a response with one of these problem codes the stream is not requested again, because the key may not read
+ * the events. Runs can still be read.
  */
 const REJECTED: readonly unknown[] = ['unauthorized', 'forbidden', 'process_not_found']
 
@@ -70,7 +71,8 @@ export function createRunEvents({ open, pollMs, idleMs }: RunEventsDeps): RunEve
         }
       } catch (error) {
         isRejected ||= error instanceof ProblemError && REJECTED.includes(error.problem.code)
-        // A stream that breaks after it was opened continues after its last event, so the runs need not be read (R1).
+        // If the stream was open, the next connection continues after its last event, so the runs need not be read
+        // (R1).
         if (!isOpen && !signal.aborted) wake(null)
       } finally {
         alive.stop()

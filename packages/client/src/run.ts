@@ -165,7 +165,7 @@ function createRunClient<Input>(
       const unwatch = events.watch(id, alarm.ring)
       try {
         for (;;) {
-          // The alarm is set before the read, so that an event that arrives during the read ends the wait at once.
+          // The alarm is set before the read. An event that arrives during the read then ends the wait at once.
           alarm.set()
           const run = await read(signal)
           if (run?.Status === 'Completed') return run

@@ -25,7 +25,7 @@ const PAUSE_MS = 500
 
 /**
  * Reads the records of the installation until every accepted order is completed and every connected company can be
- * refreshed, but not longer than the deadline. Returns what is still wrong.
+ * refreshed, or the deadline has passed. Returns what is still wrong.
  *
  * @throws the reason of `signal` if it is aborted.
  */
@@ -40,7 +40,7 @@ export async function checkBooks(promised: Promised, options: BooksOptions): Pro
   const lost: string[] = []
   const doubled: string[] = []
 
-  /** Returns whether the order needs no further check. */
+  /** Returns whether the check of the order is finished. */
   async function isSettled(number: string): Promise<boolean> {
     const run = await client.order(number)
     if (run === 'not found') lost.push(number)
@@ -77,7 +77,8 @@ function isDoubled({ ReplayID, Attempts }: TransactionView): boolean {
 }
 
 /**
- * Checks each entry until `isDone` resolves with true. Returns the remaining entries when `wait` resolves with false.
+ * Checks each entry repeatedly until `isDone` resolves with true for the entry. Stops when `wait` resolves with false.
+ * Returns the entries that are not done.
  */
 async function leftOver(
   entries: readonly string[],

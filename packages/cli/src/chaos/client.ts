@@ -1,7 +1,7 @@
 /**
  * The calls of a chaos run. Some are calls of an application that uses the installation, and others check the records
- * of the installation afterwards. A failed call is a result and not an error, because failing calls are what a chaos
- * run counts.
+ * of the installation afterwards. A chaos run counts failed calls, so a failed call is returned as a result and not
+ * thrown.
  */
 import { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { parseJsonAs } from '@integration-host/shared/json'
@@ -34,13 +34,15 @@ export interface ClientDeps {
 
 export type Client = ReturnType<typeof createClient>
 
-/** Returns whether an HTTP status shows that a company's grant has ended, so that no later call can succeed. */
+/**
+ * Returns whether an HTTP status shows that a company's grant has ended. No later call for this company can succeed.
+ */
 export const isGone = (status: number | null): boolean => status === 404 || status === 424
 
 /** The business process of the demo, whose transactions are orders. */
 const PROCESS = 'OrderProcess'
 
-/** The members of the sandbox's settings that a chaos run changes. */
+/** The settings of the sandbox that a chaos run changes. */
 const SandboxSettings = z.object({
   personality: z.string(),
   rotation: z.string(),
@@ -97,8 +99,8 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
       (await send(`${at.demoApi}/queue?number=${encodeURIComponent(number)}`))?.status ?? null,
 
     /**
-     * Reads a company's access token, which makes token-service refresh an expired token. Returns only the status of
-     * the response; `null` if there was no response.
+     * Requests a company's access token. For this request token-service refreshes an expired token. Returns only the
+     * status of the response; `null` if there was no response.
      */
     readToken: async (realm: string): Promise<number | null> =>
       (await send(`${credentialUrl(realm)}/token`, { headers: keyed }))?.status ?? null,

@@ -12,7 +12,7 @@ async function run(command: string, signal = new AbortController().signal) {
 }
 
 describe('the kill command', () => {
-  it('the kill command of a chaos run runs in a shell, with the number of the round in the environment variable CHAOS_ROUND', async () => {
+  it('the kill command of a chaos run runs in a shell, and its environment variable CHAOS_ROUND has the number of the round', async () => {
     expect(await run('echo "round $CHAOS_ROUND" | tr a-z A-Z')).toBe('ROUND 3\n')
   })
 

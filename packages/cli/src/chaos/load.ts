@@ -24,7 +24,7 @@ export interface Ledger {
   readonly failedCalls: number
   /** How often each kind of call failed, by the kind and the status of the response, such as `order 503`. */
   readonly failures: Readonly<Record<string, number>>
-  /** The number of calls that failed three times in a row, so that a client would have stopped repeating them. */
+  /** The number of calls that failed three times in a row. A usual client would have given up such a call. */
   readonly unservedCalls: number
   /** When the last failed call ended; `null` if none has failed. */
   readonly lastFailureAt: number | null
@@ -33,8 +33,8 @@ export interface Ledger {
 export interface Load {
   readonly ledger: Ledger
   /**
-   * Stops the load, and resolves when no call is in flight. Orders that were not accepted yet are queued again for at
-   * most `forMs` milliseconds. The ledger does not contain orders that were never accepted.
+   * Stops the load, and resolves when no call is in flight. An order that was not accepted yet is queued again for at
+   * most `forMs` milliseconds. If it is still not accepted, it is missing in `Ledger.accepted`.
    */
   stop(forMs: number): Promise<void>
 }
@@ -44,7 +44,7 @@ export interface LoadOptions {
   /** The realms whose tokens are read. */
   readonly companies: readonly string[]
   readonly rates: Rates
-  /** The first part of every order number and new realm. It must be unique for the installation. */
+  /** The prefix of every order number and of every new realm. It must be unique for the installation. */
   readonly prefix: string
   readonly random: Random
   readonly now: () => number
@@ -121,8 +121,8 @@ export function startLoad(options: LoadOptions): Load {
     }
     await repeated(get, (attempts) => isGone(status) || attempts === ATTEMPTS)
     readsInFlight -= 1
-    // The grant of this company has ended, which the check after the round reports. Further failed reads of this
-    // company would hide the time at which the other calls recovered.
+    // The grant of this company has ended, and the check after the round reports it. Further reads for this company
+    // would always fail, and would hide when the other calls recovered. Therefore they are stopped.
     if (isGone(status)) readable = readable.filter((other) => other !== realm)
   }
   // The whole authorization is repeated, because an authorization code can be exchanged only once.
@@ -132,7 +132,7 @@ export function startLoad(options: LoadOptions): Load {
     if (await repeated(authorize, (attempts) => attempts === ATTEMPTS)) connected.push(realm)
   }
 
-  /** Calls `work` `perSecond` times a second, with a number that counts the calls. */
+  /** Calls `work` `perSecond` times a second. The argument of `work` is the number of the call, counted from 0. */
   async function repeat(perSecond: number, work: (turn: number) => Promise<void>): Promise<void> {
     const startedAt = now()
     for (let turn = 0; perSecond > 0 && !stopping.signal.aborted; turn++) {

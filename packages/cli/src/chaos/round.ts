@@ -19,7 +19,7 @@ export interface RoundOptions {
   readonly name: string
   readonly companies: readonly string[]
   readonly rates: Rates
-  /** The first part of the order numbers of this round; unique for the installation. */
+  /** The prefix of the order numbers of this round. It must be unique for the installation. */
   readonly prefix: string
   /** How long the load runs before the fault, in milliseconds. */
   readonly warmUpMs: number

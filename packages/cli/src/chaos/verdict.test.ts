@@ -20,7 +20,7 @@ const round: Round = {
 }
 
 describe('the verdict on a round', () => {
-  it('a round has the verdict `kept` if calls failed but everything else is correct', () => {
+  it('the verdict on a chaos round is `kept` although calls failed, if no order and no company was lost', () => {
     expect(isKept(round)).toBe(true)
   })
 
@@ -38,14 +38,14 @@ describe('the verdict on a round', () => {
 })
 
 describe('the table of rounds', () => {
-  it('the table of rounds has a line for each round', () => {
+  it('the table of chaos rounds has one line for each round', () => {
     const [header, line, ...more] = roundTable([round])
     expect(header).toMatch(/^VERDICT +ROUND +ORDERS +LOST +DOUBLED +STUCK +COMPANIES +LOCKED OUT/)
     expect(line).toMatch(/^kept +redis-killed +120 +0 +0 +0 +60 +0 +0 +1000 +40 +2 +6\.3 s$/)
     expect(more).toEqual([])
   })
 
-  it('the table of rounds lists at most five lost orders below a round with the verdict `BROKEN`', () => {
+  it('the table of chaos rounds lists at most five lost orders below a round with the verdict `BROKEN`', () => {
     const lost = ['1', '2', '3', '4', '5', '6', '7']
     const lines = roundTable([{ ...round, lost, error: 'no failover' }, round])
     expect(lines[1]).toMatch(/^BROKEN /)
@@ -58,7 +58,7 @@ describe('the table of rounds', () => {
 })
 
 describe('the document of a round', () => {
-  it('the JSON document of a round has the verdict, the affected orders and companies, and the counts', () => {
+  it('the JSON document of a chaos round has the verdict, the affected orders and companies, and the counts', () => {
     expect(roundDocument({ ...round, lost: ['7'] })).toEqual({
       Round: 'redis-killed',
       Verdict: 'broken',

@@ -27,7 +27,8 @@ const all = [
 let service: FakeService
 beforeEach(async () => {
   service = await startFakeService({
-    // The first page is empty, as for a key that may not see the newest actions. Each other page has two actions.
+    // The first page is empty, because a key that may not see the newest actions gets such a page. Each other
+    // page has two actions.
     'GET /actions': ({ query }) => {
       const before = query.get('before')
       if (before === null) return { body: { items: [], next_before: 5 } }

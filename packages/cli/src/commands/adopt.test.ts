@@ -22,9 +22,12 @@ const lineOf = (n: number): string => JSON.stringify({ Realm: String(n), Refresh
 
 let service: FakeService
 let folder: string
-/** The result of a grant. By default, the grant is stored. */
+/** The result of a grant. Unless a test sets another result, the grant is stored. */
 let resultOf: (grant: SentGrant) => Partial<GrantResult>
-/** The error response to a request, which is numbered from 1; `undefined` lets the request succeed. */
+/**
+ * Returns the error response to the request with this number, counted from 1; `undefined` lets the
+ * request succeed.
+ */
 let failing: (call: number) => FakeResponse | undefined
 let calls: number
 
@@ -219,7 +222,7 @@ describe('credentials adopt', () => {
     expect(out).toContain('2 stored')
   })
 
-  it('`credentials adopt` repeats a request until the service has restarted', async () => {
+  it('`credentials adopt` repeats its request while token-service restarts', async () => {
     failing = (call) =>
       call === 1
         ? { status: 200, body: '{', isCut: true }

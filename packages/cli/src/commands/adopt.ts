@@ -177,8 +177,8 @@ async function adoptAll(grants: readonly FileLine[], sending: Sending): Promise<
 }
 
 /**
- * Sends one chunk, and repeats the request while the service restarts. A repeated request does no harm, because the
- * service recognises lines that it has already stored.
+ * Sends one chunk of lines, and repeats the request while the service restarts. The service recognises lines that it
+ * has already stored, so a repeated request does no harm.
  */
 async function send(
   chunk: readonly FileLine[],
@@ -204,7 +204,7 @@ async function send(
   }
 }
 
-/** Whether the service may be restarting. A rejected service key is not temporary. */
+/** Returns whether the service may be restarting. A rejected service key is a lasting failure. */
 const isTemporary = (error: unknown): boolean =>
   error instanceof RequestRejected
     ? ['store_unavailable', 'shutting_down', 'busy'].includes(error.code)

@@ -31,7 +31,7 @@ let service: FakeService
 let log: readonly AuditEntry[]
 /** The head that the fake service reports; `null` means the newest entry of the log. */
 let head: AuditHead | null
-/** Called before each response with the number of the request, counted from 1. */
+/** Is called before each response. The argument is the number of the request, counted from 1. */
 let between: (call: number) => void
 
 beforeEach(async () => {
@@ -73,7 +73,7 @@ describe('audit list', () => {
     expect(service.requests.map(({ query }) => query.get('after'))).toEqual(['0', '1000', '2000'])
   })
 
-  it('`audit list` prints only entries that match --since and --name', async () => {
+  it('`audit list` prints only the entries that match the options --since and --name', async () => {
     const args = ['audit', 'list', '--since', '2481', '--name', 'ACC-7', '--json']
     expect((await run(args, service)).json).toEqual([entry(2_488), entry(2_498)])
     const { out } = await run(args.slice(0, -1), service)
@@ -139,7 +139,7 @@ describe('audit verify', () => {
     expect(err).toContain('The chain is intact from entry 701 on; 700 entries before it')
   })
 
-  it('`audit verify` accepts that entries are trimmed or written while it reads the log', async () => {
+  it('`audit verify` succeeds although entries are trimmed and written while it reads the log', async () => {
     log = whole.slice(0, 2_000)
     between = (call) => {
       if (call === 2) log = whole.slice(1_400)
@@ -150,7 +150,7 @@ describe('audit verify', () => {
     })
   })
 
-  it('`audit verify` accepts a page whose head names an entry that was not written yet, if the next page contains the entry', async () => {
+  it('`audit verify` accepts a head whose entry is missing on the same page, if the next page contains the entry', async () => {
     log = whole.slice(0, 10)
     head = entry(11)
     between = (call) => {

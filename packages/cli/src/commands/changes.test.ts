@@ -26,7 +26,7 @@ const cli = (...args: readonly string[]) =>
   run(['changes', ...args], { env: { COORDINATOR_URL: service.url } })
 
 describe('changes', () => {
-  it('`changes` prints the position, the last sweep, and the objects that could not be read', async () => {
+  it('`changes` prints how far the change feed was read, the last sweep, and the objects that could not be read', async () => {
     const { code, out } = await cli('1')
     expect([code, out]).toEqual([
       0,
@@ -46,7 +46,7 @@ describe('changes', () => {
   })
 
   it.each([[[]], [['1', '2']], [['1/2']], [['--realm', '1']]])(
-    '`changes` rejects wrong arguments: %j',
+    '`changes` rejects the arguments %j as wrong usage',
     async (args) => {
       expect((await cli(...args)).code).toBe(2)
     },

@@ -61,7 +61,7 @@ describe('an installation to which the command chaos applies no load', () => {
     ])
   })
 
-  it('the command chaos exits with code 5 if token-service cannot be reached to start an authorization', async () => {
+  it('`chaos` exits with code 5 if token-service cannot be reached to start an authorization', async () => {
     const { code, err } = await run(['chaos', '--against', against('http://127.0.0.1:9')])
     expect(code).toBe(5)
     expect(err).toContain('token-service at http://127.0.0.1:9 starts no authorization')

@@ -221,7 +221,9 @@ interface Disturbance {
   readonly random: () => number
 }
 
-/** Runs the kill command, if there is one, and keeps the load running for the rest of the round. */
+/**
+ * Runs the kill command, if there is one. Resolves at the end of the disturbance, during which the load continues.
+ */
 async function disturb(
   { terminal, killCommand }: Run,
   { ledger, number, total, roundMs, random }: Disturbance,
@@ -268,8 +270,8 @@ async function cleanUp(
     typeof sandbox !== 'string' && before !== null && (await sandbox.change(before))
   if (!isRestored)
     notify(terminal, "The sandbox's settings could not be restored: PUT /sandbox/settings.")
-  // token-service may still connect a company after this command has aborted the request, so the list of the run's
-  // companies is read until it is empty.
+  // token-service may still connect a company after this command has aborted the request. Therefore the companies
+  // of this run are listed and removed until none is left.
   for (;;) {
     const realms = await client.realms(prefix)
     if (realms?.length === 0) return

@@ -69,7 +69,7 @@ describe('console password', () => {
     expect([code, out]).toEqual([2, ''])
   })
 
-  it('`console password` rejects a short password, and no password without a terminal', async () => {
+  it('`console password` rejects a short password, and fails if there is neither a password file nor a terminal', async () => {
     await writeFile(file, 'short')
     expect((await password('ada', '--password-file', file)).code).toBe(2)
     expect((await password('ada')).code).toBe(2)

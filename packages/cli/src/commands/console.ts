@@ -1,4 +1,4 @@
-/** The commands on the web console: how persons sign in. */
+/** The commands by which persons get access to the web console. */
 import { isUserName, userLine } from '@integration-host/shared/access/user-line'
 import { roles } from '@integration-host/shared/access/user-role'
 import { z } from 'zod'

@@ -122,7 +122,7 @@ describe('credentials show', () => {
     ])
   })
 
-  it('`credentials show` prints labels, attempts and the times of the grant', async () => {
+  it('`credentials show` prints the labels, the failed attempts and the times of the grant', async () => {
     const { code, out } = await run(['credentials', 'show', 'ACC-3'], service)
     expect(code).toBe(0)
     expect(out).not.toContain('\u001b')

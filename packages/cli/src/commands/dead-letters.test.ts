@@ -65,7 +65,7 @@ const cli = (...args: readonly string[]) =>
   run(['dead-letters', ...args], { env: { COORDINATOR_URL: service.url } })
 
 describe('dead-letters', () => {
-  it('`dead-letters list` prints --limit dead letters from several pages, each with its reason, run and first characters', async () => {
+  it('`dead-letters list` reads pages until it has --limit dead letters, and prints the reason, run and beginning of each', async () => {
     const { code, out, err } = await cli('list', '--limit', '3')
     expect([code, err]).toEqual([0, ''])
     expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([

@@ -132,7 +132,7 @@ describe('doctor', () => {
       })
     })
 
-    it('doctor reports the check of client id and secret as skipped if CLIENT_ID and CLIENT_SECRET are empty', async () => {
+    it('doctor skips the check of client id and secret if CLIENT_ID and CLIENT_SECRET are empty', async () => {
       const { code, json, err } = await doctor(['--json'], {
         env: { CLIENT_ID: '', CLIENT_SECRET: '' },
       })
@@ -198,10 +198,10 @@ describe('doctor', () => {
     expect((await doctor()).out).not.toContain('\u001b')
   })
 
-  it('doctor reports the check of a backend as skipped if the setting with its address is missing', async () => {
+  it('doctor skips the check of a backend if the setting with the address of the backend is missing', async () => {
     const { code, json, err } = await run(
       ['doctor', '--only', 'redis,postgres,rabbitmq', '--json'],
-      { env: { DATA_DIR: '/nowhere' } }, // the checkout may have the data of an embedded host
+      { env: { DATA_DIR: '/nowhere' } }, // not the data of an embedded host
     )
     expect([code, err]).toEqual([0, 'Nothing is wrong, 3 not checked.\n'])
     expect(json).toMatchObject(
@@ -212,7 +212,7 @@ describe('doctor', () => {
     )
   })
 
-  it('for an embedded host, doctor proposes no settings of backends, and lists the skipped checks at the end', async () => {
+  it('doctor, run against an embedded host, proposes no settings of backends, and lists the skipped checks at the end', async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'doctor-'))
     try {
       await mkdir(join(dataDir, 'secrets'))
@@ -243,7 +243,7 @@ describe('doctor', () => {
     expect(err).not.toMatch(/secret|nonsense/)
   })
 
-  it('if one address is set, doctor does not look for the other services at their default ports', async () => {
+  it('doctor does not check the services at their default ports if the address of one service is set', async () => {
     const { code, json } = await run(
       ['doctor', '--only', 'token-service,accounting-gateway,coordinator,demo-api', '--json'],
       { env: { DEMO_API_URL: provider.url } },
@@ -299,13 +299,13 @@ describe('doctor', () => {
       })
     const routes = () => service.requests.map(({ route }) => route)
 
-    it('doctor requests nothing from the coordinator for the check of Redis', async () => {
+    it('doctor sends no request to the coordinator for the check of Redis', async () => {
       await start({})
       await examine('redis')
       expect(routes()).toEqual([])
     })
 
-    it('doctor requests the processes once for the checks of RabbitMQ and of the coordinator', async () => {
+    it('doctor requests the list of processes only once for the checks of RabbitMQ and of the coordinator', async () => {
       await start({})
       expect((await examine('rabbitmq,coordinator')).json).toContainEqual(
         expect.objectContaining({ Subject: 'coordinator', Check: 'runs', Verdict: 'ok' }),

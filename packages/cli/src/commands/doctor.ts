@@ -74,7 +74,7 @@ const subjects = [
 type Subject = (typeof subjects)[number]
 
 const DEFAULT_SECONDS = 15
-/** How long a check may still return partial results and close its connection after the deadline. */
+/** After the deadline a check has this time to return partial results and to close its connection. */
 const GRACE_MS = 1_000
 
 export const doctor: Command = {
@@ -118,8 +118,8 @@ Examples:
     const abortedAfter = (ms: number): AbortSignal =>
       AbortSignal.any([terminal.signal, AbortSignal.timeout(ms)])
     const signal = abortedAfter(timeoutMs)
-    // A request whose response another check needs may take only half of the time limit. If it times out, the other
-    // half is left for the check.
+    // Some checks need the response to an earlier request. The earlier request times out after half of the time limit,
+    // so that the check has the other half.
     const halfway = abortedAfter(timeoutMs / 2)
     const isEmbedded = isEmbeddedHost(terminal.env)
     /** Returns the check of a backend. The check is skipped for an embedded host, which has no backends. */
@@ -153,7 +153,7 @@ Examples:
         examinePostgres(url, settings, signal),
       ),
       rabbitmq: ofBackend(settings.AMQP_URL, 'AMQP_URL', async (url) => {
-        // The processes are needed, because each step of a process has a queue.
+        // Each step of a process has a queue, so the check of the queues needs the processes.
         const processes = services.coordinator && (await processesOf(services.coordinator))
         return examineBroker(
           url,
@@ -196,7 +196,7 @@ Examples:
     if (values.json) {
       await print(terminal, ...found.map((result) => JSON.stringify(documentOf(result))))
     } else {
-      // Subjects that were not checked come last, because the results of the others matter more.
+      // Subjects that were not checked are printed last, because the other results matter more.
       const isSkipped = ({ check, verdict }: CheckResult): boolean =>
         check === 'connection' && verdict === 'skipped'
       const shown = found.toSorted((a, b) => Number(isSkipped(a)) - Number(isSkipped(b)))

@@ -18,7 +18,7 @@ const start = (...args: readonly string[]) =>
   run(['erasures', 'start', ...args], { env: { COORDINATOR_URL: service.url } })
 
 describe('erasures start', () => {
-  it('`erasures start` erases the runs of a company, and repeats the request while runs are left', async () => {
+  it('`erasures start` erases the runs of a company, and repeats its request until no run is left', async () => {
     responses = [{ ...done, more: true }, done]
     const { code, out, err } = await start('--realm', '7', '--reason', 'case 7')
     expect([code, out]).toEqual([0, '4 runs erased, 2 files removed.\n'])
@@ -29,7 +29,7 @@ describe('erasures start', () => {
     ])
   })
 
-  it('`erasures start` prints which data is left, and exits with code 1', async () => {
+  it('`erasures start` prints which data could not be erased, and exits with code 1', async () => {
     responses = [{ ...done, notEnded: 1, filesLeft: 1, unknown: 1 }]
     const { code, out } = await start('--process', 'P', '--id', 'a', '--id', 'b')
     expect([code, out]).toEqual([

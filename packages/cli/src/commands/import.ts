@@ -57,8 +57,8 @@ Examples:
         const report = await service
           .post('/imports', body, ImportReport, { isLong: true })
           .catch((error: unknown) => {
-            // `invalid_request` means that only this document is invalid. Any other failure would affect the next
-            // document too.
+            // The problem `invalid_request` concerns this document only, so the import continues. Any other
+            // failure would affect the next document too.
             if (error instanceof RequestRejected && error.code === 'invalid_request')
               return error.message
             throw error

@@ -153,7 +153,7 @@ describe('keys list', () => {
     expect(out).not.toMatch(/[0-9a-f]{64}/)
   })
 
-  it('`keys list --json` prints one key on each line, without digests', async () => {
+  it('`keys list --json` prints one key on each line, without the digest of the key', async () => {
     await keys(...erp)
     const { json } = await keys('list', '--json')
     expect(json).toEqual([

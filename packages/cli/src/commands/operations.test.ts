@@ -80,12 +80,15 @@ describe('operations start', () => {
   it.each([
     [['--id', '1', '--id', '2'], { Ids: ['1', '2'] }],
     [['--every-run'], { Filter: {} }],
-  ])('`operations start` accepts %j in place of a filter', async (options, members) => {
-    expect((await cli([...START, ...options, ...REASON])).code).toBe(0)
-    expect(service.requests[0]?.body).toMatchObject(members)
-  })
+  ])(
+    '`operations start` accepts %j to select the runs in place of a filter',
+    async (options, members) => {
+      expect((await cli([...START, ...options, ...REASON])).code).toBe(0)
+      expect(service.requests[0]?.body).toMatchObject(members)
+    },
+  )
 
-  it('`operations start --dry-run` waits until the runs are counted, and prints the count and the first runs', async () => {
+  it('`operations start --dry-run` waits until the runs are counted, and prints their number and the first of them', async () => {
     const Matches = Array.from({ length: 25 }, (_, n) => ({
       TransactionID: `m${n}`,
       ReplayID: 0,
@@ -139,13 +142,13 @@ describe('operations start', () => {
     expect(out).toContain(`\u001b[${rows}A\u001b[J`)
   })
 
-  it('on a terminal `operations show --watch` omits the last lines if the screen has too few rows', async () => {
+  it('on a terminal `operations show --watch` leaves out the last lines if the screen has too few rows', async () => {
     const Reason = 'x'.repeat(100)
     reports = [operation({ Reason }), operation({ Status: 'Completed' })]
     const screen = { typed: [], columns: 40, rows: 9 }
     const { out } = await cli(['show', ID, '--watch'], screen)
     const [first = ''] = out.split('\u001b')
-    // `Started by` is followed by the reason, which takes three rows. The screen has no room for them.
+    // The reason takes three rows, for which the screen has no room. `Started by` is the line before it.
     expect(first.trimEnd().split('\n').at(-1)).toMatch(/^Started by/)
   })
 

@@ -33,7 +33,7 @@ const WATCH_HELP = `  --watch             print the progress until the operation
 ${INTERVAL_HELP}`
 
 /**
- * The option that sets each member of the request. If the schema of the request rejects a value, the error names the
+ * The option of each member of the request. If the request's schema rejects a member, the error message names the
  * option.
  */
 const optionOf = {

@@ -38,7 +38,7 @@ const cli = (...args: readonly string[]) =>
   run(['processes', ...args], { env: { COORDINATOR_URL: service.url } })
 
 describe('processes', () => {
-  it('`processes list` prints which processes are paused, since when, by whom and why', async () => {
+  it('`processes list` prints for each paused process the time, the caller and the reason of the pause', async () => {
     const { code, out } = await cli('list')
     expect(code).toBe(0)
     expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
@@ -50,7 +50,7 @@ describe('processes', () => {
     expect((await cli('list', '--json')).json).toEqual([orders, webhooks])
   })
 
-  it('`processes pause` and `resume` send the reason', async () => {
+  it('`processes pause` and `processes resume` send the text of --reason', async () => {
     const paused = await cli('pause', 'OrderProcess', '--reason', 'migration')
     expect([paused.code, paused.out]).toEqual([0, 'OrderProcess is paused.\n'])
     expect(service.requests.at(-1)?.body).toEqual({ Reason: 'migration' })

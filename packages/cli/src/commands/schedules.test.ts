@@ -61,7 +61,7 @@ describe('schedules', () => {
     expect((await cli('list', '--json')).json).toEqual([nightly, paused, late, removed])
   })
 
-  it('`schedules pause`, `resume` and `run` send the reason and print the result', async () => {
+  it('`schedules pause`, `schedules resume` and `schedules run` send the text of --reason and print the result', async () => {
     const done = await cli('pause', 'Reports', 'nightly', '--reason', 'migration')
     expect([done.code, done.out]).toEqual([0, 'The schedule nightly of Reports is paused.\n'])
     expect(service.requests.at(-1)?.body).toEqual({ Reason: 'migration' })

@@ -31,8 +31,8 @@ let service: FakeService
 let folder: string
 let stored: string[]
 /**
- * Returns the error response to an export or import request, given the request's number counted from 1; `undefined`
- * lets the request succeed.
+ * Returns the error response to the export or import request with this number, counted from 1; `undefined` lets the
+ * request succeed.
  */
 let failing: (call: number) => FakeResponse | undefined
 const sent = (): readonly ReceivedRequest[] =>
@@ -114,7 +114,7 @@ describe('credentials export', () => {
     expect(await readdir(folder)).toEqual(['x'])
   })
 
-  it('`credentials export --all` exports every credential with a refresh token, at most 500 in one document', async () => {
+  it('`credentials export --all` exports every credential with a refresh token, at most 500 with one request', async () => {
     stored = [...named(1_200), 'ACC-none']
     const { code, json, err } = await transfer(['export', '--all', '--out', at('x'), '--json'])
     expect([code, json]).toEqual([0, [{ File: at('x'), Names: named(1_200), IsComplete: true }]])
@@ -140,7 +140,7 @@ describe('credentials export', () => {
     expect(sent()).toEqual([])
   })
 
-  it('`credentials export` keeps the credentials in FILE.part if another process creates FILE meanwhile', async () => {
+  it('`credentials export` leaves the credentials in FILE.part if another process creates FILE during the export', async () => {
     failing = () => {
       void writeFile(at('x'), 'mine')
       return undefined
@@ -183,7 +183,7 @@ describe('credentials export', () => {
     },
   )
 
-  it('`credentials export` keeps the received documents if it is interrupted', async () => {
+  it('`credentials export` keeps the documents that it has received before an interruption', async () => {
     stored = named(600)
     const stop = new AbortController()
     failing = (call) => {

@@ -41,7 +41,7 @@ const cli = (...args: readonly string[]) =>
   run(['usage', ...args], { env: { GATEWAY_URL: service.url } })
 
 describe('usage', () => {
-  it('`usage` prints the calls of each company by kind, and the part of the budget that is used', async () => {
+  it('`usage` prints the calls of each company by kind, and the used share of the budget', async () => {
     const { code, out, err } = await cli()
     expect([code, err]).toEqual([0, '2026-11: 3 metered calls of 4 (75.0 %).\n'])
     const rows = out.split('\n').map((line) => line.split(/ +/))
@@ -64,7 +64,7 @@ describe('usage', () => {
     ).toEqual(items)
   })
 
-  it('`usage --realm` reports that no call of the company was counted, because its realm may be wrong', async () => {
+  it('`usage --realm` warns that the realm may be wrong if no call of the company was counted', async () => {
     expect((await cli('--realm', '2')).err).not.toContain('No call')
     const { code, err } = await cli('--realm', 'abc', '--month', '2026-10')
     expect([code, err]).toEqual([
@@ -73,13 +73,13 @@ describe('usage', () => {
     ])
   })
 
-  it('`usage` rejects a realm that is not valid without a request', async () => {
+  it('`usage` rejects an invalid realm before it sends a request', async () => {
     const { code, err } = await cli('--realm', 'a/b')
     expect([code, err]).toEqual([2, expect.stringContaining('--realm must be 1-64 of')])
     expect(service.requests).toEqual([])
   })
 
-  it('the help names the service and the setting to which --url of `usage` applies', async () => {
+  it('the help of `usage` names the service and the setting that --url overrides', async () => {
     expect((await cli('--help')).out).toMatch(/for usage of the gateway\s+\(GATEWAY_URL/)
   })
 

@@ -55,13 +55,13 @@ const lineOf = (result: Run, step: string, check: string | null = null): string 
 
 describe('verify-provider', () => {
   it.each([[[]], [['--json']]])(
-    'with the arguments %j, `verify-provider` prints only names and numbers from responses, and no value of a setting',
+    '`verify-provider` with the arguments %j prints only names and numbers from responses, and no value of a setting',
     async (options) => {
       const { code, out, err } = await verify(['--yes', ...options])
       expect(code).toBe(0)
       expect(out.split('\n').length).toBeGreaterThan(25)
       expect(out).toMatch(/company …889; members: \(a name not shown\), code, realmId, state/)
-      // The address to open is printed on standard error, because it contains the client id.
+      // The authorization URL contains the client id, so it is printed on standard error.
       const address = /^http\S+\n/m.exec(err)?.[0] ?? ''
       expect(address).toContain('client-id-canary-1')
       const shown = out + err.replace(address, '')
@@ -163,7 +163,7 @@ describe('verify-provider', () => {
     expect(provider.requests.map(({ route }) => route)).toContain('POST /oauth2/v1/tokens/bearer')
   })
 
-  it('`verify-provider` skips steps that need confirmation if there is neither a terminal nor --yes', async () => {
+  it('`verify-provider` skips each step that needs confirmation if there is neither a terminal nor --yes', async () => {
     const result = await verify(['--json'])
     expect(result.code).toBe(0)
     expect(lineOf(result, 'key pair', 'key pair')).toMatch(/^as documented/)
@@ -288,7 +288,7 @@ describe('verify-provider', () => {
     expect(forms).toHaveLength(1) // only the made-up code was sent to the token endpoint
   })
 
-  it('`verify-provider` fails if no callback arrives in time, and reports that a grant may exist', async () => {
+  it('`verify-provider` fails if no callback arrives in time, and reports that a grant may exist nevertheless', async () => {
     const result = await verify(['--yes', '--json', '--wait', '1'], { onErr: () => {} })
     expect([result.code, lineOf(result, 'connect')]).toEqual([
       1,

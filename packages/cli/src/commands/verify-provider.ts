@@ -20,8 +20,8 @@ import { rejectProduction, runStep, steps } from '../verify-provider/steps.ts'
 import { createRedaction } from '../verify-provider/wording.ts'
 
 /**
- * The schema of a URL that must be in its normal form, because the provider compares redirect URIs character by
- * character.
+ * The schema of a URL in its normal form. The provider compares redirect URIs character by character, so another
+ * form of the same URL would not match.
  */
 const exactUrl = () =>
   z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).refine(
@@ -117,9 +117,9 @@ Examples:
 }
 
 /**
- * Runs the steps and appends their lines to the report. Resolves with the reason of the interruption if the user
- * interrupts the run, otherwise with `null`. After an interruption the report has the lines of the steps so far, and
- * lists the remaining steps as skipped.
+ * Runs the steps and appends their lines to the report. If the user interrupts the run, the report lists the
+ * remaining steps as skipped, and the function resolves with the reason of the interruption. Otherwise it resolves
+ * with `null`.
  *
  * @throws {UsageError} the provider's accounting address is the production address; no step after discovery has run.
  */

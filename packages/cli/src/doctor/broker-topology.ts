@@ -24,7 +24,7 @@ export interface ProcessOutline {
   readonly Steps: readonly string[]
   /** The routing keys of the changes that start a run. Empty for a coordinator of an earlier version. */
   readonly On: readonly string[]
-  /** Clients cannot start runs of such a process. */
+  /** Whether the process is built in. Clients cannot start its runs. */
   readonly BuiltIn: boolean
 }
 
@@ -64,7 +64,7 @@ export const shippedPolicies = (): readonly ShippedPolicy[] =>
     JSON.parse(readFileSync(join(import.meta.dirname, '../../../..', DEFINITIONS), 'utf8')),
   ).policies
 
-/** Returns one text for each setting whose value in `there` differs from the value in `wanted`. */
+/** Returns one text for each setting whose value in `there` is not the value in `wanted`. */
 export const differences = (
   there: Readonly<Record<string, unknown>>,
   wanted: Readonly<Record<string, unknown>>,

@@ -20,8 +20,8 @@ export interface BrokerSettings {
 
 /**
  * Checks the broker and its queues by the management API, or over AMQP if the management API cannot be used.
- * `processes` has the coordinator's business processes, each step of which has a queue. It is `null` if the coordinator
- * does not list them; the queues of the steps are then unknown.
+ * `processes` are the coordinator's processes; each of their steps has a queue. It is `null` if the coordinator does
+ * not list them.
  */
 export async function examineBroker(
   url: Secret,
@@ -62,9 +62,8 @@ const DEFAULT_PORTS = ['', '5672', '5671']
 
 /**
  * Returns the management API at AMQP_MANAGEMENT_URL. Without this setting, returns the management API at its default
- * port if the broker runs on this machine at a default port. Otherwise returns `null`: if the local broker uses a
- * non-default port, a second broker may be running on this machine, and the default management port may belong to that
- * one.
+ * port if the broker runs on this machine at a default port. Otherwise returns `null`. A local broker at another port
+ * may be the second one of this machine, and the default management port may belong to the first.
  */
 function managementOf(node: AmqpNode, settings: BrokerSettings): Management | null {
   const broker = new URL(node.url)

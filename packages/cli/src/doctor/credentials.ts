@@ -14,7 +14,7 @@ import { query, type QueryResult, type Service } from './query.ts'
 
 const AUDIT_PAGE = 1_000
 const CREDENTIAL_PAGE = 500
-/** The maximum number of companies that a line names. */
+/** The maximum number of companies that a line lists by name. */
 const MAX_NAMED = 3
 /** The audit actions that store a token pair. The outcome of a successful action is `ok`. */
 const STORING = new Set(['granted', 'refreshed', 'imported', 'adopted'])
@@ -87,7 +87,7 @@ export function checkCredentials(credentials: readonly CredentialView[]): CheckR
     inState('failing'),
     inState('expiring'),
   ]
-  // A refresh has failed, and the access token is still valid, so there is no fault.
+  // If a refresh has failed while the access token is still valid, attempts are counted but there is no fault yet.
   const delayed = credentials.filter(({ Fault, Attempts }) => Fault === undefined && Attempts > 0)
   const results = [
     ...(lost.length === 0
@@ -135,7 +135,9 @@ export function checkCredentials(credentials: readonly CredentialView[]): CheckR
 const earliest = (credentials: readonly CredentialView[]): string =>
   credentials.map(({ Expiry }) => Expiry).toSorted()[0] ?? ''
 
-/** Returns the names of the first credentials. The text that `detailOf` returns for a credential follows its name. */
+/**
+ * Returns the names of the first credentials, each followed by the text that `detailOf` returns for the credential.
+ */
 const named = (
   credentials: readonly CredentialView[],
   detailOf: (credential: CredentialView) => string | undefined = () => undefined,
@@ -155,8 +157,8 @@ const classesOf = (credentials: readonly CredentialView[]): string =>
 
 /**
  * Reports credentials whose stored version is lower than their newest version in the audit log. A program that can
- * write to the store could replace a credential with an earlier record of the same credential. An earlier record is
- * authentic, so only the audit log reveals the replacement.
+ * write to the store could replace a record with an earlier record of the same credential. The earlier record can
+ * be decrypted like the current one, so only the audit log reveals the replacement.
  */
 function checkVersions(
   audited: ReadonlyMap<string, number>,

@@ -3,7 +3,7 @@ import { unreachable } from './reach.ts'
 
 const coded = (code: string) => Object.assign(new Error('a-password in the message'), { code })
 
-describe('the explanations for the error codes of backends', () => {
+describe('the explanations of the error codes of backends', () => {
   it.each([
     [coded('28P01'), 'has another password for this user, or no such user'],
     [coded('3D000'), 'has no such database'],

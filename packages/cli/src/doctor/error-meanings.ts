@@ -131,7 +131,7 @@ const postgres: Readonly<Record<string, Meaning>> = {
   CONNECTION_DESTROYED: ENDED,
 }
 
-/** The names of AMQP reply codes, and what amqplib says without a code. */
+/** The names of AMQP reply codes, and error texts of amqplib that have no code. */
 const amqp: Readonly<Record<string, Meaning>> = {
   'ACCESS-REFUSED': [
     'rejects the user, the password, or the virtual host',

@@ -80,7 +80,7 @@ describe('checks of RabbitMQ by the management API', () => {
     expect(await amiss()).toEqual([])
   })
 
-  it('doctor needs a queue on.<Process> for a process with on, and no queue start.<Process> for a built-in one', () => {
+  it('doctor expects a queue on.<Process> for a process with `on`, and no queue start.<Process> for a built-in process', () => {
     const builtIn = { Process: 'ChangeFeed', Steps: ['read'], On: [], BuiltIn: true }
     const names = wantedQueues([ORDERS, builtIn], PREFIX).map(({ name }) => name)
     for (const name of ['on.OrderProcess', 'start.OrderProcess', 'steps.ChangeFeed.read'])
@@ -101,7 +101,7 @@ describe('checks of RabbitMQ by the management API', () => {
     ])
   })
 
-  it('doctor reports missing queues, and queues whose step belongs to no business process', async () => {
+  it('doctor reports missing queues, and step queues that belong to no process', async () => {
     queues = queues.filter(({ name }) => name !== STEPS)
     const forgotten = { arguments: {}, policy: null, effective_policy_definition: [], messages: 3 }
     queues.push({ name: `${PREFIX}steps.Old.one`, ...forgotten })
@@ -147,7 +147,7 @@ describe('checks of RabbitMQ by the management API', () => {
     expect(await amiss()).toEqual([])
   })
 
-  it('doctor reports RabbitMQ alarms, or that the user lacks the permission to read alarms', async () => {
+  it('doctor reports the alarms of RabbitMQ, or that the user has no permission to read them', async () => {
     nodes = [{ name: 'rabbit@a', running: true, mem_alarm: true, disk_free_alarm: true }]
     expect(await amiss()).toMatchObject([
       { verdict: 'problem', found: 'rabbit@a is out of memory, rabbit@a is out of disk' },
@@ -156,7 +156,7 @@ describe('checks of RabbitMQ by the management API', () => {
     expect(await amiss()).toMatchObject([{ check: 'alarms', verdict: 'skipped' }])
   })
 
-  it('doctor reports queues whose only member is on a node that does not run, and the node itself', async () => {
+  it('doctor reports a stopped node of RabbitMQ, and the queues whose only member is on this node', async () => {
     nodes = [
       { name: 'rabbit@a', running: true },
       { name: 'rabbit@b', running: true },

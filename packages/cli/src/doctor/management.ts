@@ -1,6 +1,6 @@
 /**
- * Checks queues and policies by RabbitMQ's management HTTP API. In contrast to AMQP, this API reports policies, alarms
- * and every argument of a queue.
+ * Checks queues and policies by RabbitMQ's management HTTP API. This API reports policies, alarms and every argument
+ * of a queue, none of which AMQP reports.
  */
 import { z } from 'zod'
 import {

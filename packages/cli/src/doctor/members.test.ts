@@ -21,7 +21,7 @@ describe('the check of quorum queue members', () => {
     expect(amiss([queue(NODES)], [...NODES, 'rabbit@d', 'rabbit@e'])).toEqual([])
   })
 
-  it('for quorum queues declared while only one node ran, doctor prints the commands that add members', () => {
+  it('doctor prints the commands that add members to quorum queues if the queues were declared while only one node ran', () => {
     const queues = [1, 2, 3, 4].map((n) => queue([A], { name: `q${n}` }))
     expect(amiss([...queues, queue(NODES)])).toEqual([
       {
@@ -33,7 +33,7 @@ describe('the check of quorum queue members', () => {
     ])
   })
 
-  it('doctor suggests queue members on two further nodes, even if the RabbitMQ cluster has more nodes', () => {
+  it('doctor proposes members on only two further nodes, even if the RabbitMQ cluster has more nodes', () => {
     const [found] = amiss([queue([B])], [...NODES, 'rabbit@d', 'rabbit@e'])
     expect(found?.remediation).toMatch(
       /^rabbitmq-queues grow rabbit@a all && rabbitmq-queues grow rabbit@c all \(/,
@@ -64,14 +64,14 @@ describe('the check of quorum queue members', () => {
     ])
   })
 
-  it('doctor accepts a single RabbitMQ node, and reports that no other machine has copies of the messages', () => {
+  it('doctor reports a single RabbitMQ node as ok, and says that no other machine has copies of the messages', () => {
     expect(checkMembers([queue([A])], [A], 1)).toMatchObject([
       { check: 'nodes', verdict: 'ok', found: '1: no other machine has a copy of a message' },
       { check: 'members', verdict: 'ok' },
     ])
   })
 
-  it('doctor warns of a RabbitMQ cluster of two nodes, because messaging stops when either is lost', () => {
+  it('doctor warns of a RabbitMQ cluster of two nodes, because messaging stops when either node is lost', () => {
     expect(checkMembers([queue([A, B])], [A, B], 2)).toMatchObject([
       { check: 'nodes', verdict: 'warning' },
       { check: 'members', verdict: 'ok' },

@@ -38,7 +38,7 @@ export async function examinePostgres(
   const address = {
     ...parsed,
     connectTimeoutMs: TIMEOUT_S * 1_000,
-    // A single server that is read-only must not be rejected here: the check `role` reports it.
+    // A read-only server is accepted here, because the check `role` reports it.
     needsWrites: parsed.needsWrites && parsed.servers.length > 1,
   }
   const session = { statement_timeout: String(TIMEOUT_S * 1_000) }

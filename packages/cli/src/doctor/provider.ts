@@ -94,8 +94,8 @@ function readDocument(
 }
 
 /**
- * Presents a made-up code with each client secret in turn, in the order that token-service uses, until the provider
- * accepts a secret.
+ * Presents a made-up authorization code with each client secret in the order that token-service uses, until the
+ * provider accepts a secret.
  */
 async function examineKeyPair(
   tokenEndpoint: URL,
@@ -155,7 +155,7 @@ async function examineKeyPair(
   }
 }
 
-/** Sends a made-up code without client id and secret. A working token endpoint rejects such a request. */
+/** Sends a made-up authorization code without client id and secret. A working token endpoint rejects this request. */
 async function examineTokenEndpoint(
   call: CallProvider,
   tokenEndpoint: URL,

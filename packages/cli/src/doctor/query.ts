@@ -1,4 +1,4 @@
-/** Requests of doctor to a service. */
+/** Sends doctor's requests to the services. */
 import { Problem } from '@integration-host/shared/contracts/problem'
 import {
   type CheckResult,

@@ -77,8 +77,8 @@ async function checkQueues(
     const channel = await model.createChannel()
     channel.on('error', () => {})
     try {
-      // The passive declaration comes first, because it fails for a missing queue, whereas the active declaration would
-      // create the missing queue.
+      // The passive declaration comes first and fails if the queue is missing. The active declaration would create the
+      // missing queue.
       await channel.checkQueue(queue.name)
       await channel.assertQueue(queue.name, { durable: true, arguments: queue.arguments })
       await channel.close()

@@ -19,8 +19,8 @@ export const hostOf = (url: Secret): string =>
 export const reached = (host: string): CheckResult => ok('connection', host)
 
 /**
- * Returns the check result of a backend that cannot be used. The check result never contains the message of a driver,
- * because such a message may contain a password or terminal control characters.
+ * Returns the check result of a backend that cannot be used. The message of a driver may contain a password or
+ * terminal control characters, so the check result does not contain it.
  */
 export function unreachable(host: string, variable: string, error: unknown): CheckResult {
   const reason = reasonFor(error)
@@ -36,7 +36,7 @@ export function unreachable(host: string, variable: string, error: unknown): Che
   )
 }
 
-/** The deadline of the command doctor passed before the backend responded. */
+/** The error code if the deadline of doctor passed before the backend responded. */
 export class DeadlinePassed extends Error {
   override readonly name = 'DeadlinePassed'
 }

@@ -61,8 +61,8 @@ export async function examineRedis(
       signal,
       downAfterMs,
     })
-    // If the address lists several servers, those that are not the primary are replicas or being replaced, so the
-    // roles and settings of these servers do not matter.
+    // The address may list several servers. Those that are not the primary are replicas or are being replaced, so
+    // only their connection is reported.
     if (examined.isPrimary || servers.length === 1) return [...results, ...examined.results]
     results.push(...examined.results.filter(({ check }) => check === 'connection'))
   }
@@ -76,7 +76,7 @@ interface Deps {
   readonly address: RedisAddress
   readonly tls: TlsFiles | undefined
   readonly requiredReplicas: number | undefined
-  /** The `down-after-milliseconds` that the Sentinels report; `null` if the address names no Sentinels. */
+  /** The `down-after-milliseconds` of the Sentinels; `null` if the address names no Sentinels. */
   readonly downAfterMs: number | null
   readonly signal: AbortSignal
 }

@@ -25,8 +25,8 @@ const Page = z.object({
 type Run = z.output<typeof Page>['items'][number]
 
 /**
- * The maximum number of runs of each kind. The number is small, because a response contains the initial data of its
- * runs.
+ * The maximum number of runs that are requested of each kind. It is small, because the response contains the initial
+ * data of every run.
  */
 const MAX_READ = 25
 /** The maximum number of requests. Without it, many empty pages could cause many requests. */
@@ -42,8 +42,7 @@ interface Found {
 
 /**
  * Reports the runs that have failed in the last day, that wait for a credential, and that are in doubt. Older failures
- * are not reported: if an operator has decided not to resume such a run, the problem would otherwise be reported
- * forever.
+ * are not reported, because a run that nobody wants to resume would then be reported forever.
  *
  * @param now milliseconds since the epoch
  */
@@ -110,7 +109,7 @@ const checkFailed = (failed: Found): CheckResult[] =>
         ),
       ]
 
-/** A run that waits for a slot of its process is no problem. */
+/** A run that waits for a slot of its process needs no operator. */
 const checkWaiting = ({ runs, hasMore }: Found): CheckResult[] => {
   const waiting = { runs: runs.filter(({ WaitingFor }) => WaitingFor !== 'concurrency'), hasMore }
   return waiting.runs.length === 0

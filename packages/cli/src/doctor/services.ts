@@ -85,7 +85,7 @@ export async function examineReadiness(
         : problem(dependency, `since ${since}: ${reason}`, known)
     }),
     ...dependencies.flatMap(([dependency, { status, notes = [] }]) =>
-      // A dependency that is down is already reported with its reason, which has the same content as its notes.
+      // The notes of a dependency that is down would repeat its reason, which is already reported.
       status === 'up' ? notes.map((note) => noteOf(dependency, note)) : [],
     ),
     ...(clock === null ? [] : [checkClock(clock)]),

@@ -45,8 +45,8 @@ export async function* checkCreate(session: Session): AsyncGenerator<Line> {
   const repeated = customerOf(again)
   if (repeated === null) yield differs('create again', described(again, profile))
   else if (repeated.id === created.id) yield asDocumented('create again', 'the same Id')
-  // The coordinator repeats a step after a crash. If the provider did not recognise the repeated request by its
-  // `requestid`, the repeated step would create a second customer.
+  // The coordinator repeats a step after a crash. A provider that does not recognise the repeated request by its
+  // `requestid` would create a second customer.
   else yield failed('create again', 'another Id: the customer was created twice')
 
   if (!(await session.confirm(`Make customer '${name}' inactive?`))) {
@@ -69,7 +69,7 @@ export async function* checkCreate(session: Session): AsyncGenerator<Line> {
  * first response.
  */
 function post(session: Session, key: string, customer: object): Promise<ProviderResponse> {
-  const mark = session.settings.profile.accounting.repeatablePost as RepeatablePost // not null: otherwise `blocked` skips the step
+  const mark = session.settings.profile.accounting.repeatablePost as RepeatablePost // `blocked` skips the step if this is null
   const [parameters, headers] =
     mark.in === 'query' ? [{ [mark.name]: key }, {}] : [{}, { [mark.name]: key }]
   return callAccounting(session, pathOf('customer', parameters), { body: customer }, headers)

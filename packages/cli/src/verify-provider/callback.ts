@@ -130,8 +130,8 @@ async function awaitCallback(
 }
 
 /**
- * Returns whether the parameters are the callback of this run. A callback that denies access may lack `state`, because
- * Intuit does not document whether such a callback has a `state`.
+ * Returns whether the parameters are the callback of this run. Intuit does not document whether a callback that denies
+ * access has a `state`. Therefore such a callback is accepted without `state`.
  */
 const isOfThisRun = (callback: URLSearchParams, state: string): boolean =>
   callback.get('state') === state ||
@@ -142,7 +142,8 @@ function respond(response: ServerResponse, status: number, text: string): void {
     .writeHead(status, {
       'Content-Type': 'text/plain; charset=utf-8',
       'Cache-Control': 'no-store',
-      // The address of this page contains the code, so it must not be sent as a referrer.
+      // The address of this page contains the authorization code. Therefore the browser must not send the address as a
+      // referrer.
       'Referrer-Policy': 'no-referrer',
       Connection: 'close',
     })

@@ -28,7 +28,7 @@ export async function* checkCallback(session: Session): AsyncGenerator<Line> {
   session.realm = callback.get('realmId')
   yield callbackLine(session, callback, members)
   const isForeign = callback.has('iss') && callback.get('iss') !== document?.issuer
-  if (isForeign) return // RFC 9207: a code from another issuer must not be sent to this provider
+  if (isForeign) return // RFC 9207: another issuer has issued the code
 
   const response = await requestTokens(session, {
     grant_type: 'authorization_code',

@@ -56,7 +56,7 @@ describe('comparison of a discovery document with the documentation', () => {
     expect(compareDocument(changed, expectations, false)).toEqual([difference])
   })
 
-  it('if a discovery document comes from a substitute for the provider, only the paths of its endpoints are compared', () => {
+  it('comparing the discovery document of a substitute for the provider compares only the paths of endpoints', () => {
     const fake = Object.fromEntries(
       Object.entries(document).map(([name, value]) => [
         name,

@@ -20,8 +20,8 @@ export interface UsableDocument {
 }
 
 /**
- * Returns the members that the other steps need, or the names of the invalid members. If the document was received over
- * https, an http endpoint is invalid, because the later steps would send secrets to that endpoint unencrypted.
+ * Returns the members that the other steps need, or the names of the invalid members. In a document that was received
+ * over https, an http endpoint is invalid, because secrets would be sent to it unencrypted.
  */
 export function usableDocument(
   json: Readonly<Record<string, unknown>> | null,
@@ -67,8 +67,8 @@ export const isProviderHost = (url: string, { discovery }: Expectations): boolea
 
 /**
  * Returns the differences from the documentation as `missing: …`, `other value: …` and `extra: …`; an empty list if the
- * document has no differences. `isStandIn` marks a substitute for the provider; then only the paths of addresses are
- * compared.
+ * document has no differences. If `isStandIn` is set, the server is a substitute for the provider, and only the paths
+ * of addresses are compared.
  */
 export function compareDocument(
   json: Readonly<Record<string, unknown>>,
@@ -127,7 +127,7 @@ export function readKeys(
     try {
       keys.set(kid, createPublicKey({ key: jwk as JsonWebKey, format: 'jwk' }))
     } catch {
-      // An RSA key that is invalid is counted with the keys that are not RSA keys, because it cannot verify a signature.
+      // An RSA key that is invalid cannot verify a signature, so it is counted with the keys that are not RSA keys.
     }
   }
   return { keys, others: listed.length - keys.size }

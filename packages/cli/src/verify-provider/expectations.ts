@@ -139,7 +139,10 @@ export const checks = {
 >
 export type Check = keyof typeof checks
 
-/** The host of the production accounting API. Calls to this host need --production, because they change real books. */
+/**
+ * The host of the production accounting API. Calls to this host need --production, because they change the data of
+ * real companies.
+ */
 export const PRODUCTION_ACCOUNTING_HOST = 'quickbooks.api.intuit.com'
 
 /** The values with which the checks compare the responses. `null` means that the value is not compared. */

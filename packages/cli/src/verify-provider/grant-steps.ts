@@ -7,7 +7,7 @@ import { described } from './wording.ts'
 
 export async function* checkRefresh(session: Session): AsyncGenerator<Line> {
   const { settings, expectations, keys } = session
-  const before = session.tokens as Tokens // not null: otherwise `needsGrant` skips the step
+  const before = session.tokens as Tokens // `needsGrant` skips the step if this is null
   const response = await refresh(session, before.refresh)
   const after = tokensOf(response, before)
   if (after === null) {
@@ -49,7 +49,7 @@ export async function* checkRefresh(session: Session): AsyncGenerator<Line> {
 
 export async function* checkPreviousToken(session: Session): AsyncGenerator<Line> {
   const { settings, previousRefreshToken, tokens } = session
-  const current = tokens as Tokens // not null: without tokens the step is skipped
+  const current = tokens as Tokens // without tokens the step is skipped
   const reuse = await refresh(session, previousRefreshToken ?? '')
   const renewed = tokensOf(reuse, current)
   if (renewed !== null) {
@@ -93,8 +93,8 @@ export async function* checkRevocation(session: Session): AsyncGenerator<Line> {
   session.grant = 'ended'
   yield asDocumented('revocation', `200 for a ${form}`)
 
-  // This refresh precedes the second revocation, because only then does the refresh show whether the first revocation
-  // ended the grant.
+  // This refresh shows whether the first revocation has ended the grant. It must precede the second revocation, which
+  // could end the grant as well.
   const after = await refresh(session, token)
   if (tokensOf(after) !== null) session.grant = 'established'
   yield isInvalidGrant(after)

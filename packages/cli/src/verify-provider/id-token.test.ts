@@ -41,7 +41,7 @@ function check(token: string, profile: ProviderProfile = intuit): Record<string,
 }
 
 describe('the checks of an id token', () => {
-  it('the id token checks report an id token in the documented form as documented, and print no claim value', () => {
+  it('the id token checks accept an id token in the documented form, and print no claim value', () => {
     const seen = check(tokenOf())
     expect(Object.values(seen).every((text) => text.startsWith('as documented'))).toBe(true)
     expect(JSON.stringify(seen)).not.toMatch(/canary|9341453908059889/)
@@ -77,12 +77,12 @@ describe('the checks of an id token', () => {
     },
   )
 
-  it('the check of an id token without a nonce fails if the provider must repeat the nonce', () => {
+  it('the id token checks reject an id token without a nonce if the provider must repeat the nonce', () => {
     expect(check(tokenOf(), generic)['nonce']).toBe('failed: missing')
     expect(check(tokenOf({ nonce: 'the nonce' }), generic)['nonce']).toBe('as documented: repeated')
   })
 
-  it('the signature check verifies an id token with the key whose kid is in the header of the token', () => {
+  it('the id token checks verify the signature with the key whose kid is in the header of the token', () => {
     const [head, , signature] = tokenOf().split('.')
     const forged = `${head}.${encoded({ ...claims, realmid: '1' })}.${signature}`
     expect(check(forged)['signature']).toBe('failed: RS256, not valid')

@@ -46,7 +46,7 @@ export async function checkKeyPair(
       grant_type: 'authorization_code',
       code: `made-up-${randomBytes(16).toString('base64url')}`,
       redirect_uri: redirect,
-      // A provider that requires PKCE would reject a request without a code verifier. Other providers ignore the
+      // A provider that requires PKCE rejects a request without a code verifier. Other providers ignore the
       // verifier.
       code_verifier: randomBytes(32).toString('base64url'),
     }),

@@ -24,7 +24,7 @@ describe('the report of verify-provider', () => {
     { ...skipped(null, '--no-create'), ...step('create') },
   ]
 
-  it('the verify-provider report has a line for each check, and below a deviation the expected behaviour and its source', () => {
+  it('the verify-provider report has a line for each check, and below a deviation the expected behaviour and where it is documented', () => {
     expect(reportTable(lines, expectations, uncoloured)).toEqual([
       'VERDICT        STEP      CHECK     SEEN',
       'as documented  id token  audience  an array with one entry',

@@ -28,12 +28,12 @@ import { address, described, names } from './wording.ts'
 
 export interface Step {
   readonly name: string
-  /** The prompt before the step, if the step changes something; otherwise `null`. */
+  /** The prompt before a step that changes something; `null` for any other step. */
   readonly question: string | null
   /** Returns the reason to skip the step; `null` if it can run. */
   readonly blocked: (session: Session) => string | null
   /**
-   * Runs the step and yields each line as soon as it is known, so that the report keeps these lines if the step fails
+   * Runs the step and yields each line as soon as it is known. The report keeps these lines even if the step fails
    * later.
    */
   readonly run: (session: Session) => AsyncGenerator<Line>
@@ -210,8 +210,8 @@ function accountingAddress(
       : named !== null
         ? 'the discovery document'
         : 'the profile'
-  // The report names `other`, the accounting address that the discovery document or the profile implies. Keys of a
-  // sandbox do not work at the production address, and production keys do not work at a sandbox address.
+  // The report names `other`, the accounting address of the discovery document or of the profile. The keys of a
+  // sandbox and the production keys work only at their own address.
   return { url: accountingUrl ?? known, source, other: known }
 }
 

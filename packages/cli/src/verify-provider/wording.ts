@@ -7,7 +7,7 @@ import type { ProviderResponse } from './provider-call.ts'
 
 /**
  * Returns the words in snake_case, kebab-case or camelCase, which are names of members, claims, headers or scopes. A
- * token does not match, because it mixes digits and letters.
+ * token mixes digits and letters, so it does not match.
  */
 export const names = (given: Iterable<string>): string =>
   [...new Set([...given].map((name) => (NAME.test(name) ? name : '(a name not shown)')))]
@@ -63,8 +63,8 @@ export const maskedRealm = (realm: string): string =>
   realm.length >= 9 && /^\d+$/.test(realm) ? `…${realm.slice(-3)}` : '…'
 
 /**
- * Redacts known secrets in a text. This redaction is a second line of defence: the other functions of this file should
- * already exclude secrets.
+ * Redacts known secrets in a text. It is a second protection, because the other functions of this file already exclude
+ * secrets.
  */
 export function createRedaction() {
   const secrets = new Set<string>()

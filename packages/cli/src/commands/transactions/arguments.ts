@@ -42,7 +42,7 @@ export async function processPathOf(
 ): Promise<string> {
   if (name !== undefined) return `/processes/${encodeURIComponent(name)}`
   const { items } = await service.get('/processes', Processes)
-  // The built-in process for webhooks is used only if the user names it.
+  // The built-in process for webhooks is used only if the user names it explicitly.
   const own = items.filter(({ BuiltIn }) => BuiltIn !== true)
   const [only, ...others] = own.map(({ Process }) => Process)
   if (only !== undefined && others.length === 0) return processPathOf(service, only)
@@ -62,7 +62,10 @@ export function oneId(positionals: readonly string[]): string {
   return transactionId('The id', id)
 }
 
-/** Returns `text`, the id of a transaction. @throws {UsageError} the id is invalid; the message begins with `what`. */
+/**
+ * Returns `text` if it is a valid transaction id. @throws {UsageError} the id is invalid; `what` names it in the
+ * message.
+ */
 export const transactionId = (what: string, text: string): string =>
   validOption(what, TransactionID, text)
 

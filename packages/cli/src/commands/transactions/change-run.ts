@@ -16,7 +16,7 @@ import {
   replayQuery,
 } from './arguments.ts'
 
-/** Creates a command that changes one run and prints the outcome. */
+/** Creates a command that changes one run and prints the new state of the run. */
 function action(
   { summary, usage, help }: Pick<Command, 'summary' | 'usage' | 'help'>,
   path: string,

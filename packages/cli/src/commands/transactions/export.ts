@@ -7,8 +7,8 @@ import { counted, createProgress, notify, plain, print } from '../../terminal.ts
 import { timeOf } from '../../times.ts'
 
 /**
- * The cursor line, which follows every 1,000 runs. It is also the last line of a response, and then `next_cursor` is
- * null.
+ * The cursor line, which follows every 1,000 runs. A complete response ends with a cursor line whose `next_cursor`
+ * is null.
  */
 const CursorLine = z.object({ next_cursor: z.string().nullable(), Until: z.string() })
 /**
@@ -102,7 +102,8 @@ const isCursor = (line: Line): line is z.output<typeof CursorLine> => 'next_curs
 
 /**
  * Yields the lines of an export until the last one. If the connection breaks, the export is continued after the
- * last cursor, which is stored in `state`. Runs that were received after this cursor are not yielded a second time.
+ * last cursor, which is stored in `state`. A run that the interrupted response had contained after this cursor is
+ * not yielded a second time.
  */
 async function* linesOf(
   service: ServiceApi,

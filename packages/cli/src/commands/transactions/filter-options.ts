@@ -84,13 +84,14 @@ export function filterOf(values: FilterValues, now: number): RunFilter {
   )
   if (filter.success) return filter.data
   const member = String(filter.error.issues[0]?.path[0])
-  // The option for the member `version` has another name, because `--version` prints the version of the installation.
+  // The option for the member `version` has another name, because `--version` already prints the version of the
+  // installation.
   const name = member === 'version' ? 'definitionVersion' : member
   const option = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
   throw invalidOption(`--${option}`, filter.error)
 }
 
-/** Returns the query of a filter: a member with several values is repeated. */
+/** Returns the filter as a query. A parameter with several values is repeated. */
 export const queryOf = (filter: RunFilter): URLSearchParams =>
   new URLSearchParams(
     Object.entries(filter).flatMap(([name, value]) =>

@@ -72,7 +72,7 @@ Examples:
       if (values.cursor !== undefined) query.set('cursor', values.cursor)
       return query
     }
-    readQuery() // this first call reports an invalid option before the missing service key is reported
+    readQuery() // reports an invalid option before a missing service key
     const service = openCoordinator(values.url, terminal)
     const read = () =>
       pagesOf(service, {
@@ -100,8 +100,8 @@ Examples:
 }
 
 /**
- * Shows the list at every interval. Without a terminal, or with `--json`, a run is printed when its version has
- * changed.
+ * Prints the list at every interval. Without a terminal, or with `--json`, only the runs with a new version are
+ * printed.
  */
 async function watch(
   read: () => AsyncIterable<readonly Header[]>,

@@ -30,8 +30,8 @@ interface Line {
 }
 
 /**
- * Queues a transaction for each line of a file, and reports the rejected lines. A transaction that is queued already is
- * not an error, so an interrupted file can be queued again from the start.
+ * Queues a transaction for each line of a file, and reports the rejected lines. A transaction that was queued before is
+ * not an error, so after an interruption the whole file can be queued again.
  *
  * @throws {CommandFailed} the file cannot be read or sent, or a request to the coordinator failed.
  */
@@ -50,7 +50,7 @@ export async function queueFile(
   const counts = { queued: 0, exists: 0, refused: 0 }
   const progress = createProgress(terminal)
   for (const batch of batchesOf(lines)) {
-    // The lines are sent unchanged: parsing and serialising them here would lose digits of large numbers.
+    // The lines are sent unchanged, because parsing and serialising them would lose digits of large numbers.
     const response = await service
       .postText(`${path}/bulk`, batch.map(({ text }) => text).join('\n'), BulkResponse)
       .finally(() => progress.end())

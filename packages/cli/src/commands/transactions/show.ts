@@ -128,7 +128,9 @@ const ATTEMPT_COLUMNS = [
 const hasUnsuccessfulResponse = ({ Status, ResponseStatus }: ItemView): boolean =>
   Status !== 'Completed' && Status !== 'Copied' && ResponseStatus !== null
 
-/** Returns the response of a step that is not completed, with the provider's id of its latest response. */
+/**
+ * Returns the lines on the response of a step that is not completed. They include the provider's id of the response.
+ */
 function responseBlock(
   { StepName, ResponseStatus, ResponseBody }: ItemView,
   attempts: readonly AttemptView[],
@@ -148,8 +150,8 @@ function responseBlock(
 }
 
 /**
- * Returns what a run waits for after its step has called `waitFor`; `null` for any other run. Such a run has the status
- * `Retrying`, but its step has not failed.
+ * Returns the text on the time for which a step waits by `waitFor`; `null` if the run does not wait for this reason.
+ * Such a run has the status `Retrying`, although its step has not failed.
  */
 const waitOf = ({ Status, ErrorClass, NextAttemptAt }: Header): string | null =>
   Status === 'Retrying' && ErrorClass === 'step_waits'

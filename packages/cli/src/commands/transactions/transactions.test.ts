@@ -252,7 +252,7 @@ describe('the option --process of commands on transactions', () => {
     },
   )
 
-  it('the commands on transactions never use the built-in process for webhooks if --process is missing', async () => {
+  it('a command on transactions without --process never acts on the built-in process for webhooks', async () => {
     processes = ['Webhook', 'OrderProcess']
     expect((await cli('queue', '9')).code).toBe(0)
     expect(routes()).toContain(`POST ${AT_PATH}`)
@@ -260,7 +260,7 @@ describe('the option --process of commands on transactions', () => {
 })
 
 describe('commands that change a transaction', () => {
-  it('`transactions queue`, `replay`, `resume` and `cancel` send the values of their options', async () => {
+  it('the commands `transactions queue`, `replay`, `resume` and `cancel` send the values of their options', async () => {
     expect((await cli('queue', '9', '--data', '{"n": 1}', '--realm', '77')).out).toBe(
       '9 is queued.\n',
     )
@@ -288,7 +288,7 @@ describe('commands that change a transaction', () => {
     expect(service.requests.at(-1)?.query.get('replay')).toBe('3')
   })
 
-  it('`transactions retry`, `settle` and `replay --data` send the body that the coordinator expects', async () => {
+  it('the commands `transactions retry`, `settle` and `replay --data` send the body that the coordinator expects', async () => {
     expect((await cli('retry', '9', '--reason', 'now')).out).toBe(
       '9 is due now at step order, in run 0.\n',
     )
@@ -318,7 +318,7 @@ describe('commands that change a transaction', () => {
     expect(service.requests.at(-1)?.body).toEqual({ InitialData: null })
   })
 
-  it('`transactions runs` lists each run with its status, and marks runs in doubt and runs with other initial data', async () => {
+  it('`transactions runs` lists each run with its status, and marks runs in doubt and runs with changed initial data', async () => {
     const { out, err } = await cli('runs', '9')
     expect(err).toBe('')
     expect(out).toMatch(/^2 +Failed +csv +http_503 .*in doubt, other initial data$/m)
@@ -326,7 +326,7 @@ describe('commands that change a transaction', () => {
     expect((await cli('runs', '9', '--limit', '1')).err).toBe('There are more: --limit.\n')
   })
 
-  it('the commands on transactions send --reason in the body, and --if-version in the header If-Match', async () => {
+  it('the commands on transactions send --reason in the body, and --if-version as the header If-Match', async () => {
     await cli('queue', '9', '--reason', 'by hand')
     expect(service.requests.at(-1)?.body).toMatchObject({ Reason: 'by hand' })
     await cli('resume', '9', '--replay', '3', '--reason', 'the API is back', '--if-version', '7')
