@@ -42,8 +42,8 @@ export function createApp(deps: AppDeps): Hono {
       health: deps.health,
       metrics: deps.metrics,
       keys: null,
-      // Steps of the business process call these two paths, so the traces that their request headers name are
-      // continued. Browsers call the other paths and may send any trace headers, so these headers are ignored there.
+      // Only steps of the business process call `/order` and `/report`, so only these two paths continue the trace that
+      // the request headers name. The other paths are called by browsers, whose trace headers are not trusted.
       continuesTraces: (path) => path === '/order' || path === '/report',
       errorResponses: TEXT_ERRORS,
     },

@@ -20,7 +20,7 @@ export interface CoordinatorCall {
 export interface FakeCoordinator extends AsyncDisposable {
   readonly url: string
   readonly calls: CoordinatorCall[]
-  /** The response to all further calls. With `none` the connection is closed without a response. */
+  /** Sets the response to all further calls. With `none`, the connection is closed without a response. */
   response: { status: number; code?: string; retryAfter?: string } | 'none'
 }
 

@@ -14,8 +14,8 @@ export interface IdempotencyCache {
   ): { readonly response: Response; readonly isRepeated: boolean }
 }
 
-// Maximum length of a key. A key of the coordinator contains a transaction id of up to 128 characters. Percent-encoding
-// can turn one character into nine.
+// Accepts keys of at most 2,048 characters. The coordinator's keys contain a transaction id of up to 128 characters,
+// and percent-encoding can turn one character into nine.
 const KEY = /^[\x21-\x7e]{1,2048}$/
 
 /**

@@ -9,8 +9,8 @@ export function isTimestamp(text: string): boolean {
   const date = TIMESTAMP.exec(text)?.[1]
   if (date === undefined || date.startsWith('0000')) return false
   const midnight = new Date(`${date}T00:00:00Z`)
-  // `Date` reads February 30 as March 2. Comparing the parsed day with the day in the text rejects days that do not
-  // exist.
+  // `Date` reads February 30 as March 2. A day that does not exist is therefore recognized by comparing the parsed day
+  // with the day in the text.
   return !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(date)
 }
 

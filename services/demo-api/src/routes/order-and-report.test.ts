@@ -123,11 +123,11 @@ describe('GET /report', () => {
     expect(answer.text).toMatch(/^created: must /)
   })
 
-  it('GET /report rejects a time with thousands of digits, and its regular expression does not backtrack excessively', async () => {
+  it('GET /report rejects a time with thousands of digits without excessive backtracking of its regular expression', async () => {
     const startedAt = performance.now()
     const answer = await report(`2026-11-20T10:00:00.${'1'.repeat(5_000)}`)
     expect(answer).toMatchObject({ status: 400 })
-    // With exponential backtracking, the regular expression would run far longer than this limit.
+    // A regular expression with exponential backtracking would run far longer than 30 s.
     expect(performance.now() - startedAt).toBeLessThan(30_000)
   })
 
@@ -149,7 +149,7 @@ describe('a request with an Idempotency-Key', () => {
   const order = (key: string, value = 'O-1') =>
     demo.send(`/order?order=${value}`, { headers: { 'Idempotency-Key': key } })
 
-  it('if an Idempotency-Key is repeated, the demo API returns the first response, with the header Idempotent-Replayed', async () => {
+  it('the demo API returns the first response of /order, with the header Idempotent-Replayed, if the Idempotency-Key is repeated', async () => {
     const key = 'OrderProcess/66/0/order'
     const first = await order(key)
     await serverTimeToPass(JSON.parse(first.text).CreatedAt)
@@ -161,7 +161,7 @@ describe('a request with an Idempotency-Key', () => {
     expect(metrics).toMatch(/demo_api_step_calls_total\{[^}]*effect="repeated"[^}]*\} 1\b/)
   })
 
-  it('the demo API creates a new response for the Idempotency-Key of a replay', async () => {
+  it('the demo API creates a new response if the Idempotency-Key names another ReplayID', async () => {
     const first = await order('OrderProcess/67/0/order')
     expect(await order('OrderProcess/67/1/order')).not.toMatchObject({
       headers: { 'idempotent-replayed': 'true' },
@@ -169,7 +169,7 @@ describe('a request with an Idempotency-Key', () => {
     expect(first.status).toBe(201)
   })
 
-  it('if an Idempotency-Key is repeated, /report returns its first response', async () => {
+  it('the demo API returns the first response of /report if the Idempotency-Key is repeated', async () => {
     const send = () =>
       demo.send(`/report?order=1&created=${encodeURIComponent(CREATED)}`, {
         headers: { 'Idempotency-Key': 'OrderProcess/66/0/report' },

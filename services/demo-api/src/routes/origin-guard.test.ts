@@ -64,7 +64,7 @@ describe('the host name of a request', () => {
     },
   )
 
-  it('for a request target in absolute form, the demo API checks the host of the target and not the Host header', async () => {
+  it('the demo API checks the host of a request target in absolute form instead of the Host header', async () => {
     const answer = await demo.send(`http://evil.example${QUEUE}`, {
       headers: { Host: 'localhost' },
     })

@@ -2,7 +2,7 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 
 /**
  * Returns the metric that counts calls by steps of the business process `OrderProcess`. Calls with a repeated
- * idempotency key are counted separately: such a call is a retry of a step and had no second effect.
+ * idempotency key are counted separately, because such a call is a retry and has no second effect.
  */
 export const stepCalls = (metrics: Metrics) =>
   metrics.counter(

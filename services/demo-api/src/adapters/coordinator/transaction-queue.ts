@@ -27,7 +27,7 @@ export interface CoordinatorOptions {
 
 interface CoordinatorResponse {
   readonly status: number
-  /** The `code` of the response body if the body is a problem document; otherwise `null`. */
+  /** Returns the `code` of a problem document; `null` if the response body is not a problem document. */
   readonly code: string | null
   readonly retryAfterSeconds: number | null
 }
@@ -107,9 +107,8 @@ export function createTransactionQueue(options: CoordinatorOptions): Transaction
 }
 
 /**
- * Returns whether the coordinator responds to `/health/live`, and records the result in `dependency`. A coordinator
- * whose own dependencies are unavailable counts as up, because it reports these dependencies in its own
- * `/health/ready`.
+ * Returns whether the coordinator responds to `/health/live`, and records the result in `dependency`. `/health/live`
+ * does not cover the coordinator's own dependencies: the coordinator reports them in its own `/health/ready`.
  */
 export async function probeCoordinator(
   options: Pick<CoordinatorOptions, 'url' | 'dependency' | 'deadlineMs'>,
