@@ -15,7 +15,7 @@ export interface AppDeps extends IntuitWebhookDeps {
   readonly metrics: Metrics
 }
 
-/** Creates the HTTP app. Only the paths below `/webhooks/` are meant for the public. */
+/** Creates the HTTP app. Only the paths below `/webhooks/` are meant to be reachable from the internet. */
 export const createApp = (deps: AppDeps): Hono =>
   createServiceApp(
     {
@@ -25,9 +25,10 @@ export const createApp = (deps: AppDeps): Hono =>
       logger: deps.logger,
       health: deps.health,
       metrics: deps.metrics,
-      // The provider has no service key. Its signature is verified instead.
+      // The provider has no service key, so its requests are authenticated by their signature.
       keys: null,
-      // Clients can send a body without a key, so the route itself limits the memory and the time of all bodies.
+      // This route needs no service key. It therefore limits by itself how much memory request bodies use and how long
+      // they may take to arrive.
       pathsReadingOwnBody: [INTUIT_PATH],
     },
     (app) => app.route('/', intuitWebhookRoutes(deps)),

@@ -16,7 +16,8 @@ export function openBackends(config: Config): ReceiverAdapters & AsyncDisposable
     logger,
     tls: tlsFiles('AMQP', config),
     prefix: config.AMQP_PREFIX,
-    // A confirm after the response is useless, and the body of the event would occupy memory until then.
+    // The receiver waits for a confirm at most as long as for its own response. A longer wait would
+    // keep the body of the event in memory for a confirm that is no longer needed.
     confirmDeadlineMs: RESPONSE_DEADLINE_MS,
   })
   return { logger, health, bus, [Symbol.asyncDispose]: () => bus[Symbol.asyncDispose]() }

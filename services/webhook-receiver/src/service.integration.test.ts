@@ -53,7 +53,7 @@ async function takeIds(): Promise<readonly string[]> {
 }
 
 describe('a receiver with RabbitMQ', () => {
-  it('the receiver responds 200 only after the broker has every event of the delivery', async () => {
+  it('the receiver responds 200 only after the broker has confirmed every event of the delivery', async () => {
     const changes = [...Array(200).keys()].map((id) => legacyChange({ id: String(id) }))
     expect((await receiver.send(legacyNotification(changes))).status).toBe(200)
     const ids = await takeIds()
@@ -81,7 +81,7 @@ describe('a receiver with RabbitMQ', () => {
     expect(await takeIds()).toEqual([])
   })
 
-  it('the receiver responds 503 at once while the broker is unavailable, and 200 when it is back', async () => {
+  it('the receiver responds 503 at once while the broker is unavailable, and 200 when the broker is available again', async () => {
     broker.away()
     await eventually(async () => {
       const response = await receiver.send(legacyNotification())
@@ -97,7 +97,7 @@ describe('a receiver with RabbitMQ', () => {
     expect(await takeIds()).toEqual([CHANGE_ID])
   })
 
-  it('the receiver responds 503 at the deadline while the broker confirms nothing, and frees the memory of the body', async () => {
+  it('the receiver responds 503 at the deadline if the broker sends no confirm, and then frees the memory of the body', async () => {
     broker.stall()
     const response = await receiver.send(legacyNotification())
     expect(response.status).toBe(503)

@@ -25,7 +25,7 @@ export interface ReceiverAdapters {
   readonly failpoint?: (point: Failpoint) => Promise<void> | void
 }
 
-/** The memory of all bodies in flight. It suffices for 16 of the largest bodies, or for thousands of usual ones. */
+/** The maximum memory of all bodies in flight: enough for 16 bodies of maximum size, or for thousands of usual ones. */
 const MAX_BYTES_IN_FLIGHT = 16 * 1_048_576
 /** The maximum number of ignored changes that are logged for one delivery. The metrics count all ignored changes. */
 const LOGGED_IGNORED_CHANGES = 10
@@ -65,8 +65,8 @@ export async function startWebhookReceiver(
       try {
         return await accept(delivery)
       } catch (error) {
-        // Any client can send bodies with a wrong signature, so their warnings are limited. Otherwise they could fill
-        // the log.
+        // Any client can send bodies with a wrong signature. The number of warnings is limited, so that such a client
+        // cannot fill the log.
         if (hasCode(error, 'signature_invalid') && rejectionLog.take())
           logger.warn(
             {

@@ -1,7 +1,7 @@
 /**
- * Runs the service as an OS process that kills itself with SIGKILL at the failpoint in `DIES_AT`, for the fault tests. If
- * `DIES_AT` is not a failpoint, the process prints the failpoints and exits. A delivery without changes passes no
- * failpoint of the message bus.
+ * Runs the service as an OS process for the fault tests. The process kills itself with SIGKILL at the failpoint in
+ * `DIES_AT`. If `DIES_AT` is not a failpoint, the process prints the failpoints and exits. The failpoints of the
+ * message bus are reached only if a delivery contains a change.
  */
 import { writeSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -24,7 +24,10 @@ async function failpoint(point: Point): Promise<void> {
   await new Promise(() => {}) // never settles: no further code may run before the signal arrives
 }
 
-/** Returns a bus that dies after the first confirm while no other event is sent, or after all events are sent. */
+/**
+ * Returns a bus that kills the process at a failpoint: `first event confirmed`, when the broker has confirmed one event
+ * and no other was sent, or `events sent`, when all events were sent.
+ */
 function untilKilled(bus: MessageBus): MessageBus {
   let first: Promise<void> | null = null
   return {
@@ -37,7 +40,7 @@ function untilKilled(bus: MessageBus): MessageBus {
       const published = bus.publish(message)
       published.catch(() => {})
       if (diesAt === 'events sent') {
-        // The message is written to the socket at the end of the current turn of the event loop.
+        // The driver writes a message to the socket at the end of the current turn of the event loop.
         await nextTurn()
         await nextTurn()
         await failpoint('events sent')

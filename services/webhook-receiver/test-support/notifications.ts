@@ -1,4 +1,4 @@
-/** Notifications as Intuit sends them, and their signatures. The code is independent of the receiver's code. */
+/** Notifications and signatures as Intuit sends them. They are built without the code of the receiver. */
 import { createHmac } from 'node:crypto'
 
 export const TOKEN = '3f0a1c5e-verifier-token-of-the-tests'
@@ -8,7 +8,7 @@ export const REALM = '9341453908059889'
 export const signatureOf = (body: string | Buffer, token = TOKEN): string =>
   createHmac('sha256', token).update(body).digest('base64')
 
-/** Returns a change of the legacy format, with `change` in place of single members. */
+/** Returns a change in the legacy format. `change` overrides single members. */
 export const legacyChange = (change: Readonly<Record<string, unknown>> = {}) => ({
   name: 'Invoice',
   id: '129',
@@ -22,7 +22,7 @@ export const legacyNotification = (
   realmId: unknown = REALM,
 ) => ({ eventNotifications: [{ realmId, dataChangeEvent: { entities: changes } }] })
 
-/** Returns one CloudEvent, with `change` in place of single members. */
+/** Returns one CloudEvent. `change` overrides single members. */
 export const cloudEvent = (change: Readonly<Record<string, unknown>> = {}) => ({
   specversion: '1.0',
   id: '88cd52aa-33b6-4351-9aa4-47572edbd068',

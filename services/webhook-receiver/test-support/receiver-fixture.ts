@@ -15,15 +15,15 @@ export interface ReceivedEvent {
   readonly event: ProviderEvent
 }
 
-/** A receiver on an unused port, and a queue that receives every event of it. */
+/** A receiver on an unused port, and a queue that receives all events that it publishes. */
 export interface ReceiverFixture extends AsyncDisposable {
   readonly url: string
   readonly port: number
-  /** The events in the order of their arrival. */
+  /** The received events, in the order of their arrival. */
   readonly events: readonly ReceivedEvent[]
-  /** The log lines so far. */
+  /** The log lines that the receiver has written so far. */
   readonly lines: readonly string[]
-  /** Sends a body with a valid signature; `headers` replaces single headers. Objects are sent as JSON. */
+  /** Sends a body with a valid signature; `headers` overrides single headers. Objects are sent as JSON. */
   send(body: unknown, headers?: Readonly<Record<string, string>>): Promise<Response>
   /** Resolves when exactly the events with these message ids have arrived, in this order. */
   expectIds(ids: readonly string[]): Promise<void>

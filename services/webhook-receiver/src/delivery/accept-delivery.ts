@@ -13,7 +13,7 @@ import type { Secret } from '@integration-host/shared/secrets/secret'
 import { type Notification, parseNotification } from './notification.ts'
 import { isSignedBy } from './signature.ts'
 
-/** The points at which the tests end the process. */
+/** The points at which fault tests kill the process. */
 export const failpoints = ['after body', 'before publish', 'after confirm'] as const
 export type Failpoint = (typeof failpoints)[number]
 
@@ -31,19 +31,20 @@ export interface Delivery {
   readonly body: Buffer
   /** The header `intuit-signature`; `null` if it is missing. */
   readonly signature: string | null
-  /** Aborts when the provider should have a response. */
+  /** Aborts at the deadline for the response to the provider. */
   readonly deadline: AbortSignal
-  /** Called when no event of the delivery is in flight any more, which can be after the deadline. */
+  /** Called when no event of the delivery is in flight any more. This can be after the deadline. */
   readonly onSettled: () => void
 }
 
 export type AcceptDelivery = (delivery: Delivery) => Promise<Notification>
 
 /**
- * Builds the function that verifies a delivery, publishes its events and resolves when the broker has confirmed them.
+ * Builds a function that verifies a delivery and publishes its events. The promise of the function resolves when the
+ * broker has confirmed every event.
  *
- * The function throws an {@link IntegrationError}: `signature_invalid`; `invalid_request` if a signed body has none of
- * the known formats; `broker_unavailable` if an event is not confirmed before the deadline.
+ *  The function throws an {@link IntegrationError}: `signature_invalid`; `invalid_request` if a signed body has no
+ *  known format; `broker_unavailable` if an event is not confirmed before the deadline.
  */
 export function createAcceptDelivery(deps: AcceptDeps): AcceptDelivery {
   const { tokens, publish, onAccepted, failpoint } = deps
@@ -75,7 +76,8 @@ export function createAcceptDelivery(deps: AcceptDeps): AcceptDelivery {
 }
 
 /**
- * @throws {IntegrationError} `broker_unavailable` if a publish fails, or if `deadline` aborts before all have settled.
+ * @throws {IntegrationError} `broker_unavailable` if a publish fails, or if `deadline` aborts before every publish has
+ * ended.
  */
 async function unlessAborted(
   deadline: AbortSignal,

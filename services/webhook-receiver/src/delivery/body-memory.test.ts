@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { createBodyMemory } from './body-memory.ts'
 
 describe('the memory of the bodies in flight', () => {
-  /** Begins bodies in a memory of 100 bytes, and records which of them are dropped. */
+  /** Creates a memory limit of 100 bytes, and records the names of the bodies that are dropped. */
   function fixture() {
     const memory = createBodyMemory(100)
     const dropped: string[] = []
@@ -10,7 +10,7 @@ describe('the memory of the bodies in flight', () => {
     return { memory, dropped, begin }
   }
 
-  it('the memory of the bodies drops the body that has been arriving longest if no byte is free', () => {
+  it('the body memory drops the body that has been arriving longest if no memory is free', () => {
     const { memory, dropped, begin } = fixture()
     const [slow, other, next] = [begin('slow'), begin('other'), begin('next')]
     other.add(30)
@@ -20,7 +20,7 @@ describe('the memory of the bodies in flight', () => {
     expect(memory.bytes).toBe(70)
   })
 
-  it('the memory of the bodies rejects a new body instead of dropping a complete one', () => {
+  it('the body memory rejects a new body instead of dropping a complete body', () => {
     const { memory, dropped, begin } = fixture()
     const complete = begin('complete')
     complete.add(90)
@@ -32,7 +32,7 @@ describe('the memory of the bodies in flight', () => {
     expect(memory.bytes).toBe(100)
   })
 
-  it('the memory of a body is free again after the body is disposed, once or more often', () => {
+  it('disposing a body twice frees its memory once', () => {
     const { memory, begin } = fixture()
     const first = begin('first')
     first.add(100)
@@ -44,7 +44,7 @@ describe('the memory of the bodies in flight', () => {
     expect(memory.bytes).toBe(100)
   })
 
-  it('the memory of the bodies rejects further bytes of a body that was dropped', () => {
+  it('the body memory rejects further bytes of a body that was dropped', () => {
     const { memory, begin } = fixture()
     const slow = begin('slow')
     slow.add(50)

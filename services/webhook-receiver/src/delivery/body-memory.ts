@@ -1,26 +1,28 @@
 /**
- * The memory that all deliveries in flight share. The sender of a delivery is unknown until its whole body has arrived,
- * so clients without a signature must not be able to occupy this memory.
+ * Limits the memory that the bodies of all deliveries in flight share. The sender of a delivery is unknown until its
+ * whole body has arrived, so clients without a signature must not be able to occupy this memory.
  *
- * B1  The bodies in flight never have more than `maxBytes` bytes together.
- * B2  Only bytes that have arrived are counted. Announcing a large body occupies nothing.
- * B3  If no byte is free, the body that has been arriving longest is dropped. A provider's body arrives within
- *     milliseconds, so a body that arrives for longer comes from a client that withholds the rest. A complete body is
- *     never dropped.
+ * B1 Together, the bodies in flight never occupy more than `maxBytes` bytes. B2 Only bytes that have arrived are
+ * counted. A `Content-Length` alone occupies nothing. B3 If no byte is free, the body that has been arriving longest is
+ * dropped. A provider's body arrives within milliseconds, so a body that arrives for longer comes from a client that
+ * withholds the rest. A complete body is never dropped.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 
 export interface BodyMemory {
-  /** Begins a body. `onDropped` is called at most once, with the reason, if the body is dropped for another one. */
+  /**
+   * Registers a new body. `onDropped` is called at most once, with the reason, if the body is dropped to make room for
+   * another body.
+   */
   begin(onDropped: (reason: IntegrationError) => void): BodyShare
-  /** The bytes of all bodies in flight. */
+  /** The number of bytes that all bodies in flight occupy. */
   readonly bytes: number
 }
 
-/** The memory of one body, which is occupied until it is disposed. */
+/** The memory of one body. Disposing frees it. */
 export interface BodyShare extends Disposable {
   /**
-   * Occupies memory for bytes that have arrived.
+   * Reserves memory for bytes that have arrived.
    *
    * @throws {IntegrationError} `too_many_deliveries` if no memory is free and no other body can be dropped for this
    * one, or if this body has been dropped.
@@ -37,7 +39,7 @@ interface Share {
 }
 
 export function createBodyMemory(maxBytes: number): BodyMemory {
-  /** The bodies that are not complete, in the order of their arrival. */
+  /** The incomplete bodies, in the order of their arrival. */
   const arriving = new Set<Share>()
   let held = 0
 

@@ -29,7 +29,7 @@ describe('a notification in the legacy format', () => {
     ])
   })
 
-  it('a notification in the legacy format has the deleted id of a merge, and of no other operation', () => {
+  it('a notification in the legacy format contains the deleted id only for a merge', () => {
     const merge = legacyChange({ name: 'Customer', operation: 'Merge', deletedId: '27' })
     expect(parse(legacyNotification([merge]))?.events).toEqual([
       expect.objectContaining({ Operation: 'merge', DeletedId: '27' }),
@@ -50,7 +50,7 @@ describe('a notification in the CloudEvents format', () => {
     expect(idsOf(legacyNotification())).toEqual([CHANGE_ID])
   })
 
-  it('a notification in the CloudEvents format becomes an event with names and ids only, even if its data contains the entity', () => {
+  it('a notification in the CloudEvents format becomes an event without the data of the entity', () => {
     const data = { TotalAmt: 362.07, CustomerRef: { name: 'Amy' } }
     expect(parse([cloudEvent({ data })])?.events).toEqual([
       {
@@ -66,7 +66,7 @@ describe('a notification in the CloudEvents format', () => {
     ])
   })
 
-  it('a notification in the CloudEvents format can be a single event instead of an array', () => {
+  it('a notification in the CloudEvents format may be a single event instead of an array', () => {
     expect(idsOf(cloudEvent())).toEqual([CHANGE_ID])
   })
 
@@ -83,7 +83,7 @@ describe('a notification in the CloudEvents format', () => {
     expect(event).toMatchObject({ Entity: 'BillPayment', Operation: operation })
   })
 
-  it('a notification in the CloudEvents format has the deleted id of a merge', () => {
+  it('a notification in the CloudEvents format contains the deleted id of a merge', () => {
     const merge = cloudEvent({ type: 'qbo.customer.merged.v1', data: { deletedid: '27' } })
     expect(parse([merge])?.events).toEqual([
       expect.objectContaining({ Operation: 'merge', DeletedId: '27' }),
@@ -113,7 +113,7 @@ describe('a change that cannot be published', () => {
     ],
   ]
   it.each(bad)(
-    'a change that cannot be published is ignored and does not affect the other changes: %s',
+    'a change with %s is ignored and does not affect the other changes',
     (_, change, reason) => {
       const document = [cloudEvent(change), cloudEvent()]
       expect(reasonsOf(document)).toEqual([reason])
@@ -122,7 +122,7 @@ describe('a change that cannot be published', () => {
   )
 
   it.each([[null], ['text'], [7], [[]], [{}]])(
-    'a change that cannot be published is ignored if it is %j',
+    'a change that is %j is ignored in both formats',
     (change) => {
       expect(reasonsOf([change, cloudEvent()])).toEqual(['malformed'])
       expect(reasonsOf(legacyNotification([change]))).toHaveLength(1)
@@ -130,7 +130,7 @@ describe('a change that cannot be published', () => {
     },
   )
 
-  it('a change that cannot be published is reported with its ids only if they are well-formed', () => {
+  it('the record of an ignored change contains only well-formed ids', () => {
     const change = cloudEvent({
       type: 'qbo.x.created.v1',
       intuitaccountid: 'a b',
@@ -151,11 +151,11 @@ describe('the body of a notification', () => {
     expect(parseNotification(body)?.events).toHaveLength(1)
   })
 
-  it('a body that is an empty array has no changes', () => {
+  it('a notification that is an empty array contains no changes', () => {
     expect(parse([])).toEqual({ format: 'cloudevents', events: [], ignored: [] })
   })
 
-  it('a member of a notification that is nested 200,000 levels deep is ignored', () => {
+  it('a notification is accepted if one of its members contains 200,000 nested arrays', () => {
     const nested = `${'['.repeat(200_000)}${']'.repeat(200_000)}`
     const text = JSON.stringify([cloudEvent({ data: { deletedid: 'HERE' } })]).replace(
       '"HERE"',
@@ -176,7 +176,7 @@ describe('the body of a notification', () => {
     expect(parseNotification(Buffer.from(text))).toBeNull()
   })
 
-  it('a body has no known format if it is not UTF-8', () => {
+  it('a body that is not UTF-8 has no known format', () => {
     expect(parseNotification(Buffer.from([0x5b, 0x22, 0xff, 0x22, 0x5d]))).toBeNull()
   })
 })

@@ -20,14 +20,14 @@ export type Format = (typeof formats)[number]
 
 export interface Notification {
   readonly format: Format
-  /** The changes that can be published, in the order of the notification. */
+  /** The changes that will be published, in the order of the notification. */
   readonly events: readonly ProviderEvent[]
   readonly ignored: readonly IgnoredChange[]
 }
 
 /**
- * Splits a notification into the changes that it reports. One change that is malformed or unknown does not affect the
- * others. Returns `null` if the body is not JSON, or if it has neither of the two formats.
+ * Splits a notification into the changes that it reports. A malformed or unknown change does not affect the other
+ * changes. Returns `null` if the body is not JSON or has neither of the two formats.
  */
 export function parseNotification(body: Buffer): Notification | null {
   const document = parseJson(textOf(body) ?? '')
@@ -48,7 +48,7 @@ function textOf(body: Buffer): string | null {
   }
 }
 
-/** A change of a notification; `null` if the change does not have the structure of the format. */
+/** A change of a notification; `null` if the entry does not have the structure that the format requires. */
 type Readable = ReportedChange | null
 
 function checked(format: Format, changes: readonly Readable[]): Notification {
@@ -86,7 +86,7 @@ function changesOfCompany(notification: unknown): readonly Readable[] {
   })
 }
 
-/** The type of a CloudEvent of the accounting API: `qbo.<entity>.<operation>.<version>`. */
+/** Matches the type of a CloudEvent of the accounting API: `qbo.<entity>.<operation>.<version>`. */
 const TYPE = /^qbo\.([a-z]+)\.([a-z]+)\.v\d+$/i
 
 function changeOfCloudEvent(entry: unknown): Readable {

@@ -4,17 +4,17 @@ import type { BodyMemory } from './body-memory.ts'
 export interface BodyLimits {
   readonly memory: BodyMemory
   readonly maxBytes: number
-  /** Aborts when the body should have arrived. */
+  /** Aborts at the deadline for the complete body. */
   readonly deadline: AbortSignal
 }
 
-/** A complete body. Its memory is occupied until it is disposed. */
+/** A complete request body. Its memory is occupied until it is disposed. */
 export interface Body extends Disposable {
   readonly bytes: Buffer
 }
 
 /**
- * Reads a request body completely, whatever its transfer coding is.
+ * Reads a complete request body.
  *
  * @throws {IntegrationError} `payload_too_large` if the body has more than `maxBytes`; `request_timeout` if it is not
  * complete at the deadline; `too_many_deliveries` if the bodies in flight occupy all memory; `invalid_request` if the
@@ -50,7 +50,7 @@ export async function readBody(
     throw error
   } finally {
     deadline.removeEventListener('abort', onDeadline)
-    // The stream is not cancelled: cancelling would destroy the socket before the response is sent.
+    // The stream is not cancelled, because cancelling would destroy the socket before the response is sent.
     reader?.releaseLock()
   }
 }
@@ -58,7 +58,7 @@ export async function readBody(
 export const tooLarge = (maxBytes: number): IntegrationError =>
   new IntegrationError('payload_too_large', `the body may have at most ${maxBytes} bytes`)
 
-// The client closed its connection, which is not a failure of the service.
+// Converts the error of a client that closed its connection too early. This is not a failure of the service.
 function incomplete(cause: unknown): never {
   throw new IntegrationError('invalid_request', 'the body is not complete', { cause })
 }

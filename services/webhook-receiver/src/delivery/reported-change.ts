@@ -9,7 +9,7 @@ import {
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { parseChangeTime } from './change-time.ts'
 
-/** One change as a notification reports it, with the members of both formats under one name. Nothing is checked yet. */
+/** A change of a notification before validation. Both notification formats are mapped to these members. */
 export interface ReportedChange {
   readonly realm: unknown
   readonly entity: unknown
@@ -19,7 +19,7 @@ export interface ReportedChange {
   readonly deletedId: unknown
 }
 
-/** Why a change of a notification is not published. */
+/** The reasons why a change of a notification is not published. */
 export const ignoredReasons = [
   'malformed',
   'unknown_entity',
@@ -30,7 +30,7 @@ export const ignoredReasons = [
 ] as const
 export type IgnoredReason = (typeof ignoredReasons)[number]
 
-/** A change that is not published. It has only the ids that are well-formed, so that it can be logged. */
+/** A change that is not published. It is logged, so it contains only well-formed ids. */
 export interface IgnoredChange {
   readonly reason: IgnoredReason
   readonly realm: string | null
@@ -41,12 +41,12 @@ export type CheckedChange =
   | { readonly kind: 'event'; readonly event: ProviderEvent }
   | { readonly kind: 'ignored'; readonly change: IgnoredChange }
 
-/** The entities by their name in lower case, which the CloudEvents format uses. */
+/** Maps the lower-case name of an entity, as the CloudEvents format spells it, to the entity. */
 const entities: ReadonlyMap<unknown, ProviderEntity> = new Map(
   providerEntities.map((entity) => [entity.toLowerCase(), entity]),
 )
 
-/** The operations in the spellings of both formats, in lower case. */
+/** Maps the lower-case name of an operation in either format to the operation. */
 const operations: ReadonlyMap<unknown, ProviderOperation> = new Map([
   ['create', 'create'],
   ['created', 'create'],
@@ -61,7 +61,7 @@ const operations: ReadonlyMap<unknown, ProviderOperation> = new Map([
   ['emailed', 'emailed'],
 ])
 
-/** Returns the event of a reported change, or the first reason why it cannot be published. */
+/** Returns the event for a reported change, or the first reason why the change cannot be published. */
 export function checkChange(change: ReportedChange): CheckedChange {
   const realm = Realm.safeParse(change.realm).data ?? null
   const entityId = EntityId.safeParse(change.id).data ?? null
@@ -91,7 +91,7 @@ export function checkChange(change: ReportedChange): CheckedChange {
     ...(operation === 'merge' && change.deletedId !== undefined && { DeletedId: change.deletedId }),
     Source: 'webhook',
   } satisfies Record<keyof Omit<ProviderEvent, 'DeletedId'>, unknown>)
-  // All members except DeletedId were checked above, so only DeletedId can be invalid here.
+  // All members except `DeletedId` were validated above, so a failure can only be an invalid `DeletedId`.
   return checked.success ? { kind: 'event', event: checked.data } : ignored('id_unusable')
 }
 

@@ -8,16 +8,16 @@ const tokens = [new Secret(current), new Secret(old)]
 const body = Buffer.from('{"eventNotifications":[]}')
 
 describe('the signature of a webhook', () => {
-  it('the signature of a webhook is valid if any token of the list made it', () => {
+  it('the signature of a webhook is valid if it was made with any of the configured tokens', () => {
     expect(isSignedBy(tokens, body, signatureOf(body, old))).toBe(true)
     expect(isSignedBy(tokens, body, signatureOf(body, current))).toBe(true)
   })
 
-  it('the signature of a webhook is invalid for a token that is not in the list', () => {
+  it('the signature of a webhook is invalid if it was made with a token that is not configured', () => {
     expect(isSignedBy(tokens, body, signatureOf(body, 'another-verifier-token'))).toBe(false)
   })
 
-  it('the signature of a webhook is invalid if one byte of the body differs', () => {
+  it('the signature of a webhook is invalid if one byte of the body was changed', () => {
     const altered = Buffer.from(body)
     altered[5] = (altered[5] ?? 0) ^ 1
     expect(isSignedBy(tokens, altered, signatureOf(body, current))).toBe(false)

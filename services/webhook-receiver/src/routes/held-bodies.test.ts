@@ -11,12 +11,12 @@ import { CHANGE_ID, legacyNotification } from '../../test-support/notifications.
 import { startReceiver } from '../../test-support/receiver-fixture.ts'
 
 const MIB = 1_048_576
-/** The number of the largest bodies that fit into the memory of 16 MiB. */
+/** The number of bodies of maximum size that fit into the memory of 16 MiB. */
 const ROOM = 16
 const BODY = JSON.stringify(legacyNotification())
 const LARGEST_BODY = BODY.padEnd(MIB)
 
-it('a webhook is accepted although clients without a signature keep more unfinished bodies open than fit into the memory', async () => {
+it('the receiver accepts a webhook while clients keep open more unfinished bodies than fit into its memory', async () => {
   await using receiver = await startReceiver({ deadlineMs: 60_000 })
   const sockets: Socket[] = []
   const statuses: string[] = []
@@ -28,7 +28,7 @@ it('a webhook is accepted although clients without a signature keep more unfinis
     socket.write(`POST /webhooks/intuit HTTP/1.1\r\nHost: r\r\nContent-Length: ${MIB}\r\n\r\n`)
     socket.write('x'.repeat(MIB - 1))
   }
-  // Each body for which no memory is free causes the oldest incomplete body to be dropped.
+  // If no memory is free, each further body drops the oldest incomplete body.
   await until(() => statuses.length === 4)
   expect(statuses).toEqual(['503', '503', '503', '503'])
   expect(await receiver.metric('webhook_body_bytes')).toBeLessThanOrEqual(ROOM * MIB)
@@ -38,7 +38,7 @@ it('a webhook is accepted although clients without a signature keep more unfinis
   await until(async () => (await receiver.metric('webhook_body_bytes')) === 0)
 })
 
-it('a webhook is rejected with 503 while complete bodies that wait for the broker occupy the memory', async () => {
+it('the receiver rejects a webhook with 503 while the memory is full of complete bodies that wait for the broker', async () => {
   const released = Promise.withResolvers<void>()
   const bus = createInProcessBus(createLogger('test', 'silent'))
   const waiting = {

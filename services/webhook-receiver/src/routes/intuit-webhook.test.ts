@@ -45,7 +45,7 @@ describe('POST /webhooks/intuit', () => {
     `Content-Length: ${body.length}`,
   ]
 
-  /** Sends a valid notification, and expects that its event is the only one that was published. */
+  /** Sends a valid notification, and expects that nothing else was published. */
   async function expectNothingPublishedButTheNext(): Promise<void> {
     const { status } = await receiver.send(legacyNotification([legacyChange({ id: 'next' })]))
     expect(status).toBe(200)
@@ -154,7 +154,7 @@ describe('POST /webhooks/intuit', () => {
       await expectNothingPublishedButTheNext()
     })
 
-    it('the receiver counts the elements of a deeply nested array as malformed', async () => {
+    it('the receiver ignores a deeply nested array in a notification as one malformed change', async () => {
       const body = `${'['.repeat(500_000)}${']'.repeat(500_000)}`
       expect(await (await receiver.send(body)).json()).toEqual({ published: 0, ignored: 1 })
       await expectNothingPublishedButTheNext()
@@ -188,7 +188,7 @@ describe('POST /webhooks/intuit', () => {
       },
     )
 
-    it('the receiver logs one warning for many rejected deliveries, without a signature or a token', async () => {
+    it('the receiver logs a single warning for many rejected deliveries, and the warning contains no signature or token', async () => {
       const forged = randomBytes(32).toString('base64')
       for (let round = 0; round < 5; round += 1)
         expect((await receiver.send(BODY, { 'intuit-signature': forged })).status).toBe(403)
@@ -223,7 +223,7 @@ describe('POST /webhooks/intuit', () => {
       await expectNothingPublishedButTheNext()
     })
 
-    it('the receiver publishes nothing of a body whose connection is closed before its end', async () => {
+    it('the receiver publishes nothing if the client closes the connection before the end of the body', async () => {
       const socket = connect(receiver.port, '127.0.0.1')
       const head = [`intuit-signature: ${signatureOf(BODY)}`, `Content-Length: ${BODY.length + 1}`]
       socket.write(['POST /webhooks/intuit HTTP/1.1', 'Host: r', ...head, '', BODY].join('\r\n'))
@@ -235,7 +235,7 @@ describe('POST /webhooks/intuit', () => {
       await expectNothingPublishedButTheNext()
     })
 
-    it('the receiver rejects with 408 a body that does not arrive before the deadline', async () => {
+    it('the receiver responds 408 if the body does not arrive before the deadline', async () => {
       await using impatient = await startReceiver({ deadlineMs: 50 })
       const response = await raw(
         impatient.port,
@@ -280,7 +280,7 @@ describe('POST /webhooks/intuit', () => {
       await expectNothingPublishedButTheNext()
     })
 
-    it('the receiver responds 404 to another path', async () => {
+    it('the receiver responds 404 to an unknown path', async () => {
       const { status } = await fetch(`${receiver.url}/webhooks/other`, {
         method: 'POST',
         body: BODY,

@@ -16,8 +16,8 @@ export const INTUIT_PATH = '/webhooks/intuit'
 const MAX_BODY_BYTES = 1_048_576
 
 /**
- * How long a delivery may take from its first byte to the response. Intuit counts a delivery as failed after 3 s, so a
- * later response could only hide that failure.
+ * The deadline for the response, from the first byte of a delivery. Intuit counts a delivery as failed after 3 s, so a
+ * later response would be useless.
  */
 export const RESPONSE_DEADLINE_MS = 2_500
 
@@ -40,8 +40,8 @@ const codeOf = (error: unknown): string =>
   error instanceof IntegrationError ? error.code : 'internal_error'
 
 /**
- * The outcomes of deliveries whose body was not read completely, where they differ from the problem code. Any client
- * can end a body early, so such a delivery must not be counted like a signed body without a known format.
+ * Maps a problem code to the outcome that is counted if the body was not read completely. Any client can end a body
+ * early. Such deliveries are counted separately from signed bodies without a known format.
  */
 const unreadOutcomes: ReadonlyMap<string, string> = new Map([
   ['invalid_request', 'body_incomplete'],
@@ -78,15 +78,15 @@ export function intuitWebhookRoutes(deps: IntuitWebhookDeps) {
       },
     }),
     async (c) => {
-      // AbortSignal.timeout is not used: its timer would outlive the delivery, and thousands of timers would occupy
-      // memory.
+      // `AbortSignal.timeout` is not used, because its timer would continue after the delivery. Thousands of such
+      // timers would occupy memory.
       const late = new AbortController()
       const timer = setTimeout(() => late.abort(), deadlineMs)
       const deadline = late.signal
       let isBodyRead = false
       try {
-        // A signature covers the bytes that are sent. Inflating a body before its sender is known would let anyone
-        // use far more memory than was sent.
+        // The body is not inflated, because its sender is unknown until the signature is verified. Otherwise any client
+        // could make the receiver use far more memory than it sent.
         if ((c.req.header('Content-Encoding') ?? 'identity').toLowerCase() !== 'identity')
           throw new IntegrationError(
             'unsupported_media_type',
@@ -105,7 +105,7 @@ export function intuitWebhookRoutes(deps: IntuitWebhookDeps) {
         count('accepted')
         return c.json({ published: events.length, ignored: ignored.length })
       } catch (error) {
-        // The unread bytes of the body would be parsed as the next request.
+        // The connection is closed, because the unread bytes of the body would otherwise be parsed as the next request.
         if (!isBodyRead) c.header('Connection', 'close')
         count(isBodyRead ? codeOf(error) : (unreadOutcomes.get(codeOf(error)) ?? codeOf(error)))
         throw error
