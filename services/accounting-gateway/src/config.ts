@@ -31,7 +31,7 @@ const shape = {
    */
   DISCOVERY_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
   PROVIDER_PROFILE: providerProfile(),
-  // Each of the next five limits is optional. A limit that is set overrides the limit of PROVIDER_PROFILE.
+  // Each of the next five limits is optional. If set, it overrides the limit of PROVIDER_PROFILE.
   REQUESTS_PER_SECOND: integer(1, 100_000).optional(),
   REQUESTS_PER_MINUTE: integer(1, 1_000_000).optional(),
   CONCURRENT_REQUESTS: integer(1, 10_000).optional(),
@@ -42,9 +42,9 @@ const shape = {
    * cannot be switched off.
    */
   LONGEST_BODY_MB: integer(1, 100_000).default(1_024),
-  /** Maximum time from the arrival of a call to the first byte of its response. Retries and waits are included. */
+  /** Maximum time from the arrival of a call to the first byte of its response, including retries and waits. */
   DEADLINE_SECONDS: integer(1, 119).default(110),
-  /** The metered calls that the provider's plan allows in a month, over all companies. */
+  /** The number of metered calls per month that the provider's plan allows, over all companies. */
   MONTHLY_BUDGET: integer(1, 1_000_000_000).optional(),
   METRICS_BY_REALM: onOff(),
   /** `off` disables the fast path for GET requests (src/fast-path), so that `node:http` serves every connection. */
@@ -60,8 +60,8 @@ const backends = {
   AMQP_PREFIX: z.string().max(64).default(''),
 }
 
-// By default, Zod runs a check of several fields only if each single field is valid. With `when`, this check always
-// runs, so that its error is reported together with the errors of single fields.
+// Zod normally skips a check of several fields if one of the fields is invalid. `when` makes this check run always, so
+// that all errors are reported together.
 const requiresUpstream = {
   error:
     'set ACCOUNTING_URL, or set DISCOVERY_URL to a document that contains accounting_url or belongs to a provider known to PROVIDER_PROFILE',

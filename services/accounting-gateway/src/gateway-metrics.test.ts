@@ -59,7 +59,7 @@ describe('metrics of the rate limits', () => {
     return { calls, clock, readMetrics: () => metrics.read() }
   }
 
-  it('gateway_throttle_wait_seconds measures how long calls wait for a permit; a permit without a wait is not counted', async () => {
+  it('gateway_throttle_wait_seconds measures the waits for a permit, and does not count a permit without a wait', async () => {
     const turn = Promise.withResolvers<Permit>()
     let isFree = true
     const { calls, clock, readMetrics } = watch(() => (isFree ? permit : turn.promise))
@@ -74,7 +74,7 @@ describe('metrics of the rate limits', () => {
     expect(text).toContain('gateway_throttle_wait_seconds_count{service="test"} 1\n')
   })
 
-  it('gateway_throttled_total counts calls that the throttle rejects, but not calls whose callers disconnected while waiting', async () => {
+  it('gateway_throttled_total counts calls that the throttle rejects, but not calls whose callers disconnected while they waited', async () => {
     const { calls, readMetrics } = watch(async (realm) => {
       throw realm === 'busy' ? new IntegrationError('throttled', 'late') : new Error('gone')
     })

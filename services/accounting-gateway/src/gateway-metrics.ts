@@ -14,7 +14,7 @@ export interface GatewayMetrics {
   coolDownStarted(): void
   /** Counts a successful call by kind. */
   usageCounted(kind: CallKind): void
-  /** Records the metered calls of this month over all companies and replicas. */
+  /** Records how many metered calls all companies and replicas have made this month. */
   usageTotal(total: CallCounts): void
   /** Returns limits that behave like `limits` and also record metrics for waits, rejections and cool-downs. */
   measured(limits: GatewayLimits): GatewayLimits

@@ -90,7 +90,7 @@ describe('a request with a hostile target', () => {
     },
   )
 
-  it('for a request without a key, the gateway responds 400 to an ambiguous target and 401 to a valid target', async () => {
+  it('the gateway responds 400 to a request without a key if the target is ambiguous, and 401 if the target is valid', async () => {
     expect((await raw(proxy.port, get('//x/v3/company/1/x', 'Host: x\r\n'))).status).toBe(400)
     expect((await raw(proxy.port, get('/v3/company/1/x?/health/live', 'Host: x\r\n'))).status).toBe(
       401,
@@ -170,7 +170,7 @@ describe('a request with hostile headers', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('the gateway removes hostile headers from a request, and sends its own headers even if the Connection header lists them', async () => {
+  it("the gateway removes hostile request headers, and sends its own headers even if the caller's Connection header lists them", async () => {
     const answer = await raw(
       proxy.port,
       get(
@@ -195,7 +195,7 @@ describe('a request with hostile headers', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('bytes that look like a second request but are within Content-Length are forwarded as the body of the first request', async () => {
+  it('the gateway forwards bytes within Content-Length as the body, even if they look like a second request', async () => {
     const smuggled = get('/v3/company/2/x', `Host: x\r\nConnection: close\r\n`)
     const first = `POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: ${smuggled.length}\r\n\r\n`
     await raw(proxy.port, first + smuggled)
@@ -203,7 +203,7 @@ describe('a request with hostile headers', () => {
   })
 })
 
-it('if the gateway responds 401 before the request body has arrived, it closes the connection after the response', async () => {
+it('the gateway closes the connection after a 401 response that precedes the end of the request body', async () => {
   const socket = connect(proxy.port, '127.0.0.1')
   socket.write('POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx')
   let answer = ''
@@ -212,6 +212,6 @@ it('if the gateway responds 401 before the request body has arrived, it closes t
   expect(answer).toMatch(/^HTTP\/1\.1 401 [\s\S]*\r\nConnection: close\r\n/)
 })
 
-it('the gateway opens no connection to the hosts in the hostile targets and headers of this test file', () => {
+it('the gateway opens no connection to the hosts that the requests of this test file name', () => {
   expect(evil.connections()).toBe(0)
 })

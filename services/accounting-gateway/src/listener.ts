@@ -42,15 +42,15 @@ export interface Listener {
    * request.
    */
   readonly onFastPathRequest: (request: BufferedRequest, response: CallerResponse) => boolean
-  /** Returns whether `onFastPathRequest` will handle a request as soon as its body is complete. */
+  /** Returns whether `onFastPathRequest` will accept a request once its body is complete. */
   readonly isFastPathRequest: (request: BufferedRequest) => boolean
   /**
-   * Subscribes to the server's events for requests that `node:http` does not pass to an ordinary request listener:
+   * Subscribes to the server events for requests that `node:http` does not pass to an ordinary request listener:
    * CONNECT and `Expect: 100-continue`.
    */
   attach(server: Server): void
   /**
-   * Starts rejecting calls to the accounting API: all new calls, and all calls that wait for a token, a permit or the
+   * Starts to reject calls to the accounting API: all new calls, and all calls that wait for a token, a permit or the
    * next attempt. Calls with a request in flight upstream continue.
    */
   shutDown(): void
@@ -66,9 +66,8 @@ const REJECTED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
 
 export function createListener(deps: ListenerDeps): Listener {
   const { app, proxy, keys, logger, metrics, activity } = deps
-  // The running calls are in an array and not in a Set. After many additions and deletions, V8 keeps the outgrown
-  // tables of a Set linked to each other. Finished calls would then stay in memory until the next full garbage
-  // collection.
+  // The running calls are in an array instead of a Set. V8 links the outgrown tables of a Set to each other after many
+  // additions and deletions. Finished calls would then stay in memory until the next full garbage collection.
   const calls: ProxyCall[] = []
   /**
    * Connections that close after the response to a rejected request. Later requests on these connections are ignored.
@@ -77,8 +76,8 @@ export function createListener(deps: ListenerDeps): Listener {
   let isShuttingDown = false
 
   /**
-   * Forwards one call to the accounting API, and records its result in the log and the metrics. Sends a problem
-   * document if the call failed. Returns the status.
+   * Forwards one call to the accounting API and records its result in the log and the metrics. A failed call gets a
+   * problem document. Returns the status.
    */
   async function handle(companyCall: CompanyCall): Promise<number> {
     const { request, response, target, requestId } = companyCall
@@ -122,8 +121,8 @@ export function createListener(deps: ListenerDeps): Listener {
     response: ServerResponse,
     expectsContinue: boolean,
   ): void {
-    // After a rejected request, Node still parses pipelined requests that follow it, until the connection is closed.
-    // Those requests must not be served.
+    // Node parses the pipelined requests that follow a rejected request until the connection is closed. Those requests
+    // must not be served.
     if (closing.has(request.socket)) return
     const fault = requestFault(request)
     if (fault !== null) return reject(request, response, fault)
@@ -196,16 +195,17 @@ export function createListener(deps: ListenerDeps): Listener {
     else logger.info(data, 'request')
   }
 
-  // Sends the error and closes the connection, for three reasons. A caller without a key must not occupy a connection.
-  // After an upgrade request or a faulty body, the next bytes may not be a request. Node does not serve requests that
-  // are pipelined behind an upgrade request, and `Connection: close` tells the caller so (RFC 9112 §9.6).
+  // Sends the error and closes the connection, for three reasons:
+  //  - A caller without a key must not occupy a connection.
+  //  - After an upgrade request or a faulty body, the next bytes may not be a request.
+  //  - Node does not serve requests that are pipelined behind an upgrade request. `Connection: close` announces this to
+  //    the caller (RFC 9112 §9.6).
   function reject(request: IncomingMessage, response: ServerResponse, error: IntegrationError) {
     const requestId = randomUUID()
     closing.add(request.socket)
     respondProblem(request, response, error, { requestId, isLast: true })
-    // Node may find later that the body of the request is malformed, for example because of an unknown transfer coding.
-    // Node would then send a second response. Ending the socket prevents this. The response has no socket yet if an
-    // earlier pipelined response is incomplete.
+    // Node may detect later that the request body is malformed, and would then send a second response. Ending the
+    // socket prevents this. The response has no socket yet if an earlier pipelined response is incomplete.
     response.socket?.end()
     const { statusCode: status } = response
     metrics.callCompleted(null, status, 0, 0)
@@ -234,8 +234,8 @@ export function createListener(deps: ListenerDeps): Listener {
 }
 
 /**
- * Checks a request's method, HTTP version and headers. Returns the error if they are not acceptable; `null` if they
- * are.
+ * Checks the method, the HTTP version and the headers of a request. Returns the error of an unacceptable request;
+ * otherwise `null`.
  */
 function requestFault(request: IncomingMessage): IntegrationError | null {
   const { method = '', httpVersion, rawHeaders } = request
@@ -256,7 +256,7 @@ function forbidden(caller: Caller, scope: Scope): IntegrationError {
 
 const rounded = (ms: number): number => Math.round(ms * 10) / 10
 
-/** Sends a problem document (RFC 9457) if no response has begun. */
+/** Sends a problem document (RFC 9457) unless a response has begun. */
 function respondProblem(
   request: CallerRequest,
   response: CallerResponse,
@@ -285,9 +285,8 @@ function respondProblem(
   if (error.retryAfterSeconds !== null)
     headers.push('Retry-After', String(Math.max(1, Math.ceil(error.retryAfterSeconds))))
   if (problem.status === 401) headers.push('WWW-Authenticate', 'Bearer realm="integration-host"') // RFC 6750 §3
-  // RFC 9110 §15.5.9 recommends closing the connection after a 408 response. The connection is also closed if the
-  // request body is still arriving, because a slow sender could otherwise occupy the connection long after the
-  // response.
+  // The connection is closed after a 408 response (RFC 9110 §15.5.9). It is also closed while the request body is still
+  // arriving, because a slow sender could otherwise occupy the connection for long.
   if (isLast || problem.status === 408 || isBodyArriving(request))
     headers.push('Connection', 'close')
   response.writeHead(problem.status, headers)

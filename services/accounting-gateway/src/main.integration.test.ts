@@ -120,7 +120,7 @@ describe('the gateway as a separate process', () => {
 })
 
 describe('three gateway processes that share Redis and RabbitMQ', () => {
-  it('three gateways share limits and credential events, and serve all calls even if one of them cannot reach Redis', async () => {
+  it('three gateways share limits and credential events, and serve all calls even if one of the gateways cannot reach Redis', async () => {
     const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
     opened.defer(async () => {
       const connection = await connect(process.env['TEST_AMQP_URL'] ?? '')
@@ -144,7 +144,7 @@ describe('three gateway processes that share Redis and RabbitMQ', () => {
       start({ ...env, REDIS_URL: `redis://${UNREACHABLE}` }),
     ]
     const urls = await Promise.all(gateways.map((gateway) => gateway.url()))
-    // The gateway that cannot connect to Redis must become ready as well, because Redis is an optional dependency.
+    // Redis is an optional dependency, so the gateway that cannot connect to Redis must become ready as well.
     for (const url of urls)
       await eventually(async () => expect((await fetch(`${url}/health/ready`)).status).toBe(200))
 
@@ -175,7 +175,7 @@ describe('three gateway processes that share Redis and RabbitMQ', () => {
         { everyMs: 300 },
       )
 
-    // The profile `intuit` allows ten calls per second over both gateway replicas, so two of the twelve calls have to
+    // The profile `intuit` allows ten calls per second over all gateway replicas, so two of the twelve calls have to
     // wait for the next second.
     const from = performance.now()
     const answers = await Promise.all(

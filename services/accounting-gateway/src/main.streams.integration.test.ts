@@ -15,8 +15,8 @@ import {
 const MB = 1_048_576
 const BODY_BYTES = 512 * MB
 /**
- * The memory growth that the test allows. It is far below the size of the body, but large enough for garbage that has
- * not been collected yet.
+ * The memory growth that the test allows. It is far below the size of the body, but leaves room for garbage that was
+ * not collected yet.
  */
 const GROWTH_MB = 64
 
@@ -60,8 +60,8 @@ function sink(onProgress: (length: number) => void) {
 }
 
 /**
- * Samples the resident memory of a process while a stream is running. In the first quarter of the samples, the heap
- * grows to its normal size. `grownMb` is the difference between the highest sample after this quarter and the highest
+ * Samples the resident memory of a process while a stream is running. The heap grows to its normal size in the first
+ * quarter of the samples. `grownMb` is the difference between the highest sample after this quarter and the highest
  * sample in it.
  */
 function memory(pid: number) {

@@ -69,7 +69,7 @@ describe('calls of node-quickbooks through the gateway to the sandbox provider',
     expect(found.QueryResponse.CompanyInfo).toContainEqual(company)
   })
 
-  it('the provider creates only one invoice if node-quickbooks sends the same requestId several times', async () => {
+  it('the provider creates only one invoice if node-quickbooks repeats a request with the same requestId', async () => {
     const invoice = { CustomerRef: { value: '1' }, DocNumber: 'Nr. 1 – für Ärzte' }
     const [first, again, other] = [
       await call<{ Id: string }>('createInvoice', { ...invoice, requestId: 'r-1' }),
@@ -90,7 +90,7 @@ describe('calls of node-quickbooks through the gateway to the sandbox provider',
     })
   })
 
-  it('node-quickbooks creates, updates, voids and deletes objects, and the change data has each of them', async () => {
+  it('node-quickbooks creates, updates, voids and deletes objects, and finds them in the change data', async () => {
     const since = new Date(Date.now() - 60_000).toISOString()
     const customer = await call<Stored>('createCustomer', { DisplayName: "O'Hara & Söhne" })
     const invoice = { CustomerRef: { value: customer.Id }, DocNumber: '1', TotalAmt: 66 }
@@ -124,7 +124,7 @@ describe('calls of node-quickbooks through the gateway to the sandbox provider',
     })
   })
 
-  it('node-quickbooks finds objects by conditions, counts them, and reads all pages', async () => {
+  it('node-quickbooks queries objects by conditions, counts them, and reads all pages', async () => {
     for (const name of ["O'Hara", 'Ohm 100%', 'Zoë'])
       await call('createCustomer', { DisplayName: name, Active: true })
     const found = async (criteria: unknown) => {
@@ -152,7 +152,7 @@ describe('calls of node-quickbooks through the gateway to the sandbox provider',
     })
   })
 
-  it('node-quickbooks receives the result of each item of a batch, also if one of them fails', async () => {
+  it('node-quickbooks receives the result of each item of a batch, even if one item fails', async () => {
     const { BatchItemResponse } = await call<{ BatchItemResponse: object[] }>('batch', [
       { bId: '1', operation: 'create', Customer: { DisplayName: 'Ü' } },
       { bId: '2', operation: 'create', Customer: { DisplayName: 'Ü' } },
@@ -175,7 +175,7 @@ describe('calls of node-quickbooks through the gateway to the sandbox provider',
     expect(JSON.stringify(report)).toContain('66.00')
   })
 
-  it('node-quickbooks uploads a file that is linked to an invoice, and receives the PDF of the invoice', async () => {
+  it('node-quickbooks uploads a file for an invoice, and receives the PDF of the invoice', async () => {
     const invoice = await call<Stored>('createInvoice', { DocNumber: '1', TotalAmt: 66 })
     const content = Readable.from([randomBytes(300_000)])
     const linked = await call('upload', 'ü.png', 'image/png', content, 'Invoice', invoice.Id)
@@ -317,10 +317,7 @@ describe('requests of node-quickbooks', () => {
   })
 })
 
-/**
- * Obtains an access token of the sandbox company with an authorization code. The authorization request is sent without
- * a browser.
- */
+/** Obtains an access token of the sandbox company with an authorization code, without a browser. */
 async function authorize(sandboxUrl: string): Promise<string> {
   const redirectUri = 'http://127.0.0.1:9/callback'
   const page = new URL('/connect/oauth2', sandboxUrl)

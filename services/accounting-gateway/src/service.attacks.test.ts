@@ -56,8 +56,8 @@ const countResponses = (text: string): number =>
   text.match(/HTTP\/1\.1 (?!100)\d{3} /g)?.length ?? 0
 
 // Request smuggling (RFC 9112 §6, §7.1, §11.2). Each example contains a second request, for another realm and without a
-// key. This second request could reach upstream only if the gateway and upstream disagreed about where the first
-// request's body ends.
+// key. The second request could reach upstream only if the gateway and upstream disagreed about the end of the first
+// request's body.
 const SMUGGLED = 'GET /v3/company/2/smuggled HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
 const smugglers: readonly (readonly [what: string, headers: string, body: string])[] = [
   [
@@ -140,8 +140,8 @@ describe('request smuggling', () => {
         text,
       ).toEqual([])
       expect(upstream.seen.length).toBeLessThanOrEqual(1)
-      // The gateway closes the connection after rejecting a request, so the bytes that follow are not read as another
-      // request.
+      // The gateway closes the connection after it has rejected a request. The following bytes are therefore not read
+      // as another request.
       if (status === 400 || status === 501) expect(countResponses(text), text).toBe(1)
     },
   )
@@ -340,7 +340,7 @@ describe('a request with a wrong service key', () => {
 })
 
 describe('resolution of host names (DNS rebinding)', () => {
-  it('the gateway resolves only the host name of ACCOUNTING_URL, once per upstream connection', async () => {
+  it('the gateway resolves only the host name of ACCOUNTING_URL, and does so once per upstream connection', async () => {
     const { port } = new URL(upstream.url)
     await using named = await startGateway(`http://localhost:${port}`, tokens.url)
     const lookups: string[] = []
@@ -379,8 +379,7 @@ it('the gateway opens no connection to the hosts in the hostile targets, headers
 
 it('the gateway writes no token or key to a response, a metric or the log in any test of this file', async () => {
   const log = proxy.logText()
-  // These assertions ensure that the search for secrets has something to find: tokens were requested and calls were
-  // logged.
+  // The search for secrets is only useful if tokens were requested and calls were logged.
   expect(tokens.tokens().length).toBeGreaterThan(0)
   expect(log.length).toBeGreaterThan(10_000)
   const everything = log + callerReceived + (await (await fetch(`${proxy.url}/metrics`)).text())
@@ -388,8 +387,8 @@ it('the gateway writes no token or key to a response, a metric or the log in any
   for (const secret of secrets) {
     const bytes = Buffer.from(secret)
     const base64 = [0, 1, 2].map((shift) =>
-      // The first and the last base64 characters also depend on the bytes next to the secret. So these characters are
-      // not compared.
+      // The first and the last base64 characters are not compared, because they also depend on the bytes next to the
+      // secret.
       Buffer.concat([Buffer.alloc(shift), bytes])
         .toString('base64')
         .slice(4, -4),

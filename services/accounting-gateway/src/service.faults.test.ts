@@ -37,7 +37,7 @@ const open = async (options: GatewayOptions = {}): Promise<Gateway> =>
   opened.use(await startGateway(upstream.url, tokens.url, options))
 
 /**
- * Returns a handler that responds with the given statuses in turn, and repeats the last one. `drop` closes the
+ * Returns a handler that responds with the given statuses in turn and then repeats the last one. `drop` closes the
  * connection without a response.
  */
 const statuses =
@@ -59,7 +59,7 @@ const call = (proxy: Gateway, method: string, path = '/v3/company/1/x') =>
 
 describe('the repetition of a failed attempt', () => {
   it.each([502, 503, 504])(
-    'the gateway repeats a GET after status %i until the GET succeeds',
+    'the gateway repeats a GET that gets status %i until it succeeds',
     async (status) => {
       upstream.handle = statuses([status], [status], [200])
       expect(await text(await call(await open(), 'GET'))).toEqual([200, '200 '])
@@ -102,7 +102,7 @@ describe('the repetition of a failed attempt', () => {
     )
   })
 
-  it('the gateway returns X-RequestId and intuit_tid with a problem document, so that the caller can repeat the call', async () => {
+  it('a problem document of the gateway has the headers X-RequestId and intuit_tid, so that the caller can repeat the call', async () => {
     upstream.handle = statuses([503, { intuit_tid: 't1' }], 'drop')
     const answer = await call(await open(), 'POST')
     expect(answer.status).toBe(502)
@@ -118,7 +118,7 @@ describe('the repetition of a failed attempt', () => {
     ['status 503', [503]],
   ] as const)('a POST that failed with %s', (_, failure) => {
     it.each(['/v3/company/1/x', '/v3/company/1/x?requestid=mine'])(
-      'with the provider profile generic, which has no idempotency key, the gateway sends a POST to %s only once',
+      'with the provider profile generic, the gateway sends a POST to %s only once, because the profile has no idempotency key',
       async (path) => {
         upstream.handle = statuses(failure, [200])
         const proxy = await open({ settings: { PROVIDER_PROFILE: 'generic' } })
@@ -221,7 +221,7 @@ describe('a 401 from upstream', () => {
     expect(tokens.credentials.get('1')?.version).toBe(2)
   })
 
-  it('the gateway repeats a PATCH after 401, because a call with a rejected token was not executed', async () => {
+  it('the gateway repeats a PATCH after 401, because the accounting API did not execute it', async () => {
     upstream.handle = rejectVersion(1)
     expect(await text(await call(await open(), 'PATCH'))).toEqual([200, 'body'])
   })
@@ -252,7 +252,7 @@ describe('a 401 from upstream', () => {
     const proxy = await open()
     for (let made = 0; made < 10; made += 1) expect((await call(proxy, 'GET')).status).toBe(401)
     expect(tokens.refreshes()).toHaveLength(1)
-    // Upstream received two attempts of the first call, and one attempt of each later call.
+    // Upstream received the first call twice, and each later call once.
     expect(upstream.seen).toHaveLength(11)
 
     // After a `refreshed` event, no forced refresh is permitted within the minute. After a `stored` event (a new
@@ -328,7 +328,7 @@ describe('a 429 from upstream', () => {
     },
   )
 
-  it('the gateway relays 429 at once, with Retry-After added, if the cool-down ends after the deadline', async () => {
+  it('the gateway relays a 429 response at once, with Retry-After added, if the cool-down ends after the deadline of the call', async () => {
     upstream.handle = statuses([429], [200])
     const proxy = await open({ settings: { DEADLINE_SECONDS: '30', HOLD_SECONDS: '60' } })
     const from = performance.now()
@@ -338,8 +338,7 @@ describe('a 429 from upstream', () => {
     const next = await call(proxy, 'GET')
     expect(next.headers.get('retry-after')).toBe('60')
     expect(await problem(next)).toMatchObject({ status: 429, code: 'throttled' })
-    // The gateway rejects both calls at once. If the cool-down ended before their deadline of 30 s, both calls would
-    // wait.
+    // The gateway rejects both calls at once. Both would wait if the cool-down ended before their deadline of 30 s.
     expect(performance.now() - from).toBeLessThan(20_000)
     expect(upstream.seen).toHaveLength(1)
     const metrics = await (await fetch(`${proxy.url}/metrics`)).text()
@@ -349,7 +348,7 @@ describe('a 429 from upstream', () => {
     expect(metrics).toMatch(/gateway_realms_on_hold\{[^}]*\} 1/)
   })
 
-  it('the gateway starts a cool-down even if the call that received 429 must not be repeated', async () => {
+  it('a 429 response starts a cool-down even if its call must not be repeated', async () => {
     upstream.handle = statuses([429], [200])
     const proxy = await open({ settings: { DEADLINE_SECONDS: '30' } })
     expect((await call(proxy, 'PATCH')).status).toBe(429)
@@ -392,7 +391,7 @@ describe('the throttle of the gateway', () => {
     expect((await call(proxy, 'POST', '/v3/company/2/batch')).status).toBe(200)
   })
 
-  it('the gateway gives a concurrency slot to the next call when the caller of the current one disconnects', async () => {
+  it('the gateway gives the concurrency slot of a caller that disconnects to the next call', async () => {
     const held: (() => void)[] = []
     upstream.handle = (_request, response) => void held.push(() => response.end())
     const proxy = await open({ settings: { CONCURRENT_REQUESTS: '1' } })
@@ -409,9 +408,9 @@ describe('the throttle of the gateway', () => {
 })
 
 describe('an unavailable token-service', () => {
-  it('while token-service is unavailable, the gateway uses the cached token, and responds 503 once the token has expired', async () => {
+  it('while token-service is unavailable, the gateway uses the cached token until it expires, and then responds 503', async () => {
     const credential = tokens.credentials.get('1')
-    // The gateway does not use a token in the last five seconds before its expiry.
+    // The gateway does not use a token in the last five seconds of its lifetime.
     if (credential !== undefined) credential.expiresAt = Date.now() + 7_000
     const proxy = await open()
     expect((await call(proxy, 'GET')).status).toBe(200)
@@ -619,7 +618,7 @@ it('the gateway responds 504 if upstream accepts connections and never responds'
       },
     ),
   )
-  // The realm has one concurrency slot. The second call can be sent only because the first call released the slot.
+  // The realm has a single concurrency slot. The second call can be sent only because the first call released the slot.
   expect((await call(proxy, 'GET')).status).toBe(504)
   expect((await call(proxy, 'GET')).status).toBe(504)
   unresponsive.close()

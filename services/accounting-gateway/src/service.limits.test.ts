@@ -57,7 +57,7 @@ async function idleConnections(count: number): Promise<readonly Socket[]> {
 }
 
 describe('a request body beyond the limit', () => {
-  it('the gateway responds 413 to a Content-Length beyond LONGEST_BODY_MB, sends no 100 Continue, and sends nothing upstream', async () => {
+  it('if Content-Length exceeds LONGEST_BODY_MB, the gateway responds 413 without 100 Continue and sends nothing upstream', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     const answer = await raw(
       proxy.port,
@@ -126,7 +126,8 @@ describe('a slow caller', () => {
     const slow = await Promise.all(
       Array.from({ length: 100 }, () => sendAndAwaitClose(`GET ${PATH} HTTP/1.1\r\nHost: x\r\nX-`)),
     )
-    // The timeout starts with the first byte of the request head. Further bytes, one per second, must not extend it.
+    // The timeout starts with the first byte of the request head. The test sends one further byte per second, which
+    // must not extend the timeout.
     const trickle = setInterval(() => {
       for (const { socket } of slow) if (socket.writable) socket.write('a')
     }, 1_000)
@@ -136,7 +137,7 @@ describe('a slow caller', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('the gateway responds 408 to a request whose body stays incomplete, and such a request occupies no concurrency slot', async () => {
+  it('the gateway responds 408 to a request with an incomplete body, and the request occupies no concurrency slot', async () => {
     await open({ DEADLINE_SECONDS: '2', CONCURRENT_REQUESTS: '1' })
     const head = `POST ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: 100\r\n\r\nhalf`
     const slow = await Promise.all(Array.from({ length: 100 }, () => sendAndAwaitClose(head)))
@@ -147,7 +148,7 @@ describe('a slow caller', () => {
   })
 })
 
-it('the gateway disconnects a caller that reads nothing of its response for a minute, and aborts the upstream request', async () => {
+it('the gateway disconnects a caller that does not read its response for a minute, and aborts the upstream request', async () => {
   await open()
   let isOver = false
   upstream.handle = (_request, response) => {
@@ -168,14 +169,14 @@ it('the gateway disconnects a caller that reads nothing of its response for a mi
     let passedMs = 0
     while (!isOver && Date.now() - pausedAt < 20_000) {
       // The timers are fake, but the sockets are real. Upstream needs real turns of the event loop to fill all socket
-      // buffers. After that the fake clock is advanced to the timeout.
+      // buffers. The fake clock is advanced to the timeout afterwards.
       for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
       vi.advanceTimersByTime(1_000)
       passedMs += 1_000
     }
     expect(isOver).toBe(true)
     expect(passedMs).toBeGreaterThanOrEqual(60_000)
-    expect(passedMs).toBeLessThan(100_000) // the timeout, and not the deadline of the call, ended the response
+    expect(passedMs).toBeLessThan(100_000) // The response was ended by the timeout and not by the deadline of the call.
   } finally {
     vi.useRealTimers()
   }
@@ -184,8 +185,7 @@ it('the gateway disconnects a caller that reads nothing of its response for a mi
 it('if more than 4,096 connections are open, the gateway closes those that have been idle longest', async () => {
   await open()
   const held = await idleConnections(4_096)
-  // A connection on which a call was made is closed to make room for a new one only after it has been idle for a
-  // second.
+  // The gateway closes a used connection in favour of a new one only after it has been idle for a second.
   await eventually(async () => expect((await raw(proxy.port, CALL)).status).toBe(200))
   const [first, last] = [held.slice(0, 100), held.at(-1) as Socket]
   await eventually(() => expect(first.some(({ destroyed }) => destroyed)).toBe(true))
@@ -224,7 +224,7 @@ it('the gateway serves calls with bounded memory while 1,000 connections are idl
 
   const answers = await Promise.all(Array.from({ length: 100 }, () => proxy.call(PATH)))
   expect(answers.every(({ status }) => status === 200)).toBe(true)
-  // Each response is endless, so only backpressure limits the number of bytes that upstream writes.
+  // Each response is endless, so only backpressure limits how many bytes upstream writes.
   expect((await stalled(() => written)) / readers.length).toBeLessThan(16 * MB)
   expect(idle.every(({ readyState }) => readyState === 'open')).toBe(true)
 }, 60_000)

@@ -252,7 +252,7 @@ describe('a call through the gateway', () => {
       `GET /v3/company/123/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\n\r\n`,
     )
     await once(socket, 'readable') // The response has begun; this test never reads it.
-    // The response has 512 MB. The socket buffers of upstream, gateway and caller together hold only a few MB.
+    // The response has 512 MB, but the socket buffers of upstream, gateway and caller together hold only a few MB.
     expect(await stalled(() => written)).toBeLessThan(64 * 1_048_576)
     socket.destroy()
   })
@@ -299,7 +299,7 @@ describe('a call through the gateway', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('the gateway sends 100 Continue only after the key and the credential of the realm were checked', async () => {
+  it('the gateway sends 100 Continue only after it has checked the key and the credential of the realm', async () => {
     const { request, answer } = send(proxy.port, 'POST', '/v3/company/123/x', {
       Expect: '100-continue',
       'Content-Length': '4',
@@ -321,7 +321,7 @@ describe('a call through the gateway', () => {
     rejected.request.destroy()
   })
 
-  it('the gateway relays a response that arrives before the end of an upload, and still reads the rest of the upload', async () => {
+  it('the gateway relays a response that arrives during an upload, and reads the rest of the upload', async () => {
     upstream.handle = (request, response) => {
       request.once('data', () => response.writeHead(413).end('too much'))
     }
@@ -440,7 +440,7 @@ describe('a response that the gateway creates itself', () => {
   })
 
   it.each(['/v3', '/v3/company/123', '/v2/company/123/x', '/v3/accounts'])(
-    'the gateway responds to %s with 404 if the key is valid and with 401 if there is none',
+    'the gateway responds to %s with 404 if the key is valid and with 401 if the request has no key',
     async (path) => {
       expect(await (await proxy.call(path)).json()).toMatchObject({
         status: 404,

@@ -49,13 +49,13 @@ describe('an informational response', () => {
     expect(informed[0]?.headers).toEqual({ link: '</a.css>; rel=preload' })
   })
 
-  it('the gateway does not relay informational responses to an HTTP/1.0 caller, which would mistake them for final responses', async () => {
+  it('the gateway relays no informational responses to an HTTP/1.0 caller, which would read them as final responses', async () => {
     const { proxy: hinting } = await respondingWith(HINTED)
     const answer = await raw(hinting.port, `GET ${PATH} HTTP/1.0\r\nHost: x\r\n${AUTH}\r\n`)
     expect([answer.status, answer.body]).toEqual([200, 'ok'])
   })
 
-  it('the gateway does not relay 100 Continue to a caller that sent no Expect, and relays the final response', async () => {
+  it('the gateway relays the final response but not 100 Continue to a caller that sent no Expect header', async () => {
     const bytes = 'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
     const { proxy: early } = await respondingWith(bytes)
     const { text } = await raw(early.port, `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)
@@ -110,7 +110,7 @@ describe('an empty request body', () => {
 
 describe('a response without a body', () => {
   it.each(['HEAD', 'GET'])(
-    'the gateway relays the Content-Length of a %s response without a body',
+    'the gateway relays the Content-Length of a %s response that has no body',
     async (method) => {
       upstream.handle = (_request, response) =>
         response.writeHead(method === 'HEAD' ? 200 : 304, { 'Content-Length': '1234' }).end()
@@ -122,7 +122,7 @@ describe('a response without a body', () => {
     },
   )
 
-  it("a caller's connection stays usable after a response to HEAD and after a response with status 204", async () => {
+  it('a caller can reuse its connection after a response to HEAD and after a response with status 204', async () => {
     upstream.handle = (request, response) =>
       request.method === 'HEAD'
         ? response.writeHead(200, { 'Transfer-Encoding': 'chunked' }).end()
@@ -195,7 +195,7 @@ describe('the bytes of a relayed response', () => {
     },
   )
 
-  it('the gateway discards bytes after the end of a response instead of sending them to the next caller', async () => {
+  it('the gateway discards bytes after the end of a response and does not send them to the next caller', async () => {
     const { proxy: chatty } = await respondingWith(
       'HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsmuggled',
     )
@@ -235,7 +235,7 @@ describe('an upload through the gateway', () => {
     }
     request.on('drain', fill)
     fill()
-    // The upload has 512 MB. The buffers of the four sockets together hold only a few MB.
+    // The upload has 512 MB, but the buffers of the four sockets together hold only a few MB.
     expect(await stalled(() => written)).toBeLessThan(64 * 1_048_576)
     request.destroy()
   })

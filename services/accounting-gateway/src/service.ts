@@ -30,11 +30,11 @@ export interface Adapters {
   readonly health: Health
   readonly bus: MessageBus
   readonly metrics?: Metrics
-  /** Rate limits that all gateway replicas share through Redis. If absent, this process counts only its own calls. */
+  /** The rate limits in Redis, which all gateway replicas share. If absent, this process limits only its own calls. */
   readonly limits?: GatewayLimits
-  /** The usage that all gateway replicas share through Redis. If absent, this process counts only its own calls. */
+  /** The usage in Redis, which all gateway replicas share. If absent, this process counts only its own calls. */
   readonly usage?: UsageStore
-  /** Tests replace it. */
+  /** The clock. Tests set a fake one. */
   readonly clock?: Clock
 }
 
@@ -44,15 +44,15 @@ export interface Adapters {
  */
 const REQUEST_TIMEOUT_MS = 120_000
 /**
- * Time for which calls in flight may continue during shutdown. It is shorter than the 10 s after which the gateway
- * process exits in any case.
+ * How long calls in flight may continue during shutdown. The value is below the 10 s after which the gateway process
+ * exits in any case.
  */
 const DRAIN_MS = 8_000
 
 /**
- * Starts the gateway. The gateway listens at once, even if its dependencies are unavailable. Disposing it rejects the
- * calls without a request in flight upstream, completes the other calls, and then closes the server. The adapters stay
- * open.
+ * Starts the gateway. The gateway listens at once, even if its dependencies are unavailable. Disposing first rejects
+ * the calls that have no request in flight upstream, then completes the other calls, and finally closes the server. The
+ * adapters stay open.
  *
  * @throws {StartupError} if neither the settings nor the discovery document contain the address of the accounting API.
  */
@@ -173,7 +173,7 @@ export async function startAccountingGateway(
  */
 function warnOfPlainHttp(config: Config, logger: Logger): void {
   const { ACCOUNTING_URL, DISCOVERY_URL } = config
-  // If ACCOUNTING_URL is set, the discovery document is not fetched, so DISCOVERY_URL need not be checked.
+  // With ACCOUNTING_URL, the discovery document is not fetched, so DISCOVERY_URL need not be checked.
   const [setting, address] =
     ACCOUNTING_URL === undefined
       ? ['DISCOVERY_URL', DISCOVERY_URL]
@@ -185,8 +185,8 @@ function warnOfPlainHttp(config: Config, logger: Logger): void {
 }
 
 /**
- * Returns a function that returns the accounting API. The address of the accounting API is the setting ACCOUNTING_URL
- * or, if this is not set, comes from the discovery document.
+ * Returns a function that returns the accounting API. Its address is the setting ACCOUNTING_URL or, if this is not set,
+ * comes from the discovery document.
  */
 async function locateUpstream(config: Config, health: Health, stack: AsyncDisposableStack) {
   const { ACCOUNTING_URL, DISCOVERY_URL } = config

@@ -23,7 +23,7 @@ export function send(
   return { request, answer }
 }
 
-/** Waits until the number of written bytes no longer grows, because all buffers are full. Resolves with that number. */
+/** Waits until all buffers are full, so that the number of written bytes no longer grows. Resolves with this number. */
 export async function stalled(written: () => number): Promise<number> {
   let before = -1
   await eventually(

@@ -72,7 +72,7 @@ export interface Credential {
   version: number
   expiresAt: number
   fault: string | null
-  /** The access token to issue. The default is the result of {@link tokenOf} for the realm and the version. */
+  /** The access token to issue; by default the result of {@link tokenOf} for the realm and the version. */
   token?: string
 }
 
@@ -162,7 +162,8 @@ export async function startRawUpstream(bytes: string) {
 }
 
 /**
- * Starts a TCP listener that counts connections. Tests use it to prove that the gateway does not connect to an address.
+ * Starts a TCP listener that counts connections. Tests use it to verify that the gateway does not connect to an
+ * address.
  */
 export async function evilListener() {
   let connections = 0

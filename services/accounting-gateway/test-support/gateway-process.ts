@@ -12,7 +12,7 @@ export const SANDBOX_MAIN = new URL('../../sandbox-provider/src/main.ts', import
 // Port 1 (tcpmux) has no listener, and the operating system never assigns it to a client.
 export const UNREACHABLE = '127.0.0.1:1'
 
-/** Valid settings in which every address of a dependency is unreachable. */
+/** Valid settings with unreachable addresses for all dependencies. */
 export const nothingReachable = {
   PORT: '0',
   SERVICE_API_KEY: KEY,

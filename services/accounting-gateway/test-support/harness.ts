@@ -61,8 +61,8 @@ export async function startGateway(
     REQUESTS_PER_MINUTE: '10000',
     CONCURRENT_REQUESTS: '1000',
     BATCHES_PER_MINUTE: '1000',
-    // The value is `off` in the vitest project `gateway without fast path`, which runs the same tests without the fast
-    // path.
+    // The vitest project `gateway without fast path` sets FAST_PATH to `off`, so that the same tests also run without
+    // the fast path.
     FAST_PATH: process.env['FAST_PATH'] ?? 'on',
     ...settings,
   })
@@ -97,7 +97,7 @@ export async function startGateway(
 export interface Fixture {
   readonly upstream: FakeServer
   readonly tokens: FakeTokenService
-  /** When the test ends, disposes the fakes and everything that the test has added to this stack. */
+  /** Disposes the fakes, and everything that the test has added to this stack, when the test ends. */
   readonly opened: AsyncDisposableStack
 }
 

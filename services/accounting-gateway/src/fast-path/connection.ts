@@ -9,7 +9,10 @@ import { FastPathResponse, KEEP_ALIVE_TIMEOUT_MS } from './response.ts'
  * value.
  */
 const FIRST_REQUEST_TIMEOUT_MS = 10_000
-/** How long the fast path waits for the rest of a body before it hands the request over to `node:http`. */
+/**
+ * How long the fast path waits for the rest of a request body. After this time, it hands the request over to
+ * `node:http`.
+ */
 const BODY_TIMEOUT_MS = 1_000
 /** The maximum number of parts in which a body may arrive. Each part occupies memory besides its bytes. */
 const MAX_PARTS = 256
@@ -32,7 +35,7 @@ export interface FastPathConnectionDeps {
 export class FastPathConnection {
   readonly #socket: Socket
   readonly #deps: FastPathConnectionDeps
-  /** When too many connections are open, the server uses this state to select which connections it closes. */
+  /** The server uses this state to select the connections that it closes when too many are open. */
   readonly #state: ConnectionState
   /** The response to the request in flight; `null` if no request is in flight. */
   #response: FastPathResponse | null = null
@@ -79,7 +82,7 @@ export class FastPathConnection {
     return this.#deps.serve(request, this.#response)
   }
 
-  // The key of the caller is checked before the first byte is buffered, so that only authenticated callers can occupy
+  // The caller's key is checked before the first byte is buffered. Only authenticated callers can therefore occupy
   // memory.
   #buffer(request: BufferedRequest, bytes: Buffer): void {
     if (!this.#deps.mayBuffer(request)) return this.#handOver(bytes)
@@ -144,19 +147,20 @@ export class FastPathConnection {
     return this.#isShuttingDown
   }
 
-  /** Called when the current response has been written to the socket completely. */
+  /** Must be called when the current response has been written to the socket completely. */
   onResponseEnd(): void {
     const response = this.#response
     this.#response = null
     this.#state.end()
-    // The proxy may still be waiting for the socket to drain. Like Node's `ServerResponse`, this response emits `close`
-    // when it is complete. This event ends the wait of the proxy.
+    // The proxy may still be waiting for the socket to drain. The event `close` ends this wait. Node's `ServerResponse`
+    // also emits `close` when a response is complete.
     response?.emit('close')
     this.#idleSince = performance.now()
     this.#idleTimeoutMs = KEEP_ALIVE_TIMEOUT_MS
     if (this.#isShuttingDown) return this.#socket.destroySoon()
-    // The next request is read in a later turn, because this method can be called while llhttp parses upstream's
-    // response. All parsers share one instance of llhttp, which must not be called from within its own callbacks.
+    // The next request is read in a later turn of the event loop, because llhttp may be parsing upstream's response
+    // when this method is called. All parsers share one instance of llhttp, which must not be called from its own
+    // callbacks.
     if (this.#pending.length > 0) process.nextTick(() => this.#readPending())
   }
 
@@ -168,8 +172,8 @@ export class FastPathConnection {
   }
 
   /**
-   * Closes the connection if it has been idle for too long. If the body of a request arrives slowly, hands the request
-   * over to `node:http`, which has its own timeouts for bodies.
+   * Closes the connection if it has been idle for too long. Hands a request whose body arrives slowly over to
+   * `node:http`, which has its own timeouts for bodies.
    *
    * @param now milliseconds of the monotonic clock
    */

@@ -45,8 +45,8 @@ beforeEach(async () => {
 afterEach(() => opened.disposeAsync())
 
 /**
- * Opens a caller's connection. `answer` resolves with the next complete response, whose end is found by
- * `Content-Length` or by chunks.
+ * Opens a caller's connection. `answer` resolves with the next complete response. The end of a response is determined
+ * by `Content-Length` or by its last chunk.
  */
 async function caller(port = proxy.port) {
   const socket = connect({ port, host: '127.0.0.1', noDelay: true })
@@ -92,7 +92,7 @@ async function caller(port = proxy.port) {
 const written = (socket: Socket, bytes: string): Promise<void> =>
   new Promise((resolve) => socket.write(bytes, 'latin1', () => resolve()))
 
-/** The id that the gateway adds to a POST, unless it is derived from the idempotency key of the caller. */
+/** Matches the id that the gateway adds to a POST if the caller sent no idempotency key. */
 const ADDED_KEY = /[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}/g
 
 /** Removes the header values that are different in every response, and sorts the header lines. */
@@ -104,7 +104,7 @@ const stable = (head: string): string =>
     .toSorted()
     .join('\r\n')
 
-describe('equal responses of the fast path and of node:http', () => {
+describe('responses of the fast path compared with those of node:http', () => {
   it.each([
     ['a call for a connected company', get()],
     [
@@ -222,7 +222,7 @@ describe('a connection on the fast path', () => {
     )
   })
 
-  it('the connection of a caller stays open after a request with a body, after a problem document and after a health check', async () => {
+  it('the fast path keeps a connection open after a request with a body, after a problem document and after a health check', async () => {
     const { socket, answer } = await caller()
     for (const [request, status] of [
       [get(), 200],
@@ -266,7 +266,7 @@ describe('a connection on the fast path', () => {
     expect(proxy.log.at(-1)).toMatchObject({ status: 499 })
   })
 
-  it('a caller that starts to read late receives a response of 8 MB completely', async () => {
+  it('a caller that starts to read late receives a complete response of 8 MB', async () => {
     const size = 8_000_000
     upstream.handle = async (request, response) => {
       await bodyOf(request)
@@ -304,7 +304,7 @@ it('the gateway sends Connection: close with the response to a call in flight at
   await over
 })
 
-/** Starts a fast path without a gateway behind it. The function `serve` responds to the requests. */
+/** Starts a fast path without a gateway behind it. The function `serve` of the test responds to the requests. */
 async function startFastPath(serve: Serve, mayBuffer = true) {
   const fastPath = createFastPath({ serve, mayBuffer: () => mayBuffer })
   const sockets: Socket[] = []
@@ -322,15 +322,13 @@ async function startFastPath(serve: Serve, mayBuffer = true) {
   return { fastPath, sockets, port: (server.address() as AddressInfo).port }
 }
 
-/** Opens a caller's connection that does not read any bytes until `reads` is called. */
+/** Opens a caller's connection that reads no bytes until `reads` is called. */
 async function slowCaller(port: number) {
   const socket = connect(port, '127.0.0.1')
   opened.defer(() => void socket.destroy())
   socket.on('error', () => {})
   await once(socket, 'connect')
-  /**
-   * Resolves with true once the caller has read that many bytes. Resolves with false if the connection closes earlier.
-   */
+  /** Resolves with true when the caller has read that many bytes, or with false if the connection closes earlier. */
   const reads = (bytes: number): Promise<boolean> =>
     new Promise((resolve) => {
       let count = 0
@@ -344,7 +342,7 @@ async function slowCaller(port: number) {
 }
 
 /**
- * The body is longer than the socket buffers of both sides together. So a caller that does not read causes
+ * The body is longer than the socket buffers of both sides together. A caller that does not read therefore causes
  * backpressure.
  */
 const LONG = Buffer.alloc(16_000_000, 'x')
@@ -437,7 +435,7 @@ it('the fast path accepts no further requests from a caller that does not read i
   expect(await reads(3 * LONG.length)).toBe(true)
 })
 
-it('the connection of a caller stays open if a response was written completely before the caller read the response', async () => {
+it('the connection of a caller stays open if the whole response was written before the caller read it', async () => {
   const flow = { isSent: true, pause() {}, resume() {}, abort() {} }
   const { port } = await startFastPath((request, response) => {
     const attempt = new Attempt({ request, response, bearer: 'x', judge: () => ({ add: [] }) })

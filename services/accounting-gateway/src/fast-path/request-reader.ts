@@ -50,8 +50,8 @@ export class BufferedRequest implements CallerRequest {
 }
 
 /**
- * Maximum length of a request head in bytes. The HTTP server's `maxHeaderSize` has the same value, and longer heads get
- * the status 431.
+ * Maximum length of a request head in bytes. The HTTP server's `maxHeaderSize` has the same value. Longer heads get the
+ * status 431.
  */
 const MAX_HEAD_BYTES = 16_384
 
@@ -79,14 +79,16 @@ export class RequestReader implements MessageReceiver {
   #isComplete = false
 
   /**
-   * Parses the bytes of a connection since the end of the previous request. Returns the request that begins with them;
-   * its body may be incomplete. Returns `null` if the fast path does not accept the request, if its head is incomplete,
-   * or if the bytes are more than one request.
+   * Parses the bytes of a connection since the end of the previous request. Returns the request at the beginning of
+   * these bytes; its body may be incomplete.
+   *
+   *  Returns `null` if the fast path does not accept the request, if the request head is incomplete, or if more than
+   *  one request has arrived.
    */
   read(bytes: Buffer): BufferedRequest | null {
     const method = methodOf(bytes)
     if (method === null) return null
-    // Only the head is parsed. Bytes in the body that look like a request are therefore never parsed as one.
+    // Only the head is parsed, so bytes in the body that look like a request are never parsed as one.
     const headEnd = bytes.indexOf('\r\n\r\n', 0, 'latin1') + 4
     if (headEnd < 4 || headEnd > MAX_HEAD_BYTES) return null
     this.#head = null
@@ -112,7 +114,7 @@ export class RequestReader implements MessageReceiver {
   }
 
   // The verdict `no body` ends the message for the parser after the head. `read` takes the body from the bytes behind
-  // the head. llhttp has verified that there is at most one `Content-Length`, and that it is a number.
+  // the head. llhttp has verified that `Content-Length` occurs at most once and is a number.
   onHead(head: Head): 'no body' | 'rejected' {
     this.#head = head
     const has = (name: string): boolean => headerValue(head.headers, name) !== null
@@ -135,8 +137,8 @@ export class RequestReader implements MessageReceiver {
 }
 
 /**
- * Returns the method if the bytes begin with `GET ` or `POST `. This check is cheaper than running the parser on a
- * request that it would reject.
+ * Returns the method if the bytes begin with `GET ` or `POST `; otherwise `null`. This check is cheaper than running
+ * the parser on a request that will be rejected.
  */
 function methodOf(bytes: Buffer): 'GET' | 'POST' | null {
   const start = bytes.length < 5 ? 0 : bytes.readUInt32BE(0)

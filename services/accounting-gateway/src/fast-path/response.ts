@@ -6,19 +6,19 @@ import { headerValue } from '@integration-host/shared/http/client/header-list'
 import type { CallerResponse } from '../proxy/caller.ts'
 
 /**
- * How long a connection may stay idle between two requests. The HTTP server's `keepAliveTimeout` has the same value,
- * and the `Keep-Alive` header announces it to the caller.
+ * How long a connection may stay idle between two requests. The HTTP server's `keepAliveTimeout` has the same value.
+ * The `Keep-Alive` header announces it to the caller.
  */
 export const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_TIMEOUT_MS / 1_000}\r\n`
 /**
- * Maximum size of a chunk that is copied into one buffer together with its framing. For a larger chunk, two writes to
- * the socket are cheaper than the copy.
+ * Maximum size of a chunk that is copied into one buffer together with its framing. Two writes of a larger chunk are
+ * cheaper than the copy.
  */
 const MAX_COPIED_BYTES = 16_384
 const EMPTY = Buffer.alloc(0)
 
-/** The part of a connection that a response uses. */
+/** The members of a connection that a response uses. */
 interface ResponseConnection {
   /** True if the connection closes after this response. */
   readonly isLastResponse: boolean
@@ -28,7 +28,7 @@ interface ResponseConnection {
 
 /**
  * Writes one response with the framing of RFC 9112 §6. The body is delimited by `Content-Length` if the accounting API
- * sent this header, and otherwise by chunks (§7.1). Responses with status 204 or 304 have no body.
+ * sent this header, and by chunks (§7.1) otherwise. Responses with status 204 or 304 have no body.
  */
 export class FastPathResponse extends EventEmitter implements CallerResponse {
   statusCode = 200
@@ -37,8 +37,8 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
   readonly socket: Socket
   readonly #connection: ResponseConnection
   /**
-   * The serialized head; empty once it has been written. If the first part of the body follows at once, head and part
-   * are written together.
+   * The serialized head; empty once it has been written. The head and the first part of the body are written together
+   * if the body follows at once.
    */
   #head = ''
   #framing: 'length' | 'chunked' | 'none' = 'length'
@@ -96,8 +96,8 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
 
   end(chunk: Buffer | string = EMPTY): void {
     this.writableEnded = true
-    // If the head has not been written yet, the whole response is sent in one write. That write can be combined with
-    // the writes of other connections.
+    // If the head was not written yet, the whole response is sent in one write. This write is deferred to the end of
+    // the turn of the event loop, where it can be combined with the writes of other connections.
     const isComplete = this.#head !== ''
     const isChunked = this.#framing === 'chunked'
     const given = typeof chunk === 'string' ? Buffer.from(chunk) : chunk
@@ -118,8 +118,8 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
   }
 
   /**
-   * Returns the bytes that precede a part of the body: the head if it has not been written yet, then the chunk size if
-   * the response is chunked.
+   * Returns the bytes that precede a part of the body: the head if it was not written yet, and the chunk size if the
+   * response is chunked.
    */
   #prefixOf(part: Buffer): string {
     const head = this.#head

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { Attempt } from './attempt.ts'
 import type { CallerResponse } from './caller.ts'
 
-/** A caller's response. While `isFull` is true, the caller reads nothing. */
+/** A caller's response. While `isFull` is true, the caller does not read. */
 class FakeResponse extends EventEmitter implements CallerResponse {
   headersSent = false
   writableEnded = false
@@ -74,7 +74,7 @@ describe('the minimum rate of a response after the deadline', () => {
     expect(vi.getTimerCount()).toBe(0)
   })
 
-  it('the gateway truncates a response whose body arrives fast in one minute and slowly in the next', async () => {
+  it('the gateway truncates a response whose body arrives fast in one minute and too slowly in the next', async () => {
     minute(1_024)
     expect(response.destroyed).toBe(false)
     minute(1)

@@ -15,10 +15,7 @@ import { responseHeaders } from './headers.ts'
 export type AttemptResult =
   /** The complete response was sent to the caller. */
   | { readonly kind: 'relayed'; readonly status: number }
-  /**
-   * Upstream failed or was too slow after the caller had been sent the response head. The caller gets a truncated
-   * response.
-   */
+  /** Upstream failed or was too slow after the response head had been sent. The caller gets a truncated response. */
   | { readonly kind: 'cut'; readonly status: number }
   /** Upstream's response was discarded, because the call is to be repeated after `delayMs`. */
   | { readonly kind: 'withheld'; readonly status: number; readonly delayMs: number }
@@ -33,7 +30,7 @@ export interface AttemptDeps {
   readonly bearer: string
   /**
    * Decides by status and headers whether the response is relayed or discarded. Returns the headers to add to a relayed
-   * response, or the milliseconds between a discarded response and the next attempt.
+   * response, or the milliseconds until the next attempt if the response is discarded.
    */
   readonly judge: (
     status: number,
@@ -42,16 +39,16 @@ export interface AttemptDeps {
 }
 
 /**
- * Maximum number of informational responses per request. Informational responses are written without backpressure, so
- * an unlimited number could fill the memory if the caller does not read.
+ * Maximum number of informational responses per request. They are written without backpressure, so an unlimited number
+ * could fill the memory if the caller does not read.
  */
 const MAX_INFORMATIONAL = 100
 /**
- * The body of a discarded response is read up to this size, so that its connection to upstream can be reused. If the
+ * The body of a discarded response is read up to this size, so that the connection to upstream can be reused. If the
  * body is longer, the connection is closed.
  */
 const MAX_DISCARDED_BYTES = 65_536
-/** A caller that reads nothing of its response for this time is disconnected. */
+/** A caller that does not read its response for this time is disconnected. */
 const STALL_TIMEOUT_MS = 60_000
 /**
  * After the call's deadline, a response must deliver `MIN_BYTES_PER_CHECK` body bytes in each interval of
@@ -102,8 +99,8 @@ export class Attempt implements Receiver {
   }
 
   /**
-   * From now on, truncates the response if upstream sends less than 1 KiB per second. If the caller reads slowly,
-   * upstream is not at fault, so intervals with backpressure are not checked.
+   * From now on, truncates the response if upstream sends less than 1 KiB per second. Intervals in which the caller
+   * read too slowly are not checked, because upstream is not at fault then.
    */
   requireMinimumRate(): void {
     if (this.#result !== null || this.#rateCheck !== null) return
@@ -136,8 +133,8 @@ export class Attempt implements Receiver {
     try {
       response.writeInformation(status, responseHeaders(headers, bearer))
     } catch {
-      // Node throws if a header is not allowed in HTTP. The gateway then drops the 1xx response, because relaying a 1xx
-      // response is optional.
+      // Node throws if a header is not allowed in HTTP. The gateway then drops the 1xx response, because forwarding it
+      // is optional.
     }
   }
 
@@ -175,9 +172,8 @@ export class Attempt implements Receiver {
     if (!response.write(chunk)) this.#waitForDrain()
   }
 
-  // This function is called after each read of upstream's socket. `onHeaders` does not send the response head, so that
-  // a response that arrives in one read can be sent in one write. If the read contained no part of the body, the head
-  // is sent here alone.
+  // Called after each read of upstream's socket. `onHeaders` keeps the response head back, so that a response that
+  // arrives in one read is sent in one write. If the read contained no part of the body, the head is sent here.
   onCaughtUp(): void {
     if (this.#result !== null || this.#head === null) return
     const { response } = this.#deps
@@ -202,8 +198,8 @@ export class Attempt implements Receiver {
     this.#cut()
   }
 
-  // After the head of a response has been sent, closing the connection is the only way to mark the response as
-  // incomplete (RFC 9112 §8).
+  // Once the response head was sent, closing the connection is the only way to mark the response as incomplete (RFC
+  // 9112 §8).
   #cut(): void {
     this.#deps.response.destroy()
     this.#end({ kind: 'cut', status: this.#status })
@@ -219,7 +215,10 @@ export class Attempt implements Receiver {
     }
   }
 
-  /** Ends the attempt because upstream's response is not valid HTTP. The result is the same as without a response. */
+  /**
+   * Ends the attempt because upstream's response is not valid HTTP. The result is the same as if there were no
+   * response.
+   */
   #failAsInvalid(cause?: unknown): void {
     this.#end({ kind: 'failed', failure: new HttpFailure('unreachable', { cause }) })
     this.#flow?.abort()

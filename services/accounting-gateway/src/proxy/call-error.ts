@@ -21,14 +21,14 @@ export function upstreamError(cause: HttpFailure): IntegrationError {
 
 /**
  * Returns the error to send to the caller. An error without one of the project's error codes is reported as an internal
- * defect of the gateway.
+ * error of the gateway.
  */
 export const reportable = (error: Error): IntegrationError =>
   error instanceof IntegrationError
     ? error
     : new IntegrationError('internal_error', 'the call could not be forwarded', { cause: error })
 
-/** The error of a call whose caller has closed its connection. No response can be sent to such a caller. */
+/** Returns the error of a call whose caller has closed its connection. No response can be sent to such a caller. */
 export class CallerGone extends Error {
   override readonly name = 'CallerGone'
 }

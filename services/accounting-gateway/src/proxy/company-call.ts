@@ -13,8 +13,8 @@ export interface CompanyCall {
   /** The id of the caller's key, for the log. */
   readonly keyId: string
   /**
-   * Identifies the call. The gateway sends this id to the caller and writes it to the log, so that an operator can find
-   * the log entry of a response.
+   * The id of the call. The gateway sends it to the caller and logs it, so that an operator can find the log entry of a
+   * response.
    */
   readonly requestId: string
 }
@@ -22,7 +22,7 @@ export interface CompanyCall {
 /** The result of a forwarded call, for the log and the metrics. */
 export interface CallResult {
   /**
-   * The error that must still be sent to the caller. `null` if a response has been sent or the caller has closed its
+   * The error that must still be sent to the caller; `null` if a response was sent or the caller has closed its
    * connection.
    */
   readonly error: IntegrationError | null
@@ -36,7 +36,7 @@ export interface CallResult {
   /** Milliseconds between sending a request upstream and receiving the response head, summed over all attempts. */
   readonly upstreamMs: number
   /**
-   * The header `intuit_tid` of the last upstream response, with which Intuit's support finds a request; `null` if no
+   * The header `intuit_tid` of the last upstream response, by which Intuit's support finds a request; `null` if no
    * response had the header.
    */
   readonly traceId: string | null

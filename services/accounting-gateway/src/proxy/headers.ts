@@ -44,8 +44,8 @@ const REMOVED_FROM_REQUEST = new Set([
   'client-ip',
   'true-client-ip',
   'cf-connecting-ip',
-  // CGI-like servers pass the header `Proxy` to programs in the environment variable HTTP_PROXY. Many programs use that
-  // variable as the address of their outgoing proxy, so a caller could redirect their requests.
+  // CGI-like servers pass the header `Proxy` to programs in the environment variable HTTP_PROXY. Many programs use this
+  // variable as the address of their outgoing proxy. A caller could therefore redirect the requests of such a program.
   'proxy',
   // The gateway does not continue the caller's trace. If tracing is on, the gateway sends a `traceparent` of its own.
   'traceparent',
@@ -66,16 +66,16 @@ const REMOVED_FROM_RESPONSE = new Set([
 ])
 
 /**
- * Returns the reason for which a request with these headers is rejected; `null` if the headers are acceptable. A
- * request that repeats `Host` or `Authorization` is ambiguous: the gateway could use one value, and a proxy in front of
- * the gateway another.
+ * Returns the reason why a request with these headers is rejected; `null` if the headers are acceptable. A request that
+ * repeats `Host` or `Authorization` is ambiguous: the gateway could use one value, and a proxy in front of the gateway
+ * another.
  */
 export function headerFault(raw: HeaderList): string | null {
   let hosts = 0
   let authorizations = 0
   for (let i = 0; i < raw.length; i += 2) {
     const name = at(raw, i)
-    // For most names, comparing the length of the name is enough to skip the slower comparisons.
+    // For most names, comparing their length is enough to skip the slower comparisons.
     if (name.length === 4 && name.toLowerCase() === 'host') hosts += 1
     else if (name.length === 13 && name.toLowerCase() === 'authorization') authorizations += 1
     else if (name.length === 7 && name.toLowerCase() === 'upgrade') return 'upgrades are not served'
@@ -86,11 +86,11 @@ export function headerFault(raw: HeaderList): string | null {
 }
 
 /**
- * Returns the reason for which the framing of a request body is rejected; `null` if the framing is acceptable.
+ * Returns the reason why the framing of a request body is rejected; `null` if the framing is acceptable.
  *
- * The gateway decodes only the transfer coding `chunked`, and forwards a body with its own framing and without
- * `Transfer-Encoding`. With any other coding, the accounting API would receive encoded bytes without knowing the
- * coding.
+ *  The gateway decodes only the transfer coding `chunked`, and forwards a body with its own framing and without
+ *  `Transfer-Encoding`. With any other coding, the accounting API would receive encoded bytes without knowing the
+ *  coding.
  */
 export function transferCodingFault(raw: HeaderList, httpVersion: string): IntegrationError | null {
   let codings: string | null = null
@@ -113,8 +113,8 @@ export function transferCodingFault(raw: HeaderList, httpVersion: string): Integ
 const VIA = '1.1 integration-host'
 
 /**
- * Returns the headers to send upstream. `Authorization` is added at the end, so that no rule for the removal of headers
- * can remove it.
+ * Returns the headers to send upstream. `Authorization` is added last, so that no rule for the removal of headers
+ * applies to it.
  */
 export function requestHeaders(raw: HeaderList, bearer: string): string[] {
   const named = namedByConnection(raw)
@@ -130,7 +130,7 @@ export function requestHeaders(raw: HeaderList, bearer: string): string[] {
 
 function isRemovedFromRequest(name: string): boolean {
   if (!name.includes('_')) return REMOVED_FROM_REQUEST.has(name) || name.startsWith('x-forwarded-')
-  // The underscore is read as a hyphen, because CGI-like servers treat `X_Forwarded_For` as `X-Forwarded-For` and
+  // An underscore is read as a hyphen, because CGI-like servers treat `X_Forwarded_For` as `X-Forwarded-For` and
   // `Content_Length` as the length of the body.
   const hyphenated = name.replaceAll('_', '-')
   return hyphenated === 'content-length' || isRemovedFromRequest(hyphenated)
@@ -150,9 +150,9 @@ export function responseHeaders(raw: HeaderList, bearer: string): string[] {
   return returned
 }
 
-// Returns the header names listed in `Connection`, which a proxy must not forward (RFC 9110 §7.6.1). Ignores
-// `Content-Length` and `Content-Type` in that list, because a caller must not be able to remove the framing or the type
-// of a body.
+// Returns the header names that `Connection` lists. A proxy must not forward these headers (RFC 9110 §7.6.1).
+// `Content-Length` and `Content-Type` are ignored in the list, because a caller must not be able to remove the framing
+// or the type of a body.
 function namedByConnection(raw: HeaderList): ReadonlySet<string> | null {
   let named: Set<string> | null = null
   for (let i = 0; i < raw.length; i += 2) {

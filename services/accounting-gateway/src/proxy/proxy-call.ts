@@ -48,7 +48,7 @@ export interface ProxyCallDeps {
 }
 
 type Phase =
-  /** The call is between two other phases. In this phase only synchronous code runs. */
+  /** The call is between two other phases, in which only synchronous code runs. */
   | { readonly kind: 'preparing' }
   /**
    * The call waits for a token, the caller's body, a permit or the end of a back-off. `stop` ends the wait with an
@@ -63,7 +63,7 @@ type Phase =
   | { readonly kind: 'attempting'; readonly attempt: Attempt; readonly permit: Permit }
   /** Upstream's response is being relayed to the caller. */
   | { readonly kind: 'relaying'; readonly attempt: Attempt; readonly permit: Permit }
-  /** The call has been interrupted. The attempt loop ends with `error` when it continues. This phase is final. */
+  /** The call was interrupted. The attempt loop ends with `error` as soon as it continues. This phase is final. */
   | { readonly kind: 'interrupted'; readonly error: Error }
 
 const PREPARING: Phase = { kind: 'preparing' }
@@ -76,10 +76,7 @@ export class ProxyCall {
   readonly #call: CompanyCall
   readonly #post: MarkedPost
   readonly #startedAt = performance.now()
-  /**
-   * The deadline of the call; `at` is in epoch ms. While the caller is still sending its body, each received part moves
-   * the deadline.
-   */
+  /** The deadline of the call; `at` is in epoch ms. Each received part of the caller's body moves the deadline. */
   readonly #deadline: { readonly timer: NodeJS.Timeout; at: number }
   readonly #stats = {
     attempts: 0,
@@ -160,9 +157,7 @@ export class ProxyCall {
     )
   }
 
-  /**
-   * Returns headers for a problem document. They contain timings, and ids by which the provider can recognize the call.
-   */
+  /** Returns headers for a problem document: timings, and the ids by which the provider can recognize the call. */
   problemHeaders(): string[] {
     const headers = ['Server-Timing', this.#serverTiming()]
     if (this.#stats.traceId !== null) headers.push('intuit_tid', this.#stats.traceId)
@@ -275,8 +270,7 @@ export class ProxyCall {
       tokens.isRefreshable(realm, token.version)
     ) {
       if (this.#canSendBodyAgain()) return { retryInMs: 0 }
-      // This call cannot be repeated, because its body cannot be sent again. The token is refreshed nevertheless, so
-      // that the next call has a valid token.
+      // The body cannot be sent again, so this call cannot be repeated. The token is refreshed for the next call.
       tokens.refreshedAfter401(realm, token.version).catch(() => {})
     }
     let retryAfterMs = coolDownMs(headerValue(headers, 'retry-after'), now())
@@ -338,8 +332,8 @@ export class ProxyCall {
     return opened instanceof Promise ? this.#wait(opened, { isReadingBody: true }) : opened
   }
 
-  // The deadline limits the time that the accounting API may take. Therefore each part of the body that the caller
-  // sends restarts the deadline.
+  // The deadline limits only the time that the accounting API may take. Each part of the body that the caller sends
+  // therefore restarts the deadline.
   #onBodyProgress(received: number): void {
     if (received > this.#deps.maxBodyBytes) this.#interrupt(this.#bodyTooLarge())
     this.#deadline.timer.refresh()
@@ -347,11 +341,11 @@ export class ProxyCall {
   }
 
   /**
-   * Returns a permit without a promise if one is available at once. This saves time, because most calls are far from
-   * the limits of their realm.
+   * Returns a permit without a promise if one is available at once. Most calls are far from the limits of their realm,
+   * so this saves time.
    */
   #acquirePermit(realm: string): Permit | Promise<Permit> {
-    // The AbortController is created when it is first needed. Most calls get a permit at once and need none.
+    // The AbortController is created only when it is needed, because most calls get a permit at once.
     let controller: AbortController | null = null
     const reserved = acquirePermit(this.#deps.limits, realm, {
       isBatch: isBatch(this.#post.path),
@@ -369,8 +363,8 @@ export class ProxyCall {
     try {
       return await this.#wait(reserved, { onStop })
     } catch (error) {
-      // A permit may still be granted after the wait was interrupted. The call no longer uses such a permit, so the
-      // permit is released.
+      // A permit may still be granted after the wait was interrupted. Such a permit is released, because the call no
+      // longer uses it.
       reserved.then(
         (permit) => permit.release(),
         () => {},
@@ -380,7 +374,7 @@ export class ProxyCall {
   }
 
   /**
-   * Resolves with the value of `promise`. Rejects if the call is interrupted first. Adds the time of the wait to
+   * Resolves with the value of `promise`; rejects if the call is interrupted first. The time of the wait is added to
    * `waitedMs`.
    */
   async #wait<T>(
@@ -424,8 +418,8 @@ export class ProxyCall {
   }
 
   /**
-   * Returns the value of the `Server-Timing` header (W3C): the milliseconds used by the gateway itself, spent waiting,
-   * and used by upstream.
+   * Returns the value of the `Server-Timing` header (W3C) in milliseconds: the time of the gateway itself, the waits,
+   * and the time of upstream.
    */
   #serverTiming(): string {
     const { waitedMs, upstreamMs } = this.#stats

@@ -47,7 +47,7 @@ describe('a POST with the provider profile intuit', () => {
     },
   )
 
-  it('the gateway always derives the same requestid, of at most 36 characters, from the same Idempotency-Key', () => {
+  it('the gateway always derives the same requestid of at most 36 characters from the same Idempotency-Key', () => {
     const post = { path: '/x', headers: { 'idempotency-key': 'OrderProcess/7/0/order' } }
     const { addedKey, path } = mark(post)
     expect(mark(post).addedKey).toBe(addedKey)
@@ -56,7 +56,7 @@ describe('a POST with the provider profile intuit', () => {
   })
 
   it.each(['/v3/company/1/query', '/v3/company/1/query?minorversion=75'])(
-    'the gateway may repeat a POST to %s without an idempotency key, because this POST only reads data',
+    'the gateway may repeat a POST to %s without an idempotency key, because such a POST only reads data',
     (path) => {
       expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: true })
     },

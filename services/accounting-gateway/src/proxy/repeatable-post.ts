@@ -10,7 +10,7 @@ export interface MarkedPost {
   readonly path: string
   /** Names and values of the headers to add to the request. */
   readonly headers: readonly string[]
-  /** The idempotency key that the gateway added. `null` if the caller sent its own key, or if no key is used. */
+  /** The idempotency key that the gateway added; `null` if the caller sent its own key or if no key is used. */
   readonly addedKey: string | null
   /** True if sending the request twice has the same effect as sending it once. */
   readonly isRepeatable: boolean
@@ -19,15 +19,15 @@ export interface MarkedPost {
 export interface CallersPost {
   readonly path: string
   /**
-   * The request headers, with names in lower case. A key derived from the caller's `idempotency-key` is the same after
-   * a restart of the gateway.
+   * The request headers, with names in lower case. They may contain the caller's `idempotency-key`, from which the
+   * gateway derives the same key even after a restart.
    */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
 }
 
 /**
- * Returns a function that adds an idempotency key to a caller's POST. If the provider profile defines no key for POST
- * requests, a POST is sent unchanged and never repeated. A key that the provider ignores would not prevent a duplicate.
+ * Returns a function that adds an idempotency key to a caller's POST. If the provider profile defines no such key, a
+ * POST is sent unchanged and never repeated, because a key that the provider ignores would not prevent a duplicate.
  */
 export function createPostMarker(
   { repeatablePost: rule, isReadingPost }: PostRules,
@@ -61,7 +61,7 @@ const derivedKey = (key: string | string[] | undefined): string | null =>
 type OwnKey = (post: CallersPost) => 'present' | 'other' | 'absent'
 
 /**
- * Returns a function that looks for the idempotency key's parameter in a query. The result is `present` if the
+ * Returns a function that looks for the parameter with the idempotency key in a query. The result is `present` if the
  * parameter occurs once, with its documented name and a value.
  *
  * The result is `other` if the parameter occurs in an undocumented way that a server might accept as well: in another
@@ -90,7 +90,7 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text)
   } catch {
-    return text // A malformed name cannot be the name of the key.
+    return text // A malformed name cannot be the name of the parameter.
   }
 }
 

@@ -4,14 +4,14 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 const MAX_BUFFERED_BYTES = 1_048_576
 
 /**
- * A request body that can be sent more than once as long as it is small.
+ * A request body that can be sent more than once if it is small.
  *
- * A body with a small `Content-Length` is read completely before the first attempt, so that a slow caller does not
- * occupy a concurrency slot of its realm. Any other body is sent upstream while it arrives, and is also buffered until
- * it exceeds the maximum size.
+ *  A body with a small `Content-Length` is read completely before the first attempt. A slow caller therefore does not
+ *  occupy a concurrency slot of its realm. Any other body is sent upstream while it arrives, and is buffered until it
+ *  exceeds the maximum size.
  */
 export interface RequestBody {
-  /** True if the body can be sent again. False once bytes have been sent that are no longer buffered. */
+  /** True if the body can be sent again; false once bytes were sent that are no longer buffered. */
   readonly isReplayable: boolean
   /** The body's `Content-Length`; `null` for a chunked body. */
   readonly length: number | null
@@ -35,9 +35,9 @@ export const bufferedBody = (parts: readonly Buffer[]): RequestBody => ({
 })
 
 /**
- * Returns the body of `request`; `null` if the request has no body. Reading the body starts when `open` is called for
- * the first time. A caller that sent `Expect: 100-continue` gets `100 Continue` at that time. If the request is
- * rejected earlier, the caller need not send its body.
+ * Returns the body of `request`; `null` if the request has no body. Reading starts with the first call of `open`. A
+ * caller that sent `Expect: 100-continue` gets `100 Continue` at that time. If the request is rejected earlier, the
+ * caller need not send its body.
  */
 export function requestBody(
   request: IncomingMessage,
@@ -58,8 +58,8 @@ export function requestBody(
     return iterator
   }
 
-  // Returns the n-th chunk of the body. All attempts read the same buffered chunks, so an aborted attempt does not
-  // consume any of them.
+  // Returns the n-th chunk of the body. All attempts read the same buffered chunks, so an aborted attempt consumes none
+  // of them.
   function chunk(index: number): Promise<IteratorResult<Buffer>> {
     const known = chunks.get(index)
     if (known !== undefined) return known
@@ -105,7 +105,7 @@ export function requestBody(
     async discard() {
       currentAttempt += 1
       chunks.clear()
-      // If no part of the body was read yet, Node itself discards the body when the response ends.
+      // If no part of the body was read yet, Node discards the body itself when the response ends.
       if (iterator === null) return
       try {
         while ((await iterator.next()).done !== true);

@@ -47,16 +47,15 @@ export const afterFailure = (tries: Tries): Verdict => retry(tries, 0)
 function retry(tries: Tries, minimumMs: number): Verdict {
   const { canRepeat, attempt, remainingMs, random } = tries
   if (!canRepeat || attempt > MAX_RETRIES) return PASS
-  // The delay is random, between half of the back-off and the whole back-off. Otherwise calls that failed at the same
-  // time would be repeated at the same time.
+  // The delay is a random time between half of the back-off and the whole back-off, so that calls that failed together
+  // are not repeated together.
   const pauseMs = backoffMs(attempt, { ...BACKOFF, random: 0.5 + random / 2 })
   const delayMs = Math.max(minimumMs, pauseMs)
   return delayMs < remainingMs ? { kind: 'retry', delayMs } : PASS
 }
 
 /**
- * Returns the value of `Retry-After` in milliseconds, but at most one hour. Returns `null` if the header is absent or
- * invalid.
+ * Returns the value of `Retry-After` in milliseconds, limited to one hour; `null` if the header is absent or invalid.
  */
 export function coolDownMs(retryAfter: string | null, now: number): number | null {
   const ms = parseRetryAfter(retryAfter, now)

@@ -115,8 +115,7 @@ describe('a raw request target', () => {
       expect(read).toEqual({ kind: 'company', realm: '1', path: target })
       const url = new URL(origin + target)
       expect(url.origin).toBe(origin)
-      // The WHATWG URL parser must read the same path as the gateway, byte for byte. It is not enough that both read
-      // the same realm.
+      // The WHATWG URL parser must read the same path as the gateway, byte for byte. The same realm is not enough.
       expect(url.pathname).toBe(target.split('?')[0])
     }
     expect(accepted).toBeGreaterThan(500)

@@ -1,9 +1,10 @@
 /**
- * Decides by the raw request target (RFC 9112 §3.2) whether a request is a call for a company
- * (`/v3/company/<realm>/…`), which the gateway forwards. The realm that the gateway reads selects the access token, and
- * the realm that the accounting API reads selects the company. If the two parsers disagreed, one company's token would
- * be sent with another company's request. So a target is rejected, and not normalized, if two parsers could read it
- * differently.
+ * Decides by the raw request target (RFC 9112 §3.2) whether the gateway forwards a request as a call for a company
+ * (`/v3/company/<realm>/…`).
+ *
+ *  The realm that the gateway reads selects the access token, and the realm that the accounting API reads selects the
+ *  company. If the two parsers disagreed, one company's token would be sent with another company's request. A target
+ *  that two parsers could read differently is therefore rejected instead of normalized.
  */
 import type { Scope } from '@integration-host/shared/access/scope'
 
@@ -68,15 +69,15 @@ export function upstreamBase(url: string): UpstreamBase {
   return { origin, pathPrefix: pathname.replace(/\/+$/, '') }
 }
 
-/** Returns whether `path` is Intuit's batch operation, which has a separate rate limit. */
+/** Returns whether `path` is Intuit's batch operation, which has its own rate limit. */
 export const isBatch = (path: string): boolean =>
   /^\/v3\/company\/[^/]+\/batch\/?(?:\?|$)/i.test(path)
 
 const QUERY = /^\/v3\/company\/[^/]+\/query(?:\?|$)/
 
 /**
- * Returns the scope that a call needs. A query only reads, even if it is sent as POST because it is long. A path in
- * another spelling needs `gateway:write`, because the accounting API may read it as an operation that writes.
+ * Returns the scope that a call needs. A query needs only `gateway:read`, even if it is sent as POST. A path in another
+ * spelling needs `gateway:write`, because the accounting API may read it as an operation that writes.
  */
 export const scopeOf = (method: string, { path }: CompanyTarget): Scope =>
   method === 'GET' || method === 'HEAD' || (method === 'POST' && QUERY.test(path))

@@ -97,7 +97,7 @@ describe('the access token of a realm', () => {
     expect(tokens.cached('1')).toBeNull()
   })
 
-  it('the gateway requests a new token in the background after 5 minutes, while calls use the cached token', async () => {
+  it('the gateway requests a new token in the background after 5 minutes and meanwhile uses the cached token', async () => {
     await got('1')
     clock += 300_000
     service.versions.set('1', 2)
@@ -147,7 +147,7 @@ describe('the access token of a realm', () => {
     expect(service.refreshed).toEqual([])
   })
 
-  it('after a failed forced refresh, all calls with the same token version get its error for 5 seconds', async () => {
+  it('all calls with the same token version get the error of a failed forced refresh for 5 seconds', async () => {
     await got('1')
     service.fail(new IntegrationError('credential_faulted', 'gone'))
     for (let call = 0; call < 3; call += 1) {
@@ -176,7 +176,8 @@ describe('the access token of a realm', () => {
 
     it('the gateway does not force a second refresh of a rejected token within a minute, even if a `refreshed` event arrives', async () => {
       expect(tokens.isRefreshable('1', 2)).toBe(false)
-      // The first event is from this gateway's own refresh, the second from a refresh by another gateway replica.
+      // The first event comes from this gateway's own refresh, and the second from the refresh of another gateway
+      // replica.
       tokens.evict('1', false)
       service.versions.set('1', 3)
       tokens.evict('1', false)
@@ -191,13 +192,13 @@ describe('the access token of a realm', () => {
       expect(tokens.isRefreshable('1', 2)).toBe(true)
     })
 
-    it('calls that were rejected with an older token version get the refreshed token', async () => {
+    it('a call that was rejected with an older token version gets the refreshed token', async () => {
       expect(tokens.isRefreshable('1', 1)).toBe(true)
       expect(await renewed(1)).toMatchObject({ version: 2 })
       expect(service.refreshed).toEqual(['1/1'])
     })
 
-    it('a call that was rejected with an older token version waits for a forced refresh in flight and starts no second one', async () => {
+    it('a call that was rejected with an older token version waits for the forced refresh in flight and starts no second one', async () => {
       service.versions.set('5', 2)
       const newer = tokens.refreshedAfter401('5', 2)
       const older = tokens.refreshedAfter401('5', 1)
@@ -228,7 +229,7 @@ describe('random interleavings of calls, refreshes, events and responses', () =>
       weight: 1,
       arbitrary: fc.record({ kind: fc.constant('time' as const), ms: fc.nat(400_000) }),
     },
-    // `which` selects the pending request whose response arrives next. Responses can therefore arrive in any order.
+    // `which` selects the pending request whose response arrives next, so responses can arrive in any order.
     {
       weight: 4,
       arbitrary: fc.record({

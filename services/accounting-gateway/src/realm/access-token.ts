@@ -3,13 +3,13 @@
  *
  * I1  A token is used only for the realm for which it was requested.
  * I2  At most one request to token-service is in flight per realm. All calls of the realm wait for the same response.
- * I3  After a credential event or a 401 response has invalidated a token, the token is never used from the cache again.
- *     This also holds if the response that contains the token was in flight at that time.
+ * I3 After a credential event or a 401 response has invalidated a token, the token is never used from the cache again.
+ * This also applies to a token whose response was in flight at that time.
  * I4  A valid cached token is used at once. If the token is old, a new one is requested in the background. So
- *     token-service may be unavailable until the cached token expires.
+ * token-service may be unavailable until the cached token expires.
  * I5  Even if the provider rejects every token, calls force a refresh at most once a minute. If upstream rejects the
- *     token of a forced refresh as well, the next forced refresh is permitted when the minute is over or a new grant
- *     is stored.
+ * token of a forced refresh as well, the next forced refresh is permitted when the minute is over or a new grant
+ * is stored.
  */
 import { hasCode } from '@integration-host/shared/errors'
 
@@ -46,8 +46,8 @@ export interface AccessTokens {
    */
   get(realm: string): Promise<AccessToken>
   /**
-   * Returns whether a call that was rejected with the token of `version` may succeed with another token. It may if a
-   * newer token is cached, or if a forced refresh is permitted (at most one per minute, I5).
+   * Returns whether a call that was rejected with the token of `version` may succeed with another token. This is so if
+   * a newer token is cached, or if a forced refresh is permitted (at most one per minute, I5).
    */
   isRefreshable(realm: string, version: number): boolean
   /**
@@ -56,8 +56,8 @@ export interface AccessTokens {
    */
   refreshedAfter401(realm: string, version: number): Promise<AccessToken>
   /**
-   * Removes a realm's token from the cache. If `isNewGrant` is true, the company was authorized again. A forced refresh
-   * is then permitted at once, without the pause of a minute (I5).
+   * Removes a realm's token from the cache. If `isNewGrant` is true, the company was authorized again, so a forced
+   * refresh is permitted at once (I5).
    */
   evict(realm: string, isNewGrant: boolean): void
 }
@@ -69,8 +69,8 @@ interface Entry {
   /** The request to token-service that is in flight, at most one per realm (I2); `null` if no request is in flight. */
   pending: Promise<AccessToken> | null
   /**
-   * The last forced refresh. All calls that were rejected with the token of `version` share its result, which can be a
-   * failure, until the time `until` (epoch ms). `until` is infinite while the refresh is in flight.
+   * The last forced refresh. All calls that were rejected with the token of `version` share its result or failure until
+   * the time `until` (epoch ms). `until` is infinite while the refresh is in flight.
    */
   forcedRefresh: {
     readonly version: number
@@ -78,24 +78,24 @@ interface Entry {
     until: number
   } | null
   /**
-   * The token version that the last forced refresh returned, and the time of that refresh. The next forced refresh is
+   * The token version that the last forced refresh returned, and the time of this refresh. The next forced refresh is
    * permitted a minute later (I5).
    */
   lastForced: { readonly version: number; readonly at: number } | null
 }
 
 /**
- * The minimum remaining lifetime that a token must have to be used, in ms. A token with less could expire before
- * upstream checks it.
+ * The minimum remaining lifetime of a token that is used, in ms. A shorter-lived token could expire before upstream
+ * checks it.
  */
 const EXPIRY_MARGIN_MS = 5_000
 const REFRESH_MARGIN_MS = 60_000
 /**
- * The time after which a cached token is requested again, in ms. Credential events also cause a new request, but they
- * can be lost while the message broker is unavailable.
+ * The age at which a cached token is requested again, in ms. Credential events also cause a new request, but they can
+ * be lost while the message broker is unavailable.
  */
 const MAX_AGE_MS = 300_000
-/** Minimum time between the end of a failed request or refresh and the start of the next one, in ms. */
+/** Minimum pause between a failed request or refresh and the next one, in ms. */
 const FAILURE_COOL_DOWN_MS = 5_000
 /** Minimum time between two forced refreshes if upstream rejects every token (I5). */
 const FORCED_REFRESH_COOL_DOWN_MS = 60_000
@@ -137,8 +137,8 @@ export function createAccessTokens({
           entry.pending = null
           entry.token = token
           entry.freshUntil = Math.min(token.expiresAt - REFRESH_MARGIN_MS, now() + MAX_AGE_MS)
-          // A token that is about to expire is requested again only after a pause. Without the pause, every call would
-          // send a request. Such requests have no use, because token-service refreshes the token by itself.
+          // Pauses between two requests for a token that is about to expire. Without the pause, every call would send
+          // such a request, although token-service refreshes the token by itself.
           entry.freshUntil = Math.max(entry.freshUntil, now() + FAILURE_COOL_DOWN_MS)
         }
         return token
@@ -153,14 +153,14 @@ export function createAccessTokens({
         throw error
       },
     )
-    // No caller awaits this background request, so its failure must not become an unhandled rejection.
+    // No caller awaits this background request, so its failure must not cause an unhandled rejection.
     pending.catch(() => {})
     entry.pending = pending
     return pending
   }
 
-  // Removes the cached token. If a request is in flight, its response may already be outdated. The calls that wait for
-  // the response still get its token, but the token is not cached (I3).
+  // Removes the cached token. The response to a request in flight may already be outdated, so it is not cached (I3).
+  // The calls that wait for it still get its token.
   function invalidate(entry: Entry): void {
     entry.token = null
     entry.pending = null
@@ -172,7 +172,7 @@ export function createAccessTokens({
     if (entry === undefined || token === null) return null
     const at = now()
     if (at >= token.expiresAt - EXPIRY_MARGIN_MS) return null
-    // The cached token is old. It is still used, while a new token is requested in the background (I4).
+    // The old cached token is still used while a new token is requested in the background (I4).
     if (at >= entry.freshUntil) void request(realm, entry)
     return token
   }
@@ -191,8 +191,8 @@ export function createAccessTokens({
     async get(realm) {
       const entry = entryOf(realm)
       const { forcedRefresh } = entry
-      // While a forced refresh is in flight, a request to token-service would return the token that upstream has
-      // rejected.
+      // A forced refresh is in flight. Until it ends, a request to token-service would return the token that upstream
+      // has rejected.
       if (forcedRefresh !== null && forcedRefresh.until === Number.POSITIVE_INFINITY)
         return forcedRefresh.done
       return cached(realm) ?? request(realm, entry)
@@ -216,8 +216,7 @@ export function createAccessTokens({
       if (forcedRefresh?.version === version && now() < forcedRefresh.until)
         return forcedRefresh.done
       // A forced refresh of a newer version is in flight, so its token is newer than `version` as well. A second
-      // refresh at the same time could overwrite the first in the cache. It could also return the token that upstream
-      // has just rejected.
+      // refresh could overwrite the first one in the cache, and could return the token that upstream has just rejected.
       if (
         forcedRefresh !== null &&
         forcedRefresh.version > version &&
@@ -239,8 +238,8 @@ export function createAccessTokens({
       if (entry === undefined) return
       invalidate(entry)
       entry.forcedRefresh = null
-      // Only a new grant permits another forced refresh at once. If every `refreshed` event permitted one, the gateway
-      // replicas would force one refresh after another without end.
+      // Only a new grant permits another forced refresh at once. If every `refreshed` event did, the refreshes of the
+      // gateway replicas would cause each other without end.
       if (isNewGrant) entry.lastForced = null
     },
   }

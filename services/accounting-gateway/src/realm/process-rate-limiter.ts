@@ -12,8 +12,8 @@ import {
 const SECOND_MS = 1_000
 const MINUTE_MS = 60_000
 /**
- * Milliseconds until a call that waits for a concurrency slot tries again. A call that ends in this process wakes the
- * queue earlier.
+ * How long a call that waits for a concurrency slot pauses before its next attempt, in milliseconds. The end of another
+ * call in this process ends the pause earlier.
  */
 const CONCURRENCY_POLL_MS = 50
 const INITIAL_RING_SIZE = 16
@@ -23,23 +23,23 @@ const SWEEP_AT = 1_000
 /** The calls that this process has sent for one realm. */
 interface RealmWindow {
   /**
-   * Ring buffer of the times at which the most recent calls were sent (epoch ms). It grows until it holds the calls of
-   * the last minute. Its size never exceeds the larger of the two rate limits.
+   * Ring buffer with the times of the most recent calls (epoch ms). It grows until it contains the calls of the last
+   * minute. Its maximum size is the larger of the two rate limits.
    */
   sentAt: Float64Array
   /** Index of the newest entry in `sentAt`. */
   last: number
   count: number
   inFlight: number
-  /** End of the realm's cool-down in epoch ms; a time in the past if the realm has no cool-down. */
+  /** End of the realm's cool-down in epoch ms. A time in the past means that there is no cool-down. */
   coolDownUntil: number
 }
 
 export interface ProcessRateLimiter extends RateLimiter {
   reserve(realm: string): Reservation
   /**
-   * Counts a call that the Redis rate limiter permitted. If Redis becomes unavailable, this limiter then knows the
-   * recent calls.
+   * Counts a call that the Redis rate limiter permitted, so that this limiter knows the recent calls if Redis becomes
+   * unavailable.
    */
   count(realm: string): void
   /** Returns the milliseconds until the realm's cool-down ends; 0 if the realm has no cool-down. */

@@ -16,7 +16,7 @@ const failure = (requestId: string): FailedCallRecord => ({
 })
 
 describe('the activity of companies at the gateway', () => {
-  it('counts the calls of the last second and of the last minute', () => {
+  it('the activity log counts the calls of a company in the last second and in the last minute', () => {
     let at = 1_000_000
     const log = createRealmActivityLog(() => at)
     for (let second = 0; second < 90; second += 1) {
@@ -31,7 +31,7 @@ describe('the activity of companies at the gateway', () => {
     expect(log.find('1')).toMatchObject({ lastSecond: 0, lastMinute: 0 })
   })
 
-  it('keeps the last 20 failed calls of a company, the newest first', () => {
+  it('the activity log keeps the last 20 failed calls of a company, newest first', () => {
     const log = createRealmActivityLog(() => 0)
     for (let call = 0; call < 30; call += 1) log.callEnded('1', failure(String(call)))
     const { failed } = log.find('1')
@@ -40,7 +40,7 @@ describe('the activity of companies at the gateway', () => {
     )
   })
 
-  it('lists companies in a cool-down first, then those with waiting calls, then the busiest', async () => {
+  it('the activity log lists companies in a cool-down first, then those with waiting calls, then the busiest', async () => {
     let at = 1_000_000
     const granted = Promise.withResolvers<Permit>()
     const coolDowns: string[] = []
@@ -66,7 +66,7 @@ describe('the activity of companies at the gateway', () => {
     expect(log.find('waiting').waiting).toBe(0)
   })
 
-  it('forgets the company that was seen first when there are too many', () => {
+  it('the activity log drops the company that was added first when it has more than 10,000 companies', () => {
     const log = createRealmActivityLog(() => 1_000_000)
     for (let realm = 0; realm <= 10_000; realm += 1) log.callEnded(String(realm), null)
     expect(log.list()).toHaveLength(10_000)

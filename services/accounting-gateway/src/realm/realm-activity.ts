@@ -1,11 +1,11 @@
 /**
- * What this process has seen of each company lately: cool-downs, waiting calls, the rate of calls, and the last calls
- * that failed. It is kept in memory and only read by operators.
+ * Records the recent activity of each company in memory, for operators: cool-downs, waiting calls, the rate of calls,
+ * and the last failed calls. Only the calls of this process are recorded.
  */
 import type { GatewayLimits, RealmLimits } from './throttle.ts'
 
 const MAX_FAILED = 20
-/** Companies beyond this number are forgotten, those that were seen first. */
+/** The maximum number of recorded companies. The company that was recorded first is dropped for a new one. */
 const MAX_REALMS = 10_000
 const SECONDS = 60
 
@@ -13,7 +13,7 @@ export interface FailedCallRecord {
   /** The end of the call in epoch ms. */
   readonly at: number
   readonly method: string
-  /** Without the query, which may contain business data. */
+  /** The path without the query, because a query may contain business data. */
   readonly path: string
   readonly status: number
   readonly code: string | null
@@ -26,12 +26,12 @@ export interface FailedCallRecord {
 
 export interface RealmState {
   readonly realm: string
-  /** Epoch ms; `null` if this process knows of no cool-down. */
+  /** The end of the cool-down in epoch ms; `null` if this process knows of no cool-down. */
   readonly heldUntil: number | null
   readonly waiting: number
   readonly lastSecond: number
   readonly lastMinute: number
-  /** The newest call first. */
+  /** The last failed calls, newest first. */
   readonly failed: readonly FailedCallRecord[]
 }
 
@@ -48,7 +48,7 @@ export interface RealmActivityLog {
 interface Entry {
   heldUntil: number
   waiting: number
-  /** The calls of each second, at the index of the second modulo 60. */
+  /** The number of calls in each second of the last minute. The index is the second modulo 60. */
   readonly seconds: Uint32Array
   /** The second of the newest call. */
   lastSecond: number
@@ -82,7 +82,7 @@ export function createRealmActivityLog(now: () => number): RealmActivityLog {
     }
   }
 
-  /** Clears the seconds between the newest call and `second`. */
+  /** Sets the counts of the seconds between the newest call and `second` to zero. */
   function moveTo(entry: Entry, second: number): void {
     if (second - entry.lastSecond >= SECONDS) entry.seconds.fill(0)
     else
@@ -101,7 +101,7 @@ export function createRealmActivityLog(now: () => number): RealmActivityLog {
       realm,
       heldUntil: entry.heldUntil > at ? entry.heldUntil : null,
       waiting: entry.waiting,
-      // The current second has just begun.
+      // The current second may have just begun, so the previous second is considered as well.
       lastSecond: Math.max(
         entry.seconds[second % SECONDS] ?? 0,
         entry.seconds[(second + SECONDS - 1) % SECONDS] ?? 0,

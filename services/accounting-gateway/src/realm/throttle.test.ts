@@ -98,7 +98,7 @@ describe('the throttle of a realm', () => {
     })
   })
 
-  it('the throttle rejects a call whose deadline is before the end of a cool-down, even if another call waits for that end', async () => {
+  it('the throttle rejects a call whose deadline is before the end of a cool-down, even if another call waits for the cool-down', async () => {
     const limits = createProcessLimits(rates, Date.now)
     limits.coolDown('1', 60_000)
     const waiting = Promise.resolve(limits.acquire('1', waitLimit()))
@@ -151,8 +151,8 @@ describe('the throttle of a realm', () => {
     vi.setSystemTime(Date.now() + 60_001)
     limiter.count('new')
     limiter.count('0')
-    // The only call of realm 1 was more than a minute ago. A new call of realm 1 is therefore permitted whether or not
-    // the realm was evicted.
+    // Realm 1 made its only call more than a minute ago. Its next call is therefore permitted whether or not the realm
+    // was evicted.
     expect(limiter.reserve('1')).toHaveProperty('permit')
   })
 })

@@ -25,21 +25,21 @@ export const batchRates = ({ calls, batchesPerMinute }: ProviderLimits): RealmRa
 })
 
 export interface Permit {
-  /** Frees the call's concurrency slot. A second call of this function has no effect. */
+  /** Frees the call's concurrency slot. A second call has no effect. */
   release(): void
 }
 
 export interface Denial {
   readonly reason: 'cool-down' | 'rate' | 'concurrency'
-  /** Milliseconds until the next attempt can succeed. If the reason is `concurrency`, the value is an estimate. */
+  /** Milliseconds until the next attempt can succeed. The value is an estimate if the reason is `concurrency`. */
   readonly waitMs: number
 }
 
 export type Reservation = { readonly permit: Permit } | { readonly denial: Denial }
 
 /**
- * The port to the component that counts calls, either in this process alone or in Redis for all gateway replicas. Its
- * functions never throw or reject.
+ * The port to the component that counts calls: this process alone, or Redis for all gateway replicas. Its functions
+ * never throw or reject.
  */
 export interface RateLimiter {
   reserve(realm: string): Reservation | Promise<Reservation>
@@ -74,9 +74,8 @@ export interface GatewayLimits {
 }
 
 /**
- * Returns a permit for one call. A batch call needs two permits. It gets the permit of the batch limit first, because
- * the wait for this permit may be long. In the opposite order, the call would occupy a concurrency slot of the general
- * limit during the wait.
+ * Returns a permit for one call. A batch call needs two permits. The permit of the batch limit is acquired first,
+ * because its wait may be long. In the opposite order, the call would occupy a concurrency slot during this wait.
  */
 export function acquirePermit(
   { calls, batches }: GatewayLimits,
@@ -115,7 +114,7 @@ interface Queue {
   readonly waiters: Waiter[]
   /** Time in epoch ms until which the rate limiter grants no permit. */
   blockedUntil: number
-  /** Ends the pause between two attempts to get a permit for the first call of the queue. */
+  /** Ends the pause before the next attempt to get a permit for the first call of the queue. */
   wake: () => void
 }
 
@@ -170,8 +169,8 @@ export function createRealmLimits({
     })
   }
 
-  // Runs one loop for each realm that has waiting calls. The loop reserves a permit for the first call of the queue,
-  // and then for the next call (I2).
+  // Runs a loop while calls of the realm wait. The loop gets a permit for the first call of the queue, and then for the
+  // next one (I2).
   async function serveQueue(realm: string, queue: Queue, firstPauseMs: number): Promise<void> {
     let pauseMs = firstPauseMs
     while (queue.waiters.length > 0) {

@@ -7,7 +7,7 @@ import { Hono } from 'hono'
 import { describeRoute, validator } from 'hono-openapi'
 import { z } from 'zod'
 
-/** The scope that the calls of each method require. `listener.ts` checks it. */
+/** The scope that calls of each method require. `listener.ts` checks it. */
 const SCOPES = {
   GET: 'gateway:read',
   POST: 'gateway:write',
@@ -17,8 +17,8 @@ const SCOPES = {
 } as const satisfies Record<string, Scope>
 
 /**
- * Describes in the OpenAPI document the calls that the gateway forwards to the accounting API. The app never serves
- * these calls, because `listener.ts` forwards them before the app is called.
+ * Describes the calls that the gateway forwards to the accounting API in the OpenAPI document. This app never serves
+ * them, because `listener.ts` forwards them first.
  */
 export function companyRoutes(): Hono {
   const app = new Hono()

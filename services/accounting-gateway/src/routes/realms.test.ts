@@ -20,7 +20,7 @@ const gateway = (settings: Readonly<Record<string, string>> = {}) =>
 
 describe('GET /realms', () => {
   it.each(['on', 'off'])(
-    'with FAST_PATH=%s, the gateway lists the last failed calls of a company with the trace id of the provider, without the query',
+    "with FAST_PATH=%s, the gateway lists the last failed calls of a company with the provider's trace id and without the query",
     async (fastPath) => {
       fixture.upstream.handle = (request, response) => {
         request.resume()
@@ -55,7 +55,7 @@ describe('GET /realms', () => {
     },
   )
 
-  it('the gateway lists a company in a cool-down after a 429 with the end of the cool-down', async () => {
+  it('GET /realms lists a company in a cool-down after a 429 response, with the end of the cool-down', async () => {
     fixture.upstream.handle = (request, response) => {
       request.resume()
       response.writeHead(429, { 'Retry-After': '3600' }).end('{}')
@@ -67,7 +67,7 @@ describe('GET /realms', () => {
     expect(Date.parse(items[0]?.HeldUntil ?? '')).toBeGreaterThan(Date.now() + 3_000_000)
   })
 
-  it('a key sees only the companies that it may use, and needs the scope audit:read', async () => {
+  it('GET /realms requires the scope audit:read, and lists only the companies that the key may use', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'realms-'))
     try {
       const [bound, other] = ['a'.repeat(40), 'b'.repeat(40)]

@@ -22,7 +22,7 @@ const MONTH = new Date().toISOString().slice(0, 7)
 
 describe('the calls that the gateway counts', () => {
   it.each(['on', 'off'])(
-    'with FAST_PATH=%s, the gateway counts each call with a successful response by company and kind, and no other call',
+    'with FAST_PATH=%s, the gateway counts only calls with a successful response, by company and kind',
     async (fastPath) => {
       const statuses = [200, 503, 200, 404, 201]
       fixture.upstream.handle = (request, response) => {
@@ -31,7 +31,7 @@ describe('the calls that the gateway counts', () => {
         response.end('{}')
       }
       const started = await gateway({ FAST_PATH: fastPath })
-      // The call is repeated after the 503, and the 404 is not repeated.
+      // The gateway repeats the call after the 503 response, but not after the 404 response.
       for (const path of ['1/query?query=x', '1/invoice/7', '1/invoice/8'])
         await (await started.call(`/v3/company/${path}`)).text()
       const post = { method: 'POST', body: '{}' }

@@ -47,7 +47,10 @@ export interface UsageRouteDeps {
   readonly now: () => number
 }
 
-/** `GET /usage`: the successful calls of a month by company and kind. A key sees only the companies that it may use. */
+/**
+ * `GET /usage` returns the successful calls of a month by company and kind. A key gets only the companies that it may
+ * use.
+ */
 export const usageRoutes = ({ usage, budget, now }: UsageRouteDeps): Hono =>
   new Hono().get(
     '/usage',
@@ -92,7 +95,7 @@ export const usageRoutes = ({ usage, budget, now }: UsageRouteDeps): Hono =>
 
 const PAGE = 1_000
 
-/** Returns the next companies that the caller may see. Skipped companies appear nowhere in the response. */
+/** Returns the next companies that the caller may see. The response does not show that other companies were skipped. */
 async function listVisible(
   usage: UsageStore,
   month: string,

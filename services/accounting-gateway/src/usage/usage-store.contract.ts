@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { UsageStore } from './usage.ts'
 
-/** Tests the behaviour that every usage store must have. `open` returns an empty store. */
+/** The contract tests of every usage store. `open` returns an empty store. */
 export function describeUsageStore(
   name: string,
   open: () => Promise<{ readonly store: UsageStore } & AsyncDisposable>,
@@ -32,7 +32,7 @@ export function describeUsageStore(
       expect(await store.list('2026-12', { after: '', limit: 10 })).toEqual([])
     })
 
-    it('the usage store lists the companies in the order of their realms, page by page', async () => {
+    it('the usage store lists companies page by page, in the order of their realms', async () => {
       const { store } = opened
       const realms = Array.from({ length: 1_201 }, (_, n) => `r${String(n).padStart(5, '0')}`)
       await store.add(

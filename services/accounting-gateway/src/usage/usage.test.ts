@@ -9,7 +9,7 @@ describeUsageStore('memory', async () => ({
   [Symbol.asyncDispose]: async () => {},
 }))
 
-/** A clock whose repeated task runs when the test calls `tick`. */
+/** A clock whose repeated task runs only when the test calls `tick`. */
 function manualClock(start: string) {
   let now = Date.parse(start)
   let task = (): Promise<number> => Promise.resolve(0)
@@ -59,7 +59,7 @@ describe('the kinds of calls', () => {
 })
 
 describe('counting calls', () => {
-  it('the usage of a call is stored under the month of the call', async () => {
+  it('a call is counted in the month in which it was made', async () => {
     const store = createMemoryUsageStore()
     const { usage, set, tick, onTotal } = started(store)
     usage.count('1', 'GET', '/v3/company/1/cdc')
@@ -72,7 +72,7 @@ describe('counting calls', () => {
     expect(onTotal).toHaveBeenCalledExactlyOnceWith({ cdc: 1, core: 1 })
   })
 
-  it('while the usage store is unavailable, counts are kept and stored later, and the failure is reported once', async () => {
+  it('counts are kept while the usage store is unavailable and stored later, and the failure is reported once', async () => {
     const memory = createMemoryUsageStore()
     let isDown = true
     const store: UsageStore = {
@@ -93,7 +93,7 @@ describe('counting calls', () => {
     expect(await memory.find('2026-11', '1')).toEqual({ read: 3 })
   })
 
-  it('counts that are not stored yet are stored at shutdown', async () => {
+  it('counts that were not stored yet are stored at shutdown', async () => {
     const store = createMemoryUsageStore()
     const { usage } = started(store)
     usage.count('1', 'GET', '/v3/company/1/invoice/2')

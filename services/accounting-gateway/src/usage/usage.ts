@@ -1,20 +1,21 @@
 /**
  * Counts the successful calls to the accounting API by month, company and kind.
  *
- * Intuit meters an application by its successful calls, summed over all companies, and blocks the application above the
- * calls of its plan. Calls that create and change objects ("Core") are not metered; reads, queries, change data and
- * reports ("CorePlus") are. Intuit documents neither how it counts the items of a batch nor attachments: a batch
- * counts as one metered call here, and so does an attachment. The month is that of UTC, because Intuit does not
- * document its time zone.
+ *  Intuit meters the successful calls of an application over all companies, and blocks the application above the calls
+ *  of its plan. Calls that create or change objects ("Core") are not metered. Reads, queries, change data and reports
+ *  ("CorePlus") are metered.
  *
- * @see docs/intuit.md, "App Partner Program"
+ *  Intuit does not document how it counts batches and attachments. Here, a batch counts as one metered call, and so
+ *  does an attachment. Months are in UTC, because Intuit does not document its time zone.
+ *
+ *  @see docs/intuit.md, "App Partner Program"
  */
 import type { Clock } from '@integration-host/shared/process/clock'
 
 export const callKinds = ['core', 'read', 'query', 'cdc', 'report', 'batch', 'attachment'] as const
 export type CallKind = (typeof callKinds)[number]
 
-/** The number of successful calls of each kind; a kind without calls is missing. */
+/** The number of successful calls of each kind. A kind without calls is absent. */
 export type CallCounts = Readonly<Partial<Record<CallKind, number>>>
 
 export interface RealmUsage {
@@ -24,7 +25,7 @@ export interface RealmUsage {
 
 /** Stores the counts of each month. A month is a text such as `2026-11`. */
 export interface UsageStore {
-  /** Adds calls to the counts of a month. If the promise rejects, the calls may or may not have been added. */
+  /** Adds calls to the counts of a month. If the promise rejects, the calls may have been added or not. */
   add(month: string, usage: readonly RealmUsage[]): Promise<void>
   /** Returns the counts over all companies. */
   total(month: string): Promise<CallCounts>
@@ -66,7 +67,7 @@ export interface Usage extends AsyncDisposable {
   count(realm: string, method: string, path: string): void
 }
 
-/** The counts are added to the store at this interval. A process that is killed loses the counts since then. */
+/** The interval at which the counts are added to the store. A killed process loses the counts of the last interval. */
 const FLUSH_MS = 5_000
 
 export interface UsageDeps {
@@ -76,17 +77,19 @@ export interface UsageDeps {
   readonly onCall: (kind: CallKind) => void
   /** Called after each flush with the counts of this month over all companies and all replicas. */
   readonly onTotal: (total: CallCounts) => void
-  /** Called for the first of several failures of the store in a row. */
+  /** Called at the first of several consecutive failures of the store. */
   readonly onError: (error: unknown) => void
 }
 
 /**
- * Starts counting. The calls are counted in memory and added to the store every five seconds, and when the usage is
- * disposed of. If the store is unavailable, the calls are added later. After a failure whose outcome is unknown, calls
- * may be counted twice, so that the budget is never exceeded unnoticed.
+ * Starts counting. Calls are counted in memory. The counts are added to the store every five seconds and at disposal,
+ * or later if the store is unavailable.
+ *
+ *  If it is unknown whether counts were added, they are added again. A call may then be counted twice, which is safer
+ *  for the budget than not counting it.
  */
 export function startUsage({ store, clock, onCall, onTotal, onError }: UsageDeps): Usage {
-  /** The calls of each month that are not stored yet, by realm. */
+  /** The calls that are not stored yet, by month and realm. */
   const pending = new Map<string, Map<string, Partial<Record<CallKind, number>>>>()
   let month = ''
   let monthEndsAt = 0

@@ -19,8 +19,8 @@ const Document = z.looseObject({
 const REMEDY = 'set ACCOUNTING_URL to the address of the accounting API'
 const HAS_NONE = `the discovery document contains no accounting_url, and PROVIDER_PROFILE defines none for it: ${REMEDY}`
 /**
- * The longest time for which the gateway delays its start to wait for the discovery document. After this time, it
- * listens without the document, and continues to fetch the document in the background.
+ * The maximum delay of the gateway's start while it waits for the discovery document. After this time, the gateway
+ * listens without the document and continues to fetch it in the background.
  */
 const START_TIMEOUT_MS = 800
 
@@ -41,8 +41,8 @@ class NoAccountingUrl extends Error {}
 export interface AccountingUrlDeps {
   readonly dependency: Dependency
   /**
-   * Returns the address of the accounting API that the provider profile defines for a provider with this discovery
-   * document. The address is used if the document has no `accounting_url`.
+   * Returns the address of the accounting API that the provider profile defines. It is used if the discovery document
+   * has no `accounting_url`.
    */
   readonly addressOf: ProviderProfile['accounting']['addressOf']
 }
@@ -52,7 +52,7 @@ export interface AccountingUrlDeps {
  * document has none, the address that the provider profile defines. No standard defines `accounting_url`, so for some
  * providers both are missing. An operator then has to set `ACCOUNTING_URL`.
  *
- * Fetches the document with back-off until one fetch succeeds, and then never again.
+ * The document is fetched with back-off until one fetch succeeds, and never again afterwards.
  *
  * @throws {StartupError} if the document is fetched during the start and contains no usable address.
  */
@@ -79,8 +79,8 @@ export async function discoverAccountingUrl(
       throw new NoAccountingUrl(`accounting_url of the discovery document is malformed: ${REMEDY}`)
     const address = document.data.accounting_url ?? addressOf(document.data)
     if (address === null) throw new NoAccountingUrl(HAS_NONE)
-    // The gateway sends bearer tokens to this address. A discovery document fetched over TLS must not make the gateway
-    // send tokens over an unencrypted connection.
+    // A discovery document that was fetched over TLS must not name an unencrypted address, because the gateway sends
+    // bearer tokens to this address.
     if (protocol === 'https:' && new URL(address).protocol !== 'https:')
       throw new NoAccountingUrl(`accounting_url of the discovery document is not https: ${REMEDY}`)
     url = address

@@ -1,7 +1,7 @@
 import { type CallCounts, callKinds, type RealmUsage, type UsageStore } from '../../usage/usage.ts'
 
 /**
- * Returns a usage store in memory: it counts the calls of one gateway process, and its counts are lost when the process
+ * Returns a usage store in memory. It counts only the calls of this process, and the counts are lost when the process
  * exits.
  */
 export function createMemoryUsageStore(): UsageStore {

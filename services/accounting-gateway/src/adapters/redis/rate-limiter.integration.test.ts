@@ -30,8 +30,8 @@ function open(address: string, name: string, commandTimeoutMs: number) {
 }
 
 /**
- * Starts the rate limiter of one gateway replica. Its Redis timeout is long, because a test machine may be busy. After
- * a timeout, the gateway replica would count its calls without Redis.
+ * Starts the rate limiter of one gateway replica. Its Redis timeout is long, because a test machine may be busy. A
+ * timeout would make the replica count its calls without Redis.
  */
 async function replica(rates: RealmRates, address = url, commandTimeoutMs = 10_000) {
   const lines: string[] = []
@@ -52,14 +52,14 @@ const waitLimit =
     signal: new AbortController().signal,
   })
 /**
- * Returns the highest number of calls within any second. Uses the times that Redis recorded, because on a busy test
- * machine a granted permit can reach the test late.
+ * Returns the highest number of calls within any second. The times are those that Redis recorded, because a busy test
+ * machine can receive a granted permit late.
  */
 async function mostWithinASecond({ redis }: Awaited<ReturnType<typeof replica>>): Promise<number> {
   const sentAt = (await redis.zrange('throttle:{1}:calls', 0, '-1', 'WITHSCORES'))
     .filter((_, index) => index % 2 === 1)
     .map(Number)
-  // The window is 999 ms instead of 1,000 ms, because Redis rounds the times of calls down to whole milliseconds.
+  // The window is 999 ms instead of 1,000 ms, because Redis rounds the time of a call down to a whole millisecond.
   const within = (from: number) => sentAt.filter((at) => at >= from && at < from + 999).length
   return Math.max(...sentAt.map(within))
 }
@@ -151,7 +151,7 @@ describe('rate limits that two replicas share', () => {
 describe('prefetched permits', () => {
   const wide = { perSecond: 10_000, perMinute: 100_000, concurrent: 100 }
 
-  /** Makes `count` concurrent calls that do not wait in the queue, and returns how many of them get a permit. */
+  /** Makes `count` concurrent calls that are rejected instead of queued, and returns how many of them get a permit. */
   async function permittedAtOnce({ limits }: Awaited<ReturnType<typeof replica>>, count: number) {
     const reserved = Array.from({ length: count }, async () => limits.acquire('1', waitLimit(0)))
     return (await Promise.allSettled(reserved)).filter(({ status }) => status === 'fulfilled')
@@ -166,7 +166,7 @@ describe('prefetched permits', () => {
       const permit = limits.acquire('1', waitLimit())
       if (permit instanceof Promise) waited += 1
       ;(await permit).release()
-      // This pause lets replies of Redis arrive. Real callers also leave time between their calls.
+      // This pause lets replies from Redis arrive. Real callers pause between their calls, too.
       if (call % 20 === 0) await new Promise((resolve) => setImmediate(resolve))
     }
     expect(waited).toBeLessThan(100)
@@ -177,12 +177,12 @@ describe('prefetched permits', () => {
     const rates = { perSecond: 40, perMinute: 1_000, concurrent: 1_000 }
     const [one, two] = [await replica(rates), await replica(rates)]
     expect(await permittedAtOnce(one, 1)).toBe(1)
-    // More than one second has passed since the permits were reserved. But prefetched permits stay valid for two
-    // seconds, so they still count.
+    // After this pause, more than one second has passed since the permits were reserved. They still count, because a
+    // prefetched permit may be used for two seconds.
     await new Promise((resolve) => setTimeout(resolve, 1_200))
     let permitted = 0
-    // The list contains each gateway replica twice: a replica prefetches permits in its first turn and uses them in its
-    // second turn.
+    // Each gateway replica appears twice, because a replica prefetches permits in its first round and uses them in its
+    // second round.
     for (const each of [two, two, one, one]) permitted += await permittedAtOnce(each, 60)
     expect(permitted).toBeLessThanOrEqual(40)
     expect(permitted).toBeGreaterThanOrEqual(30)
@@ -219,15 +219,15 @@ describe('prefetched permits', () => {
     )
     expect(most).toBeLessThanOrEqual(12)
     expect(sent).toBeLessThanOrEqual(70)
-    // Nearly all of the 70 calls per minute are permitted, because a gateway replica returns prefetched permits that it
-    // did not use.
+    // Nearly all of the 70 permitted calls per minute are made, because each replica returns the prefetched permits
+    // that it did not use.
     expect(sent).toBeGreaterThanOrEqual(60)
     expect(rejected).toBe(18)
     for (const { limiter } of replicas) await limiter[Symbol.asyncDispose]()
     expect(await mostWithinASecond(one)).toBeLessThanOrEqual(30)
   }, 60_000)
 
-  it('a gateway replica can use the prefetched concurrency slots that another replica leaves unused', async () => {
+  it('a gateway replica can use the concurrency slots that another replica has prefetched but not used', async () => {
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 8 }
     const [one, two] = [await replica(rates), await replica(rates)]
     ;(await one.limits.acquire('1', waitLimit())).release()
@@ -284,7 +284,7 @@ describe('the rate limiter while Redis is unavailable', () => {
     relay.stall()
     const from = performance.now()
     for (let call = 0; call < 100; call += 1) (await limits.acquire('1', waitLimit())).release()
-    // The test would take 25 seconds if each call waited 250 ms for Redis.
+    // If each call waited 250 ms for Redis, the test would take 25 seconds.
     expect(performance.now() - from).toBeLessThan(10_000)
   })
 })

@@ -44,14 +44,14 @@ declare module 'ioredis' {
 const LEASE_MS = 30_000
 const RENEW_EVERY_MS = 10_000
 /**
- * How long a gateway replica may use a prefetched permit. During this time no other gateway replica can use the permit,
- * even if the permit stays unused.
+ * How long a gateway replica may use a prefetched permit. During this time, no other gateway replica can use the
+ * permit.
  */
 const PREFETCH_TTL_MS = 2_000
 const SWEEP_EVERY_MS = 1_000
 const CONCURRENCY_POLL_MS = 50
 /**
- * How long no command is sent to Redis after a failed command. Otherwise every call would wait for the Redis
+ * How long no command is sent to Redis after a failed command. Without this pause, every call would wait for the Redis
  * timeout.
  */
 const RETRY_AFTER_FAILURE_MS = 1_000
@@ -101,8 +101,8 @@ export interface RedisRateLimiterDeps {
 }
 
 /**
- * Disposing returns the unused prefetched permits to Redis. Used permits are kept: Redis removes them when they are
- * older than a minute.
+ * A rate limiter that counts in Redis. Disposing returns the unused prefetched permits to Redis. Used permits stay in
+ * Redis for a minute.
  */
 export interface RedisRateLimiter extends RateLimiter, AsyncDisposable {}
 
@@ -111,24 +111,22 @@ export interface RedisRateLimiter extends RateLimiter, AsyncDisposable {}
  * the monotonic clock.
  */
 interface RealmWindow {
-  /** Unused prefetched permits, oldest first. A permit may be used until the time `until`. */
+  /** Unused prefetched permits, oldest first. A permit may be used until its time `until`. */
   prefetched: { readonly id: string; readonly until: number }[]
-  /**
-   * More permits are reserved when at most this many prefetched permits are left. The value is half of the last batch.
-   */
+  /** The number of remaining prefetched permits at which more are reserved: half of the last batch. */
   refillBelow: number
-  /** Prefetched permits whose use was not reported to Redis yet. `usedAt` is `null` if the permit expired unused. */
+  /** Prefetched permits whose use was not yet reported to Redis. `usedAt` is `null` if the permit expired unused. */
   usage: { readonly id: string; readonly usedAt: number | null }[]
   /** The number of concurrency slots that Redis has recorded for this gateway replica. */
   slots: number
-  /** The number of this gateway replica's concurrency slots that are occupied by calls. */
+  /** The number of calls that currently occupy concurrency slots of this gateway replica. */
   inFlight: number
   /** The waiting calls. The next command to Redis requests one permit for each of them. */
   waiting: ((reservation: Reservation) => void)[]
   isRequesting: boolean
   /**
-   * True if Redis has recorded more permits or slots for this gateway replica than the replica needs, so that a report
-   * to Redis is due.
+   * True if this gateway replica must report to Redis, because Redis has recorded more permits or slots for it than it
+   * needs.
    */
   mustReport: boolean
   lastUsedAt: number
@@ -175,8 +173,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
     window.usage = []
     window.mustReport = false
     window.lastReportedAt = at
-    // Redis replaces the recorded slots of this gateway replica by the number that this command states. Until Redis
-    // replies, the gateway replica must not use more slots than that number.
+    // This command sets the number of slots that Redis records for this gateway replica. Until Redis replies, the
+    // replica must not use more slots than that number.
     const idleSlots = prefetch
       ? Math.min(window.slots - window.inFlight, window.prefetched.length)
       : 0
@@ -250,8 +248,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
           if (!isOpen) return
           isOpen = false
           window.inFlight -= 1
-          // A gateway replica that still has prefetched permits keeps the released slot for its next call. Without
-          // prefetched permits, it returns the slot to Redis, because another replica may need the slot.
+          // A gateway replica with prefetched permits keeps the released slot for its next call. Otherwise it returns
+          // the slot to Redis, because another replica may need the slot.
           if (window.prefetched.length === 0) reportUsage(realm, window)
         },
       },
@@ -259,8 +257,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
   }
 
   /**
-   * Reports the use of permits to Redis and returns unused slots. If the command is lost, the slots become free when
-   * the gateway replica's lease expires (I2).
+   * Reports used permits and returns unused slots to Redis. If the command is lost, the slots become free when the
+   * gateway replica's lease expires (I2).
    */
   function reportUsage(realm: string, window: RealmWindow): void {
     window.mustReport = true
@@ -288,8 +286,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
 
   const isAvailable = (): boolean => redis.status === 'ready' && !availability.isUnavailable()
 
-  // Renews this gateway replica's leases on concurrency slots (I2), and returns prefetched permits and slots that are
-  // not used.
+  // Renews this gateway replica's leases on concurrency slots (I2). Returns prefetched permits and slots that stay
+  // unused.
   const sweeping = setInterval(() => {
     const at = performance.now()
     for (const [realm, window] of windows) {

@@ -31,7 +31,7 @@ async function open() {
 
 describeUsageStore('Redis', open)
 
-it('two gateway replicas add to the same counts, which Redis deletes after 400 days without calls', async () => {
+it('two gateway replicas add to the same counts, and Redis deletes the counts after 400 days without calls', async () => {
   await using one = await open()
   const other = createRedisUsageStore(one.redis)
   await Promise.all(

@@ -1,17 +1,17 @@
 import type { Redis } from 'ioredis'
 import { type CallCounts, callKinds, type UsageStore } from '../../usage/usage.ts'
 
-/** The counts of a month are deleted when nothing was added to them for this time. */
+/** Redis deletes the counts of a month if nothing was added to them for this time. */
 const KEPT_SECONDS = 400 * 86_400
-/** The maximum number of companies in one transaction of Redis, so that no transaction blocks other clients for long. */
+/** The maximum number of companies in one Redis transaction. A longer transaction would block other clients. */
 const BATCH = 500
 
 /**
- * The counts of all gateway replicas, in three keys for each month: a hash of the counts by realm and kind, a hash of
- * their sums by kind, and a sorted set of the realms.
+ * The counts of all gateway replicas. Each month has three keys: a hash of the counts by realm and kind, a hash of the
+ * sums by kind, and a sorted set of the realms.
  */
 export function createRedisUsageStore(redis: Redis): UsageStore {
-  // The braces put the keys of a month into one slot of a Redis Cluster.
+  // The braces put all keys of a month into one hash slot of a Redis Cluster.
   const keys = (month: string) => ({
     calls: `usage:{${month}}:calls`,
     total: `usage:{${month}}:total`,

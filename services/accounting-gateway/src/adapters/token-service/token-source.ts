@@ -30,7 +30,7 @@ export interface TokenServiceConnection extends AsyncDisposable {
 }
 
 /**
- * The error codes of token-service that help a caller and are therefore forwarded. Every other error becomes
+ * The error codes of token-service that are forwarded, because callers can act on them. Every other error becomes
  * `token_service_unavailable`.
  */
 const FORWARDED_CODES: readonly ErrorCode[] = [
@@ -40,18 +40,20 @@ const FORWARDED_CODES: readonly ErrorCode[] = [
   'provider_client_rejected',
 ]
 /**
- * Accepts an access token of visible ASCII characters, which are safe in a header value. The syntax of RFC 6750 §2.1 is
+ * Matches an access token of visible ASCII characters, which are safe in a header value. The syntax of RFC 6750 §2.1 is
  * narrower, but some providers issue tokens with other characters.
  */
 const BEARER = /^[\x21-\x7e]+$/
-/** Pauses between two health probes in ms: `upMs` after a successful probe, the back-off `down` after failed probes. */
+/**
+ * Pauses between two health probes in ms: `upMs` after a successful probe, and the back-off `down` after failed probes.
+ */
 const PROBE = { upMs: 5_000, down: { baseMs: 500, capMs: 5_000, random: 1 } }
-/** The `Retry-After` value for callers, in seconds, if token-service sent none. */
+/** The `Retry-After` value for callers, in seconds, if token-service sent no such header. */
 const DEFAULT_RETRY_AFTER_S = 5
 
 /**
- * Returns a token source that requests tokens from token-service over HTTP. Also polls the health of token-service and
- * reports it in the gateway's readiness.
+ * Returns a token source that requests tokens from token-service over HTTP. It also polls the health of token-service
+ * and reports the result in the gateway's readiness.
  */
 export function connectTokenService(options: TokenServiceOptions): TokenServiceConnection {
   const { key, dependency, deadlineMs = 35_000 } = options
@@ -89,7 +91,7 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
         if (status === 200) dependency.up()
         else dependency.down(`status ${status}`)
       } catch {
-        // `call` has already reported this failure to `dependency`.
+        // No report is needed here, because `call` has already reported this failure to `dependency`.
       }
       const isUp = dependency.state.status === 'up'
       failures = isUp ? 0 : failures + 1
@@ -106,8 +108,8 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
         const response = await call('GET', `/credentials/${name}/token`, null, deadlineMs)
         if (response.status !== 200) throw errorOf(response)
         const token = AccessTokenView.safeParse(parseJson(response.text))
-        // The response must name the requested credential. Without this check a defect of token-service could send one
-        // company's token with another company's call.
+        // The response must name the requested credential. Otherwise a defect of token-service could make the gateway
+        // send one company's token with another company's call.
         if (!token.success || token.data.Name !== name || !BEARER.test(token.data.Authenticator))
           throw unavailable('token-service sent an invalid response')
         return {
