@@ -3,13 +3,13 @@
  *
  * I1  A token is used only for the realm for which it was requested.
  * I2  At most one request to token-service is in flight per realm. All calls of the realm wait for the same response.
- * I3 After a credential event or a 401 response has invalidated a token, the token is never used from the cache again.
- * This also applies to a token whose response was in flight at that time.
+ * I3  After a credential event or a 401 response has invalidated a token, the token is never used from the cache again.
+ *     This also applies to a token whose response was in flight at that time.
  * I4  A valid cached token is used at once. If the token is old, a new one is requested in the background. So
- * token-service may be unavailable until the cached token expires.
+ *     token-service may be unavailable until the cached token expires.
  * I5  Even if the provider rejects every token, calls force a refresh at most once a minute. If upstream rejects the
- * token of a forced refresh as well, the next forced refresh is permitted when the minute is over or a new grant
- * is stored.
+ *     token of a forced refresh as well, the next forced refresh is permitted when the minute is over or a new grant is
+ *     stored.
  */
 import { hasCode } from '@integration-host/shared/errors'
 

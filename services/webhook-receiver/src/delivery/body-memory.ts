@@ -2,10 +2,11 @@
  * Limits the memory that the bodies of all deliveries in flight share. The sender of a delivery is unknown until its
  * whole body has arrived, so clients without a signature must not be able to occupy this memory.
  *
- * B1 Together, the bodies in flight never occupy more than `maxBytes` bytes. B2 Only bytes that have arrived are
- * counted. A `Content-Length` alone occupies nothing. B3 If no byte is free, the body that has been arriving longest is
- * dropped. A provider's body arrives within milliseconds, so a body that arrives for longer comes from a client that
- * withholds the rest. A complete body is never dropped.
+ * B1  Together, the bodies in flight never occupy more than `maxBytes` bytes.
+ * B2  Only bytes that have arrived are counted. A `Content-Length` alone occupies nothing.
+ * B3  If no byte is free, the body that has been arriving longest is dropped. A provider's body arrives within
+ *     milliseconds, so a body that arrives for longer comes from a client that withholds the rest. A complete body is
+ *     never dropped.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 
