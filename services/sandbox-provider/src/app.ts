@@ -38,19 +38,19 @@ export interface SandboxProviderDeps {
   /** The Disconnect URL of the application; `null` if the application has no Disconnect URL. */
   readonly disconnectUrl: string | null
   /**
-   * The name of the imitated provider, such as `intuit`. It applies at the start and again after each reset of the
+   * The provider whose behaviour is imitated, such as `intuit`. It applies at the start and after each reset of the
    * sandbox.
    */
   readonly personality: PersonalityName
   readonly signer: IdentitySigner
-  /** Returns the addresses of this provider, which are known only after the server has started to listen. */
+  /** Returns the addresses of this provider. They are known only after the server has started to listen. */
   readonly addresses: () => Addresses
   /** Returns the time in epoch milliseconds. */
   readonly now: () => number
   readonly memory: SandboxMemory
   /** Called after each request that may have changed the provider's state. */
   readonly changed: () => void
-  /** Sends webhooks for changes of the books. If it is missing, none are sent. */
+  /** Sends a webhook for each change of an object; `undefined` if no webhooks are sent. */
   readonly webhooks?: WebhookSender
 }
 
@@ -91,8 +91,8 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       health: deps.health,
       metrics: deps.metrics,
       keys: null,
-      // In development the sandbox replaces the real provider. The sandbox's spans therefore belong to the trace of the
-      // service that called the sandbox.
+      // In development, the sandbox takes the place of the real provider. Its spans therefore belong to the trace of
+      // the service that called it.
       continuesTraces: () => true,
       maxBodyBytes: MAX_BODY_BYTES,
     },

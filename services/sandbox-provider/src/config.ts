@@ -16,8 +16,8 @@ const Settings = z
     CLIENT_ID: z.string().regex(/^[\x20-\x7e]{1,256}$/, 'must be 1 to 256 printable characters'),
     CLIENT_SECRET: secret(),
     /**
-     * The personality: the provider whose behaviour is imitated (control/personalities.ts). `PUT /sandbox/settings`
-     * changes the personality at run time.
+     * The provider whose behaviour is imitated (control/personalities.ts). `PUT /sandbox/settings` changes it at run
+     * time.
      */
     PERSONALITY: z.enum(personalityNames).default('intuit'),
     /**
@@ -41,9 +41,12 @@ const Settings = z
      * company.
      */
     DISCONNECT_URL: httpUrl().optional(),
-    /** The address to which webhooks are sent when the books of a company change. If it is missing, none are sent. */
+    /**
+     * The address to which webhooks are sent when an object of a company changes. If the setting is missing, no
+     * webhooks are sent.
+     */
     WEBHOOK_URL: httpUrl().optional(),
-    /** The first token signs the webhooks; the receiver has the same setting. */
+    /** The verifier tokens. The first token signs the webhooks. The receiver has the same setting. */
     WEBHOOK_VERIFIER_TOKENS: verifierTokens().optional(),
     /** The address at which a browser reaches this provider: the base of the authorization endpoint. */
     BROWSER_URL: httpUrl().optional(),

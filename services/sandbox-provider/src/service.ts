@@ -16,9 +16,9 @@ export interface ServiceDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics?: Metrics
-  /** Returns the time in epoch milliseconds. Tests replace it. */
+  /** Returns the time in epoch milliseconds. Tests set it. */
   readonly now?: () => number
-  /** Decides when webhooks are sent. Tests replace it. */
+  /** The clock that decides when webhooks are sent. Tests set it. */
   readonly clock?: Clock
 }
 

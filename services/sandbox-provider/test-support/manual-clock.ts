@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '@integration-host/shared/process/clock'
 
 export interface ManualClock extends Clock {
-  /** Moves the clock, and runs the timers that are due on the way in the order of their times. */
+  /** Advances the clock, and runs the timers that become due in the order of their times. */
   advance(ms: number): void
   /** The milliseconds until each timer is due, in ascending order. */
   pending(): readonly number[]

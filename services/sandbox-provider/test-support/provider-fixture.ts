@@ -18,14 +18,14 @@ export interface Tokens {
   readonly expires_in: number
 }
 
-/** A sandbox provider on an unused port, called over HTTP, with a clock that the test can advance. */
+/** A sandbox provider on an unused port that tests call over HTTP. Tests can advance its clock. */
 export interface ProviderFixture extends AsyncDisposable {
   readonly url: string
   now(): number
   moveTime(ms: number): void
   /**
-   * Returns the URL of a valid authorization request. `parameters` replaces single parameters of the request; the value
-   * `null` removes a parameter.
+   * Returns the URL of a valid authorization request. `parameters` overrides single parameters; the value `null`
+   * removes a parameter.
    */
   authorizeUrl(parameters?: Readonly<Record<string, string | null>>): string
   /**

@@ -1,4 +1,4 @@
-/** A receiver of the sandbox's webhooks that verifies signatures with its own code. */
+/** A receiver for the sandbox's webhooks. It verifies signatures without the code of the sandbox. */
 import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders } from 'node:http'
@@ -10,14 +10,17 @@ export interface ReceivedDelivery {
   readonly isSigned: boolean
   readonly headers: IncomingHttpHeaders
   readonly document: unknown
-  /** The changes as `<realm>/<entity>/<id>/<operation>`, in the spelling of their format. */
+  /** The changes as `<realm>/<entity>/<id>/<operation>`, in the spelling of the notification format. */
   readonly changes: readonly string[]
 }
 
 export interface WebhookTarget extends AsyncDisposable {
   readonly url: string
   readonly deliveries: readonly ReceivedDelivery[]
-  /** The status of further responses; `none` sends no response. Deliveries with a wrong signature get 403. */
+  /**
+   * Sets the status of all further responses; with `none`, no response is sent. Webhooks with a wrong signature get
+   * 403.
+   */
   respond(status: number | 'none'): void
 }
 

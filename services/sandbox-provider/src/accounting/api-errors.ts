@@ -49,7 +49,7 @@ const validation = (code: string, { message, detail, element = '' }: Words): Num
  */
 export const apiErrors = {
   '120': {
-    // Users report error code 120 also with status 500.
+    // Users report that error code 120 also occurs with status 500.
     status: 401,
     origin: 'service',
     type: 'AuthorizationFault',
@@ -147,11 +147,12 @@ export const apiErrors = {
 } as const satisfies Readonly<Record<string, NumberedError>>
 
 export type ApiErrorCode = keyof typeof apiErrors
-/** The error codes in ascending order. */
+/** The error codes, sorted in ascending order. */
 export const apiErrorCodes = Object.keys(apiErrors) as ApiErrorCode[]
 
 /**
- * Returns the error of the accounting API for an HTTP status. An injected fault can specify a status instead of a code.
+ * Returns the error of the accounting API for an HTTP status. It is used if an injected fault names a status instead of
+ * a code.
  */
 export function apiErrorOf(status: number): ApiError {
   const known = STATUSES[status]
@@ -183,7 +184,7 @@ export function apiErrorBody(error: ApiError, accept: string | undefined, now: D
   return { body: JSON.stringify(document), contentType: 'application/json' }
 }
 
-/** Returns the member `Fault` of an error of the accounting service, as the response to a batch contains it. */
+/** Returns an error of the accounting service as the member `Fault` of a batch response. */
 export const apiErrorDocument = (code: ApiErrorCode) => ({
   Fault: serviceFault(apiErrors[code]),
 })

@@ -1,4 +1,4 @@
-/** The content of uploaded files and the temporary addresses at which they can be downloaded. */
+/** Stores the content of uploaded files, and the temporary addresses at which the files can be downloaded. */
 import type { Body } from './posted-entities.ts'
 
 export interface StoredFile {
@@ -8,18 +8,23 @@ export interface StoredFile {
 }
 
 export interface Attachments {
-  /** Stores the content of the attachable with this id. If the files exceed the limit, the oldest ones are deleted. */
+  /**
+   * Stores the content of the attachable with this id. If all files together exceed the limit, the oldest ones are
+   * deleted.
+   */
   put(realm: string, id: string, file: StoredFile): void
   /**
-   * Returns a key with which the file can be downloaded for 15 minutes without an access token; `null` if the company
-   * has no such file. The key is a secret: it gives access to the file.
+   * Returns a key with which anyone can download the file for 15 minutes without an access token; `null` if the company
+   * has no such file. The key is therefore a secret.
    */
   temporaryKey(realm: string, id: string): string | null
-  /** Returns the file of a key; `null` if the key is unknown or has expired, or the file was deleted. */
+  /**
+   * Returns the file that belongs to a key; `null` if the key is unknown or has expired, or if the file was deleted.
+   */
   file(key: string): StoredFile | null
   /** Returns the response to an earlier upload of the company with this `requestid`; `null` if there is none. */
   response(realm: string, requestId: string): Body | null
-  /** Stores the response to an upload, which a repeated upload with the same `requestid` returns. */
+  /** Stores the response to an upload. A repeated upload with the same `requestid` returns this response. */
   setResponse(realm: string, requestId: string, document: Body): void
   reset(): void
 }
@@ -27,20 +32,20 @@ export interface Attachments {
 export interface AttachmentsDeps {
   /** Returns the time in epoch milliseconds. */
   readonly now: () => number
-  /** Returns a secret that cannot be guessed. */
+  /** Returns a random string that cannot be guessed. */
   readonly random: () => string
 }
 
-/** Intuit documents that the address of a download is valid for 15 minutes. */
+/** According to Intuit's documentation, the address of a download is valid for 15 minutes. */
 const DOWNLOAD_MS = 15 * 60_000
-/** The sizes of all stored files together. It limits the memory use of the sandbox. */
+/** The maximum total size of all stored files, which limits the memory use of the sandbox. */
 const STORED_BYTES = 64 * 1_024 * 1_024
 const STORED_FILES = 1_000
 const STORED_KEYS = 1_000
 const STORED_RESPONSES = 1_000
 
 export function createAttachments({ now, random }: AttachmentsDeps): Attachments {
-  /** The files by company and id, in the order of their upload. */
+  /** The files by company and id, in the order in which they were uploaded. */
   const files = new Map<string, StoredFile>()
   const keys = new Map<string, { readonly file: string; readonly expiresAt: number }>()
   const responses = new Map<string, Body>()

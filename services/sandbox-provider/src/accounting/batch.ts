@@ -1,5 +1,5 @@
 /**
- * Batch operations: several writes and queries in one request. An item that fails does not affect the others.
+ * Batch operations: several writes and queries in one request. A failed item does not affect the other items.
  *
  * @see https://developer.intuit.com/app/developer/qbo/docs/learn/explore-the-quickbooks-online-api/batch
  */
@@ -21,14 +21,17 @@ export type BatchItem =
   | { readonly kind: 'query'; readonly bId: string; readonly statement: string }
   | { readonly kind: 'rejected'; readonly bId: string; readonly error: ApiErrorCode }
 
-/** With a `requestid`, Intuit limits the lengths of the `requestid` and of each `bId`. */
+/**
+ * The maximum lengths of the `requestid` of a batch and of the `bId` of its items. Intuit applies them only to a batch
+ * with a `requestid`.
+ */
 const MAX_REQUEST_ID = 36
 const MAX_BATCH_ID = 10
 
 /**
- * Returns the items of the body of a batch request, or the error of the whole request.
+ * Returns the items of a batch request, or the error for the whole request.
  *
- * @param requestId the `requestid` of the batch; `null` if it has none
+ *  @param requestId the `requestid` of the batch; `null` if it has none
  */
 export function batchItems(
   body: Body,
@@ -60,7 +63,7 @@ function itemOf(item: unknown): BatchItem {
     return { kind: 'rejected', bId: id, error: '500' }
   const object = asObject(content)
   if (object === null) return { kind: 'rejected', bId: id, error: '2010' }
-  // Intuit voids an object in a batch by an update with `optionsData: 'void'`.
+  // In a batch, Intuit voids an object if an update has `optionsData: 'void'`.
   const isVoid = operation === 'update' && optionsData === 'void'
   return {
     kind: 'write',

@@ -1,4 +1,4 @@
-/** The operations on the books of companies: writes, queries, batches, change data and reports. */
+/** The operations on the accounting data of companies: writes, queries, batches, change data and reports. */
 import type { Company } from '../company/companies.ts'
 import { companyInfo } from '../company/company-info.ts'
 import type { OnChange } from '../webhooks/book-change.ts'
@@ -12,7 +12,7 @@ import { parseQuery } from './query.ts'
 import { reportNamed } from './reports.ts'
 import { selected } from './select.ts'
 
-/** A response body, or the error of the request. `detail` replaces the usual detail of the error. */
+/** A response body, or the error of the request. `detail` overrides the default detail of the error. */
 export type BooksResult =
   | { readonly document: Body }
   | { readonly error: ApiErrorCode; readonly detail?: string }
@@ -21,7 +21,10 @@ export interface Books {
   /** Creates, updates, voids or deletes an object. */
   write(request: PostRequest, body: Body, now: Date): BooksResult
   query(realm: string, statement: string, now: Date): BooksResult
-  /** @param requestId the `requestid` of the batch. The `requestid` of an item is that of the batch and its `bId`. */
+  /**
+   * @param requestId the `requestid` of the batch. The `requestid` of an item consists of this value and the `bId` of
+   * the item.
+   */
   batch(realm: string, requestId: string | null, body: Body, now: Date): BooksResult
   changes(
     realm: string,
@@ -39,9 +42,9 @@ export interface Books {
 export interface BooksDeps {
   readonly posted: PostedEntities
   readonly findCompany: (realm: string) => Company | null
-  /** Called after each change of an object of a kind that the provider reports by webhook. */
+  /** Called after each change of an object whose changes the provider reports by webhook. */
   readonly onChange: OnChange
-  /** Counts the results of writes. */
+  /** Called with the result of each successful write. */
   readonly onWritten: (realm: string, kind: Exclude<Posted['kind'], 'rejected'>) => void
 }
 
@@ -55,7 +58,7 @@ export function createBooks({ posted, findCompany, onChange, onWritten }: BooksD
     const entity = reportedEntity(name)
     if (kind !== 'played-back' && entity !== null) {
       const { Id } = document[name] as { readonly Id: string }
-      // The time of the response is the time of the change.
+      // The time of the change equals the time in the response.
       const changedAt = Date.parse(String(document['time']))
       onChange({ realm, entity, id: Id, operation: OPERATIONS[kind], changedAt })
     }

@@ -1,12 +1,12 @@
 /**
- * Change data capture: the objects of some kinds that were changed or deleted since a time.
+ * Change data capture: returns the objects of given kinds that were changed or deleted since a given time.
  *
  * @see https://developer.intuit.com/app/developer/qbo/docs/learn/explore-the-quickbooks-online-api/change-data-capture
  */
 import { type Entity, entityOf } from './entities.ts'
 import type { Body, PostedEntities } from './posted-entities.ts'
 
-/** Intuit documents that these kinds of objects have no change data. */
+/** According to Intuit's documentation, there is no change data for these kinds of objects. */
 const NOT_COVERED = new Set<Entity>(['JournalCode', 'TaxAgency', 'TimeActivity'])
 const MAX_DAYS = 30
 const MAX_OBJECTS = 1_000
@@ -17,11 +17,11 @@ export type ChangeData =
   | { readonly kind: 'rejected'; readonly detail: string }
 
 /**
- * Returns the response to a request for change data. `changedSince` is inclusive, and objects come in the order of their
- * change. At most 1,000 objects are returned, and nothing in the response reports that there are more. Intuit documents
- * neither the order nor what it does with further objects.
+ * Returns the response to a request for change data. `changedSince` is inclusive. Objects are sorted by the time of
+ * their change. At most 1,000 objects are returned, and the response does not show whether there are more. Intuit
+ * documents neither the order nor the behaviour for more than 1,000 objects.
  *
- * @param given the query parameters `entities` and `changedSince`
+ *  @param given the query parameters `entities` and `changedSince`
  */
 export function changeData(
   posted: PostedEntities,

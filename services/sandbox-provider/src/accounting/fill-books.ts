@@ -6,8 +6,8 @@ import { SAMPLE_BOOKS } from './sample-books.ts'
 const DAY_MS = 86_400_000
 
 /**
- * Creates the sample objects in the books of a company, and returns their number: 0 if the books have been filled before.
- * A sample object whose name exists already is not created. The provider reports none of these objects by webhook.
+ * Creates the sample objects of a company, and returns their number; 0 if they were created before. A sample object
+ * whose name already exists is skipped. The provider does not report these objects by webhook.
  */
 export function fillBooks(posted: PostedEntities, realm: string, now: Date): number {
   const isFilled = posted

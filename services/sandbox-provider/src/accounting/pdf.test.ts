@@ -4,7 +4,7 @@ import { invoicePdf } from './pdf.ts'
 const textOf = (invoice: Readonly<Record<string, unknown>>): string =>
   Buffer.from(invoicePdf(invoice)).toString('latin1')
 
-it('the cross-reference table of a PDF contains the byte position of each object', () => {
+it('the cross-reference table of the PDF contains the byte position of each object', () => {
   const pdf = textOf({ DocNumber: '1', Line: [{ Description: 'Tür', Amount: 66 }] })
   const positions = [...pdf.matchAll(/^(\d{10}) 00000 n $/gm)].map(([, position]) =>
     Number(position),
@@ -18,14 +18,14 @@ it('the cross-reference table of a PDF contains the byte position of each object
   expect(stream).toHaveLength(Number(length))
 })
 
-it('a text with parentheses or backslashes is escaped in the PDF', () => {
+it('parentheses and backslashes of an invoice are escaped in the PDF', () => {
   expect(textOf({ DocNumber: String.raw`\) Tj ET (` })).toContain(
     String.raw`(Invoice \\\) Tj ET \() Tj`,
   )
   expect(textOf({ DocNumber: 'a\nb\u{1F600}€' })).toContain('(Invoice a?b???) Tj')
 })
 
-it('the PDF of an invoice has at most 40 lines, and shows how many are missing', () => {
+it('the PDF of an invoice has at most 40 lines, and shows the number of omitted lines', () => {
   const Line = Array.from({ length: 100 }, () => ({ Description: 'Tea', Amount: 1 }))
   const pdf = textOf({ Line })
   expect(pdf.match(/ Tj T\*/g)).toHaveLength(41)

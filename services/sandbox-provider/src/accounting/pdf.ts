@@ -1,12 +1,12 @@
-/** The PDF of an invoice: one page with the customer, the dates, the lines and the amounts, in plain text. */
+/** Creates the PDF of an invoice: one page with the customer, the dates, the lines and the amounts. */
 import { asObject } from '@integration-host/shared/json'
 import type { Body } from './posted-entities.ts'
 
-/** The maximum number of lines on the page. The PDF shows how many further lines are missing. */
+/** The maximum number of lines on the page. The PDF shows the number of omitted lines. */
 const MAX_LINES = 40
 const MAX_CHARACTERS = 90
 
-/** Returns the bytes of a PDF document (ISO 32000-1) with one page that shows the invoice. */
+/** Returns the bytes of a PDF document (ISO 32000-1) that shows the invoice on one page. */
 export function invoicePdf(invoice: Body): Uint8Array<ArrayBuffer> {
   const lines = linesOf(invoice)
   const shown = lines.slice(0, MAX_LINES)
@@ -36,13 +36,16 @@ function linesOf(invoice: Body): string[] {
   ]
 }
 
-/** Returns a text or a number as text, and an empty text for anything else that a client has stored in the member. */
+/**
+ * Converts a string or a number to a string. Returns an empty string for any other value, because clients can store any
+ * JSON value.
+ */
 const textOf = (value: unknown): string =>
   typeof value === 'string' || typeof value === 'number' ? String(value) : ''
 
 /**
- * Returns the text as the content of a literal string: parentheses and backslashes are escaped, so that no text of a
- * client ends the string. Characters outside Latin-1 and control characters become question marks.
+ * Returns the content of a PDF literal string. Parentheses and backslashes are escaped, so that no text of a client
+ * ends the string. Control characters and characters outside Latin-1 become question marks.
  */
 const literal = (text: string): string =>
   text
@@ -50,7 +53,7 @@ const literal = (text: string): string =>
     .replaceAll(/[^\x20-\x7e\xa1-\xff]/g, '?')
     .replaceAll(/[\\()]/g, String.raw`\$&`)
 
-/** Writes the objects, the table of their positions and the trailer. Every character is one byte. */
+/** Writes the objects, the cross-reference table and the trailer. Every character occupies one byte. */
 function document(objects: readonly string[]): Uint8Array<ArrayBuffer> {
   let file = '%PDF-1.4\n'
   const positions = objects.map((object, index) => {

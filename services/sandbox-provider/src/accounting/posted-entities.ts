@@ -5,7 +5,7 @@ import { type Entity, uniqueNames } from './entities.ts'
 export type Body = Readonly<Record<string, unknown>>
 
 export type Posted =
-  /** The response body: the stored entity under the name of its kind, `{ Invoice: {…}, time }`. */
+  /** The response body, with the stored entity under its type name: `{ Invoice: {…}, time }`. */
   | {
       readonly kind: 'created' | 'updated' | 'deleted' | 'voided' | 'played-back'
       readonly document: Body
@@ -16,24 +16,28 @@ export interface PostRequest {
   readonly realm: string
   readonly entity: Entity
   readonly requestId: string | null
-  /** `delete`, `void`, or anything else for an update if the body has an `Id`, and otherwise for a creation. */
+  /**
+   * The requested operation. `delete` and `void` are used as such. Any other value means an update if the body has an
+   * `Id`, and a creation if it has none.
+   */
   readonly operation: string | null
 }
 
 export interface PostedEntities {
   /**
-   * Creates an entity, or updates, voids or deletes the entity that the body names by `Id` and `SyncToken`. If an
-   * earlier request of the company with the same `requestId` succeeded, nothing is changed and the first response is
-   * returned. Intuit documents neither how long a `requestId` is stored nor whether a client may use the `requestId` of
-   * a failed request again. This sandbox accepts the `requestId` of a failed request.
+   * Creates an entity, or updates, voids or deletes the entity that the body names by `Id` and `SyncToken`.
+   *
+   *  If an earlier request of the company with the same `requestId` succeeded, nothing is changed and the first
+   *  response is returned. Intuit does not document how long a `requestId` is stored, or whether the `requestId` of a
+   *  failed request may be used again. This sandbox permits the latter.
    */
   post(request: PostRequest, body: Body, now: Date): Posted
   find(realm: string, entity: Entity, id: string): Body | null
   /** Returns the entities of a kind in the order of their ids. */
   list(realm: string, entity: Entity): readonly Body[]
   /**
-   * Returns the entities of a kind that were changed at or after `since` (epoch milliseconds), in the order of their
-   * change. A deleted entity has only its id, its status and the time of its deletion.
+   * Returns the entities of a kind that were changed at or after `since` (epoch milliseconds), sorted by the time of
+   * their change. A deleted entity has only its id, its status and the time of its deletion.
    */
   changes(realm: string, entity: Entity, since: number): readonly Body[]
   reset(): void
@@ -46,15 +50,15 @@ interface Stored {
 }
 
 const MAX_REQUEST_ID = 50
-// The numbers of stored responses and of stored entities are limited, so that a load test does not exhaust the memory.
-// When a limit is reached, the oldest response or entity is deleted.
+// The numbers of stored responses and entities are limited, so that a load test cannot exhaust the memory. When a limit
+// is reached, the oldest response or entity is deleted.
 const PLAYED_BACK_REQUESTS = 10_000
 const STORED_ENTITIES = 10_000
 const STORED_DELETIONS = 10_000
 
 export function createPostedEntities(): PostedEntities {
   const responses = new Map<string, Body>()
-  /** The entities of all companies by id; ids are unique across companies. */
+  /** The entities of all companies by id. Ids are unique across companies. */
   const stored = new Map<string, Stored>()
   /** The deleted entities of all companies by id. */
   const deletions = new Map<string, Omit<Stored, 'content'> & { readonly content: Body }>()
@@ -172,7 +176,7 @@ export function createPostedEntities(): PostedEntities {
   }
 }
 
-/** The kinds of transactions that can be voided. */
+/** The transactions that can be voided. */
 const VOIDABLE = new Set<Entity>([
   'BillPayment',
   'CreditMemo',
@@ -184,7 +188,7 @@ const VOIDABLE = new Set<Entity>([
   'Transfer',
 ])
 
-/** Returns a transaction in its voided form: its amounts are zero, and its lines remain. */
+/** Returns a transaction after it was voided: its amounts are zero, and its lines remain. */
 const voided = (content: Body): Body => ({
   ...content,
   ...(Array.isArray(content['Line']) && {

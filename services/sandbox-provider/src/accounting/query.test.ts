@@ -58,14 +58,14 @@ describe('conditions of a query', () => {
     expect(idsOf(condition)).toBeNull()
   })
 
-  it('a query hides inactive objects, unless a condition names Active', () => {
+  it('a query omits inactive objects unless one of its conditions names Active', () => {
     const customers = [{ Id: '1', Active: false }, { Id: '2' }, { Id: '3', Active: true }]
     expect(idsOf('', customers, 'Customer')).toEqual(['2', '3'])
     expect(idsOf('where Active in (true, false)', customers, 'Customer')).toEqual(['1', '3'])
   })
 })
 
-it('a query has at most 1,000 results, and 100 if it does not say how many', () => {
+it('a query returns at most 1,000 results, and at most 100 if it has no maxresults', () => {
   expect(parseQuery('select * from Bill')).toMatchObject({ startPosition: 1, maxResults: 100 })
   expect(parseQuery('select * from Bill startposition 5 maxresults 5000')).toMatchObject({
     startPosition: 5,
@@ -73,7 +73,7 @@ it('a query has at most 1,000 results, and 100 if it does not say how many', () 
   })
 })
 
-it('the query parser never throws, whatever the statement is', () => {
+it('the query parser never throws for any statement', () => {
   const words = constantFrom(
     ...`select * count ( ) from where and in like orderby , 'a' '\\'' <= = Id 1 -1.5 true maxresults`.split(
       ' ',

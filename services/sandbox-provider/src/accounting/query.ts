@@ -1,6 +1,7 @@
 /**
  * Intuit's query language: `select * from Invoice where TxnDate >= '2026-01-01' orderby TxnDate desc startposition 1
- * maxresults 10`. Conditions are joined by AND only; there is no OR, JOIN or GROUP BY, and no selection of members.
+ * maxresults 10`. Conditions can only be joined by AND. The language has no OR, JOIN or GROUP BY, and returns whole
+ * objects only.
  *
  * @see https://developer.intuit.com/app/developer/qbo/docs/learn/explore-the-quickbooks-online-api/data-queries
  */
@@ -8,10 +9,10 @@ const OPERATORS = ['=', '<', '>', '<=', '>=', 'in', 'like'] as const
 export type Operator = (typeof OPERATORS)[number]
 
 export interface Condition {
-  /** The name of the member; a dot leads into an object, such as `MetaData.LastUpdatedTime`. */
+  /** The name of the member. A dot separates the names of nested members, such as `MetaData.LastUpdatedTime`. */
   readonly member: string
   readonly operator: Operator
-  /** One value, or several values for `in`. Numbers and truth values are texts here as well. */
+  /** One value, or several values for `in`. Numbers and booleans are also represented as strings. */
   readonly values: readonly string[]
 }
 
@@ -32,17 +33,17 @@ const TOKEN =
 
 interface Token {
   readonly kind: 'text' | 'word' | 'number' | 'symbol'
-  /** Words are in lower case, and texts without their quotes. */
+  /** The value of the token: words are in lower case, and strings have no quotes. */
   readonly value: string
   readonly source: string
 }
 
-/** Thrown for a statement that is not a query. */
+/** The error for a statement that is not a query. */
 class NotAQuery extends Error {
   override readonly name = 'NotAQuery'
 }
 
-/** Parses a statement. Returns `null` if it is not a query that Intuit's language allows. */
+/** Parses a statement. Returns `null` if it is not a query of Intuit's language. */
 export function parseQuery(statement: string): Query | null {
   if (statement.length > MAX_STATEMENT) return null
   const tokens = tokensOf(statement)

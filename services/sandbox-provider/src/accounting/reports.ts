@@ -1,4 +1,4 @@
-/** The reports ProfitAndLoss and AgedReceivables, computed from the books of a company. */
+/** Computes the reports ProfitAndLoss and AgedReceivables from the transactions of a company. */
 import { asObject } from '@integration-host/shared/json'
 import type { Entity } from './entities.ts'
 import type { Body, PostedEntities } from './posted-entities.ts'
@@ -10,12 +10,15 @@ export type Report = (
   now: Date,
 ) => Body
 
-/** Returns the function that computes the report; `null` if the sandbox does not have this report. */
+/** Returns the function that computes a report; `null` if the sandbox does not support this report. */
 export const reportNamed = (name: string): Report | null =>
   REPORTS.find(([known]) => known.toLowerCase() === name.toLowerCase())?.[1] ?? null
 
 const DAY_MS = 86_400_000
-/** Kinds of transactions, and whether their amount is added (1) or subtracted (-1). */
+/**
+ * The kinds of transactions that are income or expenses. The number says whether their amount is added (1) or
+ * subtracted (-1).
+ */
 const INCOME: readonly (readonly [Entity, 1 | -1])[] = [
   ['Invoice', 1],
   ['SalesReceipt', 1],
@@ -28,7 +31,7 @@ const EXPENSES: readonly (readonly [Entity, 1 | -1])[] = [
   ['VendorCredit', -1],
 ]
 
-/** Income and expenses from `start_date` to `end_date`; by default of the current year. */
+/** Computes income and expenses from `start_date` to `end_date`, by default for the current year. */
 const profitAndLoss: Report = (posted, realm, parameters, now) => {
   const from = parameters['start_date'] ?? `${now.getUTCFullYear()}-01-01`
   const to = parameters['end_date'] ?? now.toISOString().slice(0, 10)
@@ -73,7 +76,10 @@ const profitAndLoss: Report = (posted, realm, parameters, now) => {
 
 const PERIODS = ['Current', '1 - 30', '31 - 60', '61 - 90', '91 and over'] as const
 
-/** The unpaid amounts of invoices for each customer, by the number of days since they were due on `report_date`. */
+/**
+ * Computes the unpaid amounts of invoices for each customer, grouped by the number of days between the due date and
+ * `report_date`.
+ */
 const agedReceivables: Report = (posted, realm, parameters, now) => {
   const date = parameters['report_date'] ?? now.toISOString().slice(0, 10)
   const amounts = new Map<string, number[]>()
@@ -138,13 +144,13 @@ const headerOf = (
 const column = (ColTitle: string, ColType: string) => ({ ColTitle, ColType })
 const money = (amount: number): string => amount.toFixed(2)
 
-/** Returns the date of a transaction: `TxnDate`, or else the date of its creation. */
+/** Returns the date of a transaction: `TxnDate`, or the date of its creation if this member is missing. */
 const dateOf = (one: Body): string =>
   typeof one['TxnDate'] === 'string'
     ? one['TxnDate']
     : String(asObject(one['MetaData'])?.['CreateTime']).slice(0, 10)
 
-/** Returns the amount of a transaction: `TotalAmt`, or else the sum of its lines. */
+/** Returns the amount of a transaction: `TotalAmt`, or the sum of its lines if this member is missing. */
 function amountOf(one: Body): number {
   if (typeof one['TotalAmt'] === 'number') return one['TotalAmt']
   const lines: readonly unknown[] = Array.isArray(one['Line']) ? one['Line'] : []

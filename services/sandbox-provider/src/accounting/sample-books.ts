@@ -1,4 +1,4 @@
-/** The sample objects with which the books of a company can be filled, in the order in which they are created. */
+/** The sample objects of a company, in the order in which they are created. */
 import type { Entity } from './entities.ts'
 import type { Body } from './posted-entities.ts'
 
@@ -7,7 +7,7 @@ export type ReferenceTo = (entity: Entity, name: string) => Body
 
 export interface SampleObject {
   readonly entity: Entity
-  /** The name by which later sample objects refer to this one; missing if no other object refers to it. */
+  /** The name by which later sample objects refer to this object; absent if no other object refers to it. */
   readonly name?: string
   readonly body: (to: ReferenceTo, dateOf: (daysAgo: number) => string) => Body
 }
@@ -58,7 +58,8 @@ const expense = (
 })
 
 /**
- * Objects of sixteen kinds. Amounts are in dollars, and dates are relative to the day on which the books are filled.
+ * Sample objects of sixteen kinds. Amounts are in dollars. Dates are relative to the day on which the objects are
+ * created.
  */
 export const SAMPLE_BOOKS: readonly SampleObject[] = [
   ...named('Account', 'Name', ['Checking'], { AccountType: 'Bank' }),

@@ -2,7 +2,7 @@
 import type { Body } from './posted-entities.ts'
 import type { Condition, Query } from './query.ts'
 
-/** The kinds of objects that a query does not return while they are inactive, unless a condition names `Active`. */
+/** The kinds of objects with a member `Active`. A query returns inactive ones only if a condition names `Active`. */
 const WITH_ACTIVE = new Set([
   'Account',
   'Class',
@@ -15,7 +15,7 @@ const WITH_ACTIVE = new Set([
   'Vendor',
 ])
 
-/** Returns the objects that match the conditions, in the order of the query, without regard to its page. */
+/** Returns the objects that match the conditions, in the order of the query. Paging is not applied here. */
 export function selected(
   all: readonly Body[],
   entity: string,
@@ -61,7 +61,7 @@ function matches(one: Body, { member, operator, values }: Condition): boolean {
 }
 
 /**
- * Returns the member of an object as text; `null` if it has no such member. Names of members are compared without case.
+ * Returns a member of an object as a string; `null` if there is no such member. Names of members are case-insensitive.
  */
 function textAt(one: Body, path: string): string | null {
   let value: unknown = one
@@ -77,7 +77,7 @@ function textAt(one: Body, path: string): string | null {
 const NUMBER = /^-?\d+(?:\.\d+)?$/
 const TIME = /^\d{4}-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-]\d\d:?\d\d)?)?$/
 
-/** Compares numbers as numbers, times as times, and other texts without case. */
+/** Compares numbers numerically, times chronologically, and other strings case-insensitively. */
 function compare(one: string, other: string): number {
   if (NUMBER.test(one) && NUMBER.test(other)) return Number(one) - Number(other)
   if (TIME.test(one) && TIME.test(other)) {
@@ -88,7 +88,10 @@ function compare(one: string, other: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }
 
-/** Matches `%` with any characters. Needs at most linear time for each `%`, so no pattern can block the process. */
+/**
+ * Returns whether a text matches a pattern, in which `%` matches any characters. The time is linear for each `%`, so no
+ * pattern can block the process.
+ */
 function isLike(text: string, pattern: string): boolean {
   const parts = pattern.split('%')
   const [start = '', ...others] = parts

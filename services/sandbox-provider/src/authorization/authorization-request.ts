@@ -6,7 +6,7 @@ export interface AuthorizationRequest {
   readonly scope: readonly string[]
   readonly state: string
   readonly nonce: string | null
-  /** The PKCE challenge of the method S256; `null` if the provider ignores PKCE. */
+  /** The S256 challenge of PKCE; `null` if the provider ignores PKCE. */
   readonly codeChallenge: string | null
 }
 
@@ -17,7 +17,7 @@ export type Reading =
    * §4.1.2.1).
    */
   | { readonly kind: 'rejected'; readonly reason: string }
-  /** The request is invalid, and the application gets an error response by redirect. */
+  /** The request is invalid. The browser is redirected to the application with an error response. */
   | {
       readonly kind: 'error'
       readonly redirectUri: string
@@ -42,7 +42,7 @@ export const supportedScopes = [
   'com.intuit.quickbooks.payment',
 ] as const
 
-/** The parameters of an authorization request. The form of the authorization page repeats them as hidden fields. */
+/** The parameters of an authorization request. The form of the authorization page sends them again as hidden fields. */
 export const requestParameters = [
   'client_id',
   'redirect_uri',

@@ -8,8 +8,8 @@ const isHttpsOrLoopback: RedirectUriRule = (uri) =>
 
 export const redirectUriRules = {
   /**
-   * Intuit's rule: https with a host name, or localhost with http or https, and no query. (Intuit allows localhost for
-   * development keys only.)
+   * Intuit's rule: the URI has no query, and is either https with a host name, or http or https with the host
+   * localhost. (Intuit allows localhost only for development keys.)
    *
    * This sandbox also accepts a loopback address such as `http://127.0.0.1:7217/callback`, which Intuit rejects. The
    * compose stack and the embedded host use such an address. They do not listen on ::1, to which a browser may resolve
@@ -28,8 +28,8 @@ export const redirectUriRules = {
 export type RedirectUriRules = keyof typeof redirectUriRules
 
 /**
- * Returns whether a host name is an IP address. The host name must come from the class `URL`, because this class
- * normalizes every IPv4 address to four decimal parts and every IPv6 address to a text in brackets.
+ * Returns whether a host name is an IP address. The host name must come from a `URL` object, because `URL` normalizes
+ * IPv4 addresses to four decimal parts and puts IPv6 addresses in brackets.
  */
 const isIpAddress = (hostname: string): boolean =>
   /^\d+(?:\.\d+){3}$/.test(hostname) || hostname.startsWith('[')
@@ -47,8 +47,8 @@ export function isRegistered(
 
 export interface RegisteredRedirectUris {
   /**
-   * The registered redirect URIs, compared character by character. `null` accepts any redirect URI with a loopback
-   * host.
+   * The registered redirect URIs, which are compared character by character. `null` accepts any redirect URI with a
+   * loopback host.
    */
   readonly redirectUris: readonly string[] | null
   readonly rules: RedirectUriRules

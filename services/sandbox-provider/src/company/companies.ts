@@ -27,8 +27,8 @@ export interface Companies {
 }
 
 /**
- * The maximum number of companies. It limits the memory use, because the authorization endpoint needs no sign-in and
- * therefore lets any client add companies.
+ * The maximum number of companies. It limits the memory use, because the authorization endpoint requires no sign-in, so
+ * any client can add companies.
  */
 export const MAX_COMPANIES = 2_000
 

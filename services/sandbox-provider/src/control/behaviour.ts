@@ -2,8 +2,8 @@ import { z } from 'zod'
 import { redirectUriRules } from '../authorization/redirect-uri.ts'
 
 /**
- * The settings of the provider's behaviour, with one setting for each way in which providers differ. A personality,
- * such as `intuit`, is a named set of values for all these settings.
+ * The settings of the provider's behaviour, one for each property in which providers differ. A personality, such as
+ * `intuit`, is a named set of values for all settings.
  */
 export const Behaviour = z.strictObject({
   accessTokenSeconds: z.int().min(1).max(86_400).meta({ description: 'expires_in of new tokens' }),

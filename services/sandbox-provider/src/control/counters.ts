@@ -33,7 +33,7 @@ export const CountersView = z
   .meta({ ref: 'Counters' })
 export type CountersView = z.output<typeof CountersView>
 
-/** Counts the calls that the provider has received since the last reset, or since its start if there was no reset. */
+/** Counts the calls that the provider has received since its start or the last reset. */
 export interface Counters {
   count(realm: string, what: RealmCounter): void
   /** Counts a refresh call of the realm as in flight until the returned function is called. */

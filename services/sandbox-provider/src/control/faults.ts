@@ -4,8 +4,8 @@ import { apiErrorCodes } from '../accounting/api-errors.ts'
 export const faultTargets = ['token', 'api', 'revoke', 'discovery'] as const
 export type FaultTarget = (typeof faultTargets)[number]
 
-// These headers describe how a response is sent on the connection. An injected fault that sets one of them is rejected,
-// because it would produce an invalid HTTP message.
+// Headers that describe how a response is sent on the connection. An injected fault must not set them, because the
+// result would be an invalid HTTP message.
 const FRAMING = ['content-length', 'transfer-encoding', 'connection', 'content-type']
 const HeaderName = z
   .string()
@@ -13,7 +13,7 @@ const HeaderName = z
   .refine((name) => !FRAMING.includes(name.toLowerCase()), 'must not be a framing header')
 const HeaderValue = z.string().regex(/^[\x20-\x7e]{0,1024}$/, 'must be printable ASCII')
 
-/** An injected fault. It makes the next `calls` calls of `target` fail, or delays the responses to these calls. */
+/** An injected fault. It makes the next `calls` calls of `target` fail, or delays their responses. */
 export const Fault = z
   .strictObject({
     target: z.enum(faultTargets),
@@ -67,8 +67,8 @@ export interface Faults {
   /** Appends a fault to the queue. */
   add(fault: Fault): void
   /**
-   * Returns the first queued fault for `target` and counts one of its `calls` as used; `null` if no such fault is
-   * queued.
+   * Returns the first queued fault for `target` and counts one of its `calls` as used; `null` if there is no such
+   * fault.
    */
   take(target: FaultTarget): Fault | null
   waiting(): readonly Fault[]

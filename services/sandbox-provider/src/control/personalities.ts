@@ -1,6 +1,6 @@
 /**
- * The providers whose behaviour this sandbox can imitate, one object for each provider. A comment marks each value that
- * the documentation of the provider does not specify or specifies inconsistently.
+ * The providers that this sandbox can imitate, with one object for each provider. A comment marks each value that the
+ * provider's documentation does not specify, or specifies inconsistently.
  */
 import { supportedScopes } from '../authorization/authorization-request.ts'
 import type { Behaviour } from './behaviour.ts'
@@ -21,20 +21,19 @@ const intuit: Personality = {
   description: 'Intuit as documented',
   behaviour: {
     accessTokenSeconds: 3_600,
-    // Intuit's current sample responses show a lifetime of 101 days, but the text of Intuit's documentation says 100
-    // days.
+    // Intuit's current sample responses show a lifetime of 101 days, but Intuit's documentation says 100 days.
     refreshTokenSeconds: 101 * DAY_SECONDS,
     grantSeconds: 5 * 365 * DAY_SECONDS,
     rotation: 'daily',
     // Intuit's documents disagree about the previous refresh token after a rotation. The newest document says that the
     // previous token becomes invalid at once. Older documents say that the previous token stays valid for 24 hours.
     graceSeconds: 0,
-    // Intuit's FAQ says only that repeated requests with an old refresh token value may invalidate the refresh token.
-    // The FAQ does not say that the whole grant ends.
+    // Intuit's FAQ says that repeated requests with an old refresh token may invalidate the refresh token. It does not
+    // say that the whole grant ends.
     revokeOnReuse: false,
     latencyMs: 0,
-    // Intuit does not document PKCE. Intuit accepts requests with a code challenge, but whether Intuit checks the code
-    // verifier is unknown.
+    // Intuit does not document PKCE. It accepts requests with a code challenge, but it is unknown whether Intuit checks
+    // the code verifier.
     pkce: false,
     // None of Intuit's sample id tokens contains a nonce, and Intuit's `claims_supported` does not list the claim
     // `nonce`.
@@ -42,8 +41,8 @@ const intuit: Personality = {
     responseIssuer: false,
     realmIdNeedsScope: true,
     redirectUris: 'intuit',
-    // Intuit advertises client_secret_post, but none of Intuit's SDKs uses this method. Whether Intuit accepts
-    // client_secret_post is unknown.
+    // Intuit advertises client_secret_post, but none of Intuit's SDKs uses it. It is unknown whether Intuit accepts
+    // this method.
     clientSecretPost: true,
     revocationBody: 'json',
     discoveryNamesAccountingUrl: false,

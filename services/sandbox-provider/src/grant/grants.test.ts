@@ -50,7 +50,7 @@ describe('grants of the sandbox provider', () => {
       expect(grants.exchangeCode(code, proof)).toBeNull()
     })
 
-    it('an authorization code that was sent with a wrong redirect URI can still be exchanged with the right redirect URI', () => {
+    it('an authorization code can still be exchanged after a request with a wrong redirect URI', () => {
       const code = issueCode()
       expect(
         grants.exchangeCode(code, { ...proof, redirectUri: 'http://127.0.0.1/other' }),
@@ -122,7 +122,7 @@ describe('grants of the sandbox provider', () => {
       expect(refresh(first.refreshToken).refreshToken).toBe(first.refreshToken)
     })
 
-    it('within the grace period, a refresh with a superseded refresh token returns the current refresh token', () => {
+    it('a refresh with a superseded refresh token returns the current refresh token within the grace period', () => {
       settings.change({ rotation: 'always', graceSeconds: 60 })
       const first = connect()
       const lost = refresh(first.refreshToken)
@@ -133,7 +133,7 @@ describe('grants of the sandbox provider', () => {
       expect(ofRealm()).toMatchObject({ refreshes: 2, tokenReuses: 1, refreshesRefused: 0 })
     })
 
-    it('after the grace period, a superseded refresh token is rejected, and the current refresh token stays valid', () => {
+    it('a superseded refresh token is rejected after the grace period, and the current refresh token stays valid', () => {
       settings.change({ rotation: 'always', graceSeconds: 60 })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -143,7 +143,7 @@ describe('grants of the sandbox provider', () => {
       expect(ofRealm()).toMatchObject({ tokenReuses: 1, refreshesRefused: 1 })
     })
 
-    it('if revokeOnReuse is set, a superseded refresh token that is used after the grace period ends the grant', () => {
+    it('if revokeOnReuse is set, the use of a superseded refresh token after the grace period ends the grant', () => {
       settings.change({ rotation: 'always', revokeOnReuse: true })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -198,11 +198,11 @@ describe('grants of the sandbox provider', () => {
       expect(grants.issueCode(consent)).not.toBeNull()
     })
 
-    it('the sandbox provider deletes only ended grants when the maximum number of codes and grants is reached', () => {
+    it('the sandbox provider deletes only ended grants when it reaches the maximum number of codes and grants', () => {
       const kept = connect()
       const ended = Array.from({ length: MAX_GRANTS - 1 }, () => {
         const issued = present(grants.exchangeCode(issueCode('other'), proof))
-        now += 600 * SECOND // the code expires, so that only grants count towards the maximum
+        now += 600 * SECOND // The code expires, so that only grants count towards the maximum.
         return issued
       })
       expect(grants.issueCode(consent)).toBeNull()
@@ -236,7 +236,7 @@ describe('grants of the sandbox provider', () => {
       expect(grants.refresh(second.refreshToken)).not.toBeNull()
     })
 
-    it('revokeRealm() ends all grants of the realm, and the grants of other realms stay valid', () => {
+    it('revokeRealm() ends all grants of one realm, and the grants of other realms stay valid', () => {
       const other = present(grants.exchangeCode(issueCode('other'), proof))
       connect()
       connect()
@@ -246,7 +246,7 @@ describe('grants of the sandbox provider', () => {
     })
   })
 
-  it('expireRealm() expires the access tokens of the realm, and the refresh tokens of the realm stay valid', () => {
+  it('expireRealm() expires the access tokens of a realm, and the refresh tokens of this realm stay valid', () => {
     const issued = connect()
     expect(grants.expireRealm(REALM)).toBe(1)
     expect(grants.accessToken(issued.accessToken)).toBeNull()

@@ -4,15 +4,15 @@
  * A code can be exchanged once. The exchange creates a grant of access to one company. A grant has one current refresh
  * token and any number of access tokens. A refresh does not invalidate earlier access tokens.
  *
- * G1 A refresh either replaces the presented refresh token by a new one (rotation), or returns the presented token
- * again. After a rotation, the presented token is superseded.
- * G2 During the grace period, a refresh with a superseded token succeeds and returns the current refresh token. So a
- * client can recover from a lost response. After the grace period, a superseded token can be used neither for a refresh
- * nor for a revocation.
- * G3 The second use of a code is rejected and ends the grant (RFC 6749 §4.1.2). Intuit's FAQ describes the same rule.
- * G4 When a grant ends, all its tokens become invalid.
- * G5 A refresh token is valid for `refreshTokenSeconds` from the rotation that issued the token. If `rotation` is
- * `never`, this time counts from the last use of the token. Every grant ends five years after the user's consent.
+ * G1  A refresh either replaces the presented refresh token by a new one (rotation), or returns the presented token
+ *     again. After a rotation, the presented token is superseded.
+ * G2  During the grace period, a refresh with a superseded token succeeds and returns the current refresh token. A
+ *     client can thus recover from a lost response. After the grace period, a superseded token can be used neither for
+ *     a refresh nor for a revocation.
+ * G3  The second use of a code is rejected and ends the grant (RFC 6749 §4.1.2, and Intuit's FAQ).
+ * G4  When a grant ends, all its tokens become invalid.
+ * G5  A refresh token is valid for `refreshTokenSeconds` from the rotation that issued the token. If `rotation` is
+ *     `never`, this time counts from the last use of the token. Every grant ends five years after the user's consent.
  *
  * Intuit does not document three rules that this sandbox applies. Access tokens stay valid after a refresh until they
  * expire. A second authorization of a company does not end the first grant. A code is valid for ten minutes.
@@ -131,15 +131,14 @@ interface AccessToken {
 }
 
 /**
- * The maximum number of codes and grants. It limits the memory use, because the authorization endpoint needs no sign-in
- * and therefore lets any client obtain codes.
+ * The maximum number of codes and grants. It limits the memory use, because the authorization endpoint requires no
+ * sign-in, so any client can obtain codes.
  */
 export const MAX_GRANTS = 5_000
 const CODE_MS = 600_000
 const DAY_MS = 86_400_000
 /**
- * The maximum number of superseded refresh tokens that are stored for a grant. Older refresh tokens are rejected as
- * unknown.
+ * The maximum number of superseded refresh tokens that are stored for a grant. Older tokens are rejected as unknown.
  */
 const SUPERSEDED = 100
 
@@ -164,7 +163,8 @@ export function createGrants({
       sweepAccessTokensAt = Math.max(1_000, 2 * accessTokens.size)
     }
     accessTokens.set(accessToken, { grant, expiresAt: now() + accessTokenSeconds * 1_000 })
-    const livesFrom = rotation === 'never' ? now() : grant.current.rotatedAt // G5: last use or rotation
+    // G5: the lifetime begins with the last use or the rotation
+    const livesFrom = rotation === 'never' ? now() : grant.current.rotatedAt
     grant.refreshExpiresAt = Math.min(livesFrom + refreshTokenSeconds * 1_000, grantEndsAt)
     return {
       realm: isCompanyNamed(grant.scope, behaviour) ? grant.realm : null,
@@ -204,7 +204,7 @@ export function createGrants({
 
   function provesPossession(challenge: string | null, verifier: string | null): boolean {
     if (!settings().pkce) return true
-    // A verifier for a code without a challenge means that an attacker removed the challenge from the authorization
+    // A verifier for a code without a challenge means that an attacker has removed the challenge from the authorization
     // request (PKCE downgrade, RFC 9700 §4.8.2).
     if (challenge === null || verifier === null) return challenge === verifier
     return (
@@ -245,7 +245,7 @@ export function createGrants({
   return {
     issueCode(consent) {
       for (const [code, { expiresAt }] of codes) {
-        if (expiresAt > now()) break // a Map iterates in insertion order, so all later codes are valid
+        if (expiresAt > now()) break // A Map iterates in insertion order, so all later codes are valid.
         codes.delete(code)
       }
       if (codes.size + grants.size >= MAX_GRANTS) forgetEndedGrants()
@@ -294,11 +294,11 @@ export function createGrants({
       if (graceEndsAt !== undefined) counters.count(grant.realm, 'tokenReuses')
       if (grant.isEnded || grant.refreshExpiresAt <= now()) return reject()
       if (graceEndsAt === undefined) {
-        if (isRotationDue(grant)) rotate(grant) // otherwise the presented token is returned again (G1)
+        if (isRotationDue(grant)) rotate(grant) // If no rotation is due, the presented token is returned again (G1).
       } else if (graceEndsAt <= now()) {
         if (settings().revokeOnReuse) grant.isEnded = true
         return reject()
-      } // otherwise the token is within its grace period, and the current token is returned (G2)
+      } // The token is within its grace period, so the current token is returned (G2).
       counters.count(grant.realm, 'refreshes')
       return issue(grant, null)
     },

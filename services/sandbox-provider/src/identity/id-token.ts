@@ -3,11 +3,11 @@ import type { Issued } from '../grant/grants.ts'
 const ID_TOKEN_SECONDS = 3_600
 
 /**
- * Returns the claims of an id token (OpenID Connect Core §2) as in Intuit's samples: `aud` is an array, `realmid` is in
- * lower case, and `auth_time` is present although `claims_supported` does not list it. Intuit does not document whether
- * a client must request the claim `realmid` with the parameter `claims`. This provider always sends the claim.
+ * Returns the claims of an id token (OpenID Connect Core §2) as in Intuit's samples: `aud` is an array, the name
+ * `realmid` is in lower case, and `auth_time` is present although `claims_supported` does not list it. Intuit does not
+ * document whether a client must request `realmid` with the parameter `claims`. This provider always sends it.
  *
- * @param at `nowSeconds` is the time in epoch seconds
+ *  @param at `nowSeconds` is the time in epoch seconds
  */
 export const idTokenClaims = (
   issued: Issued,
@@ -23,7 +23,7 @@ export const idTokenClaims = (
   ...(issued.nonce !== null && { nonce: issued.nonce }),
 })
 
-/** Returns the claims of the userinfo response for the granted scopes. The claims have Intuit's member names. */
+/** Returns the claims of the userinfo response for the granted scopes, under Intuit's names. */
 export const userInfo = (
   subject: string,
   scope: readonly string[],

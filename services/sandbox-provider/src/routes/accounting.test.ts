@@ -143,7 +143,7 @@ describe('entity creation in the accounting API', () => {
       { method: 'POST', body },
     )
 
-  it('the accounting API adds its own members to the response that contains a created entity', async () => {
+  it('the response to the creation of an entity contains the members that the accounting API adds', async () => {
     const answer = await post(null, '{"DocNumber":"1001"}')
     expect(await answer.json()).toMatchObject({
       Invoice: { DocNumber: '1001', Id: '1', SyncToken: '0', domain: 'QBO' },
@@ -171,7 +171,7 @@ describe('entity creation in the accounting API', () => {
     },
   )
 
-  it('the accounting API stores a body member named __proto__ like any other member', async () => {
+  it('the accounting API stores a member named __proto__ of a body like any other member', async () => {
     const answer = await post(null, '{"__proto__":{"polluted":1}}')
     expect(answer.status).toBe(200)
     expect(({} as { polluted?: number }).polluted).toBeUndefined()
@@ -258,7 +258,7 @@ describe('entities posted to the accounting API', () => {
     },
   )
 
-  it('the accounting API accepts an update without a new name, and rejects an update that assigns the name of another entity', async () => {
+  it('the accounting API rejects an update that assigns the name of another entity, and accepts an update without a new name', async () => {
     await post('customer', { DisplayName: 'A' })
     await post('customer', { DisplayName: 'B' })
     const same = await post('customer', { Id: '1', SyncToken: '0', DisplayName: 'A' })
@@ -267,7 +267,7 @@ describe('entities posted to the accounting API', () => {
     expect(await faultOf(taken)).toMatchObject({ code: '6240' })
   })
 
-  it('the accounting API accepts a request that reuses the requestid of a rejected request', async () => {
+  it('the accounting API accepts a request with the requestid of an earlier request that was rejected', async () => {
     await post('customer', { DisplayName: 'A' })
     expect((await post('customer?requestid=r', { DisplayName: 'A' })).status).toBe(400)
     expect((await post('customer?requestid=r', { DisplayName: 'B' })).status).toBe(200)

@@ -22,7 +22,10 @@ import {
   type UnderFaultsDeps,
 } from './under-faults.ts'
 
-/** The query parameter that identifies a request. A repeated POST with the same value returns the first response. */
+/**
+ * The query parameter that identifies a request. If a POST is repeated with the same value, the first response is
+ * returned.
+ */
 const REQUEST_ID = intuit.accounting.repeatablePost?.name ?? ''
 
 export interface AccountingDeps extends UnderFaultsDeps {
@@ -31,7 +34,7 @@ export interface AccountingDeps extends UnderFaultsDeps {
   readonly posted: PostedEntities
   readonly attachments: Attachments
   readonly addresses: () => Addresses
-  /** Called after each change of an entity of a kind that the provider reports by webhook. */
+  /** Called after each change of an entity whose changes the provider reports by webhook. */
   readonly onChange: OnChange
 }
 
@@ -40,9 +43,9 @@ const COMPANY = '/v3/company/:realm'
 const ENTITY = ':entity{[a-z]+}'
 
 /**
- * The routes of the accounting API under `/v3/company/{realm}`: CompanyInfo, objects that can be created, read,
- * updated, voided, deleted and queried, batches, change data, reports and files. References and amounts are not
- * checked, and no rate limit is enforced. Objects are always JSON, whereas Intuit sends XML unless `Accept` names JSON.
+ * The routes of the accounting API under `/v3/company/{realm}`: CompanyInfo, batches, change data, reports, files, and
+ * objects that clients create, read, update, void, delete and query. References and amounts are not checked, and no
+ * rate limit is enforced. Objects are always JSON, whereas Intuit sends XML unless `Accept` names JSON.
  */
 export function accountingRoutes(deps: AccountingDeps) {
   const { companies, posted, counters } = deps
@@ -169,7 +172,10 @@ const requestIdOf = (c: Context): string | null => c.req.query(REQUEST_ID) || nu
 
 const realmIn = (c: Context): string => /^\/v3\/company\/([^/]*)/.exec(c.req.path)?.[1] ?? ''
 
-/** Counts the calls by company. Calls that name an unknown company are not counted, so that the table stays small. */
+/**
+ * Counts the calls by company. Calls for an unknown company are not counted, so that the number of counters stays
+ * small.
+ */
 function counted({ companies, counters }: AccountingDeps): MiddlewareHandler {
   return async (c, next) => {
     await next()

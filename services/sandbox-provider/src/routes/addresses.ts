@@ -6,7 +6,7 @@ export interface Addresses {
   readonly browser: string
 }
 
-/** Returns the issuer. Its path differs from the path of the discovery document, as at Intuit. */
+/** Returns the issuer. As with Intuit, its path differs from the path of the discovery document. */
 export const issuerOf = ({ base }: Addresses): string => `${base}/op/v1`
 
 export const paths = {

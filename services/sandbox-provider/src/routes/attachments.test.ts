@@ -51,7 +51,7 @@ const uploaded = async (body: FormData, query = ''): Promise<Attachable[]> => {
 }
 
 describe('uploads to the accounting API', () => {
-  it('the accounting API stores each file of an upload as an attachable with the members of its metadata', async () => {
+  it('the accounting API stores each uploaded file as an attachable with the members of its metadata', async () => {
     const metadata = JSON.stringify({
       Note: 'signed',
       AttachableRef: [{ EntityRef: { type: 'Invoice', value: '7' } }],
@@ -71,7 +71,7 @@ describe('uploads to the accounting API', () => {
     })
   })
 
-  it('a file is downloaded without an access token, until 15 minutes after its address was requested', async () => {
+  it('the temporary address of a file allows downloads without an access token for 15 minutes', async () => {
     const [attachable] = await uploaded(form({ name: 'a.csv', content: 'a;b' }))
     const fromUpload = await fetch(attachable?.TempDownloadUri ?? '')
     expect(await fromUpload.text()).toBe('a;b')
@@ -83,7 +83,7 @@ describe('uploads to the accounting API', () => {
     expect((await fetch(`${provider.url}/downloads/guessed`)).status).toBe(404)
   })
 
-  it('a browser saves a downloaded page instead of showing it in the origin of the sandbox', async () => {
+  it('the response to a download makes a browser save an HTML page instead of showing it', async () => {
     const name = 'a"\r\nX-Injected: 1 \u{1F600}).html'
     const [attachable] = await uploaded(
       form({
@@ -103,7 +103,7 @@ describe('uploads to the accounting API', () => {
     expect(headers.has('X-Injected')).toBe(false)
   })
 
-  it('the accounting API returns the first response for a repeated upload, and stores the file once', async () => {
+  it('the accounting API returns the first response for a repeated upload, and stores the file only once', async () => {
     const body = () => form({ name: 'a.csv', content: 'a;b' })
     const [first] = await uploaded(body(), '?requestid=u1')
     expect(await uploaded(body(), '?requestid=u1')).toEqual([first])
@@ -140,7 +140,7 @@ describe('uploads to the accounting API', () => {
     expect((await provider.counters()).realms[REALM]).toMatchObject({ entitiesCreated: 0 })
   })
 
-  it('a company gets no address of the file of another company', async () => {
+  it('the accounting API gives a company no download address for the file of another company', async () => {
     const [attachable] = await uploaded(form({ name: 'a.csv', content: 'a;b' }))
     const other = (await provider.tokens('4620816365291')).access_token
     const response = await provider.api(
@@ -153,7 +153,7 @@ describe('uploads to the accounting API', () => {
 })
 
 describe('the PDF of an invoice', () => {
-  it('the accounting API returns an invoice as PDF, and rejects the PDF of an unknown invoice', async () => {
+  it('the accounting API returns an invoice as a PDF, and rejects the request for the PDF of an unknown invoice', async () => {
     const posted = await provider.api(at('invoice'), accessToken, {
       method: 'POST',
       body: JSON.stringify({ DocNumber: '1001', TotalAmt: 66 }),

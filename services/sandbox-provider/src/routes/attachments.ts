@@ -15,7 +15,7 @@ export interface AttachmentRoutesDeps {
   readonly attachments: Attachments
   readonly addresses: () => Addresses
   readonly now: () => number
-  /** Returns the response to a request that the accounting API rejects. */
+  /** Returns the response for a request that the accounting API rejects. */
   readonly rejected: (c: Context, code: ApiErrorCode, detail?: string) => Response
   /** Returns the `requestid` of the request; `null` if it has none. */
   readonly requestIdOf: (c: Context) => string | null
@@ -30,9 +30,8 @@ const MEDIA_TYPE = /^[a-z0-9][\w.+-]{0,60}\/[a-z0-9][\w.+-]{0,60}$/i
 const ANY_TYPE = 'application/octet-stream'
 
 /**
- * The routes of the accounting API for files: uploads, the temporary addresses of downloads, and the PDF of an invoice.
- * Intuit documents which types of files it accepts, but not with which error it rejects others: this sandbox accepts
- * all types.
+ * The routes of the accounting API for files: uploads, temporary download addresses, and the PDF of an invoice. Intuit
+ * documents the accepted types of files, but not the error for other types. This sandbox therefore accepts all types.
  */
 export function attachmentRoutes(deps: AttachmentRoutesDeps) {
   const { posted, attachments, rejected } = deps
@@ -50,7 +49,8 @@ export function attachmentRoutes(deps: AttachmentRoutesDeps) {
       { ...given, FileName, ContentType, Size: bytes.length },
       now,
     )
-    // An attachable has no unique name and the request has no requestid, so no rule can reject it.
+    // A creation is rejected only for a duplicate name or an invalid requestid. This one has neither a unique name nor
+    // a requestid.
     if (outcome.kind === 'rejected') throw new Error(`an attachable was rejected: ${outcome.error}`)
     const attachable = outcome.document['Attachable'] as Body & { readonly Id: string }
     attachments.put(realm, attachable.Id, { name: FileName, contentType: ContentType, bytes })
@@ -78,8 +78,8 @@ export function attachmentRoutes(deps: AttachmentRoutesDeps) {
             '2010',
             `The body must be multipart/form-data with 1 to ${MAX_FILES} parts file_content_N, and JSON objects in file_metadata_N.`,
           )
-        // This lookup comes after the body was read, so that of two simultaneous equal uploads the second one finds the
-        // first.
+        // The earlier response is looked up only after the body was read. Of two simultaneous equal uploads, the second
+        // one then finds the response of the first.
         const known = requestId === null ? null : attachments.response(realm, requestId)
         if (known !== null) {
           deps.onUploaded(realm, 'played-back')
@@ -114,7 +114,7 @@ export function attachmentRoutes(deps: AttachmentRoutesDeps) {
     )
 }
 
-/** The route of the temporary addresses. The key in the address is the only authorization, as at Intuit. */
+/** The route of the temporary download addresses. As with Intuit, the key in the address is the only authorization. */
 export function downloadRoutes({ attachments }: Pick<AttachmentRoutesDeps, 'attachments'>) {
   return new Hono().get(
     `${DOWNLOADS}/:key`,
@@ -133,7 +133,7 @@ export function downloadRoutes({ attachments }: Pick<AttachmentRoutesDeps, 'atta
         throw new IntegrationError('not_found', 'this address of a file is unknown or has expired')
       return c.body(file.bytes, 200, {
         'Content-Type': file.contentType,
-        // A browser must not run an uploaded page in the origin of the sandbox.
+        // These headers prevent a browser from running an uploaded page in the origin of the sandbox.
         'Content-Disposition': `attachment; filename*=UTF-8''${encoded(file.name)}`,
         'Content-Security-Policy': 'sandbox',
       })
@@ -143,7 +143,7 @@ export function downloadRoutes({ attachments }: Pick<AttachmentRoutesDeps, 'atta
 
 const DOWNLOADS = '/downloads'
 
-/** Encodes a file name for `filename*` (RFC 8187 §3.2). Halves of surrogate pairs are replaced. */
+/** Encodes a file name for `filename*` (RFC 8187 §3.2). Unpaired surrogates are replaced. */
 const encoded = (name: string): string =>
   encodeURIComponent(name.toWellFormed()).replaceAll(
     /['()*!]/g,
@@ -157,13 +157,13 @@ interface Upload {
   readonly bytes: Uint8Array<ArrayBuffer>
 }
 
-/** Reads the files of a multipart body with their metadata; `null` if the body is not an upload. */
+/** Returns the files of a multipart body with their metadata; `null` if the body is not an upload. */
 async function uploadsOf(c: Context): Promise<readonly Upload[] | null> {
   let form: FormData
   try {
     form = await c.req.raw.formData()
   } catch {
-    return null // not multipart, or a truncated body
+    return null // The body is not multipart, or it is truncated.
   }
   const files = [...form].filter(
     (part): part is [string, File] => CONTENT.test(part[0]) && typeof part[1] !== 'string',

@@ -4,9 +4,9 @@ import { INVENTED } from '../authorization/decision.ts'
 import type { Company } from '../company/companies.ts'
 
 /**
- * Returns the Content-Security-Policy of the page, which allows the page's style sheet and no other resource. Browsers
- * also apply the directive `form-action` to the redirects that follow the submission of a form. The directive therefore
- * lists the origin of the application, and the loopback hosts to which the application may then redirect.
+ * Returns the Content-Security-Policy of the page. It allows the style sheet of the page and no other resource.
+ * Browsers also apply `form-action` to the redirects after the submission of a form. This directive therefore lists the
+ * origin of the application, and the loopback hosts to which the application may redirect.
  */
 export function pagePolicy(redirectUri: string | null): string {
   const origin = redirectUri === null ? '' : ` ${new URL(redirectUri).origin}`
@@ -21,7 +21,7 @@ export function pagePolicy(redirectUri: string | null): string {
 
 export interface Question {
   readonly action: string
-  /** The parameters of the authorization request, repeated as hidden fields. */
+  /** The parameters of the authorization request, which the form sends again as hidden fields. */
   readonly carried: readonly (readonly [string, string])[]
   readonly companies: readonly Company[]
   /** An unused realm id that the form proposes for a new company. */

@@ -28,7 +28,7 @@ const location = (answer: Response): URL => new URL(answer.headers.get('Location
 const answered = (answer: Response) => Object.fromEntries(location(answer).searchParams)
 
 /**
- * Submits the form of the authorization page as a browser would, with the pressed button and the fields that the user
+ * Submits the form of the authorization page like a browser: with the pressed button, and with the fields that the user
  * changed.
  */
 async function submit(page: Response, typed: Readonly<Record<string, string>>): Promise<Response> {
@@ -54,7 +54,7 @@ const unescape = (text: string): string =>
     .replaceAll('&amp;', '&')
 
 describe('the authorization page', () => {
-  it('one click on the authorization page connects the company that is listed first', async () => {
+  it('one click on the authorization page connects the first company of the list', async () => {
     const page = await get(provider.authorizeUrl({ state: `"><'&` }))
     expect(page.status).toBe(200)
 
@@ -69,7 +69,7 @@ describe('the authorization page', () => {
     })
   })
 
-  it('the authorization page connects a company that the user enters, and lists this company on the next visit', async () => {
+  it('the authorization page connects a company that the user enters, and lists it on the next visit', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -82,7 +82,7 @@ describe('the authorization page', () => {
     expect(page).toContain('Tea &amp; Sons')
   })
 
-  it('the authorization page proposes a realm id for a new company, so that the user enters only a name', async () => {
+  it('the authorization page proposes a realm id for a new company, so that the user only has to enter a name', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -96,7 +96,7 @@ describe('the authorization page', () => {
     expect(answered(answer)).toEqual({ error: 'access_denied', state: 'a state' })
   })
 
-  it('the authorization endpoint shows the authorization page again with the reason if the entered realm id is invalid', async () => {
+  it('the authorization endpoint shows the page again with a reason if the entered realm id is invalid', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -139,7 +139,7 @@ describe('an authorization with the parameter sandbox_company', () => {
     expect(await (await get(provider.authorizeUrl())).text()).toContain('A: B')
   })
 
-  it('the authorization endpoint redirects with access_denied and shows no page if sandbox_company is deny', async () => {
+  it('the authorization endpoint redirects with access_denied and without a page if sandbox_company is deny', async () => {
     const answer = await get(provider.authorizeUrl({ sandbox_company: 'deny' }))
     expect(answered(answer)).toMatchObject({ error: 'access_denied', state: 'a state' })
   })
@@ -267,7 +267,7 @@ describe('validation of authorization requests', () => {
     expect(answered(answer)).toMatchObject({ error: 'invalid_request' })
   })
 
-  it('the authorization endpoint shows an error page without a redirect if the request has two redirect URIs', async () => {
+  it('the authorization endpoint shows an error page instead of a redirect if the request has two redirect URIs', async () => {
     const answer = await get(
       `${provider.authorizeUrl(scripted)}&redirect_uri=http%3A%2F%2F127.0.0.1%2Fother`,
     )
@@ -294,7 +294,7 @@ describe('validation of redirect URIs', () => {
   }
 
   it.each(['intuit', 'strict'])(
-    'with the personality %s, the sandbox accepts only those configured redirect URIs that the imitated provider allows',
+    'with the personality %s, the sandbox accepts only the configured redirect URIs that the imitated provider allows',
     async (name) => {
       await using held = await startProvider({ PERSONALITY: name, REDIRECT })
       const scripted = { sandbox_company: REALM, ...challenge }

@@ -28,8 +28,8 @@ export interface AuthorizeDeps {
 }
 
 /**
- * `GET /connect/oauth2`: the authorization endpoint. It returns a page for the user. If a script adds the parameter
- * `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny`, the endpoint redirects at once instead.
+ * `GET /connect/oauth2`: the authorization endpoint. It returns a page for the user. A script can add
+ * `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny` to get the redirect at once.
  */
 export function authorizeRoutes(deps: AuthorizeDeps) {
   return new Hono()
@@ -52,9 +52,9 @@ function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps)
     rules: settings.redirectUris,
     pkce: settings.pkce,
   })
-  // RFC 9207 requires `iss` in error responses too.
+  // RFC 9207 requires `iss` in error responses as well.
   const iss = settings.responseIssuer ? issuerOf(deps.addresses()) : null
-  // After a submitted form, status 303 makes the browser follow the redirect with GET. With another status, the browser
+  // Status 303 makes the browser follow the redirect with GET after a submitted form. With another status, the browser
   // could post the form data to the application (RFC 9700 §4.12).
   const redirect = (to: string, response: Readonly<Record<string, string | null>>) =>
     c.redirect(redirectTo(to, { ...response, iss }), c.req.method === 'POST' ? 303 : 302)

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type ProviderFixture, REALM, startProvider } from '../../test-support/provider-fixture.ts'
 
-/** The members of response bodies that these tests read. */
+/** The members of response bodies that the tests read. */
 interface Document {
   readonly CDCResponse: readonly [
     { readonly QueryResponse: readonly Readonly<Record<string, unknown>>[] },
@@ -46,7 +46,7 @@ describe('change data of the accounting API', () => {
       `cdc?entities=${entities}&changedSince=${encodeURIComponent(new Date(changedSince).toISOString())}`,
     )
 
-  it('the change data contains the objects of the requested kinds that were changed or deleted since the given time, oldest first', async () => {
+  it('the change data contains the objects of the requested kinds since the given time, oldest first, deleted ones included', async () => {
     await post('invoice', { DocNumber: 'old' })
     provider.moveTime(60_000)
     const since = provider.now()
@@ -80,7 +80,7 @@ describe('change data of the accounting API', () => {
     ])
   })
 
-  it('the change data has at most 1,000 objects over all kinds', async () => {
+  it('the change data contains at most 1,000 objects of all kinds together', async () => {
     const since = provider.now()
     for (let n = 0; n < 35; n += 1)
       await post('batch', {
@@ -108,7 +108,7 @@ describe('change data of the accounting API', () => {
 })
 
 describe('a batch', () => {
-  it('the accounting API runs each item of a batch, and an item that fails affects no other', async () => {
+  it('the accounting API executes each item of a batch, and a failed item does not affect the others', async () => {
     await post('invoice', { DocNumber: '1' })
     const { body } = await post('batch', {
       BatchItemRequest: [
@@ -135,7 +135,7 @@ describe('a batch', () => {
     ])
   })
 
-  it('the accounting API creates the objects of a batch only once if the batch is repeated with the same requestid', async () => {
+  it('the accounting API creates the objects of a batch only once if the same requestid is sent again', async () => {
     const batch = {
       BatchItemRequest: [
         { bId: '1', operation: 'create', Invoice: {} },
@@ -148,7 +148,7 @@ describe('a batch', () => {
     expect(body).toMatchObject({ QueryResponse: { totalCount: 2 } })
   })
 
-  it('the accounting API rejects a requestid of a batch and a bId that are too long', async () => {
+  it('the accounting API rejects a batch whose requestid is too long, and an item whose bId is too long', async () => {
     const item = { bId: '12345678901', operation: 'create', Invoice: {} }
     const batch = { BatchItemRequest: [item, { ...item, bId: '2' }] }
     expect(codeOf(await post(`batch?requestid=${'r'.repeat(37)}`, batch))).toBe('2130')
@@ -188,7 +188,7 @@ describe('voided transactions', () => {
 })
 
 describe('reports', () => {
-  it('ProfitAndLoss has the income and the expenses of the period', async () => {
+  it('the report ProfitAndLoss contains the income and the expenses of the period', async () => {
     await post('invoice', { TxnDate: '2026-05-01', Line: [{ Amount: 100 }, { Amount: 20.5 }] })
     await post('creditmemo', { TxnDate: '2026-05-02', TotalAmt: 20 })
     await post('invoice', { TxnDate: '2025-05-01', TotalAmt: 1_000 })
@@ -206,7 +206,7 @@ describe('reports', () => {
     })
   })
 
-  it('AgedReceivables has the unpaid invoices of each customer by the days since they were due', async () => {
+  it('the report AgedReceivables contains the unpaid invoices of each customer by the number of days since they were due', async () => {
     const invoice = (DueDate: string, TotalAmt: number, name: string) =>
       post('invoice', {
         TxnDate: '2026-01-01',
@@ -228,13 +228,13 @@ describe('reports', () => {
     ])
   })
 
-  it('a report that the sandbox does not have is an unsupported operation', async () => {
+  it('the accounting API rejects a report that the sandbox does not support as an unsupported operation', async () => {
     expect(codeOf(await get('reports/CashFlow'))).toBe('500')
   })
 })
 
 describe('sample books', () => {
-  it('the sandbox fills the books of a company with objects of sixteen kinds, once', async () => {
+  it('the sandbox creates sample objects of sixteen kinds for a company, and creates none at a second request', async () => {
     const fill = async (realm = REALM) => {
       const response = await provider.sandbox('POST', `companies/${realm}/books`)
       return { status: response.status, ...((await response.json()) as { created?: number }) }

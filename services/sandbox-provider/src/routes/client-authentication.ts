@@ -8,8 +8,8 @@ export interface Client {
 }
 
 /**
- * Returns whether an `Authorization` header is HTTP Basic with the id and the secret of this client. A client
- * form-encodes its id and its secret before it joins them with a colon (RFC 6749 §2.3.1).
+ * Returns whether an `Authorization` header is HTTP Basic with the client's id and secret. A client form-encodes both
+ * before it joins them with a colon (RFC 6749 §2.3.1).
  */
 export function isClient(header: string | undefined, client: Client): boolean {
   const encoded = /^Basic ([A-Za-z0-9+/]{1,4096}={0,2})$/i.exec(header ?? '')?.[1]
@@ -34,7 +34,7 @@ function formDecoded(text: string): string | null {
 export const isClientOfForm = (form: ReadonlyMap<string, string> | null, client: Client): boolean =>
   form?.get('client_id') === client.id && client.secret.equals(form.get('client_secret') ?? '')
 
-/** Responds with 401 `invalid_client` and the challenge that RFC 6749 §5.2 requires. */
+/** Responds 401 with `invalid_client` and the challenge that RFC 6749 §5.2 requires. */
 export function clientRejected(c: Context, counters: Counters): Response {
   counters.clientRejected()
   c.header('WWW-Authenticate', 'Basic realm="sandbox-provider"')

@@ -9,8 +9,8 @@ export interface DiscoveryDeps extends UnderFaultsDeps {
   readonly addresses: () => Addresses
 }
 
-// Intuit's documents and SDKs, and other integrations, request the discovery document under these names. RFC 8414
-// specifies another well-known name, which no known client of Intuit requests.
+// Intuit's documents and SDKs, and other integrations, request the discovery document at these paths. No known client
+// of Intuit requests the well-known path of RFC 8414.
 const SPELLINGS = {
   openid_configuration: 'getDiscoveryDocument',
   'openid-configuration': 'getDiscoveryDocumentHyphenated',
@@ -42,8 +42,8 @@ export function discoveryRoutes(deps: DiscoveryDeps) {
 const CLAIMS = ['aud', 'exp', 'iat', 'iss', 'realmid', 'sub']
 
 /**
- * Returns the discovery document. It has the members of Intuit's document and the members that the personality adds.
- * Further members announce the features that are enabled by the current settings.
+ * Returns the discovery document. It has the members of Intuit's document, the members that the personality adds, and
+ * members for the features that the current settings enable.
  */
 function discoveryDocument(addresses: Addresses, settings: SandboxSettings) {
   const { base, browser } = addresses

@@ -9,8 +9,8 @@ import { mediaType } from './client-authentication.ts'
 const CHANGES = ['POST', 'PUT', 'DELETE']
 
 /**
- * Rejects requests whose `Host` is not a host name of this provider. An attacker can make another host name resolve to
- * a loopback address (DNS rebinding).
+ * Rejects requests whose `Host` header does not name this provider. Otherwise an attacker could make another host name
+ * resolve to a loopback address (DNS rebinding).
  */
 export function hostGuard(addresses: () => Addresses) {
   return new Hono().use(
@@ -26,12 +26,11 @@ export function hostGuard(addresses: () => Addresses) {
 }
 
 /**
- * Rejects requests that a web page of another origin sends to the control routes. Such a page must not get access,
- * because the control routes need no key.
+ * Rejects requests from web pages of other origins to the control routes, because these routes require no key.
  *
- * Every request that changes something must have the content type `application/json`, even without a body. Before a
- * browser sends such a request to another origin, it sends a CORS preflight, which this provider rejects. This check
- * also covers older browsers, whose requests have no header that identifies a cross-site request.
+ *  Every request that changes something must have the content type `application/json`, even without a body. A browser
+ *  sends a CORS preflight before such a request to another origin, and this provider rejects the preflight. This check
+ *  also covers older browsers, whose requests have no header that identifies a cross-site request.
  */
 export const controlGuard = new Hono().use(
   '/sandbox/*',

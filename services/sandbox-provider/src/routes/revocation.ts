@@ -21,9 +21,9 @@ export interface RevocationDeps extends UnderFaultsDeps {
 /**
  * `POST /v2/oauth2/tokens/revoke` with HTTP Basic. Revoking the access token or the refresh token ends the grant.
  *
- * Intuit's documentation shows a JSON body, and makes contradictory statements about whether a form is accepted. The
- * personality intuit rejects a form. Users report that Intuit responds with 400 and an empty body if the token was
- * already revoked. We assume the same response for every other invalid token. The bodies of the other errors are also
+ * Intuit's documentation shows a JSON body, and contradicts itself about whether a form is accepted. The personality
+ * intuit rejects a form. Users report that Intuit responds with 400 and an empty body if the token was already revoked.
+ * This sandbox assumes the same response for every other invalid token. The bodies of the other errors are also
  * assumptions.
  */
 export function revocationRoutes(deps: RevocationDeps) {

@@ -53,14 +53,14 @@ describe('the behaviour settings of the sandbox', () => {
     discoveryNamesAccountingUrl: true,
   }
 
-  it('a request to the control routes can change one behaviour setting and keeps the other settings', async () => {
+  it('a change of one behaviour setting keeps the other behaviour settings of the sandbox', async () => {
     const answer = await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
     expect(await answer.json()).toEqual({ ...intuit, accessTokenSeconds: 7 })
     expect(await provider.tokens()).toMatchObject({ expires_in: 7 })
     expect(await current()).toMatchObject({ accessTokenSeconds: 7 })
   })
 
-  it('a request can select a personality and at the same time override single behaviour settings of this personality', async () => {
+  it('a request can select a personality and override some of its behaviour settings', async () => {
     await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
     const chosen = { personality: 'strict', rotation: 'daily' }
     expect(await (await provider.sandbox('PUT', 'settings', chosen)).json()).toEqual({
@@ -75,7 +75,7 @@ describe('the behaviour settings of the sandbox', () => {
     expect(await current()).toEqual(intuit)
   })
 
-  it('a reset of the sandbox restores the behaviour that the setting PERSONALITY selects', async () => {
+  it('a reset of the sandbox selects the personality of the setting PERSONALITY again', async () => {
     await using started = await startProvider({ PERSONALITY: 'strict' })
     const read = async () => (await started.sandbox('GET', 'settings')).json()
     expect(await read()).toEqual(strict)
@@ -122,7 +122,7 @@ describe('injected faults', () => {
     expect(await provider.counters()).toMatchObject({ faultsServed: { api: 2 }, apiCalls: 3 })
   })
 
-  it('an injected fault at the token endpoint does not use up the refresh token of the request', async () => {
+  it('an injected fault at the token endpoint does not invalidate the refresh token of the request', async () => {
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', status: 500 })
     expect((await provider.refresh(token)).status).toBe(500)
@@ -169,7 +169,7 @@ describe('injected faults', () => {
     },
   )
 
-  it('an injected fault responds with the status of its error code unless the fault specifies another status', async () => {
+  it('an injected fault has the status of its error code unless it specifies another status', async () => {
     await fault({ target: 'api', fault: '3001', headers: { 'Retry-After': '7' } })
     const throttled = await provider.api(companyInfo, 'x')
     expect([throttled.status, throttled.headers.get('Retry-After')]).toEqual([429, '7'])
@@ -179,7 +179,7 @@ describe('injected faults', () => {
     expect(await succeeded.json()).toHaveProperty('Fault.Error.0.code', '6190')
   })
 
-  it('an injected fault with status 400 at the token endpoint has the same body as the rejection of a refresh token', async () => {
+  it('an injected fault with status 400 at the token endpoint has the body of a rejected refresh token', async () => {
     await fault({ target: 'token', status: 400 })
     expect(await (await provider.refresh('x')).json()).toEqual({
       error: 'invalid_grant',
@@ -204,7 +204,7 @@ describe('injected faults', () => {
     },
   )
 
-  it('an injected fault can reset the connection before the call has an effect', async () => {
+  it('an injected fault can reset the connection before a refresh has an effect', async () => {
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', drop: 'before' })
     await expect(provider.refresh(token)).rejects.toThrow('fetch failed')
@@ -212,7 +212,7 @@ describe('injected faults', () => {
     expect((await provider.refresh(token)).status).toBe(200)
   })
 
-  it('an injected fault can reset the connection after the refresh token was rotated, so that the client gets no response', async () => {
+  it('an injected fault can reset the connection after the refresh token was rotated, so that the response is lost', async () => {
     await provider.sandbox('PUT', 'settings', { rotation: 'always' })
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', drop: 'after' })
@@ -286,18 +286,15 @@ describe('injected faults', () => {
     expect(await (await provider.sandbox('GET', 'faults')).json()).toEqual({ waiting: [] })
   })
 
-  it.each([204, 304])(
-    'an injected fault with status %i returns a response without a body',
-    async (status) => {
-      await fault({ target: 'api', status })
-      const answer = await provider.api(companyInfo, 'x')
-      expect([answer.status, await answer.text()]).toEqual([status, ''])
-    },
-  )
+  it.each([204, 304])('an injected fault with status %i has no response body', async (status) => {
+    await fault({ target: 'api', status })
+    const answer = await provider.api(companyInfo, 'x')
+    expect([answer.status, await answer.text()]).toEqual([status, ''])
+  })
 })
 
 describe('the control routes that revoke or expire the tokens of a realm', () => {
-  it('a control route revokes all tokens of a realm, and the tokens of other realms stay valid', async () => {
+  it('a control route revokes all tokens of one realm, and the tokens of other realms stay valid', async () => {
     const [tokens, others] = [await provider.tokens(), await provider.tokens('4620816365291')]
     const answer = await provider.sandbox('POST', `realms/${REALM}/revoke`)
     expect(await answer.json()).toEqual({ revoked: 1 })
@@ -306,7 +303,7 @@ describe('the control routes that revoke or expire the tokens of a realm', () =>
     expect((await provider.refresh(others.refresh_token)).status).toBe(200)
   })
 
-  it('a control route disconnects a company as a user would, and returns the URL to which the browser is redirected', async () => {
+  it('a control route disconnects a company as a user would, and returns the URL to which the provider redirects the browser', async () => {
     const [tokens, others] = [await provider.tokens(), await provider.tokens('4620816365291')]
     const disconnect = (realm: string) => provider.sandbox('POST', `companies/${realm}/disconnect`)
     expect(await (await disconnect(REALM)).json()).toEqual({ revoked: 1, browserGoesTo: null })
@@ -324,7 +321,7 @@ describe('the control routes that revoke or expire the tokens of a realm', () =>
     })
   })
 
-  it('a control route expires the access tokens of a realm, and the refresh tokens of the realm stay valid', async () => {
+  it('a control route expires the access tokens of a realm, and the refresh tokens of this realm stay valid', async () => {
     const tokens = await provider.tokens()
     const answer = await provider.sandbox('POST', `realms/${REALM}/expire`)
     expect(await answer.json()).toEqual({ expired: 1 })
@@ -347,7 +344,7 @@ describe('the control routes that revoke or expire the tokens of a realm', () =>
   )
 })
 
-it('a reset of the sandbox restores the initial settings, faults, counters, companies and grants', async () => {
+it('a reset restores the initial settings, faults, counters, companies and grants of the sandbox', async () => {
   const before = await provider.counters()
   await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
   await provider.sandbox('POST', 'faults', { target: 'api', status: 500 })

@@ -37,7 +37,7 @@ const Waiting = z.object({ waiting: z.array(Fault) }).meta({ ref: 'QueuedFaults'
 const Disconnected = z.object({ revoked: z.int(), browserGoesTo: z.url().nullable() })
 const MAX_WAITING_FAULTS = 1_000
 
-/** The routes under `/sandbox`, with which tests and demos control the provider's behaviour and read its counters. */
+/** The routes under `/sandbox`, by which tests and demos control the provider's behaviour and read its counters. */
 export function sandboxRoutes(deps: SandboxDeps) {
   const { settings, faults, counters, companies, grants, posted, attachments } = deps
   const { disconnectUrl, webhooks } = deps
@@ -216,8 +216,8 @@ export function sandboxRoutes(deps: SandboxDeps) {
 }
 
 /**
- * Returns a copy of the object without its undefined members. An undefined member would overwrite an existing value
- * when the object is spread into another object.
+ * Returns a copy of the object without undefined members. When the object is spread into another one, an undefined
+ * member would overwrite an existing value.
  */
 const defined = <Part extends object>(part: Part) =>
   Object.fromEntries(Object.entries(part).filter(([, value]) => value !== undefined)) as {

@@ -51,8 +51,8 @@ describe('authorization code exchange', () => {
       id_token: expect.any(String),
     })
     const { payload, protectedHeader } = await verified(tokens.id_token ?? '')
-    // As in Intuit's samples, the id token has no nonce, although the authorization request had a nonce. The header of
-    // the id token has no `typ`.
+    // As in Intuit's samples, the id token has no nonce, even if the authorization request had one, and its header has
+    // no `typ`.
     expect(protectedHeader).toEqual({ alg: 'RS256', kid: expect.any(String) })
     expect(payload).toEqual({
       sub: expect.stringMatching(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/),
@@ -72,7 +72,7 @@ describe('authorization code exchange', () => {
     expect((await verified(idToken ?? '')).payload).toMatchObject({ nonce: 'the nonce' })
   })
 
-  it('the id token names no company if only the scope openid was requested', async () => {
+  it('the id token contains no realm if only the scope openid was requested', async () => {
     const code = await provider.code(REALM, { scope: 'openid' })
     const { id_token: idToken } = (await (await provider.exchange(code)).json()) as Tokens
     expect((await verified(idToken ?? '')).payload).not.toHaveProperty('realmid')
@@ -83,7 +83,7 @@ describe('authorization code exchange', () => {
     expect(await (await provider.exchange(code)).json()).not.toHaveProperty('id_token')
   })
 
-  it('the token response contains x_refresh_token_hard_expires_in if a request header requests this member', async () => {
+  it('the token response contains x_refresh_token_hard_expires_in if a request header asks for it', async () => {
     const form = {
       grant_type: 'refresh_token',
       refresh_token: (await provider.tokens()).refresh_token,
@@ -170,7 +170,7 @@ describe('refresh at the token endpoint', () => {
     expect(after?.payload).not.toHaveProperty('nonce')
   })
 
-  it('with the personality intuit, the sandbox rotates the refresh token after 24 hours and then rejects the previous one', async () => {
+  it('with the personality intuit, the sandbox rotates the refresh token after 24 hours and rejects the previous one', async () => {
     const first = await provider.tokens()
     provider.moveTime(DAY_MS - 1_000)
     const same = await refreshed(first.refresh_token)
@@ -188,7 +188,7 @@ describe('refresh at the token endpoint', () => {
     expect((await provider.refresh(next.refresh_token)).status).toBe(200)
   })
 
-  it('with the personality strict, every refresh rotates the refresh token, and using an old refresh token ends the grant', async () => {
+  it('with the personality strict, every refresh rotates the refresh token, and a superseded refresh token ends the grant', async () => {
     await provider.sandbox('PUT', 'settings', { personality: 'strict', pkce: false })
     const first = await provider.tokens()
     const second = await refreshed(first.refresh_token)
@@ -209,7 +209,7 @@ describe('refresh at the token endpoint', () => {
     expect([late.status, await late.json()]).toEqual([400, INVALID_REFRESH_TOKEN])
   })
 
-  it('the sandbox counts the refreshes of a realm, and the maximum number of refreshes in flight at the same time', async () => {
+  it('the sandbox counts the refreshes of a realm, and the largest number of refreshes in flight at the same time', async () => {
     await provider.sandbox('PUT', 'settings', { latencyMs: 100 })
     const { refresh_token: token } = await provider.tokens()
     await Promise.all([provider.refresh(token), provider.refresh(token), provider.refresh(token)])
@@ -224,7 +224,7 @@ describe('refresh at the token endpoint', () => {
 describe('client authentication at the token endpoint', () => {
   const form = { grant_type: 'refresh_token', refresh_token: 'x' }
 
-  it('the token endpoint splits the Basic credentials at the colon and then form-decodes both parts (RFC 6749 §2.3.1)', async () => {
+  it('the token endpoint splits Basic credentials at the colon before it form-decodes both parts (RFC 6749 §2.3.1)', async () => {
     const answer = await provider.token(form, { Authorization: basic(CLIENT_ID, CLIENT_SECRET) })
     expect(await answer.json()).toEqual(INVALID_REFRESH_TOKEN)
   })
@@ -364,7 +364,7 @@ describe('the token revocation endpoint', () => {
         expect((await provider.refresh(token)).status).toBe(200)
       })
 
-      it('the revocation endpoint responds to an invalid token in the same way as the imitated provider', async () => {
+      it('the revocation endpoint responds to an invalid token like the imitated provider', async () => {
         const { refresh_token: token } = await provider.tokens()
         await revoke(...expected.body(token))
         for (const invalid of [token, 'unknown']) {

@@ -21,8 +21,8 @@ import {
 } from './under-faults.ts'
 
 /**
- * Intuit's names of request headers and response members, from the provider profile that the services use. All
- * personalities use these names.
+ * Intuit's names of request headers and response members, from the provider profile that the services use. Every
+ * personality uses these names.
  */
 const names = intuit.token
 
@@ -70,7 +70,7 @@ export function tokenRoutes(deps: TokenDeps) {
     }),
     underFaults('token', deps),
     async (c) => {
-      c.header('Pragma', 'no-cache') // RFC 6749 §5.1 requires it in addition to Cache-Control
+      c.header('Pragma', 'no-cache') // RFC 6749 §5.1 requires Pragma in addition to Cache-Control
       const authorization = c.req.header('Authorization')
       const form = await readForm(c)
       const isAuthenticated =

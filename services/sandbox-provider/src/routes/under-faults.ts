@@ -15,14 +15,14 @@ export interface UnderFaultsDeps {
 }
 
 export interface AnsweredEnv {
-  /** Called when the response has been sent or the connection has been reset. */
+  /** Called when the response was sent or the connection was reset. */
   Variables: { answered?: () => void }
 }
 
 /**
  * Returns the middleware that applies the next fault for `target`. Some faults replace the response or reset the
  * connection before the route runs, so the call has no effect. Other faults delay or drop the response after the route
- * has run. Then the call takes effect, even if the client gets no response.
+ * has run, so the call takes effect even if the client gets no response.
  */
 export function underFaults(
   target: FaultTarget,
@@ -48,7 +48,7 @@ export function underFaults(
 
 const ANYTHING = { '*/*': {} }
 
-/** Returns the OpenAPI `responses` of a route whose response a fault can replace. */
+/** Returns the OpenAPI `responses` of a route whose responses can be replaced by a fault. */
 export const responsesUnderFaults = (statuses: Readonly<Record<number, string>>) => ({
   ...Object.fromEntries(
     Object.entries(statuses).map(([status, description]) => [
@@ -60,7 +60,7 @@ export const responsesUnderFaults = (statuses: Readonly<Record<number, string>>)
 })
 
 function resetConnection(c: Context): Response {
-  // @hono/node-server provides `incoming`. It is undefined under app.request(), which uses no connection.
+  // `incoming` comes from @hono/node-server. It is undefined under app.request(), which uses no connection.
   const { incoming } = c.env as { incoming?: IncomingMessage }
   incoming?.socket.resetAndDestroy()
   return new Response(null)

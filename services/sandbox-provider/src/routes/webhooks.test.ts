@@ -31,7 +31,7 @@ describe('the webhooks of the sandbox provider', () => {
   })
   const changes = (): readonly string[] => target.deliveries.flatMap((delivery) => delivery.changes)
 
-  it('the sandbox reports each object that an application creates, updates or deletes by webhook', async () => {
+  it('the sandbox sends a webhook for each object that an application creates, updates or deletes', async () => {
     const { access_token: token } = await provider.tokens()
     const post = async (query: string, body: object): Promise<Record<string, string>> => {
       const response = await provider.api(`/v3/company/${REALM}/customer${query}`, token, {
@@ -45,7 +45,8 @@ describe('the webhooks of the sandbox provider', () => {
       eventually(() => expect(changes().at(-1)).toBe(`${REALM}/customer/${id}/${operation}`))
     const { Id, SyncToken } = await post('?requestid=r1', { DisplayName: 'Amy' })
     await arrived('created', Id)
-    await post('?requestid=r1', { DisplayName: 'Amy' }) // played back: not a change
+    // The repeated request changes nothing, so it causes no webhook.
+    await post('?requestid=r1', { DisplayName: 'Amy' })
     const updated = await post('', { Id, SyncToken, DisplayName: 'Amy Lee' })
     await arrived('updated', Id)
     await post('?operation=delete', { Id, SyncToken: updated['SyncToken'] })
@@ -54,7 +55,7 @@ describe('the webhooks of the sandbox provider', () => {
     expect(target.deliveries.every(({ isSigned }) => isSigned)).toBe(true)
   })
 
-  it('the sandbox sends webhooks on demand, one or many at once', async () => {
+  it('a control route of the sandbox sends one webhook or many at once', async () => {
     const one = { realm: REALM, entity: 'Customer', operation: 'merge', id: '5', deletedId: '6' }
     expect((await provider.sandbox('POST', 'webhooks', one)).status).toBe(202)
     await eventually(() => expect(changes()).toEqual([`${REALM}/customer/5/merged`]))
@@ -64,7 +65,7 @@ describe('the webhooks of the sandbox provider', () => {
     expect(changes()).toContain(`${REALM}/invoice/349/updated`)
   })
 
-  it('the webhook settings of the sandbox can be read and changed, and a reset restores them', async () => {
+  it('the webhook settings of the sandbox can be read and changed, and a reset restores their defaults', async () => {
     const changed = await provider.sandbox('PUT', 'webhooks', { format: 'legacy', copies: 2 })
     expect(await changed.json()).toMatchObject({ settings: { format: 'legacy', copies: 2 } })
     await provider.sandbox('POST', 'webhooks', { realm: REALM })
@@ -76,7 +77,7 @@ describe('the webhooks of the sandbox provider', () => {
     })
   })
 
-  it('the sandbox repeats failed webhooks at once on demand', async () => {
+  it('a control route of the sandbox repeats failed webhooks at once', async () => {
     target.respond(503)
     await provider.sandbox('POST', 'webhooks', { realm: REALM })
     await eventually(async () =>
@@ -110,7 +111,7 @@ describe('the webhooks of the sandbox provider', () => {
     },
   )
 
-  it('without WEBHOOK_URL the webhook routes of the sandbox respond 404, and changes of the books succeed', async () => {
+  it('without WEBHOOK_URL, the webhook routes of the sandbox respond 404, and applications can still change objects', async () => {
     await using without = await startProvider()
     expect((await without.sandbox('POST', 'webhooks', { realm: REALM })).status).toBe(404)
     expect((await without.sandbox('GET', 'webhooks')).status).toBe(404)
@@ -122,7 +123,7 @@ describe('the webhooks of the sandbox provider', () => {
     expect(created.status).toBe(200)
   })
 
-  it('the sandbox does not start with WEBHOOK_URL but without a verifier token', () => {
+  it('the sandbox does not start if WEBHOOK_URL is set without a verifier token', () => {
     const env = { CLIENT_ID, CLIENT_SECRET, WEBHOOK_URL: 'http://127.0.0.1:7222/webhooks/intuit' }
     expect(() => readConfig(env)).toThrow('WEBHOOK_VERIFIER_TOKENS: is missing')
   })

@@ -13,7 +13,7 @@ import type { WebhookSender } from '../webhooks/webhook-sender.ts'
 import { WebhookSettings } from '../webhooks/webhook-settings.ts'
 
 export interface WebhookRoutesDeps {
-  /** `null` if the sandbox has no address to send webhooks to. */
+  /** Sends webhooks; `null` if the sandbox has no address to which it can send them. */
   readonly webhooks: WebhookSender | null
   readonly now: () => number
 }
@@ -64,7 +64,10 @@ const problems = problemResponses({
   404: 'not_found: WEBHOOK_URL is not set',
 })
 
-/** The routes under `/sandbox/webhooks`, which send webhooks on demand and change how they are sent. */
+/**
+ * The routes under `/sandbox/webhooks`. They send webhooks on demand, and change how webhooks are
+ * sent.
+ */
 export function webhookRoutes({ webhooks, now }: WebhookRoutesDeps) {
   const sender = (): WebhookSender => {
     if (webhooks === null)

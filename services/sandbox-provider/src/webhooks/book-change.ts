@@ -3,7 +3,7 @@ import type {
   ProviderOperation,
 } from '@integration-host/shared/contracts/provider-event'
 
-/** One change of an object in the books of a company. */
+/** One change of an object of a company. */
 export interface BookChange {
   readonly realm: string
   readonly entity: ProviderEntity
@@ -11,9 +11,12 @@ export interface BookChange {
   readonly operation: ProviderOperation
   /** When the object was changed, in epoch milliseconds. It equals the object's `MetaData.LastUpdatedTime`. */
   readonly changedAt: number
-  /** For a merge: the id of the object that was merged into `id` and deleted. */
+  /** The id of the object that a merge has merged into `id` and deleted. */
   readonly deletedId?: string
 }
 
-/** Called after each change of the books, when the change can be read. It returns at once and never throws. */
+/**
+ * Called after each change of an object, as soon as queries return the changed object. The function returns at once and
+ * never throws.
+ */
 export type OnChange = (change: BookChange) => void

@@ -1,14 +1,14 @@
-/** Notifications in both formats of Intuit. */
+/** Builds notifications in both of Intuit's formats. */
 import type { ProviderOperation } from '@integration-host/shared/contracts/provider-event'
 import type { BookChange } from './book-change.ts'
 import type { WebhookSettings } from './webhook-settings.ts'
 
-/** A change with the id of its CloudEvent, which is the same in every delivery of the change. */
+/** A change and the id of its CloudEvent. The id is the same in every delivery of the change. */
 export interface NotifiedChange extends BookChange {
   readonly eventId: string
 }
 
-/** The operations as the two formats write them. Intuit documents neither `void` nor `voided` for CloudEvents. */
+/** The names of the operations in the two formats. Intuit documents neither `void` nor `voided` for CloudEvents. */
 const words: Readonly<
   Record<ProviderOperation, { readonly legacy: string; readonly cloudEvent: string }>
 > = {
@@ -66,7 +66,7 @@ function cloudEvent({
     source: 'intuit.c2FuZGJveC1wcm92aWRlcg==',
     type: `qbo.${entity.toLowerCase()}.${words[operation].cloudEvent}.v1`,
     datacontenttype: 'application/json',
-    // Intuit writes nine fraction digits.
+    // Intuit writes times with nine fraction digits.
     time: new Date(changedAt).toISOString().replace(/Z$/, '000000Z'),
     intuitentityid: id,
     intuitaccountid: realm,

@@ -7,5 +7,5 @@ const reported: ReadonlyMap<string, ProviderEntity> = new Map(
   providerEntities.map((entity) => [entity, entity]),
 )
 
-/** Returns the entity if the provider reports its changes by webhook; otherwise `null`. */
+/** Returns the entity if the provider reports its changes by webhook, and otherwise `null`. */
 export const reportedEntity = (name: string): ProviderEntity | null => reported.get(name) ?? null

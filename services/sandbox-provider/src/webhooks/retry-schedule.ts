@@ -2,7 +2,8 @@ const MINUTE_MS = 60_000
 const HOUR_MS = 60 * MINUTE_MS
 
 /**
- * The pauses after the failed attempts of a delivery, in milliseconds. The last one repeats.
+ * The pauses after the first, second, third … failed attempt of a delivery, in milliseconds.
+ * Further attempts use the last pause.
  *
  * @see https://developer.intuit.com/app/developer/qbo/docs/develop/webhooks (Retry policy)
  */
@@ -17,6 +18,6 @@ const PAUSES_MS = [
   6 * HOUR_MS,
 ] as const
 
-/** Returns the pause after the given number of failed attempts, which is 1 or more. */
+/** Returns the pause after the given number of failed attempts, which is at least 1. */
 export const pauseAfterMs = (failures: number): number =>
   PAUSES_MS[Math.min(failures, PAUSES_MS.length) - 1] ?? PAUSES_MS[0]

@@ -18,7 +18,9 @@ const HOUR = 60 * MINUTE
 let clock: ManualClock
 let target: WebhookTarget
 let sender: WebhookSender
-/** The sender's next random numbers, in order. When they are used up, each further one is 0.5. */
+/**
+ * The random numbers that the sender gets, in order. When they are used up, the sender gets 0.5.
+ */
 let random: number[]
 
 beforeEach(async () => {
@@ -50,7 +52,7 @@ const change = (id: string, more: Partial<BookChange> = {}): BookChange => ({
 })
 const cloudEventOf = (id: string) => `9341453908059889/billpayment/${id}/updated`
 
-/** Reports changes of the books, and advances the clock to the end of their batch. */
+/** Reports changes of objects, and advances the clock until the sender sends them. */
 function report(ids: readonly string[], settings: Partial<WebhookSettings> = {}): void {
   sender.change(settings)
   for (const id of ids) sender.onChange(change(id))
@@ -62,7 +64,7 @@ const attempted = (attempts: number) =>
   eventually(() => expect(sender.counts().attempts).toBe(attempts))
 
 describe('the webhooks of the sandbox', () => {
-  it('the sandbox sends the changes of a short time as one signed notification', async () => {
+  it('the sandbox sends changes that occur within a short time as one signed notification', async () => {
     report(['1', '2'])
     await attempted(1)
     expect(target.deliveries).toMatchObject([
@@ -76,7 +78,7 @@ describe('the webhooks of the sandbox', () => {
     expect(sender.counts()).toMatchObject({ changes: 2, delivered: 1, waiting: 0 })
   })
 
-  it('a notification of the sandbox has at most 100 changes', async () => {
+  it('a notification of the sandbox contains at most 100 changes', async () => {
     report(Array.from({ length: 250 }, (_, index) => String(index)))
     await attempted(3)
     expect(
@@ -122,7 +124,7 @@ describe('the webhooks of the sandbox', () => {
     })
   })
 
-  it("the sandbox repeats a webhook by Intuit's schedule, with the same event ids, until the receiver responds with 200", async () => {
+  it("the sandbox repeats a webhook with the same event ids by Intuit's schedule until the receiver responds 200", async () => {
     target.respond(503)
     report(['1'])
     const pauses = [10, 20, 30, 5 * 60, 20 * 60, 2 * 3_600, 4 * 3_600, 6 * 3_600, 6 * 3_600]
@@ -145,7 +147,7 @@ describe('the webhooks of the sandbox', () => {
     expect(new Set(documents).size).toBe(1)
   })
 
-  it('a webhook of the sandbox counts as failed if the receiver does not respond within 3 s', async () => {
+  it('the sandbox counts a webhook as failed if the receiver does not respond within 3 s', async () => {
     target.respond('none')
     report(['1'])
     await eventually(() => expect(target.deliveries).toHaveLength(1))
@@ -155,7 +157,7 @@ describe('the webhooks of the sandbox', () => {
     expect(clock.pending()).toEqual([10 * SECOND])
   })
 
-  it('failed webhooks of the sandbox can be repeated at once instead of at their scheduled times', async () => {
+  it('failed webhooks of the sandbox can be repeated at once, before their scheduled time', async () => {
     target.respond(500)
     report(['1'])
     await attempted(1)
@@ -165,7 +167,7 @@ describe('the webhooks of the sandbox', () => {
     expect(sender.counts()).toMatchObject({ delivered: 1, waiting: 0 })
   })
 
-  it('the sandbox sends each webhook several times, with the same event ids, if the settings require it', async () => {
+  it('the sandbox sends each webhook several times with the same event ids if the setting copies requires it', async () => {
     report(['1'], { copies: 3 })
     await attempted(3)
     expect(target.deliveries.map(({ document }) => JSON.stringify(document))).toEqual(
@@ -173,9 +175,10 @@ describe('the webhooks of the sandbox', () => {
     )
   })
 
-  it('the sandbox sends each change in a webhook of its own, and in another order, if the settings require it', async () => {
+  it('the sandbox sends each change in its own webhook and in random order if the setting shuffled requires it', async () => {
     sender.change({ shuffled: true })
-    // The first three numbers decide whether each change is dropped, the next three decide the order.
+    // The first three numbers decide which changes are dropped. The next three numbers decide the
+    // order.
     random = [0.5, 0.5, 0.5, 0.9, 0.1, 0.5]
     report(['1', '2', '3'])
     await attempted(3)
@@ -183,7 +186,7 @@ describe('the webhooks of the sandbox', () => {
     expect(changesReceived().toSorted()).toEqual(['1', '2', '3'].map(cloudEventOf))
   })
 
-  it('the sandbox drops the configured share of changes', async () => {
+  it('the sandbox drops the share of changes that dropPercent specifies', async () => {
     random = [0.1, 0.29, 0.3, 0.9]
     report(['1', '2', '3', '4'], { dropPercent: 30 })
     await attempted(1)
@@ -191,7 +194,7 @@ describe('the webhooks of the sandbox', () => {
     expect(sender.counts()).toMatchObject({ changes: 4, dropped: 2 })
   })
 
-  it('the sandbox signs the configured share of attempts wrongly, and repeats those webhooks', async () => {
+  it('the sandbox signs the share of webhooks that wrongSignaturePercent specifies wrongly, and repeats these webhooks', async () => {
     random = [0.5, 0.1]
     report(['1'], { wrongSignaturePercent: 50 })
     await attempted(1)
@@ -201,7 +204,7 @@ describe('the webhooks of the sandbox', () => {
     expect(target.deliveries.map(({ isSigned }) => isSigned)).toEqual([false, true])
   })
 
-  it('a reset drops all waiting webhooks of the sandbox, and restores the settings', async () => {
+  it('a reset of the sandbox drops all waiting webhooks and restores the settings', async () => {
     target.respond(500)
     report(['1'], { copies: 2 })
     await attempted(2)

@@ -1,11 +1,12 @@
 /**
- * Sends notifications of changes as Intuit does: signed, with a timeout of 3 s, and repeated by Intuit's schedule until
- * the receiver responds with 200. Settings add the faults that Intuit's documentation warns of.
+ * Sends notifications as Intuit does: signed, with a timeout of 3 s, and repeated by Intuit's schedule until the
+ * receiver responds 200. Settings add the faults that Intuit's documentation warns of.
  *
- * W1  A change is dropped by `dropPercent` or becomes part of a delivery. A delivery ends only with a 200.
+ * W1  A change is dropped by `dropPercent` or becomes part of a delivery. A delivery is repeated until the response is
+ *     200.
  * W2  All attempts and copies of a delivery have the same changes and the same CloudEvents ids.
- * W3  At most `MAX_WAITING` deliveries wait. If there are more, the oldest one is dropped, so that a receiver that is
- *     unavailable for long does not exhaust the memory.
+ * W3  At most `MAX_WAITING` deliveries wait. Above this number, the oldest one is dropped, so that the memory is not
+ *     exhausted while the receiver is unavailable.
  */
 import { createHmac } from 'node:crypto'
 import type { Clock, Timer } from '@integration-host/shared/process/clock'
@@ -27,16 +28,16 @@ export interface WebhookSenderDeps {
   readonly newId: () => string
 }
 
-/** What the sender has done since the last reset. */
+/** The counts of the sender since the last reset. */
 export interface WebhookCounts {
-  /** Changes of the books, and changes that were sent on demand. */
+  /** The number of changes of objects, including changes that a control route reported. */
   readonly changes: number
   readonly dropped: number
   readonly delivered: number
   readonly waiting: number
   readonly givenUp: number
   readonly attempts: number
-  /** The attempts by response status; `0` stands for no response within 3 s. */
+  /** The number of attempts by response status. `0` stands for no response within 3 s. */
   readonly statuses: Readonly<Record<string, number>>
 }
 
@@ -45,7 +46,7 @@ export interface WebhookSender extends AsyncDisposable {
   settings(): WebhookSettings
   change(part: Partial<WebhookSettings>): WebhookSettings
   counts(): WebhookCounts
-  /** Sends all waiting deliveries now instead of at their times. Returns their number. */
+  /** Sends all waiting deliveries at once, before their scheduled times. Returns their number. */
   retryNow(): number
   /** Drops all waiting deliveries, and restores the default settings and the counts. */
   reset(): void
@@ -54,7 +55,7 @@ export interface WebhookSender extends AsyncDisposable {
 interface Delivery {
   readonly changes: readonly NotifiedChange[]
   failures: number
-  /** The timer until the next attempt; `null` while an attempt is in flight. */
+  /** The timer of the next attempt; `null` while an attempt is in flight. */
   timer: Timer | null
 }
 
@@ -136,7 +137,7 @@ export function createWebhookSender(deps: WebhookSenderDeps): WebhookSender {
     inFlight.add(attempting)
   }
 
-  /** Returns the status of the response; 0 if there is none within 3 s. */
+  /** Returns the status of the response; 0 if there is no response within 3 s. */
   async function post(changes: readonly NotifiedChange[], signal: AbortSignal): Promise<number> {
     const { contentType, body } = notificationOf(changes, settings.format)
     const isForged = random() * 100 < settings.wrongSignaturePercent

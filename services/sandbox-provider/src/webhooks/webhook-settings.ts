@@ -2,7 +2,10 @@ import { z } from 'zod'
 
 const Percent = z.number().min(0).max(100)
 
-/** How the sandbox sends webhooks. The faults are those that Intuit's documentation warns of. */
+/**
+ * The settings of how the sandbox sends webhooks. They can cause the faults that Intuit's
+ * documentation warns of.
+ */
 export const WebhookSettings = z
   .strictObject({
     format: z.enum(['cloudevents', 'legacy']).meta({ description: 'the format of notifications' }),
@@ -21,7 +24,7 @@ export const WebhookSettings = z
   .meta({ ref: 'WebhookSettings' })
 export type WebhookSettings = z.output<typeof WebhookSettings>
 
-/** The behaviour without faults. */
+/** The settings without faults. */
 export const documentedWebhooks: WebhookSettings = {
   format: 'cloudevents',
   batchMs: 50,

@@ -10,7 +10,7 @@ import { openMemoryFile } from './memory-file.ts'
 const folder = mkdtempSync(join(tmpdir(), 'sandbox-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** Opens the memory file, calls `work` with the grants that were read from the file, and closes the file. */
+/** Opens the state file, calls `work` with the grants from the file, and closes the file. */
 async function withGrants<T>(
   path: string,
   work: (grants: ReturnType<typeof createGrants>) => T,
@@ -49,8 +49,8 @@ describe('the state file of the sandbox provider', () => {
       expect(grants.accessToken(issued?.accessToken ?? '')).toMatchObject({ realm: '1' })
       return grants.refresh(issued?.refreshToken ?? '')
     })
-    // After the file has been read, all tokens of a grant must still refer to one grant object. Otherwise revoking a
-    // token issued after the restart would not invalidate the tokens issued before the restart.
+    // After the file was read, all tokens of a grant must still refer to one grant object. Otherwise the revocation of
+    // a token that was issued after the restart would not invalidate the tokens that were issued before.
     await withGrants(path, (grants) => {
       grants.revokeToken(next?.refreshToken ?? '')
       expect(grants.accessToken(issued?.accessToken ?? '')).toBeNull()

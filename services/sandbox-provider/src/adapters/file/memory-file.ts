@@ -4,12 +4,10 @@ import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomi
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { emptyMemory, type SandboxMemory } from '../../memory.ts'
 
-/**
- * The provider's state, stored in a file so that companies stay connected across a restart. Disposing writes the file.
- */
+/** The provider's state in a file, so that companies stay connected across a restart. Disposing writes the file. */
 export interface MemoryFile extends AsyncDisposable {
   readonly memory: SandboxMemory
-  /** Schedules a write of the state to the file within 100 ms. Changes within these 100 ms share one write. */
+  /** Schedules a write of the state to the file within 100 ms. All changes within this time share one write. */
   changed(): void
 }
 
@@ -52,8 +50,8 @@ export function openMemoryFile(path: string): MemoryFile {
 
 function read(path: string): SandboxMemory {
   try {
-    // V8's serialisation format is used instead of JSON. It restores Maps, and also shared objects: Maps that referred
-    // to the same grant refer to the same grant again after the state was read.
+    // The file uses V8's serialization format instead of JSON, because it restores Maps and shared objects. Maps that
+    // referred to the same grant object refer to the same object again after the state was read.
     const { format, memory } = deserialize(readFileSync(path)) as {
       format: unknown
       memory: SandboxMemory
