@@ -60,7 +60,7 @@ export const errorCodes = {
   signature_invalid: { status: 403, title: 'The signature does not match', remedy: 'none' },
   too_many_deliveries: { status: 503, title: 'Too many deliveries at once', remedy: 'retry' },
 
-  // Errors of console.
+  // Errors of the console.
   sign_in_needed: { status: 401, title: 'Sign in first', remedy: 'none' },
   sign_in_rejected: { status: 401, title: 'The sign-in was rejected', remedy: 'none' },
   sign_in_delayed: { status: 429, title: 'Too soon after a failed sign-in', remedy: 'retry' },
@@ -71,7 +71,7 @@ export const errorCodes = {
     remedy: 'none',
   },
 
-  // Errors of accounting-gateway.
+  // Errors of the accounting gateway.
   target_invalid: { status: 400, title: 'The request target is not acceptable', remedy: 'none' },
   transfer_coding_unsupported: {
     status: 501,
@@ -152,8 +152,8 @@ export interface ErrorDetails extends ErrorOptions {
 }
 
 /**
- * An error that a caller can act on. The message is sent to callers, so it contains no secret and no text from another
- * process.
+ * An error that a caller can act on. The message is sent to callers. Therefore it contains no secret and no text from
+ * another process.
  */
 export class IntegrationError extends Error {
   override readonly name = 'IntegrationError'

@@ -1,8 +1,8 @@
 import type { z } from 'zod'
 
 /**
- * Parses text from another process. Returns `undefined`, which is not a JSON value, if the text is not JSON: malformed
- * text from another process is expected, and not an error.
+ * Parses text from another process. Returns `undefined`, which is not a JSON value, if the text is not JSON. Nothing
+ * is thrown, because malformed text from another process is expected.
  */
 export function parseJson(text: string): unknown {
   try {

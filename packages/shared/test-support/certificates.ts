@@ -89,7 +89,7 @@ export function rotatingFiles(folder: string): {
   }
 }
 
-/** `openssl ca` is used because `openssl req` cannot issue a certificate that has expired already. */
+/** `openssl req` cannot issue a certificate that has already expired, so `openssl ca` is used. */
 const CONFIG = `
 [ca]
 default_ca = authority

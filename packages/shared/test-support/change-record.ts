@@ -5,7 +5,7 @@ const SECRET_FIELDS = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous']
 
 /**
  * Changes plain fields of a stored credential, for example its `Expiry`. The envelopes of the credential may
- * authenticate these fields as labels. So the secrets are sealed again without labels, as in the first release.
+ * authenticate these fields as labels. Therefore the secrets are sealed again without labels.
  */
 export async function changeRecord(
   redis: Redis,

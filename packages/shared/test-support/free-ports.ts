@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 
 /**
- * The lowest port. All ports are below the ephemeral range of operating systems, because an outgoing connection could
- * use a port of that range before the server under test listens on it.
+ * The lowest port. All ports are below the ephemeral range of operating systems. A port of that range could be used by
+ * an outgoing connection before the server under test listens on it.
  */
 const FIRST = 10_000
 const SLICE = 100

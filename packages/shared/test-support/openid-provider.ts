@@ -33,8 +33,8 @@ const base64url = (value: unknown): string =>
   Buffer.from(JSON.stringify(value)).toString('base64url')
 
 /**
- * `authentication` is the only way in which a client can authenticate itself. Browsers see `localhost` and `127.0.0.1`
- * as different sites.
+ * Starts the provider. It accepts only the client authentication `authentication`. The host name matters for cookies,
+ * because browsers see `localhost` and `127.0.0.1` as different sites.
  */
 export async function startTestProvider(
   authentication: 'client_secret_post' | 'client_secret_basic' = 'client_secret_post',

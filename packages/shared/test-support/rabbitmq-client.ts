@@ -15,7 +15,10 @@ export interface TestBus extends AsyncDisposable {
   readonly lines: readonly Record<string, unknown>[]
 }
 
-/** Opens a message bus as a service does. Its queue is exclusive, so nothing is left on the broker. */
+/**
+ * Opens a message bus as a service does. Its queue is exclusive, so that the broker deletes it
+ * afterwards.
+ */
 export function openBus(url: string, tls?: TlsFiles): TestBus {
   const lines: Record<string, unknown>[] = []
   const write = (line: string): void => void lines.push(JSON.parse(line) as Record<string, unknown>)

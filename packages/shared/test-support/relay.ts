@@ -16,7 +16,7 @@ export interface Relay extends AsyncDisposable {
   away(how?: 'reset' | 'end'): void
   /**
    * Closes every connection, and continues to accept new connections. With `reset`, the client receives an RST. With
-   * `half`, only the client's side is closed, so that the backend does not notice.
+   * `half`, only the connections to the client are closed, and the backend does not notice.
    */
   cut(how?: 'end' | 'reset' | 'half'): void
   /** Stops forwarding on existing connections. New connections are forwarded. */

@@ -22,7 +22,7 @@ describe('runProcess', () => {
 })
 
 describe('a process that startProcess has started', () => {
-  it('listeningUrl resolves with the listening address that a service logs', async () => {
+  it('listeningUrl resolves with the address that a service logs when it listens', async () => {
     const line = JSON.stringify({ url: 'http://127.0.0.1:1', msg: 'service is listening' })
     await using started = startProcess(
       evaluate(`setTimeout(() => console.log('${line}'), 50); ${waiting}`),

@@ -69,12 +69,12 @@ describe('AccessKeys', () => {
     expect(open().keys.identify(`Bearer ${erp.sha256}`)).toBeNull()
   })
 
-  it('an entry of the key file cannot reduce the scopes of a service key', () => {
+  it('an entry in the key file does not reduce the scopes of a service key, even if both have the same key', () => {
     const { keys } = open([{ ...erp, sha256: digestOf(SERVICE_KEY), scopes: ['gateway:read'] }])
     expect(keys.identify(`Bearer ${SERVICE_KEY}`)?.has('custody:transfer')).toBe(true)
   })
 
-  it('a caller that acts for a person is logged with the name of the person', () => {
+  it('a caller that acts for a person is logged together with the name of the person', () => {
     expect(open().caller()?.actingFor('ada@example.com').name).toBe('key erp for ada@example.com')
   })
 })

@@ -16,8 +16,8 @@ export class AccessKeys {
   readonly #now: () => number
   #byDigest: ReadonlyMap<string, Grants>
   /**
-   * The callers of recent requests, by their `Authorization` header. A known header needs only a lookup instead of a
-   * digest. Only headers with a valid key are kept. Replacing the key list removes all of them.
+   * The callers of recent requests, by their `Authorization` header. For a known header, no digest has to be computed.
+   * Only headers with a valid key are kept. All of them are removed when the key list is replaced.
    */
   #byHeader = new Map<string, Caller>()
 
@@ -71,7 +71,7 @@ export const digestOf = (key: string): string => hash('sha256', key, 'hex')
 
 /**
  * A key of `SERVICE_API_KEY(S)` has no id, so logs show the first 8 hex digits of its SHA-256. These digits distinguish
- * the few keys of an installation. They do not help to guess a key, because a key has at least 32 characters.
+ * the few keys of an installation, and do not help to guess a key of at least 32 characters.
  */
 const serviceGrants = (digest: string): Grants => ({
   keyId: digest.slice(0, 8),

@@ -61,7 +61,7 @@ describe('changeKeyList', () => {
 })
 
 describe('the keys of a new installation', () => {
-  it('the key for applications can call the accounting API and use transactions; the key for operators cannot read tokens', () => {
+  it('the key for applications can call the accounting API and use transactions, and the key for operators cannot read tokens', () => {
     expect(installationKeys.application.scopes).toEqual([
       'gateway:read',
       'gateway:write',

@@ -71,7 +71,7 @@ describe('the key file', () => {
     expect(opened.isAccepted('erp')).toBe(false)
   })
 
-  it('a change of the key file takes effect even if it happens between reading the settings and watching the file', async () => {
+  it('a change of the key file between the start of the service and the first check of the file takes effect', async () => {
     await writeFile(file, listOf('erp'))
     const settings = read()
     await writeFile(file, listOf('console'))
@@ -84,12 +84,12 @@ describe('the key file', () => {
     await writeFile(file, listOf('erp'))
     using opened = open()
     await rename(file, `${file}.away`)
-    await symlink(file, file) // a symbolic link to itself: reading fails with ELOOP, even for root
+    await symlink(file, file) // a symbolic link to itself, whose reading fails with ELOOP
     await eventually(() => expect(opened.reported()).toMatchObject({ status: 'down' }))
     expect(opened.isAccepted('erp')).toBe(true)
   })
 
-  it('a new key file takes effect if a symbolic link is changed to name it, as in Kubernetes', async () => {
+  it('a new key file takes effect if a symbolic link is changed to point to it, as in Kubernetes', async () => {
     await writeFile(join(folder, 'first'), listOf('erp'))
     await writeFile(join(folder, 'second'), listOf('console'))
     await symlink('first', file)
@@ -100,7 +100,7 @@ describe('the key file', () => {
     expect(opened.isAccepted('erp')).toBe(false)
   })
 
-  it('while a changed key file is not valid, the last valid keys stay in force, and log, metric and health report the fault', async () => {
+  it('while a changed key file is invalid, the last valid keys stay in force, and log, metric and health report the fault', async () => {
     await writeFile(file, listOf('erp'))
     using opened = open()
     await writeFile(file, '[{"id":"console"}]')

@@ -12,7 +12,7 @@ describe('parseKeyList', () => {
     expect(parseKeyList('[]')).toEqual({ list: [], faults: [] })
   })
 
-  it('a key without realms is rejected for every realm, and a key without processes for every process', () => {
+  it('a key of the key file without realms may use no realm, and a key without processes may use no process', () => {
     const { id, scopes } = key
     expect(parseKeyList(JSON.stringify([{ id, sha256, scopes }])).list).toEqual([
       { id, sha256, scopes, realms: [], processes: [] },

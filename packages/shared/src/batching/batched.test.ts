@@ -33,7 +33,7 @@ const valueOf = (result: PromiseSettledResult<number>) =>
   result.status === 'fulfilled' ? result.value : (result.reason as Error).message
 
 describe('the function returned by batched()', () => {
-  it('batched() combines calls that are made in one turn of the event loop or while another batch is in flight', async () => {
+  it('batched() combines the calls that are made in one turn of the event loop, or while another batch is in flight, into one batch', async () => {
     const { double, batches, settled, turn } = fixture()
     const first = [double(1), double(2)]
     await turn()
@@ -52,7 +52,7 @@ describe('the function returned by batched()', () => {
     expect(batches).toEqual([[1, 2], [3, 4], [5]])
   })
 
-  it('batched() repeats the calls of a failed batch one by one, so that only the bad call fails', async () => {
+  it('batched() repeats the calls of a failed batch one by one, so that only the calls with bad input fail', async () => {
     const { double, batches, settled } = fixture()
     const results = await settled([1, 13, 3].map(double))
     expect(batches).toEqual([[1, 13, 3], [1], [13], [3]])

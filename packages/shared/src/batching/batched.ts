@@ -1,11 +1,11 @@
 /**
- * Returns a function that collects single calls into batches without a timer: the calls that arrive while a batch is in
- * flight form the next batch. A batch is faster: one SQL statement for many messages has 3 to 10 times the throughput
- * of one statement per message. A single call is not delayed.
+ * Returns a function that combines single calls into batches. The calls that arrive while a batch is in flight form the
+ * next batch, so no timer delays a call. One SQL statement for many messages has 3 to 10 times the throughput of one
+ * statement per message.
  *
  * If a batch fails, its calls are repeated one by one, so that only the calls with bad input fail. If `retries` is
  * false, all calls of a failed batch fail. `retries` must be false if a call of a failed batch may have taken effect,
- * so that its second attempt would return another result.
+ * because its second attempt could then return another result.
  */
 export function batched<Input, Result>(
   run: (inputs: readonly Input[]) => Promise<readonly Result[]>,

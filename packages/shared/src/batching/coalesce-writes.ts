@@ -7,9 +7,9 @@ import type { Duplex } from 'node:stream'
 let queued: (() => void)[] = []
 
 /**
- * Runs `write` after the current turn of the event loop, directly after the functions that were passed before it in the
- * same turn. A write to a socket wakes the process that reads from the socket, and waking it costs more than the write
- * itself. If several writes follow each other directly, the reader is still awake and need not be woken again.
+ * Runs `write` after the current turn of the event loop, together with the other writes of this turn. A write to a
+ * socket wakes the process that reads from the socket, which costs more than the write itself. While writes follow each
+ * other directly, the reader is still awake.
  */
 export function afterThisTurn(write: () => void): void {
   if (queued.length === 0) setImmediate(flush)

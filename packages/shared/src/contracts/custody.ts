@@ -19,8 +19,8 @@ export const ExportDocument = z
     Kdf: z.discriminatedUnion('Name', [
       z.strictObject({
         Name: z.literal('scrypt'),
-        // The parameters of scrypt are fixed, because its memory use grows with them: an imported document must not be
-        // able to exhaust the memory.
+        // The memory use of scrypt grows with its parameters. They are fixed, so that an imported document cannot
+        // exhaust the memory.
         N: z.literal(131_072),
         r: z.literal(8),
         p: z.literal(1),
@@ -73,7 +73,7 @@ export type ImportReport = z.output<typeof ImportReport>
 
 /**
  * The response of `GET /key-check`: one page of credentials, ordered by name. The service has tried to decrypt all
- * secrets of these credentials, to check whether the key ring contains the keys that they need.
+ * secrets of these credentials with the keys of the key ring.
  */
 export const KeyCheckPage = z
   .object({
@@ -88,8 +88,8 @@ export type KeyCheckPage = z.output<typeof KeyCheckPage>
 
 /**
  * One line of the response to `POST /key-rotations`. The lines report progress, and the last line contains
- * `IsFinished`. If no line contains `IsFinished`, the response was interrupted, and repeating the request continues
- * with the remaining credentials.
+ * `IsFinished`. If no line contains `IsFinished`, the response was interrupted. A repeated request continues with
+ * the remaining credentials.
  */
 export const KeyRotationProgress = z.object({
   ActiveKey: z.string().meta({ description: 'id of the active key' }),

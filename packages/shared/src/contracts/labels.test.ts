@@ -46,7 +46,7 @@ describe('the tags of a credential', () => {
   const tags = (count: number) =>
     Object.fromEntries(Array.from({ length: count }, (_, index) => [`tag-${index}`, 'x']))
 
-  it('there are at most ten tags, each with a name of at most 64 characters and a value of at most 256 characters', () => {
+  it('a credential has at most ten tags, each with a name of at most 64 characters and a value of at most 256 characters', () => {
     expect(accepts(Tags, tags(10))).toBe(true)
     expect(accepts(Tags, tags(11))).toBe(false)
     expect(accepts(Tags, { ['n'.repeat(64)]: 'v'.repeat(256), empty: '' })).toBe(true)
@@ -77,7 +77,7 @@ describe('a change of label and tags', () => {
     expect(accepts(LabelChange, { Label: 'A', label: 'B' })).toBe(false)
   })
 
-  it('views of a credential contain neither an absent label nor an empty list of tags', () => {
+  it('a view of a credential without label and tags has no members for them', () => {
     expect(labelMembersOf({ label: null, tags: {} })).toStrictEqual({})
     expect(labelMembersOf({ label: 'A', tags: { a: 'b' } })).toStrictEqual({
       Label: 'A',

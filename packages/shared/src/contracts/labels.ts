@@ -1,7 +1,7 @@
 /**
  * The label of a credential, and the tags of credentials and transactions. The label is the name that people use for
- * the company. Clients choose these texts, so a program that shows them in HTML must escape them. Characters that could
- * change how the surrounding text is displayed are rejected here.
+ * the company. Clients choose these texts, so a program that shows them in HTML must escape them. The schemas reject
+ * characters that could change how the surrounding text is displayed.
  */
 import { z } from 'zod'
 

@@ -13,7 +13,7 @@ export type OperationStatus = (typeof operationStatuses)[number]
 
 const MAX_OPERATION_IDS = 10_000
 const MAX_PER_SECOND = 1_000
-/** The maximum number of failed runs that an operation lists. It counts all of them. */
+/** The maximum number of failed runs that an operation lists. The number of all failed runs is counted separately. */
 export const MAX_LISTED_FAILURES = 1_000
 export const MAX_LISTED_MATCHES = 100
 

@@ -21,7 +21,7 @@ it('providerEventId() returns the same id for a creation and an update in the sa
   expect(providerEventId({ ...change, Operation: 'create' })).toBe(providerEventId(change))
 })
 
-it('providerEventId() returns another id for a deletion than for an update in the same second', () => {
+it('providerEventId() returns different ids for a deletion and an update in the same second', () => {
   expect(providerEventId({ ...change, Operation: 'delete' })).not.toBe(providerEventId(change))
 })
 

@@ -48,7 +48,7 @@ export const providerEntities = [
 ] as const
 export type ProviderEntity = (typeof providerEntities)[number]
 
-/** The operations of both webhook formats in one spelling. */
+/** Maps the operations of both webhook formats to one spelling. */
 export const providerOperations = [
   'create',
   'update',
@@ -86,12 +86,12 @@ export const providerRoutingKey = (
 ): string => `${event.Provider}.${event.Entity}.${event.Operation}`
 
 /**
- * Returns the id of a change, for example `Invoice-129@2026-11-23T17:05:09Z/9341453908059889`. Every delivery of the
- * same change has the same id, whichever format it has and wherever it was read.
+ * Returns the id of a change, for example `Invoice-129@2026-11-23T17:05:09Z/9341453908059889`. All deliveries of the
+ * same change have the same id, in each webhook format and in the change feed.
  *
  * The time is cut to the second, because the CloudEvents format has fractions of a second and the change feed has none.
- * The change feed cannot distinguish all operations, so the id distinguishes only `deleted` from the others. An id has at
- * most 128 characters, as a `TransactionID` has.
+ * The change feed reports deletions, but does not distinguish the other operations, so the id does not distinguish them
+ * either. An id has at most 128 characters, as a `TransactionID` has.
  */
 export function providerEventId(
   event: Pick<ProviderEvent, 'Realm' | 'Entity' | 'EntityId' | 'Operation' | 'ChangedAt'>,

@@ -1,8 +1,8 @@
 import { z } from 'zod'
 
 /**
- * Characters that a line of text must not contain: control characters, and characters that change the direction of the
- * surrounding text, which would then be displayed in another order.
+ * Characters that a line of text must not contain: control characters, and characters that change the direction in
+ * which the surrounding text is displayed.
  */
 const UNSAFE_CHARACTERS = /[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
 

@@ -36,7 +36,8 @@ export const Time = z.iso
 function inUtc(time: string): string {
   const fraction = /\.\d{1,6}/.exec(time)?.[0] ?? ''
   const second = new Date(time.replace(/\.\d+/, ''))
-  // Zod calls this function even if the schema has already rejected the text, so the text need not be a valid time.
+  // Zod calls this function even for a text that the schema has already rejected. Such a text need not be a valid
+  // time.
   return Number.isNaN(second.getTime())
     ? time
     : second.toISOString().replace('.000Z', `${fraction}Z`)

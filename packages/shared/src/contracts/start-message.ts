@@ -1,6 +1,6 @@
 /**
- * The topic exchange of start messages; the routing key is the name of the business process. It is a topic exchange,
- * because RabbitMQ can then limit an account to the routing keys of certain processes (topic permissions).
+ * The topic exchange of start messages; the routing key is the name of the business process. RabbitMQ can limit an
+ * account to certain routing keys only on a topic exchange (topic permissions).
  */
 export const START_EXCHANGE = 'integration.start'
 

@@ -31,7 +31,7 @@ export const NotBefore = z
 export type NotBefore = z.output<typeof NotBefore>
 
 const MAX_KEY_LENGTH = 128
-/** `MaxSeconds` is this many times `Seconds` if it is missing. */
+/** The factor between `Seconds` and `MaxSeconds` if a request does not contain `MaxSeconds`. */
 const DEFAULT_MAX_FACTOR = 10
 
 const seconds = z
@@ -40,9 +40,9 @@ const seconds = z
   .max(MAX_DELAY_SECONDS, `must be at most ${MAX_DELAY_SECONDS}`)
 
 /**
- * Makes several requests start one run. While the run of an earlier request with the same key waits, a later request
- * replaces its initial data and moves its start to `Seconds` from then, but to at most `MaxSeconds` after the first
- * request.
+ * Several requests with the same `Key` start only one run. If a run of this key still waits for its start, a new
+ * request replaces the run's initial data. The request also moves the start to `Seconds` after itself, but at most
+ * to `MaxSeconds` after the first request.
  */
 export const Debounce = z
   .strictObject({
@@ -66,6 +66,6 @@ export const Debounce = z
   })
 export type Debounce = z.output<typeof Debounce>
 
-/** Returns `MaxSeconds`, or its default. */
+/** Returns `MaxSeconds`, or its default value if it is absent. */
 export const maxSecondsOf = ({ Seconds, MaxSeconds }: Debounce): number =>
   MaxSeconds ?? Math.min(Seconds * DEFAULT_MAX_FACTOR, MAX_DELAY_SECONDS)

@@ -28,8 +28,8 @@ export const ladder: Topology = {
     name: delayName(name),
     bindings: [{ exchange: delayName(name), routingKey: '' }],
     messageTtlMs: ms,
-    // No routing key is set for the dead-letter exchange of a delay queue. An expired message keeps its own routing
-    // key, which routes it back to the queue of its step.
+    // The dead-letter exchange of a delay queue gets no routing key. An expired message then keeps its own routing key
+    // and returns to the queue of its step.
     deadLetter: { exchange: STEPS_EXCHANGE },
   })),
 }
@@ -75,8 +75,8 @@ export const changesTopology = (process: string, routingKeys: readonly string[])
 })
 
 /**
- * The queue from which all replicas of the coordinator consume. They share one queue, because only one replica has to
- * handle each credential event.
+ * The queue from which all replicas of the coordinator consume. They share one queue, because each credential event
+ * has to be handled by only one replica.
  */
 export const CREDENTIALS_QUEUE = 'coordinator.credentials'
 

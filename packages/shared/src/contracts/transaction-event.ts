@@ -16,19 +16,19 @@ export const COORDINATORS_EXCHANGE = 'integration.coordinators'
  * data stays in the database. The members with a default are missing in the events of earlier versions.
  */
 export const TransactionEvent = z.object({
-  // The name must be well-formed, like the transaction's identifier: the event id is derived from both by
-  // percent-encoding, which throws for an unpaired surrogate.
+  // The event id contains the name and the transaction's identifier, percent-encoded. Percent-encoding throws for an
+  // unpaired surrogate, so both must be well-formed.
   Process: z.string().refine((name) => name.isWellFormed(), 'must be well-formed Unicode'),
   TransactionID,
   ReplayID,
   Status: z.enum(headerStatuses),
   StepName: z.string(),
-  /** The attempts of the due step so far. */
+  /** The number of attempts of the due step so far. */
   Attempt: z.int().nonnegative().default(0),
   ErrorClass: z.string().nullable().default(null),
   /** The credential that a `Waiting` run waits for. */
   WaitingFor: z.string().nullable().default(null),
-  /** Whether an earlier attempt of the due step may have done its work. */
+  /** Whether the due step is in doubt: an earlier attempt may have taken effect. */
   InDoubt: z.boolean().default(false),
   /** The time from which the step is due; `null` if the run is over. */
   NextAttemptAt: z.iso.datetime().nullable().default(null),

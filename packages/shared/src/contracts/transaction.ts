@@ -46,8 +46,8 @@ export const TransactionID = z
 export const ReplayID = z.int().min(0).max(2_147_483_647)
 
 /**
- * Accepts any value that `JSON.parse` returns, without copying the value. `z.json()` is not used, because it copies the
- * value and loses a member named `__proto__`. The cast is sound, because all values come from `JSON.parse`.
+ * Accepts any value that `JSON.parse` returns, without copying the value. `z.json()` would copy the value and lose a
+ * member named `__proto__`. The cast is sound, because all values come from `JSON.parse`.
  */
 export const AnyJson = z
   .unknown()
@@ -65,7 +65,7 @@ export const QueueTransaction = z
     Realm: Realm.optional(),
     /** Tags, by which runs can be found. Every replay keeps them. */
     Tags: Tags.optional(),
-    /** Not compared when the same transaction is queued again. */
+    /** Not compared if the same transaction is queued a second time. */
     NotBefore: NotBefore.optional(),
     Debounce: Debounce.optional(),
     /** The reason is stored only in the action log; it is not part of the transaction. */

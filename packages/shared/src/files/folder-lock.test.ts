@@ -42,7 +42,7 @@ async function another({ isNobody = false } = {}): Promise<
 }
 
 describe('the lock of a data folder', () => {
-  it('a locked data folder cannot be locked by any process, including the owner, until the lock is released', async () => {
+  it('a locked data folder cannot be locked again by any process, including the owner of the lock, until the lock is released', async () => {
     const unlock = await lockFolder(folder, file)
     await expect(lockFolder(folder, file)).rejects.toMatchObject(REFUSED)
     {
@@ -67,7 +67,7 @@ describe('the lock of a data folder', () => {
     await expect(takenAndFreed()).rejects.toMatchObject(REFUSED)
   })
 
-  it('only one of several concurrent OS processes gets the lock of a data folder, even after the previous owner was killed', async () => {
+  it('only one of several concurrent OS processes gets the lock of a data folder whose previous owner was killed', async () => {
     for (let round = 1; round <= 2; round += 1) {
       await using all = new AsyncDisposableStack()
       const others = await Promise.all(Array.from({ length: 6 }, () => another()))

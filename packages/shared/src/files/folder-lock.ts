@@ -17,14 +17,13 @@ export class FileLocked extends Error {
 
 /**
  * Makes this OS process the only writer of a file or store until the process releases the lock or ends. Node has no API
- * for kernel file locks. So the function begins an exclusive SQLite transaction, for which SQLite acquires a kernel
- * lock. The kernel releases the lock when the process ends, even if it crashes, and keeps the lock while the process is
- * suspended. Therefore no timeout has to be guessed.
+ * for kernel file locks. Therefore the function begins an exclusive SQLite transaction, for which SQLite acquires a
+ * kernel lock. The kernel releases the lock only when the process ends or crashes, so the lock needs no timeout.
  *
  * @param file the file to lock, which need not exist yet. The lock is held on an empty file `<file>.lock.sqlite` beside
- * it. This lock file is never removed, because otherwise two processes could lock two different files of the same name.
- * No other code of this process may open the lock file, because closing any descriptor of a file releases the locks on
- * it (fcntl(2)).
+ * it. This lock file is never removed, because two processes could otherwise lock two different files of this name. No
+ * other code of this process may open the lock file, because closing any descriptor of a file releases the locks on it
+ * (fcntl(2)).
  * @returns the function that releases the lock. Keep a reference to this function as long as the lock is needed. A
  * second call does nothing.
  * @throws {FileLocked} if the lock is held.
@@ -33,9 +32,8 @@ export class FileLocked extends Error {
 export function lockFile(file: string): () => void {
   const path = `${file}.lock.sqlite`
   try {
-    // The lock file is created here and not by SQLite, because SQLite's error would not say why the file cannot be
-    // created. The calls are synchronous, so that no other code of this process can open and close the file between
-    // them.
+    // The lock file is created here and not by SQLite, whose error would not say why the file cannot be created. The
+    // synchronous calls prevent that other code of this process opens and closes the file between them.
     closeSync(openSync(path, 'wx', 0o600))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
@@ -43,8 +41,8 @@ export function lockFile(file: string): () => void {
   let database: DatabaseSync | undefined
   try {
     database = new DatabaseSync(path, { timeout: BUSY_MS })
-    // The `pragma user_version` writes to the file, so that a read-only file causes an error. Without a write, SQLite
-    // would silently acquire only a shared lock on a read-only file.
+    // On a read-only file SQLite would silently acquire only a shared lock. The write by `pragma user_version` makes it
+    // fail instead.
     database.exec('pragma journal_mode = memory; begin exclusive; pragma user_version = 1')
   } catch (error) {
     database?.close()

@@ -28,7 +28,7 @@ export interface ListFileOptions<Entry> {
   /** The name of the setting with the path, such as `SERVICE_KEYS_FILE`. */
   readonly setting: string
   readonly parse: (text: string) => ParsedList<Entry>
-  /** Called with each valid list, including the first one. */
+  /** Called with each valid list, first at the start and then after each change. */
   readonly onList: (list: readonly Entry[]) => void
 }
 

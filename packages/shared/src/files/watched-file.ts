@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from 'node:fs'
 
-/** The interval between two checks of the file. A change takes effect within this second. */
+/** The interval between two checks of the file, and so the longest delay until a change takes effect. */
 const CHECK_MS = 500
 
 export interface WatchedFile {
@@ -11,8 +11,8 @@ export interface WatchedFile {
 }
 
 /**
- * Watches a file until disposed. The file is polled. `fs.watch` would miss changes on network file systems and in
- * Kubernetes volumes, where the change replaces a symbolic link to the folder.
+ * Watches a file until disposed. The file is polled, because `fs.watch` misses changes on network file systems and in
+ * Kubernetes volumes. In such a volume a change replaces a symbolic link to the folder.
  *
  * @param current the content that the caller has already read
  */
@@ -22,8 +22,8 @@ export function watchFile(
   { onContent, onUnreadable }: WatchedFile,
 ): Disposable {
   let content: string | null = current
-  // The stamp is unknown at first, so that the first check reads the file. The file may have changed since the caller
-  // read it.
+  // The file may have changed since the caller read it. The stamp is unknown at first, so that the first check reads
+  // the file.
   let seen: string | null = null
   let reason: string | null = null
   const timer = setInterval(() => {

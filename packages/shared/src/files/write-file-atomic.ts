@@ -9,8 +9,8 @@ export interface WriteOptions {
 }
 
 /**
- * Replaces the content of a file atomically: readers, and a process that starts after a crash or a power failure, see
- * either the whole old content or the whole new content.
+ * Replaces the content of a file atomically. Every reader sees either the whole old content or the whole new content,
+ * even after a crash or a power failure.
  *
  * The content is written to `<path>.tmp`. This temporary file is flushed before it is renamed, because otherwise a
  * power failure could leave an empty file under the final name. The folder is flushed last, which makes the rename
@@ -28,8 +28,7 @@ export async function writeFileAtomic(
   try {
     const file = await open(temporary, 'w', mode)
     try {
-      // If a crash left a temporary file behind, opening this file again does not change its permissions, so they are
-      // set here.
+      // Opening a temporary file that a crash has left behind does not change its permissions, so they are set here.
       await file.chmod(mode)
       if (owner !== undefined) await file.chown(owner.uid, owner.gid)
       await file.writeFile(content)

@@ -15,14 +15,14 @@ declare module 'hono' {
 }
 
 /**
- * Returns middleware that rejects a request unless its service key has `scope`. Also adds the scope to the OpenAPI
- * description of the route. In addition, the key must cover the realm or process that the path names: the realm of the
- * credential `:name`, the realm `:realm`, or the process `:process`.
+ * Returns middleware that rejects a request unless its service key has `scope`. The key must also cover the realm or
+ * process in the path: the realm of the credential `:name`, the realm `:realm`, or the process `:process`. The scope
+ * is added to the OpenAPI description of the route.
  *
  * This middleware must be the first of a route, so that a rejected request is neither validated nor executed.
  */
 export function needs(scope: Scope): MiddlewareHandler {
-  // This middleware runs for every request. So it is not an async function, and it looks up each parameter only once.
+  // This function runs for every request. For speed, it is not async and looks up each parameter only once.
   const check: MiddlewareHandler = (c, next) => {
     const caller = callerOf(c)
     caller.requireScope(scope)

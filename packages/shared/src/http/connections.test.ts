@@ -17,8 +17,8 @@ afterEach(() => void vi.useRealTimers())
 const wait = (ms: number): void => void vi.advanceTimersByTime(ms)
 
 /**
- * Opens a connection. If `isKeyed`, the connection is authenticated. If `served` or `isKeyed`, its first request has
- * received a response.
+ * Opens a connection. With `isKeyed` the connection is authenticated. With `served` or `isKeyed` its first request
+ * has received a response.
  */
 function open({ isKeyed = false, served = false } = {}): Socket {
   const socket = new Socket()
@@ -64,7 +64,7 @@ describe('accepting a connection at the connection limit', () => {
     expect(openOnes(sockets)).toEqual([true, false, true, true])
   })
 
-  it('at the connection limit, a new connection replaces an unauthenticated connection whose request body has not arrived', () => {
+  it('at the connection limit, a new connection replaces an unauthenticated connection whose request body is incomplete', () => {
     const sockets = [open({ isKeyed: true }), open(), open({ isKeyed: true })]
     begin(sockets[1] as Socket, { complete: false })
     wait(60_000)
@@ -91,7 +91,7 @@ describe('accepting a connection at the connection limit', () => {
     },
   )
 
-  it('at the connection limit, a new connection is closed if all others are authenticated and got a response just now', () => {
+  it('at the connection limit, a new connection is closed if all others are authenticated and have just received a response', () => {
     const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
     wait(999)
     sockets.push(open())

@@ -1,16 +1,15 @@
 /**
- * The open connections of an HTTP server, and the rules by which the server closes some of them, so that
- * unauthenticated clients cannot occupy all of them. A connection is authenticated once one of its requests has
- * presented a valid service key.
+ * The open connections of an HTTP server. The following rules prevent unauthenticated clients from occupying all
+ * connections. A connection is authenticated once one of its requests has presented a valid service key.
  *
  * C1  An unauthenticated connection is closed when it has been idle for 5 s after a response. It is also closed if no
  *     request has begun within 30 s after it was opened. All other idle connections are closed by `node:http` after its
- *     keep-alive timeout.
- * C2  At the limit, each new connection replaces another connection. The first choice is the unauthenticated connection
+ *     keep-alive timeout. C2  At the limit, each new connection replaces another connection. The first choice is the
+ *     unauthenticated connection
  *     that has kept the server waiting longest. The second choice is the authenticated connection that has been idle
  *     longest. The third choice is the unauthenticated connection whose request has been in flight longest, but for at
- *     least 10 s. An example is a client that does not read its response.
- * C3  Rule C2 never interrupts a request or a response on an authenticated connection. Such a connection is closed only
+ *     least 10 s. An example is a client that does not read its response. C3  Rule C2 never interrupts a request or a
+ *     response on an authenticated connection. Such a connection is closed only
  *     if nothing is in flight or unsent on it, and only after one idle second, so that the client has received the last
  *     response.
  */
@@ -21,9 +20,9 @@ import type { Socket } from 'node:net'
 export const UNAUTHENTICATED_IDLE_MS = 5_000
 /**
  * How long an unauthenticated connection may be open before its first request. `node:http` and the gateway's fast path
- * close a connection earlier if the head of a request does not arrive. But they leave a connection open after they have
- * responded to CONNECT, with 400 to a malformed request, or with 417 to an unknown `Expect`. Without this limit, a
- * client could keep such a connection open forever.
+ * close a connection earlier if the head of a request does not arrive. They leave a connection open, however, after a
+ * response to CONNECT, after a 400 for a malformed request, and after a 417 for an unknown `Expect`. Without this
+ * limit, a client could keep such a connection open forever.
  */
 const UNAUTHENTICATED_FIRST_REQUEST_MS = 30_000
 const AUTHENTICATED_MIN_IDLE_MS = 1_000
@@ -33,7 +32,7 @@ const STATE = Symbol('ConnectionState')
 
 /** What the server knows about a connection. */
 export class ConnectionState {
-  /** Whether a request on this connection has presented a valid service key. */
+  /** Whether one of the requests on this connection has presented a valid service key. */
   isAuthenticated = false
   #inFlight = 0
   #hasServed = false
@@ -45,8 +44,8 @@ export class ConnectionState {
   #since = performance.now()
 
   /**
-   * Records that the headers of a request have arrived. Pass the request if part of its body may still be outstanding,
-   * otherwise `null`.
+   * Records that the headers of a request have arrived. The argument is the request if part of its body may still be
+   * outstanding, otherwise `null`.
    */
   begin(request: IncomingMessage | null): void {
     if (this.#inFlight === 0) this.#since = performance.now()

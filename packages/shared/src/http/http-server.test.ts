@@ -4,7 +4,7 @@ import { Hono } from 'hono'
 import { expect, it, vi } from 'vitest'
 import { honoListener, listen, rawResponse } from './http-server.ts'
 
-it('the HTTP server shuts down immediately if a client opened a connection in advance and never used it', async () => {
+it('the HTTP server shuts down without a delay although a client has opened a connection in advance and never used it', async () => {
   const server = await listen((_request, response) => response.end(), {
     host: '127.0.0.1',
     port: 0,
@@ -18,7 +18,7 @@ it('the HTTP server shuts down immediately if a client opened a connection in ad
   expect(socket.destroyed).toBe(true)
 })
 
-it('the HTTP server closes every connection after the drain time, including connections not served by node:http', async () => {
+it('the HTTP server closes every connection after the drain time, even a connection that node:http does not serve', async () => {
   const server = await listen((_request, response) => response.end(), {
     host: '127.0.0.1',
     port: 0,
@@ -86,7 +86,7 @@ it.each([
         host: '127.0.0.1',
         port: 0,
       })
-      // With `allowHalfOpen`, this client does not close its side when the server closes the connection.
+      // With `allowHalfOpen`, the client keeps its side open when the server closes the connection.
       const client = connect({ port: server.port, host: '127.0.0.1', allowHalfOpen: true })
       const accepted = once(server.server, 'connection')
       client.on('error', () => {})

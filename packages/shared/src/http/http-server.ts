@@ -28,8 +28,8 @@ export interface ListenOptions {
   /** The metrics that count the connections closed by the server. */
   readonly metrics?: Metrics
   /**
-   * Receives each accepted connection instead of the HTTP server. Calling `serve` passes the connection on to the HTTP
-   * server.
+   * Receives each accepted connection instead of the HTTP server. This function passes a connection on to the HTTP
+   * server by `serve`.
    */
   readonly onSocket?: (socket: Socket, serve: () => void) => void
 }
@@ -60,8 +60,8 @@ const MAX_CONNECTIONS = 4_096
 const CHECK_INTERVAL_MS = 1_000
 
 /**
- * Returns a 200 response whose body the handler writes directly to Node's response object. A Web stream for each of
- * many slow clients would need several times the memory and processor time.
+ * Returns a 200 response whose body the handler writes directly to Node's response object. With many slow clients, a
+ * Web stream for each of them would need several times the memory and processor time.
  *
  * `open` is called immediately and returns the function that writes the body. This function is called after the head
  * has been sent with the headers of all middleware. For HEAD, neither function is called. The app must be served by
@@ -88,8 +88,8 @@ export function rawResponse(
 export async function listen(listener: NodeListener, options: ListenOptions): Promise<HttpServer> {
   const server = createServer(
     {
-      maxHeaderSize: 16_384, // the response to a larger head is 431
-      headersTimeout: 10_000, // the response to a later head is 408; a slow client only occupies its socket
+      maxHeaderSize: 16_384, // a larger head gets the response 431
+      headersTimeout: 10_000, // a head that takes longer gets the response 408
       requestTimeout: 30_000,
       keepAliveTimeout: 65_000,
       connectionsCheckingInterval: CHECK_INTERVAL_MS,
@@ -115,7 +115,7 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
   // response. Errors that occur while a response is written are not reported here, but logged by the app.
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (!socket.writable) {
-      // If the socket was ended after a response, its buffer may still contain that response.
+      // The buffer of a socket that was ended after a response may still contain that response.
       if (socket.writableLength === 0) return socket.destroy()
       return socket.once('finish', () => socket.destroy())
     }
@@ -142,8 +142,8 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
     server,
     async [Symbol.asyncDispose]() {
       const closed = new Promise<void>((resolve) => acceptor.close(() => resolve()))
-      // A connection becomes idle only after its last response was sent. So closing idle connections is repeated until
-      // no connection is left.
+      // A connection becomes idle only when its last response has been sent, so idle connections are closed repeatedly
+      // until no connection is left.
       const sweep = setInterval(() => {
         server.closeIdleConnections()
         // Node does not count a connection as idle if a client opened the connection in advance and never used it.

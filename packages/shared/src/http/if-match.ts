@@ -2,9 +2,9 @@ import type { Context } from 'hono'
 import { IntegrationError } from '../errors.ts'
 
 /**
- * Returns the version that the header `If-Match: "<Version>"` names; `null` if the header is absent. The action is
- * executed only if the stored version is the same. Versions are compared as numbers, so a weak validator, a list and
- * `*` are rejected.
+ * Returns the version that the header `If-Match: "<Version>"` names; `null` if the header is absent. The caller
+ * executes its action only if the stored version is the same. A weak validator, a list and `*` are rejected, because
+ * they name no single version.
  *
  * @throws {IntegrationError} `invalid_request` if the header has another form.
  */

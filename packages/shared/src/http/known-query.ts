@@ -9,8 +9,8 @@ const MAX_SHOWN = 64
 
 /**
  * Rejects a request that has a query parameter other than `names`. The response is 400 `invalid_request` with the
- * parameter's name, never its value. Without this check, a misspelled `?limt=10` would be ignored, and the caller would
- * get the default limit without noticing it.
+ * parameter's name, never its value. Without this check, a caller with the misspelled parameter `?limt=10` would get
+ * the default limit without noticing.
  *
  * Do not use this check for paths whose query a third party writes: an OAuth client must ignore unrecognized parameters
  * of an authorization response (RFC 6749 §4.1.2).

@@ -39,7 +39,7 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
   const error = (description: string) => ({ description, content: errorContent })
   const generate = async () => {
     const document = await generateSpecs(app, {
-      excludeStaticFile: false, // `/openapi.json` is a route too
+      excludeStaticFile: false, // keeps `/openapi.json` in the document
       defaultValidationErrorResponse: error('the request is not as described'),
       documentation: {
         openapi: '3.1.0',
@@ -69,8 +69,8 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
     }
     return document
   }
-  // The document is generated only once, at the first request, when all routes have been added. Any client may request
-  // it without a key, and generating it takes 3 to 15 ms of processor time.
+  // The document is generated once, at the first request. It needs no key, and generating it takes 3 to 15 ms of
+  // processor time, so unauthenticated clients could otherwise cause much work.
   let generated: ReturnType<typeof generate> | null = null
   const specs = () => (generated ??= generate())
   const page = createReferencePage(info)
@@ -105,7 +105,7 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
     }),
     (c) => page.respond(c),
   )
-  // Clients of the API need none of the following routes, so the page does not show them.
+  // The page does not show the following routes, because clients of the API do not need them.
   const hidden = { tags, 'x-scalar-ignore': true }
   app.get(
     SCRIPT_PATH,

@@ -22,7 +22,7 @@ it.each([{}, { 'Sec-Fetch-Site': 'same-origin' }, { 'Sec-Fetch-Site': 'none' }])
 
 it.each([
   { 'Sec-Fetch-Site': 'cross-site' },
-  // A browser sends this header value if a page on another port of localhost makes the request.
+  // The value that a browser sends if a page on another port of localhost makes the request.
   { 'Sec-Fetch-Site': 'same-site' },
   { 'Sec-Fetch-Site': '' },
   { 'Sec-Fetch-Site': 'same-origin', Origin: 'http://localhost:3000' },

@@ -1,6 +1,6 @@
 /**
- * Rejects requests that other web sites cause in the user's browser. A service without a key must not be usable by a
- * page of another site. Such a page can send requests in two ways: under a host name of its own that resolves to
+ * Rejects requests that other web sites cause in the user's browser. A page of another site must not be able to use a
+ * service that needs no key. Such a page can send requests in two ways: under a host name of its own that resolves to
  * loopback (DNS rebinding), or by a link, a prefetch, a form or a script.
  */
 import type { MiddlewareHandler } from 'hono'
@@ -27,8 +27,8 @@ export function allowOwnHosts(further: readonly string[], setting: string): Midd
 }
 
 /**
- * Rejects prefetch requests, and requests that a browser sends for another origin, with 403. Only browsers send the
- * headers that are checked here, so requests of other clients are accepted.
+ * Responds with 403 to prefetch requests, and to requests that a browser sends for another origin. Only browsers send
+ * the headers that are checked here, so the requests of other clients are accepted.
  */
 export const rejectCrossSite: MiddlewareHandler = async (c, next) => {
   const purpose = ['Sec-Purpose', 'Purpose', 'X-Moz'].map((name) => c.req.header(name) ?? '')
@@ -36,7 +36,7 @@ export const rejectCrossSite: MiddlewareHandler = async (c, next) => {
     throw new IntegrationError('forbidden', 'Fetching ahead of a click is not allowed here')
   }
   // The value `same-site` is rejected too, because a page on another port of localhost is of the same site. The value
-  // `none` is accepted: it marks a request that the user initiated, such as opening a bookmark.
+  // `none` is accepted, because the user has initiated such a request, for example by opening a bookmark.
   const site = c.req.header('Sec-Fetch-Site') ?? 'none'
   const origin = c.req.header('Origin')
   const isForeign = origin !== undefined && origin !== `http://${c.req.header('Host')}`

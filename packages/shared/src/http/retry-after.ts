@@ -4,8 +4,8 @@ const HTTP_DATE =
 
 /**
  * Returns the milliseconds from `now` (epoch ms) until the time in a `Retry-After` header, which contains seconds or an
- * HTTP date (RFC 9110 §10.2.3). The result is never negative; `null` if the header is absent or invalid. The caller
- * must limit the result, because a wrong date from a provider must not stop a company's calls for days.
+ * HTTP date (RFC 9110 §10.2.3). The result is never negative. Returns `null` if the header is absent or invalid. The
+ * caller must limit the result, because a wrong date could otherwise stop a company's calls for days.
  */
 export function parseRetryAfter(value: string | null, now: number): number | null {
   const text = value?.trim() ?? ''

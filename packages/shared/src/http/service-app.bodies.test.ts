@@ -55,7 +55,7 @@ describe('the request body limit of a service', () => {
       outgoing.end()
     })
 
-  it('a service accepts a chunked request body within the size limit, and the handler still receives the request headers', async () => {
+  it('a service accepts a chunked request body within the size limit, and its handler still receives the request headers', async () => {
     const response = await send('POST', ['12345', '67890'])
     expect(response).toEqual({ status: 200, text: JSON.stringify({ length: 10, type: 'yes' }) })
   })

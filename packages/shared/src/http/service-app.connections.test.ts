@@ -17,8 +17,8 @@ beforeEach(() => {
 afterEach(() => opened.disposeAsync())
 
 /**
- * Starts a service. Returns a client that sends all requests over one connection as long as the service keeps this
- * connection open.
+ * Starts a service and returns a client. The client sends all requests over one connection until the service
+ * closes this connection.
  */
 async function start(keys: AccessKeys | null) {
   const logger = createLogger('test', 'silent')
@@ -54,7 +54,7 @@ it.each(['/thing', '/health/live', '/nothing'])(
   },
 )
 
-it('after one authenticated request, a service keeps the connection open for later requests without a service key', async () => {
+it('after one authenticated request, a service keeps the connection open even for requests without a service key', async () => {
   const get = await start(new AccessKeys([new Secret(KEY)]))
   const kept = { connection: 'keep-alive', 'keep-alive': 'timeout=65' }
   expect(await get('/thing', { Authorization: `Bearer ${KEY}` })).toMatchObject(kept)

@@ -76,7 +76,7 @@ function serve(lines?: string[]) {
 }
 
 describe('the HTTP app of a service', () => {
-  it('a fixed path beside a path with a parameter is served by the fast router, and logged and documented under its own name', async () => {
+  it('the fast router serves a fixed path beside a path with a parameter, and log and documentation name the fixed path', async () => {
     const lines: string[] = []
     const { app, call } = serve(lines)
     expect(await (await call('/things/all?page=1')).text()).toBe('all of them')
@@ -94,7 +94,7 @@ describe('the HTTP app of a service', () => {
     expect(app.router.name).toBe('SmartRouter + RegExpRouter')
   })
 
-  it('a request is logged at info; a health check and a read of the console for itself are logged only at debug', async () => {
+  it('a service logs a request at level info, but a health check and a read of the console for itself only at level debug', async () => {
     const lines: string[] = []
     const { call } = serve(lines)
     const person = { 'Acting-For': 'ada' }
@@ -129,7 +129,7 @@ describe('the HTTP app of a service', () => {
         key: null,
         headers: { Authorization: authorization },
       })
-      // The class `Headers` removes a trailing space. So a valid key with a trailing space is accepted.
+      // The class `Headers` removes a trailing space, so this request has a valid key.
       if (authorization.trimEnd() === `Bearer ${KEY}`) continue
       expect(response.status, authorization).toBe(401)
       expect(response.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)
@@ -144,7 +144,7 @@ describe('the HTTP app of a service', () => {
     },
   )
 
-  it('a service redirects its root to the documentation page, responds 204 to a request for an icon, and logs neither request', async () => {
+  it('a service redirects its root to the documentation page and responds 204 to a request for an icon, without logging them', async () => {
     const lines: string[] = []
     const { call } = serve(lines)
     const root = await call('/', { key: null })
@@ -189,7 +189,7 @@ describe('the HTTP app of a service', () => {
     expect((await serve().call(path, { key: null })).status).toBe(401)
   })
 
-  it('a service responds 404 to an unknown path, and 405 with an Allow header to an unsupported method', async () => {
+  it('a service responds 404 to an unknown path, and 405 with an Allow header to a method that the path does not have', async () => {
     const { call } = serve()
     expect((await call('/nothing')).status).toBe(404)
     const response = await call('/things/1', { method: 'DELETE' })

@@ -32,9 +32,9 @@ export interface ServiceAppDeps {
    */
   readonly openPaths?: readonly string[]
   /**
-   * Whether only other services call the paths that require no key. If true, a request to such a path continues the
-   * caller's trace. Otherwise a request continues a trace only if it has a valid key, because an unauthenticated client
-   * could choose which requests are sampled and what traces contain.
+   * Returns whether only other services call this path, which requires no key. A request to such a path continues the
+   * caller's trace. Any other request continues a trace only if it has a valid key, because an unauthenticated client
+   * could otherwise choose which requests are sampled and what traces contain.
    */
   readonly continuesTraces?: (path: string) => boolean
   /** The largest accepted request body, in bytes. */
@@ -45,7 +45,7 @@ export interface ServiceAppDeps {
   readonly pathsReadingOwnBody?: readonly string[]
   /** Fixed paths that match the pattern of another route, too. `routedFixedPath` registers their routes. */
   readonly fixedPaths?: readonly string[]
-  /** Sets headers of every response, also if no route matches the request. */
+  /** Sets headers of every response, even if no route matches the request. */
   readonly responseHeaders?: MiddlewareHandler
   /** Converts errors to responses; by default to problem documents (RFC 9457). */
   readonly errorResponses?: ErrorResponses
@@ -101,11 +101,10 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
         await next()
         return { status: c.res.status, route: routeOf(c) }
       })
-    // Headers are set without `c.header`, because `c.header` builds the whole Response a second time if the Response
-    // exists already.
+    // `c.header` would build the whole Response a second time if the Response already exists, so it is not used here.
     const { headers } = c.res
     headers.set('X-Request-Id', requestId)
-    // The connection is closed, because the unread bytes of the request body would be parsed as the next request.
+    // The unread bytes of the request body would be parsed as the next request, so the connection is closed.
     const isUnread = hasBody(method) && c.req.raw.body !== null && !c.req.raw.bodyUsed
     if (isUnread || c.res.status === 413) headers.set('Connection', 'close')
     else if (connectionOf(c)?.isAuthenticated === false) limitKeepAlive(c, deps.keys !== null)
@@ -203,8 +202,8 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
 
 /**
  * Responds with 413 to a body larger than the limit of its path; `null` stands for no limit. Hono's own middleware is
- * not used, because it copies the Request of a chunked body. The copy fails for the Request class of @hono/node-server
- * unless this class replaces the global Request (see `honoListener`).
+ * not used, because it copies a Request with a chunked body. `honoListener` does not replace the global Request, and
+ * without that @hono/node-server cannot copy its Request class.
  */
 function limitBody(maxBytesAt: (path: string) => number | null): MiddlewareHandler {
   return async (c, next) => {
@@ -247,7 +246,7 @@ async function readBody(body: AsyncIterable<Uint8Array>, maxBytes: number): Prom
     }
   } catch (cause) {
     if (cause instanceof IntegrationError) throw cause
-    // The client closed its connection, which is not a failure of the service.
+    // The client has closed its connection. This is not a failure of the service.
     throw new IntegrationError('invalid_request', 'the body is not complete', { cause })
   }
   return Buffer.concat(chunks)

@@ -51,7 +51,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
     })
     afterEach(() => bus[Symbol.asyncDispose]())
 
-    /** Consumes a queue, collects its deliveries, and settles each delivery with `settlement`. */
+    /** Consumes a queue, collects its deliveries, and settles each of them with `settlement`. */
     function collect(
       queue: string,
       settlement: (delivery: Delivery) => Settlement = () => 'ack',
@@ -170,7 +170,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(deliveries[0]).toMatchObject({ messageId: '1', routingKey: 'order' })
     })
 
-    it('the message bus routes by topic pattern: * matches exactly one word, and # any number of words', async () => {
+    it('the message bus routes by topic pattern, in which * matches exactly one word and # any number of words', async () => {
       const all = collect('all-news')
       const oneWord = collect('one-word')
       for (const routingKey of ['news', 'news.local', 'news.local.weather', 'other.local']) {
@@ -186,7 +186,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(oneWord.deliveries.map(({ routingKey }) => routingKey)).toEqual(['news.local'])
     })
 
-    it('the message bus adds the bindings of a queue that is declared again, and removes bindings on request', async () => {
+    it('the message bus adds bindings when a queue is declared again, and removes bindings on request', async () => {
       const queue = `rebound-${crypto.randomUUID()}`
       const bindings = (...keys: readonly string[]) =>
         keys.map((routingKey) => ({ exchange: 'news', routingKey }))
@@ -214,7 +214,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       ])
     })
 
-    it('cancelling a consumer stops deliveries and waits for the deliveries in flight', async () => {
+    it('cancelling a consumer of the message bus stops deliveries and waits for the deliveries in flight', async () => {
       const started = Promise.withResolvers<void>()
       const finish = Promise.withResolvers<void>()
       const consumer = bus.consume('orders', { prefetch: 1, tag: 'test' }, async () => {

@@ -12,9 +12,8 @@ export interface MessageBus extends AsyncDisposable {
 
   /**
    * Declares exchanges and queues, now and after each reconnect. Resolves even if the broker is unavailable or the
-   * declaration fails: the health of the dependency then contains the reason, and the declaration is retried until it
-   * succeeds. A queue that is declared again with other bindings keeps the bindings that it has; after a reconnect,
-   * only the bindings of the latest declaration are declared.
+   * declaration fails. The declaration is then retried until it succeeds, and the health of the dependency has the
+   * reason. A queue that is declared again with other bindings keeps its old bindings until the next reconnect.
    */
   declare(topology: Topology): Promise<void>
 
@@ -101,12 +100,12 @@ export interface OutgoingMessage {
   readonly headers?: Readonly<Record<string, HeaderValue>>
   /** The message body, which is sent as JSON; a Buffer is sent unchanged. */
   readonly body: unknown
-  /** Whether publishing fails if the message is routed to no queue. It is false for events that need no consumer. */
+  /** Whether publishing fails if the message is routed to no queue. `false` is for events that need no consumer. */
   readonly mandatory: boolean
   /**
-   * Whether the message would be lost for ever if the broker lost it after its confirm, because no process would
-   * publish it again. A bus that is not durable confirms such a message only after its consumers have acknowledged it.
-   * Default: false.
+   * Whether no process would publish the message again, so that it would be lost if the broker lost it after its
+   * confirm. A bus that is not durable confirms such a message only after its consumers have acknowledged it. Default:
+   * false.
    */
   readonly isOnlyCopy?: boolean
 }
@@ -138,9 +137,9 @@ export interface ConsumeOptions {
   /** The consumer tag, shown on RabbitMQ's management page. */
   readonly tag: string
   /**
-   * Called if the broker rejects or ends this consumer, because the account may not read the queue or because the queue
-   * does not exist. The consumer is then cancelled. If this function is absent, the connection is opened again instead.
-   * It must be absent if the service cannot work without the consumer.
+   * Called if the broker rejects or ends this consumer, for example because the account may not read the queue or the
+   * queue does not exist. The consumer is then cancelled. If this function is absent, the connection is opened again
+   * instead, so it must be absent for a consumer that the service needs.
    */
   readonly onRejected?: (reason: string) => void
 }

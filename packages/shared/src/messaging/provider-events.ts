@@ -21,7 +21,7 @@ export function createEventPublisher(bus: MessageBus): (event: ProviderEvent) =>
       messageId: event.Id,
       type: routingKey,
       body: event,
-      // No process needs an event that is routed to no queue, so the provider must not repeat its delivery.
+      // If an event is routed to no queue, no process needs it, and the provider must not deliver it again.
       mandatory: false,
       isOnlyCopy: true,
     })

@@ -7,8 +7,8 @@ export type Logger = pino.Logger
 export type LogLevel = (typeof logLevels)[number]
 
 /**
- * Creates a logger that writes JSON lines to standard output, or readable lines if standard output is a terminal. The
- * message of a log line is constant and its data is in separate fields, so that lines can be searched and counted.
+ * Creates a logger that writes JSON lines to standard output, or readable lines if standard output is a terminal. Each
+ * log line has a constant message and its data in separate fields. Lines of one kind can then be searched and counted.
  *
  * Errors are logged in the field `err`. The serializer of this field copies only members that are known to be harmless,
  * because drivers put passwords, bearer tokens and whole bodies on their error objects.
@@ -44,8 +44,8 @@ export function describeError(error: unknown, depth = 0): Record<string, unknown
 }
 
 /**
- * Returns a text of another library or process without possible secrets: without everything that is long enough to be a
- * token, and without the user information of URLs.
+ * Removes possible secrets from a text of another library or process: everything that is long enough to be a token, and
+ * the user information of URLs.
  */
 export function scrub(text: string): string {
   return text
@@ -55,8 +55,8 @@ export function scrub(text: string): string {
     .replace(/\b(Bearer|Basic)\s+\S+/gi, '$1 [redacted]')
 }
 
-// Returns only the stack frames, which name places in the code. The first line of a stack is left out: it repeats the
-// message, which may contain a secret.
+// Returns only the stack frames. The first line of a stack is left out, because it repeats the message, which may
+// contain a secret.
 function frames(error: Error): string | undefined {
   return error.stack
     ?.split('\n')

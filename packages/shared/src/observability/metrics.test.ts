@@ -17,7 +17,7 @@ describe('the metrics that Prometheus scrapes', () => {
     }
   }
 
-  it('every service reports its version and its OS process', async () => {
+  it('every service exports its version and the metrics of its OS process', async () => {
     const instance = `${hostname()}:${process.pid}`
     expect(await createMetrics('test').read()).toMatch(
       new RegExp(
@@ -27,12 +27,12 @@ describe('the metrics that Prometheus scrapes', () => {
     )
   })
 
-  it('the metrics are computed for each scrape while scrapes are rare', async () => {
+  it('a service computes its metrics for each scrape while scrapes are rare', async () => {
     const scrape = scraper()
     for (let scrapes = 1; scrapes <= 20; scrapes += 1) expect(await scrape()).toBe(scrapes)
   })
 
-  it('the metrics are computed four times a second while clients scrape without a pause', async () => {
+  it('a service computes its metrics at most four times a second if clients scrape without a pause', async () => {
     const scrape = scraper()
     for (let scrapes = 0; scrapes < 100; scrapes += 1) await scrape()
     const afterBurst = await scrape()
@@ -43,7 +43,7 @@ describe('the metrics that Prometheus scrapes', () => {
     expect((await scrape()) - afterBurst).toBe(40)
   })
 
-  it('a scrape between two computations returns the result of the last computation', async () => {
+  it('a scrape between two computations of the metrics returns the result of the last one', async () => {
     const metrics = createMetrics('test')
     const calls = metrics.counter('calls_total', 'Calls')
     for (let scrapes = 0; scrapes < 100; scrapes += 1) await metrics.readForScrape()

@@ -17,15 +17,14 @@ export interface Metrics {
     labels?: readonly Label[],
     buckets?: readonly number[],
   ): Histogram<Label>
-  /**
-   * Registers a function that runs before each scrape and sets metrics whose values are computed instead of counted.
-   */
+  /** Registers a function that runs before each scrape and sets metrics whose values are not counted continuously. */
   beforeEach(collect: () => void): void
   /** Returns all metrics in Prometheus' text format. */
   read(): Promise<string>
   /**
-   * Returns the result of `read`. If the result is requested more than four times a second, it may be up to 250 ms old.
-   * Computing it takes 2 to 4 ms of processor time, so clients without a key could otherwise slow down other requests.
+   * Returns the result of `read`. If the metrics are requested more than four times a second, the result may be up to
+   * 250 ms old. This limits the load that clients without a key can cause, because one computation takes 2 to 4 ms of
+   * processor time.
    */
   readForScrape(): Promise<string>
 }
@@ -67,15 +66,15 @@ export function createMetrics(service: string): Metrics {
 }
 
 /**
- * How many times in a row the metrics may be computed without a pause. The number is larger than 1, because tests read
- * metrics several times in quick succession.
+ * How many times in a row the metrics may be computed without a pause. Tests read metrics several times in quick
+ * succession, so one time would not be enough.
  */
 const BURST = 20
 const INTERVAL_MS = 250
 
 /**
- * Returns a function that calls `compute` at most once per 250 ms, except for the first 20 calls in quick succession.
- * Other calls get the last result.
+ * Returns a function that calls `compute` at most once per 250 ms. Only the first 20 calls in quick succession are not
+ * limited. A limited call gets the last result.
  */
 function limitRate(compute: () => Promise<string>): () => Promise<string> {
   let last: Promise<string> | undefined

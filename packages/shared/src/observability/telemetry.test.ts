@@ -4,7 +4,7 @@ import { tracedPort, tracedStore, tracing } from './telemetry.ts'
 describe('disabled tracing', () => {
   const port = { get: () => Promise.resolve('it') }
 
-  it('tracedPort and tracedStore return ports and stores unchanged while tracing is disabled', () => {
+  it('tracedPort and tracedStore return their argument unchanged while tracing is disabled', () => {
     expect(tracing).toBeUndefined()
     expect(tracedPort(port, { get: { name: 'get', kind: 'internal' } })).toBe(port)
     expect(tracedStore('redis', port, ['get'])).toBe(port)

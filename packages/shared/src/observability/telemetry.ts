@@ -2,22 +2,22 @@
  * The tracing interface for code that creates spans. This file does not depend on OpenTelemetry, whose SDK is loaded
  * only if a collector is configured (lifecycle.ts).
  *
- * T1  While tracing is off, `tracing` is undefined. Tracing then costs a hot path one comparison, and no port is
- *     wrapped.
- * T2  The attributes of a span are listed where the span is created, so that no header, body, query or error message
+ * T1  While tracing is off, `tracing` is undefined. Tracing then costs a hot code path one comparison, and no port is
+ *     wrapped. T2  The attributes of a span are listed where the span is created, so that no header, body, query or
+ *     error message
  *     becomes a part of a trace.
  */
 
 export interface Tracing {
   /**
    * Runs `work` in a child span of the active span. If `work` rejects, the span is marked as failed, and the rejection
-   * is passed on. A `client` span is created only within an active span. So requests that the service sends on its own,
-   * such as probes, are not traced.
+   * is passed on. A `client` span is created only within an active span. Therefore requests that the service sends on
+   * its own, such as probes, are not traced.
    */
   span<Result>(about: SpanDescription, work: () => Promise<Result>): Promise<Result>
   /** Adds attributes to the active span. */
   annotate(attributes: SpanAttributes): void
-  /** Renames the active span, for a name that is known only after the span has begun. */
+  /** Renames the active span if its name becomes known only after the span has begun. */
   rename(name: string): void
   /** Marks the active span as failed; `errorType` is a short code, such as a status or `ECONNREFUSED`. */
   fail(errorType: string): void
@@ -44,7 +44,7 @@ export type SpanAttributes = Readonly<Record<string, string | number | boolean>>
 /**
  * The tracer of this process; undefined while tracing is off. This is module state on purpose. The environment switches
  * tracing on for every service in the process, and `useTracing` sets the tracer once before any connection is opened. A
- * parameter in each call of the hot paths would cost time even while tracing is off (T1).
+ * parameter in each call would cost time even while tracing is off (T1).
  */
 export let tracing: Tracing | undefined
 
@@ -102,8 +102,8 @@ export function callTraced<Response>(
 }
 
 /**
- * Returns a copy of `port` that runs each operation named in `spans` in a span. While tracing is off, `port` itself is
- * returned.
+ * Returns a copy of `port` whose operations named in `spans` run in a span. While tracing is off, returns `port`
+ * itself.
  */
 export function tracedPort<Port extends object>(
   port: Port,

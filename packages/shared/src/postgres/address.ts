@@ -35,7 +35,7 @@ export interface PostgresAddress {
   readonly usesSystemRoots: boolean
   /** Whether a server that rejects writes is skipped. */
   readonly needsWrites: boolean
-  /** How long a server may take until it accepts statements, before the next server is tried. */
+  /** The timeout of a server until it accepts statements. After that, the next server is tried. */
   readonly connectTimeoutMs: number
   /** The parameters of the startup message, with which a PostgreSQL session begins. */
   readonly startup: Readonly<Record<string, string>>
@@ -58,8 +58,8 @@ const FILES = {
 } as const
 
 /**
- * The libpq parameters that are rejected here, because they are not supported. For example, a URL that requires channel
- * binding must not be used without it. A server would reject most of these parameters as unknown settings.
+ * The libpq parameters that are not supported and therefore rejected. If the parameter for channel binding were
+ * ignored, for example, the connection would be less secure than required.
  */
 const UNSUPPORTED: ReadonlySet<string> = new Set(
   `authtype channel_binding client_encoding dbname fallback_application_name gssdelegation gssencmode gsslib host

@@ -42,8 +42,8 @@ type Phase =
   | { readonly kind: 'closed' }
 
 /**
- * The socket that is given to the driver. While the driver believes that it is connecting to one server, this socket
- * selects a server, encrypts the connection and sets the settings of the session. After that, it only passes data on.
+ * The socket that is given to the driver. While the driver opens its connection, this socket selects a server, encrypts
+ * the connection and sets the settings of the session. After that, it only passes data on.
  *
  * The class has those members of `net.Socket` that the driver uses.
  */
@@ -75,7 +75,7 @@ export class ServerSocket extends EventEmitter {
     return this.#phase.kind === 'open' && this.#phase.session.isPooled
   }
 
-  /** Whether a statement has been without a response for longer than the driver's timeout. */
+  /** Whether a statement has been in flight for longer than the driver's timeout. */
   get isOverdue(): boolean {
     return this.#isOverdue
   }
@@ -88,7 +88,7 @@ export class ServerSocket extends EventEmitter {
   write(data: Buffer, written?: () => void): boolean {
     switch (this.#phase.kind) {
       case 'new':
-        // The first write of the driver is the startup message. The driver then waits for the server.
+        // The driver's first write is the startup message, after which the driver waits for the server.
         void this.#start(Buffer.from(data))
         return true
       case 'opening':
@@ -143,7 +143,7 @@ export class ServerSocket extends EventEmitter {
         onAttempt: (reply) => (opening.reply = reply),
         signal: opening.abort.signal,
       })
-      // The driver may have closed the connection while the session was being opened.
+      // The driver may have closed the connection before the session was open.
       if (this.#phase === opening) this.#pass(opened)
       else opened.socket.destroy()
     } catch (error) {
@@ -170,7 +170,7 @@ export class ServerSocket extends EventEmitter {
 
   #fail(error: unknown): void {
     if (this.#phase.kind === 'closed') return
-    // The driver converts the server's error response to an error of its own.
+    // The driver converts an error response of the server to its own error.
     if (error instanceof SessionRejected) this.emit('data', error.response)
     else this.emit('error', error)
     this.#finish(true)

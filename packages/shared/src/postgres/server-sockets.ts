@@ -1,11 +1,11 @@
 /**
  * The connections of one OS process to the PostgreSQL servers of one URL.
  *
- * - I1: There are never more than `limit` open sockets. So a database that accepts connections and then hangs does not
- *   get one more connection with each timeout.
- * - I2: A socket is not closed while the server may still be executing a statement for it. The server would not notice
- *   the close, and its process for the socket would remain beside the process for the next connection. Such a socket
- *   stays open until the server responds, or until its server process is known to have ended.
+ * - I1: There are never more than `limit` open sockets. Otherwise a database that accepts connections and then hangs
+ *   would get one more connection with each timeout.
+ * - I2: A socket is not closed while the server may still be executing a statement for it, because the server would not
+ *   notice the close and would keep its process. Such a socket stays open until the server responds, or until its
+ *   server process is known to have ended.
  * - I3: A statement is never cancelled. Cancelling a commit that waits for a synchronous standby commits it locally.
  */
 import type { Socket } from 'node:net'
@@ -37,7 +37,7 @@ export interface ServerSocketsOptions {
   readonly limit: number
   /**
    * Called when a session was opened through a connection pooler. `isShared` is true if another open session has the
-   * same server process. This shows that the pooler assigns a server process to a session only for one transaction.
+   * same server process. In this case the pooler assigns a server process only for one transaction.
    */
   readonly onPooled?: (isShared: boolean) => void
 }
@@ -78,7 +78,7 @@ export function createServerSockets(
   const encryption = encryptionOf(address, tls)
   const settings = { ...session, ...address.session }
   const created = new Set<ServerSocket>()
-  /** All sockets, even if the driver no longer uses them (I2). */
+  /** All open sockets, including those that the driver no longer uses (I2). */
   const sockets = new Set<Socket>()
   const released = new Set<Socket>()
   let opening = 0
@@ -95,8 +95,8 @@ export function createServerSockets(
   const release = (socket: Socket): void => {
     released.add(socket)
     socket.once('close', () => released.delete(socket))
-    // When data arrives for a released connection, the server has executed its statement. The driver no longer waits
-    // for this response, so the connection is closed.
+    // A released connection has received the response to its statement. The driver no longer waits for this response,
+    // so the connection is closed.
     socket.on('data', () => socket.destroy())
   }
 
@@ -156,8 +156,7 @@ export function createServerSockets(
       try {
         const opened = { socket, session: await startup.session }
         last = target
-        // The server has just responded, so it has ended the processes of the released connections, or is about to end
-        // them.
+        // The server responds again, so the processes of the released connections have ended or will end soon.
         for (const each of released) each.destroy()
         noticePooler(opened)
         return opened
@@ -197,8 +196,7 @@ export function createServerSockets(
         const found = byPid.get(backend.pid)
         const activity =
           found?.startedAt === null || found?.startedAt === backend.startedAt ? found : undefined
-        // A connection pooler may execute the statement in another server process than the one that the session had at
-        // its start.
+        // A connection pooler may execute the statement in another server process than that of the session's start.
         const isExecuting = isPooled
           ? isWaiting || isActive(activity)
           : activity !== undefined && isActive(activity)
@@ -218,7 +216,7 @@ export function createServerSockets(
 
 /**
  * Returns whether a server process is executing a statement. A process that waits for its client counts as idle,
- * because the server process has lost its connection to the client.
+ * because the connection to its client is lost.
  */
 const isActive = (activity: Activity | undefined): boolean =>
   activity?.state === 'active' && activity.waitType !== 'Client'

@@ -5,8 +5,8 @@
 import type { Socket } from 'node:net'
 
 /**
- * The server process that executes the statements of a session. The process id alone does not identify this process,
- * because the operating system reuses ids.
+ * The server process that executes the statements of a session. The operating system reuses process ids, so the start
+ * time is needed to identify the process.
  */
 export interface Backend {
   readonly pid: number
@@ -102,7 +102,7 @@ export function startSession(socket: Socket, message: Buffer, options: StartupOp
         }
         return resolve(sessionOf(values, ready))
       default:
-        // The responses to the query of this function are not passed to the driver.
+        // The driver does not get the responses to the query of this function.
         if (ready === undefined) options.forward(response)
     }
   }
@@ -170,10 +170,7 @@ function valuesOf(row: Buffer): string[] {
   return values
 }
 
-/**
- * The settings are set by a query instead of the startup message, because PgBouncer rejects a startup message with
- * settings that it does not know.
- */
+/** PgBouncer rejects a startup message with settings that it does not know. Therefore a query sets the settings. */
 function queryMessage(settings: Readonly<Record<string, string>>): Buffer {
   const set = Object.entries(settings).map(
     ([name, value]) => `, set_config(${quoted(name)}, ${quoted(value)}, false)`,

@@ -17,8 +17,8 @@ export interface Encryption {
   /** Reads the TLS files. Called for each connection, so that rotated files are used. */
   readonly read: () => TlsContent
   /**
-   * Whether root certificates are configured: a file, or `sslrootcert=system`. Only then does `require` verify the
-   * chain.
+   * Whether root certificates are configured: a file, or `sslrootcert=system`. `require` verifies the chain only if
+   * they are.
    */
   readonly hasRoots: boolean
 }
@@ -36,8 +36,8 @@ export class TlsNotOffered extends Error {
 }
 
 /**
- * Whether TLS is used. `offered` uses TLS if the server offers it. The modes `prefer` and `allow` have a second choice,
- * which is tried if the first choice fails.
+ * Whether TLS is used. With `offered`, TLS is used if the server offers it. The modes `prefer` and `allow` have two
+ * choices, and the second is tried if the first fails.
  */
 export type Choice = 'plain' | 'offered' | 'tls'
 export const choices: Readonly<Record<SslMode, readonly [Choice, Choice?]>> = {
@@ -68,8 +68,7 @@ export async function openTransport(
 ): Promise<Socket> {
   signal.throwIfAborted()
   const tcp = connectTcp({ host: ip, port: server.port })
-  // `next` reports the error. This listener is needed, because an `error` event without a listener would end the OS
-  // process.
+  // The socket error is reported by `next`. This listener only prevents the error from ending the OS process.
   tcp.on('error', () => {})
   const abort = (): void => void tcp.destroy(signal.reason as Error)
   signal.addEventListener('abort', abort, { once: true })
@@ -79,8 +78,8 @@ export async function openTransport(
     if (choice === 'plain') return tcp
     tcp.write(SSL_REQUEST)
     const reply = (await next(tcp, 'data')) as Buffer
-    // Further bytes after the reply would be unencrypted. An attacker could have inserted them so that they are read as
-    // part of the encrypted session.
+    // Bytes that follow this reply were received unencrypted. An attacker could have inserted them, and they would be
+    // read as part of the encrypted session.
     if (reply.toString('latin1') !== 'S') {
       if (choice === 'offered' && reply.toString('latin1') === 'N') return tcp
       throw new TlsNotOffered('the server does not offer TLS')

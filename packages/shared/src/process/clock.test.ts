@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { systemClock } from './clock.ts'
 
 describe('the clock of the machine', () => {
-  it('repeat() calls a task immediately, and again after the time that the task returns', async () => {
+  it('repeat() calls its task immediately, and again after the time that the task returns', async () => {
     const third = Promise.withResolvers<void>()
     let calls = 0
     const repetition = systemClock.repeat(async () => {
@@ -15,7 +15,7 @@ describe('the clock of the machine', () => {
     await repetition[Symbol.asyncDispose]()
   })
 
-  it('after soon(), repeat() calls the task again directly after the call in flight', async () => {
+  it('repeat() calls its task without a pause after soon(), once the call in flight has ended', async () => {
     const second = Promise.withResolvers<void>()
     let calls = 0
     await using repetition = systemClock.repeat(async () => {

@@ -30,7 +30,7 @@ export const systemClock: Clock = {
   setTimeout: (callback, ms) => setTimeout(callback, ms),
   repeat(task) {
     let isStopped = false
-    /** Aborting this controller ends the pause after the current call. */
+    /** Aborting this controller ends the pause that follows the current call. */
     let pause = new AbortController()
     const loop = async (): Promise<void> => {
       while (!isStopped) {

@@ -23,7 +23,7 @@ export class ConfigError extends Error {
 /**
  * Reads settings from the environment. An empty variable counts as unset. `X_FILE` names a file whose content becomes
  * the value of `X`; one trailing newline is removed. If the name of a setting itself ends in `_FILE`, its value is a
- * path, and the content of the file is not read here. The files of the TLS settings in the schema are checked as well.
+ * path and remains a path. The files of the TLS settings in the schema are checked as well.
  *
  * @throws {ConfigError} if a setting is wrong or missing; the message names all such settings.
  */

@@ -68,7 +68,7 @@ export async function runService(
     const message = startupMessageOf(error)
     process.stderr.write(`${name}: ${message ?? `could not start (${reasonOf(error)})`}\n`)
     if (message === null) logger.fatal({ err: error }, 'service could not start')
-    // Without this exit, connections that were opened before the failure would keep the OS process alive.
+    // Connections that were opened before the failure would otherwise keep the OS process alive.
     return process.exit(1)
   }
   logger.info({ url: service.url }, 'service is listening')
@@ -88,8 +88,7 @@ export async function runService(
   await tracing?.[Symbol.asyncDispose]()
   clearTimeout(deadline)
   logger.info('service has shut down')
-  // The explicit exit is needed even if no work is left: a socket to an unresponsive backend, for example, may keep the
-  // event loop alive.
+  // A socket to an unresponsive backend, for example, could keep the event loop alive, so the process exits explicitly.
   process.exit()
 }
 
@@ -115,8 +114,8 @@ function withoutOpenTelemetry(error: unknown): never {
   )
 }
 
-// Collects the garbage that stripping types and compiling the sources left behind. An idle process would keep this
-// garbage: on demo-api, 17 MB of 118 MB resident memory. Node exposes its garbage collector only under a flag.
+// Runs the garbage collector, which Node exposes only under a flag. An idle process would otherwise keep the garbage of
+// stripping types and compiling the sources. In demo-api this garbage is 17 MB of 118 MB resident memory.
 function collectStartGarbage(): void {
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as (options: object) => void

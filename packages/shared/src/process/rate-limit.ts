@@ -1,6 +1,6 @@
-/** Limits how often clients without a service key may cause an operation in this process. */
+/** Limits how often an operation may run that clients can cause without a service key. */
 export interface RateLimit {
-  /** Returns whether the operation may run now, and counts it if so. */
+  /** Returns whether the operation may run now. If so, the operation is counted. */
   take(): boolean
 }
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { createSemaphore } from './semaphore.ts'
 
 describe('createSemaphore', () => {
-  it('a semaphore runs at most one task per permit at a time, in the order of the calls', async () => {
+  it('a semaphore runs at most one task per permit at a time, and starts waiting tasks in the order of their calls', async () => {
     const semaphore = createSemaphore(2)
     const started: number[] = []
     const gates = Array.from({ length: 4 }, () => Promise.withResolvers<void>())
@@ -29,7 +29,7 @@ describe('createSemaphore', () => {
     expect(await semaphore.run(async () => 'ran')).toBe('ran')
   })
 
-  it('a semaphore rejects callers beyond the queue length or after the longest wait', async () => {
+  it('a semaphore rejects a caller if its queue is full or the longest wait has passed', async () => {
     const semaphore = createSemaphore(1)
     const release = await semaphore.acquire({ queueLength: 1, waitMs: 60_000 })
     const waiting = semaphore.acquire({ queueLength: 1, waitMs: 60_000 })

@@ -16,11 +16,11 @@ export interface QueueLimits {
 /** A counting semaphore with `permits` permits, which it gives to the waiting callers in the order of their calls. */
 export function createSemaphore(permits: number): Semaphore {
   let free = permits
-  /** The waiting callers in order; each function gives its caller a permit. */
+  /** The waiting callers in order. Each function gives its caller a permit. */
   const waiting = new Set<() => void>()
 
   function release(): void {
-    // The permit is passed directly to the next waiting caller, so that no later call can overtake that caller.
+    // The next waiting caller gets the permit directly, so that no later call can overtake this caller.
     const [next] = waiting
     if (next === undefined) free += 1
     else {

@@ -40,7 +40,7 @@ export function parseServerList(text: string, defaultPort: number): ServerList {
   const { scheme, userInfo = '', hosts, rest = '' } = URL_WITH_LIST.exec(text)?.groups ?? {}
   if (scheme === undefined || hosts === undefined) throw new AddressError('is not a URL')
   const [first, ...others] = hosts.split(',').map((host) => parseServer(host, defaultPort))
-  // `split` always returns at least one element, but its type does not say so.
+  // The type does not say that `split` returns at least one element.
   if (first === undefined) throw new AddressError('has no host')
   const servers = [first, ...others] as const
   rejectRepeated(servers)

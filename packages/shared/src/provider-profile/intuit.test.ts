@@ -29,7 +29,7 @@ describe('the accounting address in the intuit profile', () => {
   )
 
   it.each([undefined, 'accounts.', 'https://op.example/userinfo'])(
-    'the intuit profile returns no accounting address, in particular not the one of production, for the userinfo endpoint %s',
+    'the intuit profile returns no accounting address, and never that of production, for the userinfo endpoint %s',
     (userinfo_endpoint) => {
       expect(intuit.accounting.addressOf({ issuer: ISSUER, userinfo_endpoint })).toBeNull()
     },
@@ -46,7 +46,7 @@ describe('the accounting address in the intuit profile', () => {
     },
   )
 
-  it('the generic profile returns no accounting address', () => {
+  it('the generic profile returns no accounting address for any discovery document', () => {
     expect(generic.accounting.addressOf({ issuer: ISSUER })).toBeNull()
   })
 })
@@ -89,7 +89,7 @@ describe('reading an error body under the intuit profile', () => {
     })
   })
 
-  it('the intuit profile finds an error code that has leading zeros', () => {
+  it('the intuit profile recognises an error code with leading zeros', () => {
     expect(intuit.accounting.faultOf(xml('003100'))).toEqual({
       code: '003100',
       class: 'provider_permission_denied',

@@ -43,10 +43,11 @@ export const intuit: ProviderProfile = {
   accounting: {
     addressOf: ({ issuer, userinfo_endpoint: userinfo }) => {
       if (issuer !== ISSUER) return null
-      // The discovery documents of sandbox and production have the same issuer, and differ only in `userinfo_endpoint`.
+      // The discovery documents of sandbox and production have the same issuer. They differ only in
+      // `userinfo_endpoint`.
       const host = URL.parse(String(userinfo))?.hostname ?? ''
       if (host.startsWith('sandbox-accounts.')) return 'https://sandbox-quickbooks.api.intuit.com'
-      // Production is never the default. If the discovery document names neither environment, an operator must set
+      // Production is never the default. If the discovery document is of neither environment, an operator must set
       // ACCOUNTING_URL.
       return host.startsWith('accounts.') ? 'https://quickbooks.api.intuit.com' : null
     },
@@ -94,8 +95,8 @@ function codesOfXml(text: string): string[] | null {
 }
 
 function codesOfJson(text: string): string[] | null {
-  // Most bodies are not errors, and some have several megabytes, so a body is parsed only if its first characters name
-  // a fault.
+  // A body is parsed only if its first characters name a fault, because most bodies are not errors and some have
+  // several megabytes.
   if (!/"[Ff]ault"\s*:/.test(text.slice(0, 512))) return null
   const fault = memberOf(parseJson(text), 'fault')
   if (typeof fault !== 'object' || fault === null) return null

@@ -3,7 +3,10 @@
 export interface ProviderFault {
   /** The provider's own error code, such as `5020`; empty if the body contains no code. */
   readonly code: string
-  /** The error class of a run that fails with this error; `null` if the HTTP status decides. */
+  /**
+   * The error class of a run that fails with this error; `null` if the class follows from the HTTP
+   * status.
+   */
   readonly class: ProviderFaultClass | null
 }
 

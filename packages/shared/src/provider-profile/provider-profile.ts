@@ -47,9 +47,8 @@ export interface ProviderProfile {
      */
     readonly idleLimitDays: number
     /**
-     * For how many milliseconds after a rotation the previous refresh token is still tried. It is tried once, if the
-     * current refresh token is rejected. Correctness does not depend on whether the provider accepts the previous
-     * token.
+     * The milliseconds after a rotation in which the previous refresh token is tried once if the current one is
+     * rejected. Correctness does not depend on whether the provider accepts the previous token.
      */
     readonly previousTokenGraceMs: number
     /**
@@ -85,8 +84,8 @@ export interface ProviderProfile {
      */
     readonly addressOf: (document: DiscoveryDocument) => string | null
     /**
-     * How a POST is marked so that the provider executes it only once even if it is sent twice. If `null`, the provider
-     * supports no such mark, and every POST is sent only once.
+     * The mark by which the provider recognises a POST that is sent twice, and executes it only once. If `null`, the
+     * provider supports no such mark, and every POST is sent only once.
      */
     readonly repeatablePost: RepeatablePost | null
     /**

@@ -56,7 +56,7 @@ describe('parsing REDIS_URL', () => {
     })
   })
 
-  it('a rediss+sentinel URL requires TLS for Redis and for the Sentinels, unless TLS is switched off for the Sentinels', () => {
+  it('a rediss+sentinel URL requires TLS for Redis and for the Sentinels, unless the URL switches TLS off for the Sentinels', () => {
     expect(parseRedisUrl('rediss+sentinel://a/name')).toMatchObject({
       usesTls: true,
       sentinels: { usesTls: true },

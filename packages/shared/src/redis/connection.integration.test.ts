@@ -13,7 +13,7 @@ function connect({ url }: { readonly url: string }) {
 const redisRelay = () => startRelay(process.env['TEST_REDIS_URL'] ?? '', 6_379)
 
 describe('checking a Redis server', () => {
-  it('the client reports a Redis server that is too old as down, and uses the server after its upgrade', async () => {
+  it('the client reports a Redis server that is too old as down, and uses the server once it was upgraded', async () => {
     await using relay = await redisRelay()
     relay.edit = (reply) => edited(reply, /redis_version:\d/, 'redis_version:5')
     await using connection = connect(relay)
@@ -24,12 +24,12 @@ describe('checking a Redis server', () => {
       }),
     )
     relay.edit = null
-    relay.cut() // a server that is upgraded closes its connections
+    relay.cut() // an upgrade of a server closes its connections
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     expect(connection.remarks()).toEqual([])
   })
 
-  it('the client uses a Redis server even if the ACL forbids querying the Redis version', async () => {
+  it('the client uses a Redis server even if the ACL forbids the query of the version of Redis', async () => {
     const url = process.env['TEST_REDIS_URL'] ?? ''
     const user = `test-${randomUUID()}`
     const admin = new Redis(url)
@@ -46,7 +46,7 @@ describe('checking a Redis server', () => {
 
   it("the client uses a Redis server even if the server's clock differs by minutes, and logs the difference", async () => {
     await using relay = await redisRelay()
-    // This edit adds 1,000 to the seconds in Redis's reply to TIME.
+    // This function adds 1,000 to the seconds in Redis's reply to TIME.
     relay.edit = (reply) =>
       edited(
         reply,
@@ -78,7 +78,7 @@ describe('a connection to Redis', () => {
       await using relay = await redisRelay()
       await using connection = connect(relay)
       await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
-      // The old primary still serves its open connections, while a new connection leads to the new primary.
+      // The old primary still serves its open connections. A new connection leads to the new primary.
       relay.edit = () => Buffer.from(`${refusal}\r\n`)
       const lines = relay.connections
       await expect(connection.redis.ping()).rejects.toThrow(refusal.slice(1))
@@ -93,7 +93,7 @@ describe('a connection to Redis', () => {
     await using connection = connect(relay)
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     const refusal = "READONLY You can't write against a read only replica."
-    // The bytes may contain other replies as well. Only the reply to PING is replaced.
+    // Only the reply to PING is replaced, because the bytes may contain other replies as well.
     relay.edit = (reply) => edited(reply, /^\+PONG(?=\r\n)/m, `-${refusal}`)
     const lines = relay.connections
     await expect(connection.redis.ping()).rejects.toThrow(refusal)

@@ -34,8 +34,8 @@ export interface RedisConnection extends AsyncDisposable {
 
 /**
  * Connects to the primary at an address in one of the forms of `REDIS_URL` (see address.ts), and reconnects
- * automatically. While Redis is unavailable, commands fail immediately instead of being queued, so that the caller can
- * decide how to continue without Redis.
+ * automatically. While Redis is unavailable, commands are not queued but fail immediately, and the caller decides how
+ * to continue.
  *
  * @throws {AddressError} if the address has none of these forms.
  */
@@ -60,13 +60,13 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     // minutes.
     socketTimeout: RESPONSE_TIMEOUT_MS,
     // After a failover the old primary keeps our connections open, either as a replica (READONLY) or as a primary that
-    // has lost its replicas (NOREPLICAS). The address may lead to the new primary by now, so the client reconnects. It
-    // does so at most every 5 s, so that reads on the old primary keep working between the attempts.
+    // has lost its replicas (NOREPLICAS). The address may lead to the new primary by now, so the client reconnects.
+    // There are at least 5 s between two reconnects, so that reads on the old primary work meanwhile.
     reconnectOnError: ({ message }) =>
       /\b(READONLY|MASTERDOWN|NOREPLICAS)\b/.test(message) && mayReconnect(),
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,
-    // The driver must not repeat a write if the reply was lost, because the write may have been executed.
+    // The driver must not repeat a write whose reply was lost, because the write may have been executed.
     autoResendUnfulfilledCommands: false,
     retryStrategy: (attempt) => attempts.pauseMs(attempt),
   })
@@ -81,7 +81,7 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
       dependency.down(redisReason(error))
       if (redis.status !== 'ready' || isClosing) return
       if (error instanceof NotWritable && mayReconnect()) return redis.disconnect(true)
-      // The check is retried, because one slow reply must not keep the dependency down until the next reconnect.
+      // The check is retried. Otherwise one slow reply would keep the dependency down until the next reconnect.
       next = setTimeout(() => void check(), CHECK_INTERVAL_MS)
     }
   }
@@ -146,9 +146,9 @@ export const clientOptions = (
 })
 
 /**
- * The connection attempts of one client. They are made in rounds. A round is one attempt for each listed server; with
- * Sentinels, or with one server, it is a single attempt. Within a round, the next attempt follows at once. After a
- * round in which every attempt failed, there is a pause.
+ * The connection attempts of one client. A round has one attempt for each listed server. With Sentinels, a round has
+ * only one attempt. Within a round, the next attempt follows at once. After a round in which every attempt failed,
+ * there is a pause.
  */
 function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
   const servers = address.kind === 'servers' ? address.servers : []
@@ -156,10 +156,7 @@ function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
   const reasons = new Map<string, string>()
   let position = -1
   let current = ''
-  /**
-   * The number of attempts that have ended since the last usable connection. The end of that connection is counted,
-   * too.
-   */
+  /** The number of attempts that have failed since the last usable connection ended, plus one for this end. */
   let ended = 0
   let failure: string | null = null
 
@@ -177,8 +174,8 @@ function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
       const unwritable = writeProblem(info)
       // A single server is used regardless of its role, so that reads work while the server is a replica.
       if (unwritable === null || servers.length === 1) return true
-      // A primary with too few replicas may have been replaced by another listed server. So it is used only if no other
-      // primary is found.
+      // A primary with too few replicas may have been replaced by another listed server. Therefore it is used only if
+      // no other primary is found.
       if (unwritable.check === 'replicas' && (servers.length === 0 || ended >= roundLength))
         return true
       failure = unwritable.found

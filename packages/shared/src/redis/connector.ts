@@ -17,7 +17,9 @@ export interface ConnectorDeps {
   readonly tls: TlsFiles | undefined
   /** How long a connection may take until it is established, including the TLS handshake. */
   readonly timeoutMs: number
-  /** Decides whether a new connection is used. If it is not, the client closes it and makes another attempt. */
+  /**
+   * Returns whether a new connection is used. Otherwise the client closes the connection and makes another attempt.
+   */
   readonly accepts?: (info: ServerInfo) => boolean
 }
 
@@ -38,14 +40,14 @@ export function connectorOptions(deps: ConnectorDeps): ClientOptions {
       delete this.firstError
       try {
         const server = await deps.next()
-        // `disconnect` may have been called in the meantime.
+        // The client may have called `disconnect` in the meantime.
         this.stream = this.connecting ? open(server, deps) : closedSocket()
       } catch (error) {
         if (error instanceof Error) this.firstError = error
         this.stream = closedSocket()
       }
-      // A TLS socket can emit a second error, for example an alert and then the failed write. An error without a
-      // listener would end the process, and ioredis removes its own listener after the first error.
+      // A TLS socket can emit a second error, for example an alert and then the failed write. ioredis removes its own
+      // listener after the first error, and an error without a listener would end the process.
       this.stream.on('error', (error: Error) => (this.firstError ??= error))
       return this.stream
     }
@@ -54,9 +56,9 @@ export function connectorOptions(deps: ConnectorDeps): ClientOptions {
       return deps.accepts?.(info) ?? true
     }
   }
-  // With the option `tls`, ioredis waits for the end of the TLS handshake. The option is empty, because `open` below
-  // passes the TLS files to the socket. ioredis's own timeout is disabled, because its error does not say whether the
-  // connection or the handshake took too long.
+  // With the option `tls`, ioredis waits for the end of the TLS handshake. The option is empty, because the function
+  // `open` passes the TLS files to the socket. ioredis's own timeout is disabled, because its error does not say
+  // whether the connection or the handshake took too long.
   return { Connector, connectTimeout: 0, ...(deps.usesTls && { tls: {} }) }
 }
 
@@ -77,6 +79,6 @@ function open({ host, port }: Server, { usesTls, tls, timeoutMs }: ConnectorDeps
   return socket
 }
 
-// If ioredis gets a closed socket, it makes another attempt. If the promise of `connect` were rejected, ioredis would
-// make no further attempt.
+// ioredis makes another attempt if it gets a closed socket. It would make no further attempt if the promise of
+// `connect` were rejected.
 const closedSocket = (): Socket => new Socket().destroy()

@@ -84,8 +84,8 @@ export function watchFailovers(
       maxRetriesPerRequest: null,
       retryStrategy: () => RECONNECT_INTERVAL_MS,
     })
-    // An unavailable Sentinel is not reported, because the other Sentinels announce failovers. If all Sentinels are
-    // unavailable, the next search for the primary reports this.
+    // A single unavailable Sentinel is not reported, because the others announce failovers too. If all are
+    // unavailable, the next search for the primary fails and is reported.
     client.on('error', () => {})
     client.on('message', (_, text: string) => {
       // The message of the announcement: <name> <previous host> <previous port> <host> <port>

@@ -29,7 +29,7 @@ export function writeProblem(info: ServerInfo): CheckResult | null {
       'REDIS_URL must lead to the primary, list all servers, or name it by Sentinels.',
     )
   // The field min_slaves_good_slaves is the number of good replicas. INFO contains it only if min-replicas-to-write is
-  // set, but does not contain the value of that setting. So only the number zero proves that writes are rejected.
+  // set, but does not contain the value of that setting. Only the number zero proves that writes are rejected.
   if (info['min_slaves_good_slaves'] === '0')
     return problem(
       'replicas',
@@ -50,7 +50,7 @@ export async function checkServer(redis: Redis, dependency: Dependency): Promise
   const info = parseInfo(
     await redis.info().catch((error: unknown) => {
       // An ACL user without the command category @dangerous may not run INFO. No other command in use needs this
-      // category, so the server is accepted although nothing is known about it.
+      // category, so the server is accepted without the checks.
       if (error instanceof Error && error.message.startsWith('NOPERM')) return ''
       throw error
     }),

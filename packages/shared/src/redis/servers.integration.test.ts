@@ -96,7 +96,7 @@ describe('a list of Redis servers', () => {
     await using connection = openRedis(url)
     const reason = `${DEAD}: ECONNREFUSED; ${replica.address}: the server is a replica and rejects writes`
     await eventually(() => expect(connection.reason()).toBe(reason))
-    // The pause leaves time for further rounds of attempts.
+    // This pause is long enough for further rounds of connection attempts.
     let closes = 0
     connection.redis.on('close', () => (closes += 1))
     await eventually(() => expect(closes).toBeGreaterThan(5))
@@ -106,7 +106,7 @@ describe('a list of Redis servers', () => {
 })
 
 describe('a Redis server that cannot be used', () => {
-  it('if the only listed Redis server is a replica, it is reported as such, serves reads, and is used once it is the primary', async () => {
+  it('the client reports the only listed Redis server as a replica, reads from it, and uses it fully once it is the primary', async () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
     await using connection = openRedis(listed(replica))
@@ -118,7 +118,7 @@ describe('a Redis server that cannot be used', () => {
     await expectUp(connection)
   })
 
-  it('a node of a Redis Cluster is reported as not supported', async () => {
+  it('the client reports that a node of a Redis Cluster is not supported', async () => {
     const node = await servers.start('cluster-enabled yes')
     await using connection = openRedis(listed(node))
     await eventually(() =>
@@ -128,7 +128,7 @@ describe('a Redis server that cannot be used', () => {
     )
   })
 
-  it('if REDIS_URL lists a Sentinel as a Redis server, the client reports this and the correct form of the address', async () => {
+  it('the client reports a Sentinel that REDIS_URL lists as a Redis server, and the correct form of the address', async () => {
     const sentinel = await servers.startSentinel()
     await using connection = openRedis(listed(sentinel))
     await eventually(() =>
@@ -139,7 +139,7 @@ describe('a Redis server that cannot be used', () => {
   })
 
   it.each(['wrong', ''])(
-    'a Redis server that rejects the password %j is reported with the reason',
+    'the client reports the reason if a Redis server rejects the password %j',
     async (password) => {
       const server = await servers.start()
       await using connection = openRedis(`redis://:${password}@${server.address}`)
@@ -191,21 +191,21 @@ describe('an address that lists Sentinels', () => {
     await expectUp(connection)
   })
 
-  it('as soon as a Sentinel announces another Redis primary, the client disconnects from the previous primary', async () => {
+  it('the client disconnects from a Redis primary as soon as a Sentinel announces another one', async () => {
     const [previous, next] = [await servers.start(), await servers.start()]
     const sentinel = await sentinelOf(previous, 'sentinel config-epoch main 0')
     await using connection = openRedis(addressOf([sentinel]))
     await expectWritesTo(connection, previous)
-    // Sentinels that performed a failover inform the other Sentinels by such a message.
+    // A Sentinel that has performed a failover informs the other Sentinels by such a message.
     const id = 'a'.repeat(40)
     const hello = ['127.0.0.1', '2', id, '9', 'main', '127.0.0.1', String(next.port), '9'].join()
     await run(sentinel, 'PUBLISH', '__sentinel__:hello', hello)
     await expectWritesTo(connection, next)
-    // The Sentinel also demotes the previous primary, which would end the connection, but only after ten seconds.
+    // The Sentinel also demotes the previous primary, which ends the connection, but only after ten seconds.
     expect(await run(previous, 'ROLE')).toContain('master')
   })
 
-  it('the client disconnects from a Redis primary whose replacement was announced while the client was connecting', async () => {
+  it('the client disconnects from a Redis primary if its replacement was announced while the client was connecting', async () => {
     const [previous, next] = [await servers.start(), await servers.start()]
     const sentinel = await sentinelOf(previous, 'sentinel config-epoch main 0')
     await run(previous, 'CLIENT', 'PAUSE', '1000', 'ALL')

@@ -26,14 +26,14 @@ describe('an envelope of a secret at rest', () => {
   })
 
   it.each([{ name: 'ACC-222' }, { field: 'Authenticator' }, { version: 5 }])(
-    'an envelope cannot be opened for another record name, field or version than it was sealed for: %j',
+    'an envelope cannot be opened for another place than the one it was sealed for: %j',
     (elsewhere) => {
       const envelope = ring.seal('RT-1', place)
       expect(() => ring.open(envelope, { ...place, ...elsewhere })).toThrow(DecryptionError)
     },
   )
 
-  it('an envelope cannot be opened for another record name and field, even if both concatenate to the same text', () => {
+  it('an envelope cannot be opened for another record name and field that only concatenate to the same text', () => {
     const envelope = ring.seal('RT-1', { name: 'ab', field: 'c', version: 1 })
     expect(() => ring.open(envelope, { name: 'a', field: 'bc', version: 1 })).toThrow(
       DecryptionError,
@@ -111,11 +111,11 @@ describe('an envelope that authenticates labels', () => {
       expect(() => ring.openWithLabels(envelope, place, others)).toThrow(DecryptionError)
   })
 
-  it('earlier releases, which do not know labels, can open an envelope that authenticates labels', () => {
+  it('the code of earlier releases, which do not know labels, can open an envelope that authenticates labels', () => {
     expect(ring.open(ring.sealWithLabels('RT-1', place, labels), place)).toBe('RT-1')
   })
 
-  it('an envelope without labels is recognized as such, and can be opened with any labels', () => {
+  it('an envelope that was sealed without labels is recognized, and can be opened with any labels', () => {
     for (let count = 0; count < 1_000; count += 1) {
       const opened = ring.openWithLabels(ring.seal('RT-1', place), place, labels)
       expect(opened).toEqual({ plaintext: 'RT-1', hasLabels: false })
@@ -149,7 +149,7 @@ describe('an envelope that authenticates labels', () => {
     expect(new Set(envelopes.map((envelope) => envelope.split('.')[2])).size).toBe(5)
   })
 
-  it('watchDecryptionFailures reports each envelope with changed labels and each rejected secret once', () => {
+  it('watchDecryptionFailures reports each envelope with changed labels and each rejected secret exactly once', () => {
     let failures = 0
     const watched = watchDecryptionFailures(ring, () => (failures += 1))
     const envelope = watched.sealWithLabels('RT-1', place, labels)

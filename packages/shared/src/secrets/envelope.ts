@@ -17,9 +17,9 @@ import { Secret } from './secret.ts'
  * The algorithm is AES-256-GCM with a 12-byte nonce and a 16-byte tag. The additional authenticated data is the place
  * of the secret (name, field, version), so an envelope that is copied to another place cannot be opened.
  *
- * An envelope can also authenticate labels: text that is stored unencrypted beside the envelope. The labels are not a
- * part of the additional authenticated data, because earlier releases, which do not know labels, must be able to open
- * the envelope. Instead, the nonce of an envelope with labels is computed (a synthetic IV, as in RFC 5297):
+ * An envelope can also authenticate labels: text that is stored unencrypted beside the envelope. Earlier releases do
+ * not know labels and must be able to open the envelope, so the labels are not a part of the additional authenticated
+ * data. Instead, the nonce of an envelope with labels is computed (a synthetic IV, as in RFC 5297):
  *
  *   bytes 0–4   a MAC of place and plaintext, which shows that the envelope has labels
  *   bytes 5–11  a MAC of place, plaintext and labels
@@ -43,8 +43,8 @@ export interface Place {
 }
 
 /**
- * The error if an envelope cannot be opened. It was sealed with another key or for another place, or its bytes were
- * changed.
+ * The error if an envelope cannot be opened, because it was sealed with another key or for another place, or because
+ * its bytes were changed.
  */
 export class DecryptionError extends Error {
   override readonly name = 'DecryptionError'
@@ -69,7 +69,7 @@ export interface KeyRing {
     labels: string,
   ): { readonly plaintext: string; readonly hasLabels: boolean }
   /**
-   * Reports a stored secret that contradicts the data stored beside the secret.
+   * Reports a stored secret that does not match the data stored beside it.
    *
    * @throws {DecryptionError} always.
    */
@@ -168,9 +168,9 @@ function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, RingKey>):
 }
 
 /**
- * Returns a function that returns random nonces. Many nonces are generated at a time, because a single call of the
- * random generator takes a quarter of the time that encrypting a short text takes. Each nonce must be used before the
- * next call, which may overwrite its memory.
+ * Returns a function that returns random nonces. Many nonces are generated at a time, because one call of the random
+ * generator costs a quarter of the encryption of a short text. A nonce must be used before the next call, which may
+ * overwrite its memory.
  */
 function createNonces(): () => Buffer {
   const pool = Buffer.allocUnsafeSlow(NONCE_BYTES * POOLED_NONCES)
@@ -195,7 +195,7 @@ function encrypt(
   const cipher = createCipheriv('aes-256-gcm', key.cipher, nonce, { authTagLength: TAG_BYTES })
   cipher.setAAD(Buffer.from(placeText(place, keyId), 'utf8'))
   const ciphertext = cipher.update(plaintext, 'utf8')
-  cipher.final() // computes the tag; GCM has no last block
+  cipher.final() // this call computes the tag
   const sealed = Buffer.concat([ciphertext, cipher.getAuthTag()])
   return `${FORMAT}.${keyId}.${nonce.toString('base64url')}.${sealed.toString('base64url')}`
 }
@@ -219,15 +219,14 @@ function decrypt(keyOf: (id: string) => RingKey, envelope: string, place: Place)
   decipher.setAuthTag(bytes.subarray(bytes.length - TAG_BYTES))
   try {
     const plaintext = decipher.update(bytes.subarray(0, -TAG_BYTES))
-    decipher.final() // verifies the tag; GCM has no last block
+    decipher.final() // this call verifies the tag
     return { plaintext: plaintext.toString('utf8'), key, keyId, nonce }
   } catch {
     throw new DecryptionError('the envelope belongs to another place or was changed')
   }
 }
 
-// Functions that compute the two parts of the nonce of an envelope with labels. The comment at the top of this file
-// describes the parts.
+// The two parts of the nonce of an envelope with labels, as the comment at the top of this file describes them.
 const mark = (key: RingKey, sealed: string): Buffer => mac(key, sealed).subarray(0, MARK_BYTES)
 const labelsMac = (key: RingKey, sealed: string, labels: string): Buffer =>
   mac(key, sealed + prefixed(labels)).subarray(0, NONCE_BYTES - MARK_BYTES)
@@ -236,8 +235,8 @@ const mac = (key: RingKey, text: string): Buffer =>
   createHmac('sha256', key.nonce).update(text, 'utf8').digest()
 
 /**
- * Returns the place and the key id of an envelope as text. Each part is preceded by its length, so that different
- * places always give different texts.
+ * Returns the place and the key id of an envelope as text. Each part is preceded by its length, so that two places
+ * never have the same text.
  */
 const placeText = ({ name, field, version }: Place, keyId: string): string =>
   prefixed(FORMAT) + prefixed(keyId) + prefixed(name) + prefixed(field) + prefixed(String(version))

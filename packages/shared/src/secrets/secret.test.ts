@@ -25,7 +25,7 @@ describe('a wrapped secret', () => {
     expect(value.reveal()).toBe(TOKEN)
   })
 
-  it('a wrapped secret equals only a secret with the same text, whatever the lengths of the texts are', () => {
+  it('a wrapped secret equals only a secret with the same text, also if the texts have different lengths', () => {
     const value = new Secret(TOKEN)
     expect([
       value.equals(TOKEN),

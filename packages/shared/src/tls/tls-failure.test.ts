@@ -77,7 +77,7 @@ describe('the reason of a failed TLS connection', () => {
     expect(await failureAt(server)).toBe('the server requires a client certificate')
   })
 
-  it('the reason of a failed TLS 1.2 connection names the client certificate as a possible cause', async () => {
+  it('the reason of a failed TLS 1.2 connection names the missing client certificate as a possible cause', async () => {
     const ca = readFileSync(authority.caFile)
     const server = await tlsServer({ requestCert: true, ca, maxVersion: 'TLSv1.2' })
     expect(await failureAt(server)).toBe(
@@ -90,7 +90,7 @@ describe('the reason of a failed TLS connection', () => {
     expect(await failureAt(server)).toBe('the server does not speak TLS on this port')
   })
 
-  it('the reason of a failed TLS connection names a server that ends the handshake', async () => {
+  it('the reason of a failed TLS connection says that the server has ended the handshake', async () => {
     const server = createServer((socket) => void socket.on('error', () => {}).end())
     expect(await failureAt(server)).toBe('the server ended the TLS handshake')
   })

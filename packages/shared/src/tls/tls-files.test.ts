@@ -38,7 +38,7 @@ describe('the settings of TLS files', () => {
     expect(tlsFiles('REDIS', config)?.read().ca).toContain('BEGIN CERTIFICATE')
   })
 
-  it('REDIS_CA_FILE_FILE is ignored, because REDIS_CA_FILE is a path already', async () => {
+  it('the variable REDIS_CA_FILE_FILE is ignored, because REDIS_CA_FILE is already the path of a file', async () => {
     const config = parse({ REDIS_CA_FILE_FILE: await fileWith(authority.caFile) })
     expect(config.REDIS_CA_FILE).toBeUndefined()
     expect(tlsFiles('REDIS', config)).toBeUndefined()
@@ -105,7 +105,7 @@ describe('reading TLS files', () => {
     expect(after?.cert).not.toBe(before?.cert)
   })
 
-  it('reading the TLS files returns the last usable content while a file is missing or certificate and key do not match', async () => {
+  it('while a TLS file is missing or certificate and key do not match, reading the TLS files returns the last usable content', async () => {
     const certFile = await fileWith('')
     await copyFile(client.certFile, certFile)
     const paths = { REDIS_CERT_FILE: certFile, REDIS_KEY_FILE: client.keyFile }

@@ -7,8 +7,8 @@ import { readFileSync } from 'node:fs'
 import { z } from 'zod'
 
 /**
- * The backends with TLS settings. Each has the scheme of a URL that uses TLS; `null` if the scheme does not decide
- * whether TLS is used.
+ * The backends with TLS settings, and the scheme of a URL that uses TLS for each. The scheme is `null` if another part
+ * of the URL decides whether TLS is used.
  */
 const tlsSchemes = { REDIS: 'rediss', AMQP: 'amqps', DATABASE: null } as const
 type Prefix = keyof typeof tlsSchemes
@@ -28,9 +28,9 @@ export interface TlsFiles {
   /** Whether a client certificate is configured. */
   readonly hasCertificate: boolean
   /**
-   * Reads the files. Called for each new connection, so that rotated files are used. If the files are unusable at this
-   * time, the last usable content is returned, for example if a rotation has replaced the certificate but not yet the
-   * key.
+   * Reads the files. Called for each new connection, so that rotated files are used. If the files cannot be used at
+   * this time, the last usable content is returned. This happens, for example, when a rotation has replaced the
+   * certificate but not yet the key.
    */
   read(): TlsContent
 }
@@ -39,7 +39,7 @@ export interface TlsFiles {
 export const tlsSettings = <Name extends Prefix>(
   prefix: Name,
 ): { readonly [Setting in FileSetting<Name>]: typeof path } =>
-  // TypeScript widens computed keys to `string`, although they are exactly the keys of the return type.
+  // TypeScript widens computed keys to `string`. The cast restores their exact types.
   ({
     [`${prefix}_CA_FILE`]: path,
     [`${prefix}_CERT_FILE`]: path,

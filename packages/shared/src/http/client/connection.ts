@@ -20,8 +20,8 @@ const MAX_COPIED_BYTES = 16_384
  */
 const MAX_IDLE_MS = 10_000
 /**
- * How long before the end of the server's timeout a connection is no longer reused. A request that is sent while the
- * server closes the connection would be lost.
+ * A connection is not reused in the last part of the server's timeout. The server could close the connection while a
+ * request is being sent, and the request would be lost.
  */
 const KEEP_ALIVE_MARGIN_MS = 1_000
 /**
@@ -32,8 +32,8 @@ const TCP_KEEP_ALIVE_MS = 60_000
 
 export interface ConnectionEvents {
   /**
-   * The response is complete. In the next turn of the event loop, {@link Connection.isUsable} says whether the
-   * connection can be reused.
+   * Called when the response is complete. In the next turn of the event loop, {@link Connection.isUsable} says whether
+   * the connection can be reused.
    */
   onFinished(): void
   onClosed(): void
@@ -197,8 +197,8 @@ export class Connection implements MessageReceiver {
         if (!hasRoom) await drained(socket)
       }
     } catch (cause) {
-      // Reading the caller's body failed. The connection is closed without the last chunk, or before the announced
-      // length is reached. From this, the server recognizes that the request is incomplete (RFC 9112 §8).
+      // Reading the caller's body failed. The connection is closed before the last chunk or before the announced
+      // length, which shows the server that the request is incomplete (RFC 9112 §8).
       if (this.#inFlight === inFlight) this.#fail('unreachable', cause)
       return
     }
@@ -214,8 +214,8 @@ export class Connection implements MessageReceiver {
   }
 
   onMessageBegin(): boolean {
-    // If a response arrives while no request is in flight, it would be assigned to the next request. RFC 9112 §9.2
-    // requires closing the connection in this case.
+    // A response that arrives while no request is in flight would be taken for the response to the next request. RFC
+    // 9112 §9.2 requires closing the connection.
     const inFlight = this.#inFlight
     return inFlight?.isSent === true
   }
@@ -252,8 +252,8 @@ export class Connection implements MessageReceiver {
   }
 
   onBody(part: Buffer): boolean {
-    // The idle timeout restarts with each part of the body, but not with each byte that is read: a server that sends
-    // only chunk extensions makes no progress.
+    // Each part of the body restarts the idle timeout. Other received bytes do not, because a server that sends only
+    // chunk extensions makes no progress.
     this.#lastActiveAt = performance.now()
     this.#inFlight?.receiver.onData(part)
     return this.#inFlight !== null
@@ -341,8 +341,8 @@ function maxIdleMsOf(headers: HeaderList): number {
 }
 
 /**
- * Returns whether a response that cannot have a body (RFC 9110 §6.4.1) announces one. If the server sends this body
- * nevertheless, its bytes would be read as the next response. So the connection is not reused.
+ * Returns whether a response that cannot have a body (RFC 9110 §6.4.1) announces one. The connection is not reused,
+ * because the bytes of such a body would be read as the next response.
  */
 const announcesForbiddenBody = (status: number, headers: HeaderList): boolean =>
   (status === 204 || status === 304) &&

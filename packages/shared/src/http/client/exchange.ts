@@ -23,7 +23,7 @@ export interface Flow {
   abort(): void
 }
 
-/** Receives the parts of a response in order. Exactly one call of `onEnd` or `onFailure` ends the sequence. */
+/** Receives the parts of a response in order. The last call is exactly one call of `onEnd` or `onFailure`. */
 export interface Receiver {
   /** Called before any byte of the request is sent. */
   onStart(flow: Flow): void

@@ -10,7 +10,7 @@ export type HeaderList = readonly string[]
 export function headerValue(list: HeaderList, name: string): string | null {
   for (let i = 0; i < list.length; i += 2) {
     const given = list[i] ?? ''
-    // The lengths are compared first. This cheap comparison already excludes most names.
+    // The comparison of the lengths is cheap and excludes most names.
     if (given.length === name.length && given.toLowerCase() === name) return list[i + 1] ?? ''
   }
   return null

@@ -62,9 +62,9 @@ const MAX_UNREPORTED_BYTES = 16_384
 const WINDOW_BYTES = 65_536
 
 /**
- * The parser that is passing bytes to llhttp. llhttp's callbacks belong to the WebAssembly instance and do not name the
- * parser that they are for. They are called only during `llhttp_execute` and `llhttp_finish`. Both are synchronous, so
- * one variable is enough.
+ * The parser that is passing bytes to llhttp. llhttp's callbacks belong to the WebAssembly instance and do not say for
+ * which parser they are called. They are called only during `llhttp_execute` and `llhttp_finish`, which are
+ * synchronous, so one variable is enough.
  *
  * The instance, its window and this variable are module state on purpose. An instance with a window takes 192 KiB of
  * memory (measured), which is too much for each connection, while a parser within an instance takes 80 bytes.
@@ -89,8 +89,8 @@ const llhttp = new WebAssembly.Instance(new WebAssembly.Module(wasm), {
   },
 }).exports as Llhttp
 
-// The part of the WebAssembly memory into which bytes are copied for llhttp. All parsers can share this window: when
-// `read` of a parser returns, the parser no longer needs the bytes.
+// The part of the WebAssembly memory into which bytes are copied for llhttp. A parser needs the bytes only until its
+// method `read` returns, so all parsers can share this window.
 const windowAt = llhttp.malloc(WINDOW_BYTES)
 let window = new Uint8Array(llhttp.memory.buffer, windowAt, WINDOW_BYTES)
 
@@ -138,7 +138,7 @@ export class HttpParser {
   }
 
   #readPart(bytes: Buffer): boolean {
-    // When the WebAssembly memory grows, its previous buffer is detached, and the length of the window becomes 0.
+    // The length of the window is 0 after the WebAssembly memory has grown, because this detaches the previous buffer.
     if (window.length === 0) window = new Uint8Array(llhttp.memory.buffer, windowAt, WINDOW_BYTES)
     window.set(bytes)
     reading.parser = this
@@ -232,8 +232,8 @@ export class HttpParser {
     return this.#receiver.onMessageComplete(this.#headers, isReusable) ? OK : FAILED
   }
 
-  // The whole head is decoded at once and the resulting string is sliced, because decoding each part separately costs
-  // more than parsing the head.
+  // The head is decoded as a whole and then cut into strings. Decoding each part separately would cost more than
+  // parsing the head.
   #decodeParts(): void {
     const parts = this.#parts
     if (parts.length === 0) return

@@ -49,7 +49,7 @@ async function peer(onBytes: (bytes: string, socket: Socket) => void) {
   }
 }
 
-/** Resolves with the next client socket that this process opens. */
+/** Resolves with the next socket that this process opens as a client. */
 function clientSocket(): Promise<Socket> {
   const { promise, resolve } = Promise.withResolvers<Socket>()
   const channel = 'net.client.socket'
@@ -180,7 +180,7 @@ describe('an HTTP client connection', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('the HTTP client closes a connection if a response arrives before the request has been sent', async () => {
+  it('the HTTP client closes a connection on which a response arrives before any request was sent', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     await get(upstream)
@@ -263,7 +263,7 @@ describe('an HTTP connection pool', () => {
     expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual(['unreachable', 'completed'])
   })
 
-  it('the HTTP connection pool keeps a connection open if a request is aborted before its first byte was sent', async () => {
+  it('the HTTP connection pool keeps a connection open if its request is aborted before the first byte was sent', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const pool = client(server.url)
     await get(pool)
@@ -306,7 +306,7 @@ describe('an HTTP connection pool', () => {
 })
 
 describe('reading an HTTP response', () => {
-  it('the HTTP client ignores the announced body length of a response to a HEAD request', async () => {
+  it('the HTTP client reads no body of a response to a HEAD request, even if the response announces a length', async () => {
     const server = await peer((_bytes, socket) =>
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'),
     )
@@ -391,7 +391,7 @@ describe('the idle timeout of a response', () => {
     let read = 0
     socket.on('data', (bytes: Buffer) => (read += bytes.length))
     let sent = head.length
-    // The test awaits events instead of using `eventually`, which would advance the fake clock.
+    // `eventually` would advance the fake clock, so the test awaits events instead.
     const arrived = async (): Promise<void> => {
       while (read < sent) await once(socket, 'data')
     }
@@ -456,7 +456,7 @@ describe('sending a request body', () => {
     expect(body()).toBe('2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n')
   })
 
-  it('the HTTP client sends a streamed request body without chunks if the Content-Length is given', async () => {
+  it('the HTTP client sends a streamed request body without chunked coding if the Content-Length is given', async () => {
     const { server, body } = await collector('abcde')
     const headers = ['Content-Length', '5']
     await get(client(server.url), { method: 'PUT', headers, body: pieces('ab', 'cde') })

@@ -18,8 +18,8 @@ export class Pool implements AsyncDisposable {
   readonly #options: Required<PoolOptions>
   readonly #connections = new Set<Connection>()
   /**
-   * The idle connections, as a stack. The connection that was used last is reused first. So surplus connections stay
-   * idle until they are closed.
+   * The idle connections, as a stack. The connection that was used last is reused first, so that surplus connections
+   * stay idle until they are closed.
    */
   readonly #idle: Connection[] = []
   readonly #queue: { readonly request: HttpRequest; readonly receiver: Receiver }[] = []
@@ -53,8 +53,8 @@ export class Pool implements AsyncDisposable {
     if (this.#isClosed) return receiver.onFailure(new HttpFailure('unreachable'))
     let connection = this.#idle.pop()
     while (connection?.isUsable === false) {
-      // The connection was idle for too long, or has ended without having emitted `close` yet. Closing the connection
-      // makes room for another one in the pool.
+      // This connection was idle for too long, or has ended without having emitted `close` yet. Closing it allows the
+      // pool to open another one.
       void connection.close()
       connection = this.#idle.pop()
     }
@@ -80,7 +80,7 @@ export class Pool implements AsyncDisposable {
         const finished = this.#released
         this.#released = []
         for (const one of finished) {
-          if (!one.isUsable) void one.close() // `onClosed` then sends a queued request
+          if (!one.isUsable) void one.close() // `onClosed` sends a queued request
           else {
             this.#idle.push(one)
             this.#sendNext()

@@ -25,7 +25,10 @@ describe('a message that is the only copy', () => {
       { name: 'dead.a', bindings: [{ exchange: 'dead', routingKey: 'a' }] },
     ],
   }
-  /** Publishes a message whose deliveries the test settles. Its state is that of the publish. */
+  /**
+   * Publishes a message whose deliveries the test settles. `state` shows whether the publish has
+   * been confirmed or has failed.
+   */
   async function publishTo(bus: MessageBus, routingKey = 'x') {
     await bus.declare(topology)
     const state = { result: 'pending' }
@@ -77,7 +80,7 @@ describe('a message that is the only copy', () => {
     expect(await later()).toBe('confirmed')
   })
 
-  it('the publish of an only copy fails if the bus is closed before the acknowledgement', async () => {
+  it('publishing a message that is the only copy fails if the bus is closed before the acknowledgement', async () => {
     const bus = open()
     const { later } = await publishTo(bus)
     await bus[Symbol.asyncDispose]()

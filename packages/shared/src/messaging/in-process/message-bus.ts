@@ -1,8 +1,8 @@
 /**
  * The message broker of the embedded host. It implements exchanges, queues, prefetch, delivery limit, message TTL and
- * dead lettering in memory, with the behaviour of RabbitMQ. Messages are lost at a restart. This loss is safe, because
- * unfinished steps are re-published from the transaction source, and credential events from their outbox. A message
- * that is the only copy is confirmed only after every consumer has acknowledged it.
+ * dead lettering in memory, with the behaviour of RabbitMQ. Messages are lost at a restart. Unfinished steps are then
+ * re-published from the transaction source, and credential events from their outbox. A message that is the only copy
+ * is confirmed only after every consumer has acknowledged it.
  */
 import { IntegrationError } from '../../errors.ts'
 import type { Logger } from '../../observability/logger.ts'
@@ -80,7 +80,7 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     if (position === 'front') queue.ready.unshift(queued)
     else queue.ready.push(queued)
     // A message is delivered in a later turn of the event loop than the one in which it was published, as with
-    // RabbitMQ. Callers rely on this order.
+    // RabbitMQ. Callers may depend on this.
     setImmediate(() => dispatch(queue))
   }
 
@@ -149,7 +149,8 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     if (settlement === 'ack') return acknowledge(queued.copies)
     if (settlement === 'reject') return deadLetter(queue, queued, 'rejected')
     const deliveryCount = queued.deliveryCount + 1
-    // The delivery limit does not apply to an only copy: its consumer requeues it only while it cannot store the run.
+    // The delivery limit does not apply to a message that is the only copy. Its consumer requeues the message only
+    // while it cannot store the run.
     const hasLimit = queued.copies === null && queue.spec.deliveryLimit !== undefined
     if (hasLimit && deliveryCount > (queue.spec.deliveryLimit ?? 0))
       return deadLetter(queue, queued, 'delivery_limit')

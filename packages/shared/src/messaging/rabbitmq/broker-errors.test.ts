@@ -5,7 +5,7 @@ import { brokerReason, inequivalenceOf } from './broker-errors.ts'
 const refused = (code: number, text: string) =>
   Object.assign(new Error(`Operation failed: QueueDeclare; ${text}`), { code })
 
-describe('how errors from the broker are parsed', () => {
+describe('the log text of errors from the broker', () => {
   it.each([
     [
       `406 (PRECONDITION-FAILED) with message "PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'it's' in vhost '/': received the value '5000' of type 'signedint' but current is the value '1000' of type 'signedint'"`,

@@ -49,7 +49,7 @@ export function inequivalenceOf(error: unknown): Inequivalence | null {
 const bare = (text: string): string =>
   /^(?:the value )?'(?<value>.*?)'(?: of type '\w+')?$/s.exec(text)?.groups?.['value'] ?? text
 
-/** The reasons to report for amqplib's errors that have a message but no code. The patterns match the message. */
+/** Reasons for errors of amqplib that have a message but no code. The patterns match the message. */
 const meanings: readonly (readonly [RegExp, string])[] = [
   [/^connect ETIMEDOUT$/, 'ETIMEDOUT'],
   [/^Socket closed abruptly during opening handshake$/, 'ended the handshake'],

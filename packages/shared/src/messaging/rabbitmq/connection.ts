@@ -19,10 +19,7 @@ import { tlsOptions } from './tls-options.ts'
 
 /** How long a node may be unresponsive while a connection is opened. */
 const CONNECT_TIMEOUT_MS = 5_000
-/**
- * The shorter limit that applies while another node of the round has not been tried yet. A working node needs much less
- * time.
- */
+/** The shorter timeout while another node of the round has not been tried yet. A working node responds much faster. */
 const HASTY_CONNECT_TIMEOUT_MS = 1_500
 const HEARTBEAT_SECONDS = '10'
 const RECONNECT = { baseMs: 100, capMs: 2_000 } as const
@@ -42,9 +39,8 @@ export interface ConnectionHandlers {
   /** Called when the connection has been set up and is still open. */
   established(): void
   /**
-   * Called when a connection could not be opened, or when the current connection has ended. `reason` may be logged; if
-   * there are several nodes, it names them. It is `null` for a failed attempt if another node of the round has not been
-   * tried yet.
+   * Called when a connection could not be opened, or when the current connection has ended. `reason` may be logged. If
+   * there are several nodes, it names them. It is `null` after a failed attempt unless the round has ended.
    */
   lost(reason: string | null): void
 }
@@ -69,15 +65,15 @@ export function keepConnected(address: Secret, handlers: ConnectionHandlers): As
     onEstablished: () => void,
   ): Promise<never> {
     const connection = await connect(withHeartbeat(node.url), {
-      // If noDelay is not set, every pair of small frames waits for a delayed TCP ACK, and a transaction takes 100 ms
+      // Without noDelay, every pair of small frames waits for a delayed TCP ACK. A transaction then takes 100 ms
       // instead of 9 ms.
       noDelay: true,
       timeout,
       clientProperties: { connection_name: handlers.name },
       ...(node.usesTls && tlsOptions(node, handlers.tls)),
     })
-    // This listener is registered first, because an `error` event without a listener ends the process. The event
-    // `close` contains the same error again.
+    // This listener is registered first, because an `error` event without a listener ends the process. It does
+    // nothing, because the event `close` has the same error.
     connection.on('error', () => {})
     const ended = new Promise<Error>((resolve) => {
       connection.once('close', (error?: Error) => resolve(error ?? new Error('it was closed')))
@@ -107,7 +103,7 @@ export function keepConnected(address: Secret, handlers: ConnectionHandlers): As
         wasEstablished = true
         failedRounds = 0
         reasons.clear()
-        // When this connection is lost, the other nodes are tried before the node of this connection.
+        // After the loss of this connection, the other nodes are tried first.
         untried = shuffled(nodes.filter((other) => other !== node))
       }
       await runConnection(node, timeout, onEstablished).catch((error: unknown) =>
@@ -142,8 +138,8 @@ export async function closeConnection(connection: ChannelModel): Promise<void> {
   // amqplib's close() never settles if the socket is lost before the broker's reply.
   const ended = new Promise<void>((resolve) => connection.once('close', () => resolve()))
   await within(CLOSE_TIMEOUT_MS, Promise.race([connection.close(), ended]))
-  // If the connection has already ended, destroying the socket has no effect. The socket is destroyed with an error,
-  // because amqplib notices the loss of a socket only by its `error` event.
+  // Destroying the socket of an ended connection has no effect. An error is passed, because amqplib notices the loss
+  // of a socket only by the event `error`.
   streamOf(connection).destroy(new Error('the broker did not respond to the close'))
 }
 

@@ -58,7 +58,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     queues: [{ name: 'orders', bindings: [{ exchange: 'work', routingKey: 'order' }] }],
   }
 
-  it('the RabbitMQ bus reports a broker that is too old as down, and uses the broker after its upgrade', async () => {
+  it('the RabbitMQ bus reports a broker that is too old as down, and uses the broker once it was upgraded', async () => {
     await using relay = await startRelay(url, 5_672)
     relay.edit = (reply) =>
       edited(reply, /(version\S{5})\d\.\d+/, (text) => text.replace(/\d(?=\.\d+$)/, '2'))
@@ -79,7 +79,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     expect(health.report().status).toBe('ready')
   })
 
-  it('after its connection was cut, the RabbitMQ bus reconnects, and continues to publish and consume', async () => {
+  it('the RabbitMQ bus continues to publish and consume after its connection was cut', async () => {
     const line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -97,12 +97,13 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await line[Symbol.asyncDispose]()
   })
 
-  it('the RabbitMQ bus reconnects if the connection breaks repeatedly, even while reconnecting', async () => {
+  it('the RabbitMQ bus reconnects if the connection breaks repeatedly, even during a reconnect', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
     await bus.declare(topology)
-    // The delays cut the connection in different phases: during the handshake, while declaring, and while consuming.
+    // The delays cut the connection in different phases: during the handshake, during the declarations, and while
+    // consuming.
     for (let afterMs = 0; afterMs < 60; afterMs += 2) {
       line.cut()
       await delay(100 + afterMs)
@@ -111,7 +112,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('if the broker rejects or cancels a consumer that has onRejected, the RabbitMQ bus keeps its connection', async () => {
+  it('the RabbitMQ bus keeps its connection if the broker rejects or cancels a consumer that has onRejected', async () => {
     await using bus = await open()
     await bus.declare(topology)
     const connection = await connect(url)
@@ -137,7 +138,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await eventually(() =>
       expect(reasons).toEqual(['NOT-FOUND', 'consumer cancelled by the broker']),
     )
-    // The bus still has the same connection, so the queue was not declared again.
+    // After a reconnect the bus would have declared the deleted queue again.
     expect(await bus.depth('orders')).toBeNull()
     await connection.close()
   })
@@ -191,7 +192,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     },
   )
 
-  it('the RabbitMQ bus reconnects immediately if the broker has not noticed that the connection ended', async () => {
+  it('the RabbitMQ bus reconnects immediately even if the broker has not noticed that the connection ended', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -220,7 +221,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('every queue depth request settles if the RabbitMQ connection is cut while the channels of the requests close', async () => {
+  it('all requests for the depth of a queue settle if the RabbitMQ connection is cut while their channels are closed', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -256,7 +257,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await line[Symbol.asyncDispose]()
   })
 
-  it('a publish fails immediately while RabbitMQ is unavailable, and the bus reports the broker as down', async () => {
+  it('publishing to RabbitMQ fails immediately while the broker is unavailable, and the bus reports the broker as down', async () => {
     const health = createHealth(logger)
     const bus = connectRabbitMq(new Secret('amqp://127.0.0.1:1'), {
       name: 'test',
@@ -353,7 +354,7 @@ describe('a queue that exists with incompatible arguments', () => {
     },
   )
 
-  it('the RabbitMQ bus logs an incompatible queue only once, with the remediation, although the declaration is retried', async () => {
+  it('the RabbitMQ bus logs an incompatible queue once, with the remediation, although it retries the declaration', async () => {
     await using over = await openOver(ours, false)
     await eventually(() => expect(over.line.connections).toBeGreaterThan(3))
     expect(over.errors()).toMatchObject([
@@ -384,8 +385,8 @@ describe('a queue that exists with incompatible arguments', () => {
     line.edit = (reply) => {
       if (isSilent || !reply.includes('PRECONDITION_FAILED')) return reply
       isSilent = true
-      // After the broker has rejected the declaration, the relay stops forwarding. So the broker seems unresponsive
-      // when the client closes the connection.
+      // The relay stops forwarding after the broker has rejected the declaration. When the client closes the
+      // connection, the broker therefore does not respond.
       queueMicrotask(() => line.silence())
       return reply
     }

@@ -1,7 +1,8 @@
 /**
  * The message bus over RabbitMQ (3.10 to 4.x) with amqplib.
  *
- * I1  There is one recovery path. Any failure of the connection, a channel or a consumer ends the connection. On the
+ * I1  There is only one way of recovery: any failure of the connection, a channel or a consumer ends the connection. On
+ * the
  *     next connection, `setUp` creates the publishing channel, the topology and the consumers again.
  * I2  Every publish settles: when the broker confirms it, when its channel is lost, or at a deadline of this bus.
  * I3  A delivery is settled only on the channel on which it arrived. If the channel is closed first, the broker
@@ -84,10 +85,11 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   const queueName = (name: string): string =>
     exclusiveQueues.has(name) ? `${named(name)}.${ownSuffix}` : named(name)
 
-  // An exclusive queue is deleted with the connection, so its messages are never redelivered and need no ack.
+  // The broker deletes an exclusive queue at the end of its connection and never redelivers its messages. Therefore its
+  // messages need no ack.
   const isUnacknowledged = (queue: string): boolean => exclusiveQueues.has(queue)
 
-  // Closing the connection causes a reconnect, because `keepConnected` then opens the next connection.
+  // When a connection is closed, `keepConnected` opens the next one.
   const restart = (current: ChannelModel, reason: string): void => {
     if (current !== model || isClosing) return
     logger.warn({ reason }, 'broker connection discarded; a new connection is opened')
@@ -97,8 +99,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   async function setUp(current: ChannelModel): Promise<void> {
     throwOnProblem([checkVersion('rabbitmq', versionOf(current))])
     coalesceWrites(streamOf(current))
-    // The names of exclusive queues have a suffix that is new for each connection. If the broker has not noticed the
-    // end of the previous connection, the queues with the previous suffix still exist.
+    // Each connection has a new suffix for the names of its exclusive queues. The broker may not have noticed the end
+    // of the previous connection, and the queues with the previous suffix then still exist.
     ownSuffix = crypto.randomUUID().slice(0, 8)
     isBlocked = false
     current.on('blocked', () => {
@@ -199,7 +201,9 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     })
   }
 
-  /** Ends a consumer without which the service can work. Returns false for any other consumer. */
+  /**
+   * Ends a consumer that has `onRejected`, without which the service can work. Returns false for any other consumer.
+   */
   function endConsumer(consumer: RunningConsumer, reason: string): boolean {
     const { onRejected } = consumer.options
     if (onRejected === undefined || consumer.isCancelled) return false
@@ -245,11 +249,11 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     lost,
   })
 
-  // One timer ends all overdue publishes (I2), because a timer for each publish costs more than the publish itself.
+  // One timer ends all overdue publishes (I2). A timer for each publish would cost more than the publish itself.
   const overdue = setInterval(() => {
     const startedBefore = performance.now() - confirmDeadlineMs
     for (const publishing of publishings) {
-      if (publishing.startedAt > startedBefore) break // the Set is in publishing order
+      if (publishing.startedAt > startedBefore) break // the Set is in the order of the starts
       publishing.settle(unavailable('no confirm in time'))
     }
   }, confirmDeadlineMs / 10)
@@ -270,7 +274,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       try {
         await assertTopology(channel, topology)
       } catch (error) {
-        // The next connection declares the topology again. If that fails too, it logs the reason (I1).
+        // The next connection declares the topology again, and logs the reason if this fails too (I1).
         restart(current, brokerReason(error))
       }
     },
@@ -347,7 +351,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       const current = model
       if (current === null) return null
       const query = async (): Promise<QueueDepth> => {
-        // The query uses a separate channel, because the broker closes the channel if the queue does not exist.
+        // The query has its own channel, because the broker closes the channel if the queue does not exist.
         const channel = await current.createChannel()
         channel.on('error', () => {})
         const { messageCount, consumerCount } = await channel.checkQueue(queueName(queue))
@@ -380,7 +384,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
         Promise.all([...consumers].map(({ inFlight }) => Promise.allSettled(inFlight)))
       await handled()
       await connection[Symbol.asyncDispose]()
-      // Further deliveries may have arrived before the connection ended, so their handlers are awaited as well.
+      // The handlers of these deliveries are awaited too, because further deliveries may have arrived before the
+      // connection ended.
       await handled()
       clearInterval(overdue)
       lost(null)

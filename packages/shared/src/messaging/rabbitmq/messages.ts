@@ -9,8 +9,8 @@ export const publishOptions = (message: OutgoingMessage): Options.Publish => ({
   messageId: message.messageId,
   type: message.type,
   timestamp: Math.floor(Date.now() / 1_000),
-  // The headers are always a new object: if an `x-death` header were copied, the broker would detect a dead-letter
-  // cycle and drop the message.
+  // The headers are a new object without the received ones. If the header `x-death` were copied, the broker would
+  // detect a dead-letter cycle and drop the message.
   headers: { ...message.headers },
   ...(message.correlationId !== undefined && { correlationId: message.correlationId }),
 })

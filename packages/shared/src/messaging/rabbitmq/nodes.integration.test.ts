@@ -17,14 +17,14 @@ const listed = (...nodes: readonly (Relay | string)[]): string => {
 }
 
 describe('a list of RabbitMQ nodes', () => {
-  it('the client connects to a RabbitMQ node that is alive, although the other listed nodes are dead', async () => {
+  it('the client connects to the listed RabbitMQ node that is alive, although the other nodes are dead', async () => {
     await using node = await startNode()
     await using connection = openBus(listed(DEAD, node, ALSO_DEAD))
     await connection.bus.ready()
     expect(connection.reason()).toBe('')
   })
 
-  it('the client connects to a RabbitMQ node that responds, although another node accepts connections and is unresponsive', async () => {
+  it('the client connects to the RabbitMQ node that responds, although another node accepts connections without responding', async () => {
     await using frozen = await startNode()
     frozen.stall()
     await using node = await startNode()
@@ -42,7 +42,8 @@ describe('a list of RabbitMQ nodes', () => {
     connected.away()
     await eventually(() => connection.publish())
     expect(next.connections).toBe(1)
-    // The reverse works as well: the client uses the node that was dead before.
+    // The dead node is started again, and the other one is killed. The client then uses the first
+    // node again.
     connected.restore()
     next.away()
     await eventually(() => connection.publish())

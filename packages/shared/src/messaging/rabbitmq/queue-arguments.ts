@@ -1,8 +1,8 @@
 import type { QueueSpec } from '../message-bus.ts'
 
 /**
- * Returns the arguments that a durable queue needs for correctness. They are declared as arguments and not as a policy,
- * so that an operator cannot change them by mistake.
+ * Returns the arguments that a durable queue needs for correctness. An operator could change a policy by mistake, so
+ * these values are arguments and not a policy.
  */
 export function queueArguments(
   queue: QueueSpec,
@@ -18,7 +18,7 @@ export function queueArguments(
       ...(queue.deadLetter.routingKey !== undefined && {
         'x-dead-letter-routing-key': queue.deadLetter.routingKey,
       }),
-      // At-least-once dead lettering requires `reject-publish`: a full target queue must reject messages instead of
+      // At-least-once dead lettering requires `reject-publish`. A full target queue then rejects messages instead of
       // dropping them.
       'x-dead-letter-strategy': 'at-least-once',
       'x-overflow': 'reject-publish',

@@ -49,7 +49,7 @@ describe('settling the deliveries of a channel', () => {
     expect([...unacknowledged]).toEqual([4, 6])
   })
 
-  it('exactly the finished deliveries are acknowledged, in whatever order they finish', () => {
+  it('exactly the finished deliveries are acknowledged, in whatever order their handlers finish', () => {
     const settlement = fc.constantFrom<Settlement>('ack', 'ack', 'ack', 'requeue', 'reject')
     const action = fc.oneof(
       fc.constant('deliver' as const),

@@ -10,15 +10,15 @@ export interface Settlements {
 
 /**
  * Acknowledges finished deliveries at the end of each turn of the event loop. One frame with `multiple` acknowledges
- * all deliveries before the oldest delivery in flight. So a quorum queue writes one log entry instead of one per
- * delivery. Later deliveries are acknowledged one by one, so that a slow delivery does not delay them.
+ * all deliveries before the oldest delivery in flight, for which a quorum queue writes only one log entry. The
+ * finished deliveries after it are acknowledged one by one, because they must not wait for a slow delivery.
  */
 export function createSettlements(
   channel: Pick<Channel, 'ack' | 'nack'>,
   defer: (flush: () => void) => void = setImmediate,
 ): Settlements {
-  // The deliveries without a written ack or nack, in the order of arrival. There are at most as many as the prefetch
-  // count.
+  // The deliveries whose ack or nack was not written yet, in the order of arrival. There are at most as many as the
+  // prefetch count.
   const inFlight = new Map<Message, 'open' | 'done'>()
   let done = 0
   let deferred: Promise<void> | null = null
@@ -29,7 +29,7 @@ export function createSettlements(
     let isBehindOpen = false
     const singly: Message[] = []
     for (const [message, state] of inFlight) {
-      if (done === 0) break // all deliveries after the last finished one are in flight
+      if (done === 0) break // no finished delivery is left
       if (state === 'open') isBehindOpen = true
       else {
         if (isBehindOpen) singly.push(message)

@@ -10,14 +10,14 @@ export interface ClockReading {
 
 const WARNING_MS = 2_000
 /**
- * The duration of a step's lease in milliseconds. If the clocks of two machines differ by more, a machine can regard a
- * valid lease of the other machine as expired.
+ * The duration of a step's lease in milliseconds. A machine whose clock differs by more could regard a valid lease of
+ * another machine as expired.
  */
 const PROBLEM_MS = 30_000
 
 /**
  * Checks the difference between the clocks of two machines. The other clock was read at an unknown moment between
- * request and response. So a difference counts only if it is larger than this interval.
+ * request and response, so a difference that is smaller than the response time is ignored.
  */
 export function checkClock({ remoteAt, requestedAt, respondedAt }: ClockReading): CheckResult {
   const aheadMs = remoteAt - (requestedAt + respondedAt) / 2

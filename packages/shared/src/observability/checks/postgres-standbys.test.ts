@@ -52,7 +52,7 @@ describe('checking the standbys of a PostgreSQL primary', () => {
     ).toMatchObject({ check: 'standbys', verdict, found: expect.stringContaining(found) })
   })
 
-  it('the check of Postgres standbys reports a synchronous standby that commits do not wait for', () => {
+  it('the check of Postgres standbys reports a problem if commits do not wait for the synchronous standby', () => {
     const replication = { standbyNames: ANY_1, syncStates: ['quorum', 'quorum'] }
     for (const synchronousCommit of ['local', 'off'])
       expect(checkPostgresStandbys({ ...replication, synchronousCommit })).toMatchObject({

@@ -51,7 +51,7 @@ describe('checking the replicas of a Redis primary', () => {
 })
 
 describe("comparing min-replicas-max-lag with Sentinel's down-after", () => {
-  it('the check accepts a min-replicas-max-lag that is shorter than the time after which Sentinel replaces a primary', () => {
+  it('the check of Redis replicas accepts a min-replicas-max-lag shorter than the time after which Sentinel replaces a primary', () => {
     expect(checkSentinelDownAfter({ minToWrite: 1, maxLagSeconds: 2 }, 5_000)).toMatchObject({
       verdict: 'ok',
     })
@@ -64,7 +64,7 @@ describe("comparing min-replicas-max-lag with Sentinel's down-after", () => {
     })
   })
 
-  it('the check of min-replicas-max-lag reports nothing if min-replicas-to-write is 0', () => {
+  it('the check of Redis replicas does not compare min-replicas-max-lag with Sentinel if min-replicas-to-write is 0', () => {
     expect(checkSentinelDownAfter({ minToWrite: 0, maxLagSeconds: 10 }, 5_000)).toBeNull()
   })
 })

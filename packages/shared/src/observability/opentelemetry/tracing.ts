@@ -30,13 +30,16 @@ const kinds = {
 /** The defaults for standard variables of OpenTelemetry that the environment does not set. */
 const defaults = (service: string) => ({
   OTEL_SERVICE_NAME: service,
-  // The propagator `baggage` is left out, because a caller's baggage would be sent to the provider.
+  // Without this setting, a caller's baggage would be sent to the provider (propagator `baggage`).
   OTEL_PROPAGATORS: 'tracecontext',
-  // The detectors `process` and `host` are left out: they would put the command line and the user name into traces.
+  // Without this setting, traces would contain the command line and the user name (detectors `process` and `host`).
   OTEL_NODE_RESOURCE_DETECTORS: 'env,serviceinstance',
 })
 
-/** How long shutdown waits for pending spans; an unavailable collector must not delay it further. */
+/**
+ * How long a shutdown waits for pending spans to be delivered. A collector that is unavailable must not delay the
+ * shutdown longer.
+ */
 const FLUSH_MS = 1_000
 
 /** Starts the SDK, which reads the `OTEL_*` variables. Disposing the result flushes pending spans. */
@@ -94,8 +97,8 @@ export function startOpenTelemetry(
 }
 
 /**
- * Returns the trace context from the headers of a request. The header `tracestate` (W3C Trace Context §3.3) is ignored:
- * it contains data of tracing vendors, which would be sent on to the provider.
+ * Returns the trace context from the headers of a request. The header `tracestate` (W3C Trace Context §3.3) is ignored,
+ * because its data of tracing vendors would be sent on to the provider.
  */
 const traceOf = ({ traceparent }: Readonly<Record<string, unknown>>): Context =>
   propagation.extract(ROOT_CONTEXT, { traceparent })
