@@ -196,10 +196,10 @@ export function createListener(deps: ListenerDeps): Listener {
   }
 
   // Sends the error and closes the connection, for three reasons:
-  //  - A caller without a key must not occupy a connection.
-  //  - After an upgrade request or a faulty body, the next bytes may not be a request.
-  //  - Node does not serve requests that are pipelined behind an upgrade request. `Connection: close` announces this to
-  //    the caller (RFC 9112 §9.6).
+  // - A caller without a key must not occupy a connection.
+  // - After an upgrade request or a faulty body, the next bytes may not be a request.
+  // - Node does not serve requests that are pipelined behind an upgrade request. `Connection: close` announces this to
+  //   the caller (RFC 9112 §9.6).
   function reject(request: IncomingMessage, response: ServerResponse, error: IntegrationError) {
     const requestId = randomUUID()
     closing.add(request.socket)

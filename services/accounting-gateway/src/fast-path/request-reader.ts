@@ -82,8 +82,8 @@ export class RequestReader implements MessageReceiver {
    * Parses the bytes of a connection since the end of the previous request. Returns the request at the beginning of
    * these bytes; its body may be incomplete.
    *
-   *  Returns `null` if the fast path does not accept the request, if the request head is incomplete, or if more than
-   *  one request has arrived.
+   * Returns `null` if the fast path does not accept the request, if the request head is incomplete, or if more than
+   * one request has arrived.
    */
   read(bytes: Buffer): BufferedRequest | null {
     const method = methodOf(bytes)

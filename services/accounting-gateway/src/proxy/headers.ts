@@ -88,9 +88,9 @@ export function headerFault(raw: HeaderList): string | null {
 /**
  * Returns the reason why the framing of a request body is rejected; `null` if the framing is acceptable.
  *
- *  The gateway decodes only the transfer coding `chunked`, and forwards a body with its own framing and without
- *  `Transfer-Encoding`. With any other coding, the accounting API would receive encoded bytes without knowing the
- *  coding.
+ * The gateway decodes only the transfer coding `chunked`, and forwards a body with its own framing and without
+ * `Transfer-Encoding`. With any other coding, the accounting API would receive encoded bytes without knowing the
+ * coding.
  */
 export function transferCodingFault(raw: HeaderList, httpVersion: string): IntegrationError | null {
   let codings: string | null = null

@@ -6,9 +6,9 @@ const MAX_BUFFERED_BYTES = 1_048_576
 /**
  * A request body that can be sent more than once if it is small.
  *
- *  A body with a small `Content-Length` is read completely before the first attempt. A slow caller therefore does not
- *  occupy a concurrency slot of its realm. Any other body is sent upstream while it arrives, and is buffered until it
- *  exceeds the maximum size.
+ * A body with a small `Content-Length` is read completely before the first attempt. A slow caller therefore does not
+ * occupy a concurrency slot of its realm. Any other body is sent upstream while it arrives, and is buffered until it
+ * exceeds the maximum size.
  */
 export interface RequestBody {
   /** True if the body can be sent again; false once bytes were sent that are no longer buffered. */

@@ -2,9 +2,9 @@
  * Decides by the raw request target (RFC 9112 §3.2) whether the gateway forwards a request as a call for a company
  * (`/v3/company/<realm>/…`).
  *
- *  The realm that the gateway reads selects the access token, and the realm that the accounting API reads selects the
- *  company. If the two parsers disagreed, one company's token would be sent with another company's request. A target
- *  that two parsers could read differently is therefore rejected instead of normalized.
+ * The realm that the gateway reads selects the access token, and the realm that the accounting API reads selects the
+ * company. If the two parsers disagreed, one company's token would be sent with another company's request. A target
+ * that two parsers could read differently is therefore rejected instead of normalized.
  */
 import type { Scope } from '@integration-host/shared/access/scope'
 

@@ -1,14 +1,14 @@
 /**
  * Counts the successful calls to the accounting API by month, company and kind.
  *
- *  Intuit meters the successful calls of an application over all companies, and blocks the application above the calls
- *  of its plan. Calls that create or change objects ("Core") are not metered. Reads, queries, change data and reports
- *  ("CorePlus") are metered.
+ * Intuit meters the successful calls of an application over all companies, and blocks the application above the calls
+ * of its plan. Calls that create or change objects ("Core") are not metered. Reads, queries, change data and reports
+ * ("CorePlus") are metered.
  *
- *  Intuit does not document how it counts batches and attachments. Here, a batch counts as one metered call, and so
- *  does an attachment. Months are in UTC, because Intuit does not document its time zone.
+ * Intuit does not document how it counts batches and attachments. Here, a batch counts as one metered call, and so
+ * does an attachment. Months are in UTC, because Intuit does not document its time zone.
  *
- *  @see docs/intuit.md, "App Partner Program"
+ * @see docs/intuit.md, "App Partner Program"
  */
 import type { Clock } from '@integration-host/shared/process/clock'
 
@@ -85,8 +85,8 @@ export interface UsageDeps {
  * Starts counting. Calls are counted in memory. The counts are added to the store every five seconds and at disposal,
  * or later if the store is unavailable.
  *
- *  If it is unknown whether counts were added, they are added again. A call may then be counted twice, which is safer
- *  for the budget than not counting it.
+ * If it is unknown whether counts were added, they are added again. A call may then be counted twice, which is safer
+ * for the budget than not counting it.
  */
 export function startUsage({ store, clock, onCall, onTotal, onError }: UsageDeps): Usage {
   /** The calls that are not stored yet, by month and realm. */

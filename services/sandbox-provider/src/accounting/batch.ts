@@ -31,7 +31,7 @@ const MAX_BATCH_ID = 10
 /**
  * Returns the items of a batch request, or the error for the whole request.
  *
- *  @param requestId the `requestid` of the batch; `null` if it has none
+ * @param requestId the `requestid` of the batch; `null` if it has none
  */
 export function batchItems(
   body: Body,

@@ -21,7 +21,7 @@ export type ChangeData =
  * their change. At most 1,000 objects are returned, and the response does not show whether there are more. Intuit
  * documents neither the order nor the behaviour for more than 1,000 objects.
  *
- *  @param given the query parameters `entities` and `changedSince`
+ * @param given the query parameters `entities` and `changedSince`
  */
 export function changeData(
   posted: PostedEntities,

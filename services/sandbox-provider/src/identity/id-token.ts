@@ -7,7 +7,7 @@ const ID_TOKEN_SECONDS = 3_600
  * `realmid` is in lower case, and `auth_time` is present although `claims_supported` does not list it. Intuit does not
  * document whether a client must request `realmid` with the parameter `claims`. This provider always sends it.
  *
- *  @param at `nowSeconds` is the time in epoch seconds
+ * @param at `nowSeconds` is the time in epoch seconds
  */
 export const idTokenClaims = (
   issued: Issued,

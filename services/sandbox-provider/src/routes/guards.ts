@@ -28,9 +28,9 @@ export function hostGuard(addresses: () => Addresses) {
 /**
  * Rejects requests from web pages of other origins to the control routes, because these routes require no key.
  *
- *  Every request that changes something must have the content type `application/json`, even without a body. A browser
- *  sends a CORS preflight before such a request to another origin, and this provider rejects the preflight. This check
- *  also covers older browsers, whose requests have no header that identifies a cross-site request.
+ * Every request that changes something must have the content type `application/json`, even without a body. A browser
+ * sends a CORS preflight before such a request to another origin, and this provider rejects the preflight. This check
+ * also covers older browsers, whose requests have no header that identifies a cross-site request.
  */
 export const controlGuard = new Hono().use(
   '/sandbox/*',

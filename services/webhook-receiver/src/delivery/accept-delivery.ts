@@ -43,8 +43,8 @@ export type AcceptDelivery = (delivery: Delivery) => Promise<Notification>
  * Builds a function that verifies a delivery and publishes its events. The promise of the function resolves when the
  * broker has confirmed every event.
  *
- *  The function throws an {@link IntegrationError}: `signature_invalid`; `invalid_request` if a signed body has no
- *  known format; `broker_unavailable` if an event is not confirmed before the deadline.
+ * The function throws an {@link IntegrationError}: `signature_invalid`; `invalid_request` if a signed body has no
+ * known format; `broker_unavailable` if an event is not confirmed before the deadline.
  */
 export function createAcceptDelivery(deps: AcceptDeps): AcceptDelivery {
   const { tokens, publish, onAccepted, failpoint } = deps
