@@ -1,7 +1,7 @@
 /**
  * The audit log of the file store: a file beside the credential file, with one entry per line. The credential file
- * stores how many bytes of the audit file are valid. After a crash during an append, the next process appends the same
- * lines again at the same offset.
+ * stores how many bytes of the audit file are valid. After a crash during an append, the next process appends the lines
+ * at the same offset.
  */
 import { constants, createReadStream } from 'node:fs'
 import { open, stat, writeFile } from 'node:fs/promises'
@@ -23,19 +23,19 @@ export async function appendEntries(
   const bytes = Buffer.from(entries.map((entry) => `${JSON.stringify(entry)}\n`).join(''), 'utf8')
   const file = await open(path, constants.O_RDWR | constants.O_CREAT, 0o600)
   try {
-    // A file that is shorter than `at` was truncated by another program. Writing at `at` would fill the gap with
-    // zeros, so the entries are appended at the end of the file instead.
+    // The file is shorter than `at`, so another program has truncated it. Writing at `at` would fill the gap with
+    // zeros. The entries are appended at the end of the file instead.
     const { size } = await file.stat()
     const from = Math.min(at, size)
-    // There are two reasons why the file may contain bytes after `at`. Either an append of the same lines was
-    // interrupted, or the credential file was deleted or restored from a backup. In the second case the bytes are newer
-    // audit entries, so they are copied to another file before they are overwritten.
+    // Bytes after `at` have one of two causes. Either an append of the same lines was interrupted. Or the credential
+    // file was deleted or restored from a backup, so that the bytes are newer audit entries. In the second case, the
+    // bytes are copied to another file before they are overwritten.
     const tail = Buffer.alloc(size - from)
     await file.read(tail, 0, tail.length, from)
     if (!bytes.subarray(0, tail.length).equals(tail))
       await writeFile(`${path}.${Date.now()}`, tail, { mode: 0o600, flag: 'wx', flush: true })
     await file.truncate(from)
-    // On a full disk a write may be partial without an error; only the number of written bytes shows it.
+    // On a full disk, a write may be partial without an error. Only the number of written bytes shows this.
     for (let done = 0; done < bytes.length;)
       done += (await file.write(bytes, done, bytes.length - done, from + done)).bytesWritten
     await file.sync()
@@ -46,8 +46,8 @@ export async function appendEntries(
 }
 
 /**
- * Reads at most `limit` audit entries whose number is greater than `after`. Reading ends at the first line that is not
- * an audit entry.
+ * Reads at most `limit` audit entries whose number is greater than `after`. Stops at the first line that is not an
+ * audit entry.
  */
 export async function readEntries(
   path: string,
@@ -72,9 +72,8 @@ export async function readEntries(
 const BLOCK_BYTES = 65_536
 
 /**
- * Reads at most `limit` audit entries whose number is less than `before`, the newest first. Only the first `size` bytes
- * of the file are valid. The file is read backwards in blocks, so that the newest entries of a long log are found at
- * once.
+ * Reads at most `limit` audit entries whose number is less than `before`, newest first. Only the first `size` bytes of
+ * the file are valid. The file is read backwards in blocks, so that the newest entries of a long log are found quickly.
  */
 export async function readEntriesBackwards(
   path: string,
@@ -91,7 +90,7 @@ export async function readEntriesBackwards(
     const block = Buffer.alloc(end - start)
     const { bytesRead } = await file.read(block, 0, block.length, start)
     const text = Buffer.concat([block.subarray(0, bytesRead), rest])
-    // The first line of a block may begin in the block before it.
+    // The first line of a block may begin in the previous block of the file.
     const first = start === 0 ? 0 : text.indexOf('\n') + 1
     rest = text.subarray(0, first)
     for (const line of text.subarray(first).toString('utf8').split('\n').toReversed()) {

@@ -17,7 +17,7 @@ afterEach(() => rm(join(folder, '..'), { recursive: true }))
 connectLinkStoreContract('file', () => createFileConnectLinkStore(folder))
 
 describe('connect links in files', () => {
-  it('connect links in files survive a restart: used links stay used, and deleted links stay deleted', async () => {
+  it('after a restart, used connect links in files are still used, and deleted ones are still deleted', async () => {
     const store = await createFileConnectLinkStore(folder)
     const [kept, used, deleted] = [linkOf(), linkOf(), linkOf()]
     for (const link of [kept, used, deleted]) await store.add(link, Date.now())
@@ -29,7 +29,7 @@ describe('connect links in files', () => {
     expect(await reopened.get(deleted.id)).toBeNull()
   })
 
-  it('the connect link store writes files that only their owner can read, and deletes a file that does not contain a link', async () => {
+  it('the connect link store writes files that only their owner can read, and deletes a file that contains no link', async () => {
     const store = await createFileConnectLinkStore(folder)
     const link = linkOf()
     await store.add(link, Date.now())

@@ -1,6 +1,6 @@
 /**
  * Stores connect links in a folder with one file for each link, so that the links of an embedded host survive a
- * restart. All links are also kept in memory, and reads use only the memory.
+ * restart. Reads use only a copy of the links in memory.
  */
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -57,8 +57,8 @@ export async function createFileConnectLinkStore(
       return true
     },
     async use(link, at) {
-      // If several callers use the same link at once, the copy in memory lets only one of them succeed. If the write to
-      // the file then fails, no authorization is started, but the link counts as used until the next start.
+      // The copy in memory lets only one of several concurrent callers use a link. If the write to the file fails
+      // afterwards, no authorization is started, and the link counts as used until the next start.
       if (!(await memory.use(link, at))) return false
       await write({ ...link, usedAt: at })
       return true

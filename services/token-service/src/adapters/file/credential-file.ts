@@ -1,10 +1,10 @@
 /**
- * The file that holds all credentials of the embedded host: one JSON object, with mode 0600, written by one
- * process at a time.
+ * The file that contains all credentials of the embedded host: one JSON object, with mode 0600, written by one process
+ * at a time.
  *
- * F1  The state in memory changes only after the file was written, so a write that fails has no effect.
+ * F1  The state in memory changes only after the file was written, so a failed write has no effect.
  * F2  The file is replaced atomically and never changed in place (write-file-atomic.ts).
- * F3  A file that cannot be parsed, or that was encrypted with other keys, is left unchanged, and the start fails.
+ * F3  If the file cannot be parsed or was encrypted with other keys, it is left unchanged and the start fails.
  */
 import { chmod, readFile } from 'node:fs/promises'
 import { z } from 'zod'
@@ -22,11 +22,11 @@ const CHECK_VALUE_PLACE = { name: 'credentials:canary', field: 'canary', version
 const FileState = z.object({
   format: z.literal(1),
   /**
-   * The key check value: a text that was encrypted with the key ring of this file. Decrypting it shows whether the
-   * configured key ring is the right one.
+   * The key check value: a text that was encrypted with the key ring. It can be decrypted only if the configured key
+   * ring is the right one.
    */
   canary: z.string(),
-  /** The newest fencing token that was issued. */
+  /** The newest fencing token that the store has issued. */
   fence: z.int().nonnegative(),
   /** The number of the newest outbox entry. */
   sequence: z.int().nonnegative(),
@@ -40,15 +40,15 @@ const FileState = z.object({
   audited: AuditHead.extend({
     /** The number of the last outbox entry whose audit entries are in the audit file. */
     upTo: z.int().nonnegative(),
-    /** How many bytes of the audit file are valid. */
+    /** The length of the valid part of the audit file, in bytes. */
     bytes: z.int().nonnegative(),
   }),
 })
 export type FileState = z.output<typeof FileState>
 
 /**
- * The result of a function that changes the state: the next state (`null` if nothing changes), and the value with which
- * the call resolves.
+ * The result of a function that changes the state. `next` is the new state; `null` if nothing changes. The call
+ * resolves with `result`.
  */
 export interface Change<T> {
   readonly next: FileState | null
@@ -58,21 +58,21 @@ export interface Change<T> {
 export interface CredentialFile {
   readonly state: () => FileState
   /**
-   * Runs one change at a time. Calls `decide` with the current state, writes the next state to the file, and then
-   * resolves with the result that `decide` returned. An error of `decide` is passed on.
+   * Runs one change at a time. Calls `decide` with the current state, writes the new state to the file, and resolves
+   * with the result of `decide`. Rejects with the error of `decide` if it throws.
    *
    * @throws {IntegrationError} `store_unavailable` if the file cannot be written.
    */
   readonly change: <T>(decide: (current: FileState) => Change<T> | Promise<Change<T>>) => Promise<T>
   /**
    * Replaces the key check value by a new one that is encrypted with the active key. Resolves with the id of the key
-   * that had encrypted the old value.
+   * that encrypted the previous value.
    */
   readonly retireKeys: () => Promise<readonly string[]>
 }
 
 /**
- * Reads the credential file, or begins with an empty state if there is none.
+ * Reads the credential file, or begins with an empty state if there is no file.
  *
  * @throws {StartupError} if the file is damaged or was encrypted with other keys (F3).
  */
@@ -87,7 +87,7 @@ export async function openCredentialFile(path: string, keys: KeyRing): Promise<C
         await writeFileAtomic(path, JSON.stringify(next)).catch((cause: unknown) => {
           throw unwritable(cause)
         })
-        state = next // only after the file was written (F1)
+        state = next // The state changes only after the file was written (F1).
       }
       return result
     }
@@ -127,7 +127,7 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
       audited: { ...auditStart, upTo: 0, bytes: 0 },
     }
   }
-  // The mode of the file is set again, because a file that was restored from a backup may be readable by other users.
+  // The mode is set again, because a file that was restored from a backup may be readable by other users.
   await chmod(path, 0o600)
   const state = parseJsonAs(FileState, text)
   // A damaged file is left unchanged, and the start fails (F3).
@@ -146,7 +146,7 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
   return state
 }
 
-/** Returns the result of a function that leaves the state unchanged, so that nothing is written. */
+/** Returns the result of a change that leaves the state as it is, so that nothing is written. */
 export const unchanged = <T>(result: T): Change<T> => ({ next: null, result })
 
 /** Returns the error for a file that cannot be written. */

@@ -79,7 +79,7 @@ describe('credential file', () => {
     ])
   })
 
-  it('the file store rejects a second OS process that opens the same folder, with an error that names the folder', async () => {
+  it('the file store rejects a second process that opens the same folder, with an error that names the folder', async () => {
     const { folder } = await open()
     expect(await startupError(folder)).toContain(`${folder} is in use by another process`)
   })
@@ -103,7 +103,7 @@ describe('credential file', () => {
     },
   )
 
-  it('opening a credential file that was encrypted with other keys fails with StartupError, and the file stays unchanged', async () => {
+  it('opening a credential file that was encrypted with other keys fails with StartupError and does not change the file', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()
@@ -115,7 +115,7 @@ describe('credential file', () => {
     expect(await readFile(path, 'utf8')).toBe(before)
   })
 
-  it('after a failed write, the file store throws store_unavailable, and its file and its state in memory are unchanged', async () => {
+  it('the file store throws store_unavailable after a failed write, and keeps its file and its state in memory unchanged', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     // A folder at the path of the temporary file makes every write fail, even for root.
@@ -135,7 +135,7 @@ describe('credential file', () => {
     expect(await store.get('ACC-2')).not.toBeNull()
   })
 
-  it('if other users could read a credential file, the file store sets its mode to 0600 when it opens the file', async () => {
+  it('the file store sets the mode of a credential file to 0600 if other users could read it', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()

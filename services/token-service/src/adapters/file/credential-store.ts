@@ -1,4 +1,4 @@
-/** The credential store of the embedded host. It keeps all credentials in the single file of credential-file.ts. */
+/** The credential store of the embedded host, which keeps all credentials in one file (credential-file.ts). */
 import { join } from 'node:path'
 import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
@@ -70,13 +70,13 @@ function openStore(
   now: () => number,
 ): Omit<CredentialStore, keyof ReturnType<typeof createFileOutbox> | 'retireKeys'> {
   const { change } = file
-  // Leases are kept in memory and end with this process, because no other process uses the file.
+  // Leases are kept only in memory, because no other process uses the file.
   const leases = new Map<string, { readonly lease: Lease; until: number }>()
-  // Claims of adoptions are kept only in memory, as leases are. A restarted process does not need the earlier claims,
-  // because no request of the previous process can still be in flight.
+  // The claims of adoptions are kept only in memory. A restarted process does not need them, because no request of the
+  // previous process can still be in flight.
   const adoptions = new Map<string, AdoptionClaim & { readonly at: number }>()
-  // The names of due credentials whose refresh was started, each with the time at which the credential is due again.
-  // After a restart the map is empty, so all these credentials are due at once.
+  // The names of credentials whose due refresh was started, each with the time at which it is due again. The map is
+  // empty after a restart, so a refresh that the previous process started is due at once.
   const postponedUntil = new Map<string, number>()
   const isHeld = (lease: Lease): boolean => {
     const held = leases.get(lease.name)
@@ -225,7 +225,7 @@ function openStore(
             [name]: { ...fields, Fence: String(fence) },
           }
           // The fencing token is stored before the lease is used. Otherwise a restarted process could issue the same
-          // token again.
+          // fencing token again.
           return { next: { ...current, fence, credentials }, result: { kind: 'acquired', leased } }
         })
       } catch (error) {

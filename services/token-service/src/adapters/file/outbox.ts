@@ -5,7 +5,7 @@ import type { OutboxEntry } from '../../credential/outbox.ts'
 import { appendEntries, readEntries, readEntriesBackwards } from './audit-file.ts'
 import { type CredentialFile, type FileState, unchanged, unwritable } from './credential-file.ts'
 
-/** Adds an outbox entry to a state, so that the entry is stored in the same write as the change that it describes. */
+/** Adds an outbox entry to a state, so that the entry and the change that it describes are stored in one write. */
 export const withOutboxEntry = (current: FileState, entry: OutboxEntry): FileState => ({
   ...current,
   sequence: current.sequence + 1,

@@ -80,7 +80,7 @@ describe('the folder for rescued token pairs', () => {
     },
   )
 
-  it('opening the rescue folder creates the folder, and fails if no folder can be created at the path', async () => {
+  it('opening the rescue folder creates the folder, and fails if the folder cannot be created', async () => {
     await openRescueFolder(join(folder, 'a', 'b'), { keys, logger })
     expect(await readdir(join(folder, 'a'))).toEqual(['b'])
     await writeFile(join(folder, 'file'), '')

@@ -1,6 +1,6 @@
 /**
- * The folder `RESCUE_DIR`, with one file for each token pair that a process could not commit to the store before it
- * shut down. Each pair is encrypted with the key ring, and bound to the credential's name and version.
+ * The folder `RESCUE_DIR`. It contains one file for each token pair that a process could not commit to the store before
+ * it shut down. Each pair is encrypted with the key ring, and bound to the name and version of its credential.
  */
 import { access, constants, mkdir, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -115,13 +115,13 @@ async function readPair(path: string, keys: KeyRing): Promise<KeptPair> {
     ...rest,
     name: Name,
     version,
-    // The cast is safe: the file content is authenticated, so token-service itself wrote the value of
+    // The cast is safe, because the file content is authenticated: token-service itself wrote the value of
     // `expiryNoticeDays`.
     grant: { ...grant, expiryNoticeDays: expiryNoticeDays as ExpiryNoticeDays | null },
   }
 }
 
-/** Returns why a rescue file could not be read, for the log, without any content of the file. */
+/** Returns the reason why a rescue file could not be read, for the log. The reason contains nothing from the file. */
 function rejectionOf(error: unknown): string {
   if (error instanceof DecryptionError) return 'it was encrypted with another key, or was changed'
   if (error instanceof SyntaxError || error instanceof z.ZodError)

@@ -1,6 +1,6 @@
 /**
- * Stores the used `state` values, the labels and the code claims of authorizations in memory, for an installation with
- * a single process.
+ * Stores the used `state` values, the labels and the code claims of authorizations in memory. This suffices for an
+ * installation with a single process.
  */
 import type { AuthorizationStore, CodeClaim } from '../../authorization/authorization-store.ts'
 import { digest } from '../../authorization/digest.ts'
@@ -47,10 +47,7 @@ export function createMemoryAuthorizationStore(now: () => number = Date.now): Au
   }
 }
 
-/**
- * A map whose entries expire. If the map has more than `LIMIT` entries, the oldest entries are evicted, which limits
- * the memory use.
- */
+/** A map with an expiry for each entry. Above `LIMIT` entries, the oldest ones are evicted to limit the memory use. */
 function createExpiringMap<T>(now: () => number) {
   const entries = new Map<string, { readonly value: T; readonly until: number }>()
   return {

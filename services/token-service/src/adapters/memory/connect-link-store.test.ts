@@ -9,7 +9,7 @@ import { createMemoryConnectLinkStore } from './connect-link-store.ts'
 connectLinkStoreContract('memory', async () => createMemoryConnectLinkStore())
 
 describe('many connect links in memory', () => {
-  it('the memory store rejects a connect link when the limit is reached, and accepts the link after another link was deleted', async () => {
+  it('the memory store rejects a connect link above the limit, and accepts it after another link was deleted', async () => {
     let now = Date.now()
     const store = createMemoryConnectLinkStore(() => now)
     const short = linkOf({ expiresAt: now + 1_000 })

@@ -1,4 +1,4 @@
-/** Stores connect links in memory, for an installation with a single process. */
+/** Stores connect links in memory. This suffices for an installation with a single process. */
 import {
   type ConnectLink,
   type ConnectLinkStore,
@@ -9,7 +9,7 @@ import {
 
 export function createMemoryConnectLinkStore(
   now: () => number = Date.now,
-  /** Called with the id of each link that is deleted because its deletion time has passed. */
+  /** Called with the id of each link that is deleted after its deletion time. */
   onDropped: (id: string) => void = () => {},
 ): ConnectLinkStore {
   const links = new Map<string, ConnectLink>()

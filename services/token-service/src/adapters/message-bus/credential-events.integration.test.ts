@@ -101,7 +101,7 @@ const ids = () => seen.map(({ id }) => id)
 const outboxLength = () => redis.redis.xlen('credentials:outbox')
 
 describe('credential events', () => {
-  it('token-service publishes one persistent event without tokens for each change of a credential, in the order of the changes', async () => {
+  it('token-service publishes one persistent event without tokens for each change of a credential, in order', async () => {
     const service = await start()
     await service.connect('1')
     const { Authenticator } = (await service.ask('/credentials/ACC-1/token')).body as {
@@ -147,7 +147,7 @@ describe('credential events', () => {
     await eventually(async () => expect(await outboxLength()).toBe(0))
   })
 
-  it('while RabbitMQ is unavailable, events stay in the outbox; later each event is published once and in order', async () => {
+  it('events stay in the outbox while RabbitMQ is unavailable, and each one is published once and in order afterwards', async () => {
     const service = await start()
     await service.connect('1')
     await eventually(() => expect(seen).toHaveLength(1))

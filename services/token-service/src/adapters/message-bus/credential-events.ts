@@ -1,12 +1,12 @@
 /**
  * Publishes the entries of the credential store's outbox.
  *
- * Each entry is first written to the audit log, whether the broker is available or not. The events of the entry are
- * then published to the exchange `integration.credentials` in order: an event is published only after the broker has
- * confirmed the previous event. The store deletes an entry only after the broker has confirmed all its events.
+ * Each entry is first written to the audit log, even while the broker is unavailable. The events of the entry are then
+ * published to the exchange `integration.credentials` in order: each event waits for the broker's confirm of the
+ * previous one. The store deletes an entry only after the broker has confirmed all its events.
  *
- * One replica relays at a time. If a process dies after the broker has confirmed an event and before the entry is
- * deleted, the next process publishes the event again with the same message id.
+ * Only one replica publishes at a time. If a process dies between the confirm of an event and the deletion of its
+ * entry, the next process publishes the event again with the same message id.
  */
 import {
   credentialMessageId,
@@ -22,12 +22,13 @@ import type { CredentialStore } from '../../credential/credential-store.ts'
 export interface CredentialEventsDeps {
   readonly bus: MessageBus
   readonly store: Pick<CredentialStore, 'audit' | 'readOutbox' | 'trimOutbox' | 'releaseOutbox'>
-  /** Identifies this process as the holder of the relay lease, the right to publish the events of the outbox. */
+  /**
+   * Identifies this process as the holder of the relay lease, which is the right to publish the events of the outbox.
+   */
   readonly owner: string
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   /**
-   * Receives unexpected errors. An unavailable store or broker is not reported here, because the health checks log
-   * it.
+   * Receives unexpected errors. An unavailable store or broker is not reported here, because the health checks log it.
    */
   readonly onError: (error: unknown) => void
 }
@@ -43,8 +44,7 @@ export interface CredentialEvents extends AsyncDisposable {
 const BATCH = 100
 const AUDIT_BATCH = 500
 /**
- * The duration of the relay lease, in milliseconds. A publish cannot take longer than this, and each batch renews the
- * lease.
+ * The duration of the relay lease, in milliseconds. It is longer than any publish takes. Each batch renews the lease.
  */
 const LEASE_MS = 15_000
 /** How often this process checks the outbox for entries that other replicas have added, in milliseconds. */
@@ -57,7 +57,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
   let isDeclared = false
   let failures = 0
 
-  /** Publishes one batch; resolves with `true` if the outbox may have more entries. */
+  /** Publishes one batch of outbox entries. Resolves with `true` if there may be more. */
   async function relayBatch(): Promise<boolean> {
     const entries = await store.readOutbox(owner, LEASE_MS, BATCH)
     if (entries === null || entries.length === 0) return false
@@ -65,7 +65,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
     const startedAt = performance.now()
     try {
       for (const entry of entries) {
-        // The batch ends after half the lease time, because the lease is renewed only when the next batch is read.
+        // The batch ends after half the duration of the lease, because only the next read of a batch renews the lease.
         if (performance.now() - startedAt > LEASE_MS / 2) break
         for (const event of entry.events) await bus.publish(messageOf(event))
         confirmed.push(entry.id)
@@ -95,8 +95,8 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
         failures += 1
         if (!(error instanceof IntegrationError)) deps.onError(error)
       }
-      // The lease is released after a failure and at shutdown, so that another replica can relay at once if it reaches
-      // the broker.
+      // The lease is released after a failure and at shutdown. Another replica that reaches the broker can then publish
+      // at once.
       if (failures > 0 || isLast) await store.releaseOutbox(owner).catch(() => {})
       if (isLast) return
       if (hasMore) continue
@@ -112,7 +112,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
   const looping = loop()
   return {
     wake() {
-      // A new outbox entry must not shorten the back-off after a failure.
+      // A new outbox entry does not end the back-off after a failure.
       if (failures === 0) pause.abort()
     },
     async [Symbol.asyncDispose]() {

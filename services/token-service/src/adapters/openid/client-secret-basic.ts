@@ -1,10 +1,11 @@
 import type { ClientAuth } from 'openid-client'
 
 /**
- * Authenticates the client by HTTP Basic with the form-encoded client id and secret (RFC 6749 §2.3.1). openid-client's
- * own ClientSecretBasic also percent-encodes `-`, `_` and `.`, which form encoding leaves unchanged. Intuit's SDKs do
- * not encode these characters. A provider that compares the header without decoding it would reject a secret with a
- * percent-encoded hyphen.
+ * Authenticates the client by HTTP Basic with form-encoded client id and secret (RFC 6749 §2.3.1).
+ *
+ * ClientSecretBasic of openid-client also percent-encodes `-`, `_` and `.`, which form encoding leaves unchanged. A
+ * provider that compares the header without decoding it would reject a secret with a percent-encoded hyphen. Intuit's
+ * SDKs do not encode these characters.
  */
 export const clientSecretBasic =
   (secret: string): ClientAuth =>

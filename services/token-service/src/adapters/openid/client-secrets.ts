@@ -1,8 +1,8 @@
 import type { Secret } from '@integration-host/shared/secrets/secret'
 
 /**
- * The client secrets in the order in which a request tries them. During a secret rotation the service is configured
- * with the old and the new secret, and the provider accepts one of them or both.
+ * The client secrets in the order in which requests try them. During a rotation, the old and the new secret are
+ * configured, and the provider accepts one of them or both.
  */
 export interface ClientSecrets {
   readonly inOrder: readonly Secret[]

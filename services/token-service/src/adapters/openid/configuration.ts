@@ -1,6 +1,6 @@
 /**
- * Connects openid-client with the HTTP client of this service (send-request.ts). Creates the openid-client
- * configuration of a request. Converts requests and responses between the two libraries.
+ * Connects openid-client with the HTTP client of this service (send-request.ts): creates the openid-client
+ * configuration of a request, and converts requests and responses.
  */
 import {
   allowInsecureRequests,
@@ -14,14 +14,14 @@ import { clientSecretBasic } from './client-secret-basic.ts'
 import type { DiscoveredProvider } from './discovery.ts'
 import { type ProviderHttpResponse, sendRequest } from './send-request.ts'
 
-/** The fetch function that openid-client calls for each HTTP request. */
+/** The function that openid-client calls instead of fetch for each HTTP request. */
 export type LibraryFetch = NonNullable<Configuration[typeof customFetch]>
 /** The method, headers and body of a request that openid-client has built. */
 export type LibraryRequest = Parameters<LibraryFetch>[1]
 
 /**
- * oauth4webapi, the library below openid-client, fetches a key set again only if the cached copy is at least this many
- * seconds old.
+ * The minimum age of a cached key set, in seconds, before oauth4webapi fetches it again. oauth4webapi is the library
+ * below openid-client.
  */
 const REFETCH_AFTER_SECONDS = 60
 
@@ -37,16 +37,18 @@ export function configure(
 ): Configuration {
   const authentication = clientSecretBasic(secret.reveal())
   const configuration = new Configuration(metadata, clientId, undefined, authentication)
-  // The token endpoint has an http URL only if DISCOVERY_URL has one as well: discovery.ts rejects http endpoints in a
-  // document that was fetched over https.
+  // Tokens are sent over plain http only if DISCOVERY_URL has an http URL as well: discovery.ts rejects http endpoints
+  // in a document that was fetched over https.
   if (new URL(metadata.token_endpoint).protocol === 'http:') allowInsecureRequests(configuration)
   configuration[customFetch] = fetch
   if (metadata.jwks_uri !== undefined) {
     enableNonRepudiationChecks(configuration)
-    // The signing keys are fetched before the code exchange. If they were fetched only after the exchange and the JWKS
-    // was unavailable, the code would be lost. openid-client fetches the JWKS again if a key is missing in its copy,
-    // but only if the copy is at least a minute old. The fetch time of the copy is therefore set to a minute ago, so
-    // that openid-client can fetch a key that the provider has just added.
+    // The signing keys are fetched before the code exchange. Otherwise the code would be lost if the JWKS were
+    // unavailable after the exchange.
+    //
+    // openid-client fetches the JWKS again if its copy lacks a key, but only if the copy is at least a minute old. The
+    // fetch time of the copy is therefore set to a minute ago, so that openid-client can fetch a key that the provider
+    // has just added.
     if (jwks !== null)
       setJwksCache(configuration, {
         jwks: { keys: [...jwks.keys] },
@@ -73,7 +75,7 @@ export const sendLibraryRequest = (
     deadlineMs,
   })
 
-/** The HTTP statuses for which the constructor of `Response` rejects a body (Fetch §2.2.3, null body status). */
+/** The HTTP statuses for which the constructor of `Response` accepts no body (Fetch §2.2.3, null body status). */
 const NULL_BODY_STATUSES = new Set([204, 205, 304])
 
 /** Returns a provider response as the `Response` object that openid-client reads. */

@@ -1,8 +1,9 @@
 /**
- * Fetches the provider's discovery document and signing keys in the background and keeps the last usable document and
- * keys if a later fetch fails. The document is fetched from DISCOVERY_URL exactly as configured. openid-client's own
- * discovery is not used, because it expects the path of OpenID Connect Discovery §4, and some providers publish the
- * document at another path.
+ * Fetches the provider's discovery document and signing keys in the background. If a later fetch fails, the last usable
+ * document and keys stay in use.
+ *
+ * The document is fetched from DISCOVERY_URL exactly as configured. openid-client's own discovery is not used, because
+ * it expects the path of OpenID Connect Discovery §4, and some providers publish the document at another path.
  */
 import type { ServerMetadata } from 'openid-client'
 import { z } from 'zod'
@@ -13,8 +14,8 @@ import { NoResponse, sendRequest } from './send-request.ts'
 const endpoint = z.url({ protocol: /^https?$/ })
 
 /**
- * Returns the schema of a member of the discovery document that is a list. The member may be absent, because RFC 8414
- * §2 defines a default for it. If the member is present, the list must contain `value`.
+ * Returns the schema for a list in the discovery document. The list may be absent, because RFC 8414 §2 defines a
+ * default. If present, it must contain `value`.
  */
 const listWith = (value: string) =>
   z
@@ -30,7 +31,7 @@ const Metadata = z.looseObject({
   revocation_endpoint: endpoint.optional(),
   jwks_uri: endpoint.optional(),
   // The service supports only the code flow, client authentication by HTTP Basic, and id tokens with an asymmetric
-  // signature. A discovery document that excludes one of the three is not usable.
+  // signature. A document that excludes any of these is not usable.
   response_types_supported: listWith('code'),
   grant_types_supported: listWith('authorization_code'),
   token_endpoint_auth_methods_supported: listWith('client_secret_basic'),
@@ -60,7 +61,8 @@ export interface DiscoveredProvider {
 
 export interface Discovery extends AsyncDisposable {
   /**
-   * Resolves with the last usable document. If there is none, fetches the document first; `null` if the fetch fails.
+   * Resolves with the last usable document. If there is none yet, fetches the document first; `null` if this fetch
+   * fails.
    */
   current(): Promise<DiscoveredProvider | null>
   /**
@@ -72,13 +74,13 @@ export interface Discovery extends AsyncDisposable {
 const FETCH_DEADLINE_MS = 5_000
 const REFRESH_MS = 60 * 60_000
 /**
- * Retries have no jitter (`random: 1`): each process fetches only one document, so simultaneous retries cause little
- * load.
+ * Retries have no jitter (`random: 1`), because each process fetches only one document, so simultaneous retries cause
+ * little load.
  */
 const RETRY = { baseMs: 250, capMs: 30_000, random: 1 } as const
 
 export interface DiscoveryOptions {
-  /** Whether id tokens are requested. If so, a document without `jwks_uri` is not usable. */
+  /** Whether id tokens are requested. If true, a document without `jwks_uri` is not usable. */
   readonly needsKeys: boolean
 }
 
@@ -103,7 +105,7 @@ export function watchDiscovery(
         dependency.up()
       } catch (error) {
         failures += 1
-        // The service continues with the document of an earlier fetch, so a failed fetch is not reported.
+        // The document of an earlier fetch stays in use, so this failed fetch is not reported.
         if (known === null) {
           const reason = error instanceof NoResponse ? error.reason : describe(error)
           problem =
@@ -144,7 +146,7 @@ export function watchDiscovery(
 const describe = (error: unknown): string =>
   error instanceof UnusableDocument ? error.message : reasonOf(error)
 
-/** The discovery document cannot be used. The message names each invalid member, never its value. */
+/** The error for an unusable discovery document. The message names each invalid member, but contains no value. */
 class UnusableDocument extends Error {
   override readonly name = 'UnusableDocument'
 
@@ -170,8 +172,8 @@ async function fetchProvider(
     'revocation_endpoint',
     'jwks_uri',
   ] as const) {
-    // A document that was fetched over TLS must not contain http endpoints, because tokens would be sent to them
-    // unencrypted.
+    // A document that was fetched over TLS must not contain http endpoints, because tokens would be sent to them in
+    // plain text.
     if (url.protocol === 'https:' && metadata[name]?.startsWith('http:'))
       problems.push(`${name} is not https`)
   }
@@ -182,7 +184,7 @@ async function fetchProvider(
   return { metadata, jwks: jwks ?? previous?.jwks ?? null }
 }
 
-/** Describes each invalid member: `token_endpoint is missing`, `response_types_supported lacks code`. */
+/** Describes each invalid member, for example `token_endpoint is missing` or `response_types_supported lacks code`. */
 function problemsOf(error: z.ZodError, document: unknown): string[] {
   const problems = error.issues.map(({ code, path, message }) => {
     const [member] = path
@@ -196,7 +198,7 @@ function problemsOf(error: z.ZodError, document: unknown): string[] {
 
 async function fetchKeys(url: URL): Promise<DiscoveredProvider['jwks']> {
   const parsed = Jwks.safeParse(await fetchJson(url).catch(() => null))
-  // RFC 7517 §5: an unusable key in the set is ignored, and the other keys are used.
+  // Unusable keys are ignored, and the other keys are used (RFC 7517 §5).
   const keys = (parsed.data?.keys ?? []).flatMap((key) => Jwk.safeParse(key).data ?? [])
   return keys.length > 0 ? { keys } : null
 }

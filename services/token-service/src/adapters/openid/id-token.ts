@@ -1,6 +1,6 @@
 /**
  * Reads claims of an id token for checks that openid-client does not make. The functions in this file do not verify the
- * signature. Callers use the results only after openid-client has verified the signature.
+ * signature, so callers use their results only after openid-client has done so.
  */
 import { parseJson } from '@integration-host/shared/json'
 
@@ -11,7 +11,10 @@ export function claimsOf(idToken: string | undefined): Readonly<Record<string, u
   return typeof claims === 'object' && claims !== null ? (claims as Record<string, unknown>) : {}
 }
 
-/** The error for a rejected id token; `member` is the invalid claim, header parameter or part of the token. */
+/**
+ * The error for a rejected id token. `member` is the invalid claim, the invalid header parameter or the invalid part of
+ * the token.
+ */
 class InvalidIdToken extends Error {
   override readonly name = 'InvalidIdToken'
   readonly member: string
@@ -23,8 +26,8 @@ class InvalidIdToken extends Error {
 }
 
 /**
- * Returns the realm in the claim `claim` of an id token; `null` if there is none. The claim name is compared
- * case-insensitively, because Intuit spells it in two ways: `realmid` in its samples, `realmId` in its .NET SDK.
+ * Returns the realm in the claim `claim` of an id token; `null` if the claim is absent. The name of the claim is
+ * case-insensitive, because Intuit writes `realmid` in its samples and `realmId` in its .NET SDK.
  *
  * @throws {InvalidIdToken} if the claim occurs twice with different values, or is not a string.
  */
@@ -34,16 +37,16 @@ export function realmOf(claims: Readonly<Record<string, unknown>>, claim: string
     .map(([, value]) => value)
   const [realm] = values
   if (realm === undefined) return null
-  // A realm id that is a JSON number is rejected: it has more digits than a double can represent, so JSON.parse rounds
-  // it.
+  // A realm id that is a JSON number is rejected, because JSON.parse rounds numbers with more digits than a double can
+  // represent.
   if (typeof realm !== 'string' || values.some((value) => value !== realm))
     throw new InvalidIdToken(claim)
   return realm
 }
 
 /**
- * The maximum difference between the `iat` of an id token and the current time. The maximum is small, because the
- * provider issues the id token during the code exchange.
+ * The maximum difference between the `iat` of an id token and the current time. It is small, because the provider
+ * issues the id token during the code exchange.
  */
 const LONGEST_AGE_SECONDS = 600
 
@@ -59,8 +62,9 @@ export function checkIssuedNow(claims: Readonly<Record<string, unknown>>, now: n
 }
 
 /**
- * Returns which part of the id token openid-client rejected. The error messages of openid-client name a claim in
- * quotes. An error without such a name is about the signature (`signature`) or the format of the token (`form`).
+ * Returns which part of an id token openid-client has rejected. The error messages of openid-client name an invalid
+ * claim in quotes. An error without such a name concerns the signature (`signature`) or the format of the token
+ * (`form`).
  */
 export function rejectedMember(error: unknown): string {
   if (error instanceof InvalidIdToken) return error.member

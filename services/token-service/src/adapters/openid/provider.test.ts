@@ -65,7 +65,7 @@ async function reopen(...options: Parameters<typeof open>): Promise<void> {
   open(...options)
 }
 
-/** Obtains a grant: gets a code for the authorization URL and exchanges the code at the token endpoint. */
+/** Obtains a grant: gets a code for the authorization URL, and exchanges it at the token endpoint. */
 async function authorize(): Promise<ExchangeOutcome> {
   const codeVerifier = (await provider.usesPkce()) ? new Secret('v'.repeat(43)) : null
   const url = await provider.authorizationUrl({ state: 's', nonce: 'n', codeVerifier })
@@ -89,7 +89,7 @@ describe('the provider over HTTP', () => {
     expect(tokens.lifetimeSeconds).toBe(3600)
     const [request] = scripted.requests
     expect(Buffer.from(request?.authorization.slice(6) ?? '', 'base64').toString()).toBe(
-      `${CLIENT_ID}:${CLIENT_SECRET}`, // hyphens are not encoded: a provider may compare without decoding
+      `${CLIENT_ID}:${CLIENT_SECRET}`, // Hyphens are not encoded, because a provider may compare without decoding.
     )
     expect(request?.form.get('grant_type')).toBe('authorization_code')
     expect(request?.form.get('redirect_uri')).toBe(REDIRECT)
@@ -131,7 +131,7 @@ describe('the provider over HTTP', () => {
     expect((await authorize()).kind).toBe('granted')
   })
 
-  it('the provider adapter exchanges a code that another application requested, and accepts any nonce in the id token', async () => {
+  it('the provider adapter exchanges a code that another application requested, whatever nonce its id token has', async () => {
     const at = new URL('http://x/?nonce=of-the-application')
     const code = new Secret(scripted.authorize(at))
     expect((await provider.exchangeCode({ code, codeVerifier: null, nonce: null })).kind).toBe(
@@ -152,11 +152,11 @@ describe('the provider over HTTP', () => {
     await reopen(['wrong', 'wrong as well'], 1_500)
     scripted.knobs.secrets = ['another']
     scripted.knobs.latencyMs = 1_000
-    // The first request takes 1,000 of the 1,500 ms. The deadline therefore aborts the second request.
+    // The first request takes 1,000 of the 1,500 ms, so the deadline aborts the second request.
     expect(await provider.refresh(new Secret('any'))).toMatchObject({ kind: 'unknown' })
   })
 
-  it('a refresh tries the client secrets in order, and later requests begin with the accepted secret', async () => {
+  it('a refresh tries the client secrets in order, and later requests begin with the accepted one', async () => {
     await reopen(['the-new-secret', CLIENT_SECRET])
     const { refreshToken } = await granted()
     expect(scripted.requests).toHaveLength(2)
@@ -189,7 +189,7 @@ describe('the provider over HTTP', () => {
     expect(scripted.revocations).toEqual([form, form])
   })
 
-  it('status 204 confirms a revocation, and the next client secret is tried only after status 401', async () => {
+  it('a revocation is confirmed by status 204, and tries the next client secret only after status 401', async () => {
     await reopen([CLIENT_SECRET, 'another'])
     const { refreshToken } = await granted()
     scripted.knobs.revocationStatus = 204
@@ -248,7 +248,7 @@ const revealing = (value: string): unknown =>
 const members = (value: Record<string, unknown>): Scripted => ({ members: value })
 const later = new Date(Date.now() + 90_000).toUTCString()
 
-/** Responses of a token endpoint to a refresh, and the expected outcome of each. */
+/** The responses of a token endpoint to a refresh, with the expected outcome of each response. */
 const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[] = [
   [
     'a login page with status 200',
@@ -625,7 +625,7 @@ describe('a response of the token endpoint to a refresh', () => {
       await reopen(undefined, step.latencyMs === undefined ? 2_000 : 200)
       const outcome = await refreshWith(step)
       expect(outcome).toMatchObject(expected)
-      // The provider got one POST for the code exchange and one for the refresh. So openid-client did not retry.
+      // openid-client did not retry: the provider got one POST for the code exchange and one for the refresh.
       expect(scripted.requests).toHaveLength(2)
       expect(JSON.stringify(outcome)).not.toMatch(/at-secr|rt-[0-9a-f]{8}/)
     },
@@ -648,7 +648,7 @@ describe('a response of the token endpoint to a refresh', () => {
     },
   )
 
-  it('a refresh has the outcome never_sent if no server listens at the token endpoint', async () => {
+  it('a refresh has the outcome never_sent if no server listens at the address of the token endpoint', async () => {
     const { refreshToken } = await granted()
     await scripted[Symbol.asyncDispose]()
     expect(await provider.refresh(refreshToken as Secret)).toMatchObject({
@@ -672,7 +672,7 @@ describe('a response of the token endpoint to a refresh', () => {
     )
   })
 
-  it('a slow response of the provider is aborted at the deadline even if bytes still arrive', async () => {
+  it('the deadline aborts a slow response of the provider even if bytes still arrive', async () => {
     await reopen(undefined, 300)
     const sockets = new Set<Socket>()
     let dripped = 0
@@ -764,7 +764,7 @@ describe('the id token of a code exchange', () => {
     expect((await granted()).realm).toBeNull()
   })
 
-  it('the provider adapter rejects a code exchange if the signature of the id token does not verify', async () => {
+  it('the provider adapter rejects a code exchange if the signature of the id token is invalid', async () => {
     const url = await provider.authorizationUrl({
       state: 's',
       nonce: 'n',
@@ -787,7 +787,7 @@ describe('the id token of a code exchange', () => {
   })
 })
 
-/** OpenID Connect Core §3.1.3.7, step 11, requires the nonce; Intuit's id tokens have none (docs/adr/0017). */
+/** OpenID Connect Core §3.1.3.7, step 11, requires the nonce, but Intuit's id tokens have none (docs/adr/0017). */
 describe('the nonce of an id token', () => {
   const listsNonce = { claims_supported: ['aud', 'exp', 'iat', 'iss', 'nonce', 'sub'] }
   const listsNone = { claims_supported: ['aud', 'exp', 'iat', 'iss', 'realmid', 'sub'] }
@@ -831,7 +831,7 @@ describe('the nonce of an id token', () => {
     },
   )
 
-  it('an authorization request has a nonce even if the discovery document does not list the claim nonce', async () => {
+  it('an authorization request has a nonce even if claims_supported of the discovery document does not list it', async () => {
     scripted.knobs.metadata = listsNone
     await reopen()
     const request = { state: 's', nonce: 'n', codeVerifier: new Secret('v'.repeat(43)) }
@@ -870,7 +870,7 @@ describe('the signing keys of the provider', () => {
     expect((await authorize()).kind).toBe('granted')
   })
 
-  it('the JWKS is fetched again if an id token is signed with an unknown key', async () => {
+  it('the provider adapter fetches the JWKS again if an id token is signed with an unknown key', async () => {
     await granted()
     scripted.rotateKey()
     expect((await authorize()).kind).toBe('granted')
@@ -937,7 +937,7 @@ describe('a discovery document', () => {
     })
   })
 
-  it('a discovery document is accepted if it has unknown members or lacks optional members', async () => {
+  it('a discovery document with unknown members or without optional members is accepted', async () => {
     scripted.knobs.metadata = {
       subject_types_supported: undefined,
       response_types_supported: undefined,

@@ -1,6 +1,6 @@
 /**
- * The provider over OpenID Connect: authorization URL, code exchange, refresh and revocation. openid-client builds
- * the requests and validates the responses; token-request.ts sends them.
+ * The provider adapter for OpenID Connect: authorization URL, code exchange, refresh and revocation. openid-client
+ * builds the requests and validates the responses; token-request.ts sends them.
  */
 import {
   authorizationCodeGrant,
@@ -30,7 +30,7 @@ export interface OpenIdProviderOptions {
   readonly discovery: Discovery
   readonly profile: ProviderProfile
   readonly clientId: string
-  /** The client secrets, tried in this order until the provider accepts one. */
+  /** The client secrets, in the order in which they are tried until the provider accepts one. */
   readonly clientSecrets: readonly Secret[]
   readonly redirectUri: string
   readonly scope: string
@@ -38,19 +38,19 @@ export interface OpenIdProviderOptions {
   readonly requestsIdToken: boolean
   readonly now: () => number
   /**
-   * The deadline of a token request in milliseconds. It covers the wait for discovery and the requests with all
+   * The deadline of a token request in milliseconds. It includes the wait for discovery and the requests with all
    * client secrets.
    */
   readonly deadlineMs: number
-  /** Reports the outcome and the duration of each token request or revocation. */
+  /** Called with the outcome and the duration of each token request or revocation. */
   readonly observe?: (
     call: 'exchange' | 'refresh' | 'revoke',
     outcome: string,
     durationMs: number,
   ) => void
   /**
-   * Called when the id token of a refresh is invalid because of `member`. The id token is dropped, and the token pair
-   * is kept.
+   * Called when the part `member` of the id token of a refresh is invalid. The id token is dropped, and the other
+   * tokens are kept.
    */
   readonly onIdTokenRejected?: (member: string) => void
 }
@@ -87,7 +87,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     throw new IntegrationError('provider_unavailable', why, { retryAfterSeconds: 5 })
   }
 
-  /** Whether an id token of this provider must repeat the nonce; see docs/adr/0017. */
+  /** Whether the id tokens of this provider repeat the nonce of the authorization request (docs/adr/0017). */
   const isNonceRequired = ({ metadata }: DiscoveredProvider): boolean =>
     profile.authorization.isNonceRequired ||
     (Array.isArray(metadata['claims_supported']) && metadata['claims_supported'].includes('nonce'))
@@ -96,9 +96,9 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
    * Returns the nonce that openid-client must require in the id token of `response`. With `undefined`, openid-client
    * accepts only an id token without a nonce.
    *
-   * If this service sent the authorization request, the result is the nonce of that request. If another application
-   * sent the request, only that application can compare the nonce. The result is then the nonce of the id token itself,
-   * so that openid-client accepts the token.
+   * For an authorization request of this service, this is the nonce of that request. Only the application that sent a
+   * request can compare its nonce. For the request of another application, this is therefore the nonce of the id token
+   * itself, so that openid-client accepts the token.
    */
   function expectedNonce(
     provider: DiscoveredProvider,
@@ -150,8 +150,8 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
         if (!hasKeys(provider)) return { ...NOT_DISCOVERED, body: `no response (${NO_KEYS})` }
         const callback = new URL(redirectUri)
         callback.searchParams.set('code', code.reveal())
-        // The service has already compared the parameter `iss` of the callback. Nevertheless openid-client requires the
-        // parameter if the discovery document says that the provider always sends `iss` (RFC 9207 §3).
+        // openid-client requires the parameter `iss` of the callback if the discovery document says that the provider
+        // always sends it (RFC 9207 §3). This service has already compared `iss`.
         if (provider.metadata['authorization_response_iss_parameter_supported'] === true) {
           callback.searchParams.set('iss', provider.metadata.issuer)
         }
@@ -159,8 +159,8 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
           authorizationCodeGrant(configuration, callback, {
             ...(codeVerifier !== null && { pkceCodeVerifier: codeVerifier.reveal() }),
             idTokenExpected: nonce !== null && requestsIdToken,
-            // `expectedNonce` is a getter, because its value depends on the response. openid-client reads this value
-            // only after the response has arrived.
+            // `expectedNonce` is a getter, because its value depends on the response. openid-client reads it only after
+            // the response has arrived.
             get expectedNonce() {
               return expectedNonce(provider, nonce, response()) as string
             },
@@ -196,9 +196,9 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
           if (rejection !== null) throw rejection
           return { kind: 'granted', tokens: tokensOf(response, profile) }
         } catch (error) {
-          // The provider may already have invalidated the previous token pair. If the new pair were dropped because of
-          // an invalid id token, the access to the company would be lost. So only the id token is dropped. No other
-          // part of the service needs it.
+          // An invalid id token of a refresh is dropped, and the token pair is kept. The provider may already have
+          // invalidated the previous token pair, so access to the company would be lost without the new pair. No other
+          // part of the service needs the id token.
           options.onIdTokenRejected?.(rejectedMember(error))
           const { id_token: _, ...wire } = response.wire
           return { kind: 'granted', tokens: tokensOf({ ...response, wire }, profile) }

@@ -1,7 +1,4 @@
-/**
- * Revokes a refresh token at the provider as RFC 7009 specifies, with the deviations that the provider profile
- * configures.
- */
+/** Revokes a refresh token at the provider as RFC 7009 specifies, with the deviations of the provider profile. */
 import { tokenRevocation } from 'openid-client'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { Secret } from '@integration-host/shared/secrets/secret'
@@ -15,8 +12,8 @@ import {
 import type { DiscoveredProvider } from './discovery.ts'
 
 /**
- * Returns `true` if the provider confirmed that the grant has ended, even if the grant had ended earlier. Tries the
- * next client secret only after a 401. Never throws.
+ * Returns `true` if the provider confirmed that the grant has ended, now or earlier. Tries the next client secret only
+ * after a 401. Never throws.
  */
 export async function revoke(
   provider: DiscoveredProvider | null,
@@ -37,8 +34,8 @@ export async function revoke(
       const response = await sendLibraryRequest(inProfile(outgoing, profile), url, deadlineMs)
       isClientRejected = response.status === 401
       const isDone = response.status === 204 || profile.revocation.isAlreadyRevoked(response)
-      // openid-client accepts only status 200. Other responses that confirm a revocation are therefore replaced by a
-      // response with this status. RFC 7009 §2.2 also treats the revocation of an invalid token as a success.
+      // openid-client accepts only status 200, so other responses that confirm a revocation are replaced by a response
+      // with status 200. According to RFC 7009 §2.2, the revocation of an invalid token also succeeds.
       return isDone ? new Response(null, { status: 200 }) : toLibraryResponse(response)
     })
     try {
@@ -47,17 +44,14 @@ export async function revoke(
       })
       return true
     } catch {
-      // The provider rejected the request or is unavailable: the revocation is not confirmed.
+      // The revocation is not confirmed: the provider rejected the request or is unavailable.
     }
     if (!isClientRejected) return false
   }
   return false
 }
 
-/**
- * Returns the request with a form body as in RFC 7009 §2.1, or with a JSON body if the profile says that the provider
- * expects JSON.
- */
+/** Returns the request with a form body (RFC 7009 §2.1), or with a JSON body if the provider profile requires JSON. */
 function inProfile(form: LibraryRequest, { revocation }: ProviderProfile): LibraryRequest {
   if (revocation.body === 'form') return form
   const token = new URLSearchParams(String(form.body as URLSearchParams)).get('token')

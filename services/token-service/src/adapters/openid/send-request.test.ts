@@ -21,7 +21,10 @@ const DEADLINE_MS = 300
 let server: Worker
 afterEach(() => server.terminate())
 
-/** Sends a request, and blocks this thread from the arrival of the request at the server until after the deadline. */
+/**
+ * Sends a request and blocks this thread. The thread is blocked from the arrival of the request at the server until
+ * after the deadline.
+ */
 async function requestWhileSuspended(path: string) {
   const received = new Int32Array(new SharedArrayBuffer(4))
   server = new Worker(SERVER, { eval: true, workerData: { received: received.buffer } })
@@ -38,14 +41,14 @@ async function requestWhileSuspended(path: string) {
 }
 
 describe('a request to the provider while this process is suspended until after the deadline', () => {
-  it('a response that arrived during the suspension is returned, because it may contain the only copy of a refresh token', async () => {
+  it('a response that arrived while the process was suspended is returned, because it may contain the only copy of a refresh token', async () => {
     expect(await requestWhileSuspended('/token')).toMatchObject({
       status: 200,
       text: '{"refresh_token":"new"}',
     })
   })
 
-  it('a request fails with an unknown outcome if no response arrived during the suspension', async () => {
+  it('a request fails with an unknown outcome if no response arrived while the process was suspended', async () => {
     const failure = await requestWhileSuspended('/late').catch((error: unknown) => error)
     expect(failure).toBeInstanceOf(NoResponse)
     expect(failure).toMatchObject({ wasSent: true, reason: 'deadline' })

@@ -1,7 +1,9 @@
 /**
- * Sends one HTTP request to the provider by node:http(s) instead of fetch. The refresh protocol must know whether
- * any byte of the request was sent, which fetch does not report. Each request opens a new connection: on a
- * kept-alive connection that the provider has just closed, the outcome of the request would be unknown.
+ * Sends one HTTP request to the provider by node:http(s) instead of fetch. The refresh protocol must know whether any
+ * byte of the request was sent, and fetch does not report this.
+ *
+ * Each request opens a new connection. On a kept-alive connection that the provider has just closed, the outcome of a
+ * request would be unknown.
  */
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
@@ -73,15 +75,15 @@ function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpRespo
     }
     const fail = (reason: string, cause?: unknown): void =>
       settle(() => reject(new NoResponse(reason, wasSent, cause === undefined ? {} : { cause })))
-    // Node runs timers before it reads sockets. If this process was suspended, a response that arrived in time may
-    // therefore still be unread. The response may contain the only copy of a new refresh token, so the socket is read
-    // before the request is aborted.
+    // Node runs timers before it reads sockets. After a suspension of this process, a response that arrived in time may
+    // therefore still be unread. It may contain the only copy of a new refresh token, so the socket is read before the
+    // request is aborted.
     const deadline = setTimeout(() => setImmediate(() => fail('deadline')), request.deadlineMs)
 
     outgoing.once('error', (error) => fail(reasonOf(error), error))
     outgoing.once('socket', (socket) => {
-      // With https, Node sends the first byte of the request only after the TLS handshake; with http, after the TCP
-      // connection is established.
+      // Node sends the first byte of the request after the TLS handshake with https, and after the TCP connection is
+      // established with http.
       const connected = url.protocol === 'https:' ? 'secureConnect' : 'connect'
       socket.once(connected, () => {
         wasSent = true

@@ -1,7 +1,8 @@
 /**
  * Sends a token request through openid-client, which builds the request and validates the response. Keeps a copy of the
  * token response, because a rotated token pair must be stored even if openid-client rejects the id token.
- * send-request.ts sends the HTTP request: it does not retry, does not follow redirects, and limits the size of the
+ *
+ * send-request.ts sends the HTTP request. It does not retry, does not follow redirects, and limits the size of the
  * response.
  */
 import type { Configuration } from 'openid-client'
@@ -15,15 +16,15 @@ import { NoResponse, type ProviderHttpResponse } from './send-request.ts'
 import { outcomeOf, readTokenResponse, type TokenResponse } from './token-response.ts'
 
 /**
- * Calls the grant function of openid-client, for example `refreshTokenGrant`. The function `response` returns the
- * token response, or `null` before it has arrived.
+ * Calls a grant function of openid-client, for example `refreshTokenGrant`. `response` returns the token response;
+ * `null` before it has arrived.
  */
 export type Grant = (
   configuration: Configuration,
   response: () => TokenResponse | null,
 ) => Promise<unknown>
 
-/** A complete token response, and the error of openid-client if openid-client rejects the id token. */
+/** A complete token response, and the error of openid-client if it rejects the id token. */
 export interface ReceivedTokens {
   readonly kind: 'received'
   readonly raw: ProviderHttpResponse
@@ -46,7 +47,7 @@ export interface TokenRequestOptions {
  * uses up neither the code nor the refresh token.
  *
  * `sent` contains the secrets of the request, which the outcome must not contain. `until` is the deadline on the clock
- * of `performance.now()`. All requests share this deadline, because another replica that reads our stored intent waits
+ * of `performance.now()`. All requests share this deadline, because another replica that reads the stored intent waits
  * only as long as one request may take (I5 in credential/refresh.ts).
  */
 export type SendTokenRequest = (
@@ -70,8 +71,8 @@ export function createTokenRequest(options: TokenRequestOptions): SendTokenReque
     let response: TokenResponse | null = null
     let failure: NoResponse | null = null
     const configuration = configure(provider, clientId, secret, async (url, outgoing) => {
-      // openid-client sends only token requests as POST. Any other method means that it fetches the JWKS again, because
-      // the id token is signed with an unknown key.
+      // openid-client sends only token requests as POST. With any other method, it fetches the JWKS again, because the
+      // id token is signed with an unknown key.
       if (outgoing.method !== 'POST')
         return toLibraryResponse(await sendLibraryRequest(outgoing, url, deadlineMs))
       const headers = { ...outgoing.headers, ...profile.token.requestHeaders }
@@ -84,7 +85,7 @@ export function createTokenRequest(options: TokenRequestOptions): SendTokenReque
       }
       response = readTokenResponse(raw, profile.token)
       // openid-client rejects deviations from RFC 6749 §5.1 that are common among providers, for example `expires_in`
-      // as a string. readTokenResponse accepts these deviations, so openid-client gets a normalized response.
+      // as a string. readTokenResponse accepts them, so openid-client gets a normalized response.
       return response === null ? toLibraryResponse(raw) : Response.json(response.wire)
     })
     const rejection = await grant(configuration, () => response).then(

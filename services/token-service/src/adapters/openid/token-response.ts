@@ -1,4 +1,4 @@
-/** Reads the response of a token endpoint: returns its tokens, or the outcome of a response without tokens. */
+/** Reads the response of a token endpoint: returns its tokens, or the outcome of a response that contains no tokens. */
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { lifetimeSeconds } from '../../credential/credential.ts'
@@ -7,12 +7,12 @@ import type { ProviderResponse, TokenOutcome } from '../../provider/provider.ts'
 import { parseJsonObject } from '@integration-host/shared/json'
 import type { ProviderHttpResponse } from './send-request.ts'
 
-/** An access or refresh token that can be put into a header or a form unchanged. */
+/** Matches an access or refresh token that can be put into a header or a form unchanged. */
 const TOKEN = /^[\x21-\x7e]{1,16384}$/
-/** RFC 6749 §5.2: the characters of an error code. */
+/** Matches the characters of an error code (RFC 6749 §5.2). */
 const ERROR_CODE = /^[\x20-\x21\x23-\x5b\x5d-\x7e]{1,100}$/
 
-/** RFC 6749 §5.2: the error codes of a token endpoint, except `invalid_client`. */
+/** The error codes of a token endpoint (RFC 6749 §5.2), except `invalid_client`. */
 const TOKEN_ENDPOINT_ERRORS: ReadonlySet<string> = new Set([
   'invalid_request',
   'invalid_grant',
@@ -64,7 +64,8 @@ export function readTokenResponse(
   const { access_token, token_type, refresh_token, id_token, expires_in } = json
   if (typeof access_token !== 'string' || !TOKEN.test(access_token)) return null
   if (typeof token_type !== 'string' || token_type.toLowerCase() !== 'bearer') return null
-  // If the refresh token is absent, null or empty, the previous refresh token stays valid (RFC 6749 §6).
+  // Without a refresh token in the response, the previous refresh token stays valid (RFC 6749 §6). Some providers send
+  // null or an empty string instead.
   const hasRefreshToken =
     refresh_token !== undefined && refresh_token !== null && refresh_token !== ''
   if (hasRefreshToken && (typeof refresh_token !== 'string' || !TOKEN.test(refresh_token)))
@@ -86,12 +87,12 @@ export function readTokenResponse(
 }
 
 /**
- * The longest accepted lifetime of a grant, 100 years. A longer lifetime is an error of the provider, and could exceed
+ * The longest accepted lifetime of a grant, 100 years. A longer lifetime is a mistake of the provider, and could exceed
  * the range of `Date`.
  */
 const MAX_GRANT_SECONDS = 3_155_760_000
 
-// Invalid lifetimes are ignored. They only determine when a warning is published, so they must not make the tokens
+// Invalid lifetimes are ignored. They only affect when a warning is published, so they must not make the tokens
 // unusable.
 const grantSeconds = (value: unknown): number | null =>
   typeof value === 'number' && value > 0 && value <= MAX_GRANT_SECONDS ? value : null
@@ -113,9 +114,8 @@ export function outcomeOf(
     error === 'invalid_client' ||
     (status === 401 && error !== 'invalid_grant' && hasBasicChallenge(response.headers))
   if (isClientRejected) return { kind: 'client_refused', retryAfterMs: 0, ...shown }
-  // A 401 may come from a proxy in front of the provider. Only an error code of RFC 6749 §5.2 shows that the token
-  // endpoint has rejected the request. After a 401 without such a code, the token endpoint may have processed the
-  // request.
+  // A 401 may come from a proxy in front of the provider. Only an error code of RFC 6749 §5.2 proves that the token
+  // endpoint has rejected the request. Without such a code, the token endpoint may have processed the request.
   if (status === 401 && !TOKEN_ENDPOINT_ERRORS.has(error ?? ''))
     return { kind: 'unknown', ...shown }
   if (error !== null) return { kind: 'refused', error, ...shown }

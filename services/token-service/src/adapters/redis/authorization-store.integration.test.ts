@@ -7,7 +7,7 @@ const { openUsable } = redisStoresPerTest()
 authorizationStoreContract('Redis', async () => (await openUsable()).authorizations)
 
 describe('an authorization in Redis', () => {
-  it('Redis stores used states and codes only as digests, with an expiry', async () => {
+  it('the authorization store in Redis stores used states and codes only as digests with an expiry', async () => {
     const { redis, authorizations, prefix } = await openUsable()
     await authorizations.useState('canary-state', 60_000)
     await authorizations.claimCode(

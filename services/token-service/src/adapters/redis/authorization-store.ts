@@ -1,7 +1,7 @@
 /**
- * Stores the used `state` values, the labels and the code claims of authorizations in Redis, each with an expiry. Their
- * keys are `authorization:<sha256(state)>`, `authorization:labels:<sha256(state)>` and `exchange:<sha256(code)>`, so
- * that Redis contains neither states nor codes in plain text.
+ * Stores the used `state` values, the labels and the code claims of authorizations in Redis, each with an expiry. The
+ * keys contain digests, so that Redis contains neither states nor codes in plain text: `authorization:<sha256(state)>`,
+ * `authorization:labels:<sha256(state)>` and `exchange:<sha256(code)>`.
  */
 import type { Redis } from 'ioredis'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -56,7 +56,7 @@ export function createRedisAuthorizationStore(options: {
         if ((await using(() => redis.set(key, text, 'PX', ttlMs, 'NX'))) !== null) return null
         const first = await using(() => redis.get(key))
         if (first !== null) return JSON.parse(first) as CodeClaim
-        // The claim expired between the two commands, so both are repeated.
+        // The claim expired between the two commands, so both commands are repeated.
       }
     },
     async readCode(code) {

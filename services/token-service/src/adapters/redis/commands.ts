@@ -19,7 +19,8 @@ export interface StoreCommands {
   readonly script: RunScript
   /**
    * Runs a script, and resolves once enough replicas have acknowledged its writes (replicated-writes.ts). If too few
-   * replicas acknowledge, calls `undo` with the reply and with a function that runs scripts, and then rejects.
+   * replicas acknowledge them, calls `undo` and then rejects. `undo` gets the reply of the script and a function that
+   * runs scripts.
    */
   readonly replicated: <Name extends ScriptName>(
     name: Name,
@@ -32,7 +33,7 @@ export interface StoreCommands {
 }
 
 /**
- * Returns the functions that send commands to the store. `ensureUsable` is called before each command, and throws while
+ * Returns the functions that send commands to the store. `ensureUsable` is called before each command. It throws while
  * the store must not be used.
  */
 export function createStoreCommands(
@@ -40,7 +41,9 @@ export function createStoreCommands(
   writes: ReplicatedWrites,
   ensureUsable: () => void,
 ): StoreCommands {
-  /** For each connection, the function that runs scripts on it. Scripts are registered once on each connection. */
+  /**
+   * The function that runs scripts on a connection, for each connection. Scripts are registered once per connection.
+   */
   const runners = new Map<Redis, RunScript>()
   const runnerOf = (connection: Redis): RunScript => {
     const known = runners.get(connection) ?? defineScripts(connection)

@@ -11,7 +11,7 @@ const { openUsable } = redisStoresPerTest()
 connectLinkStoreContract('Redis', async () => (await openUsable()).links)
 
 describe('many connect links in Redis', () => {
-  it('the Redis store accepts no connect link beyond the limit, and adding a link deletes expired links from the index', async () => {
+  it('the Redis store accepts no connect link above the limit, and removes expired links from the index when a link is added', async () => {
     const { redis, links } = await openUsable()
     const now = Date.now()
     const fill = redis.pipeline()
@@ -27,7 +27,7 @@ describe('many connect links in Redis', () => {
     expect(await redis.zcard('authorization:links')).toBe(MAX_CONNECT_LINKS - 1)
   })
 
-  it('a connect link in Redis expires, and its position in the index has the same deletion time', async () => {
+  it('a connect link in Redis expires, and its entry in the index has the same deletion time', async () => {
     const { redis, links } = await openUsable()
     const link = linkOf()
     await links.add(link, Date.now())

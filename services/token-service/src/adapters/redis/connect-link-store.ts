@@ -1,6 +1,6 @@
 /**
- * Stores connect links in Redis: a hash `authorization:link:<id>` for each link, which expires at the deletion time of
- * the link, and the sorted set `authorization:links` with the positions of all links in alphabetical order.
+ * Stores connect links in Redis. Each link is a hash `authorization:link:<id>` that expires at the deletion time of the
+ * link. The sorted set `authorization:links` contains the positions of all links in alphabetical order.
  */
 import type { Redis } from 'ioredis'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -103,7 +103,7 @@ export function createRedisConnectLinkStore(options: {
       for (const position of positions)
         reads.hget(linkKey(position.slice(position.indexOf(':') + 1)), 'Link')
       const replies = (await using(() => reads.exec())) ?? []
-      // A link that expired or was deleted after its position was read is left out.
+      // A link may expire or be deleted after its position was read. Such a link is left out.
       return replies
         .map(([, text]) => parsed((text ?? null) as string | null))
         .filter((link) => link !== null)

@@ -1,6 +1,6 @@
 /**
- * The lease of a credential, the intent of its refresh, and the claim of an adoption. The scripts are in
- * lease-scripts.ts and intent-scripts.ts.
+ * The Redis commands for three rights to a refresh token: the lease of a credential, the intent of its refresh, and the
+ * claim of an adoption. The scripts are in lease-scripts.ts and intent-scripts.ts.
  */
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import {
@@ -13,7 +13,7 @@ import type { CredentialStore, Lease } from '../../credential/credential-store.t
 import type { StoreCommands } from './commands.ts'
 import { keysOf } from './key-names.ts'
 
-/** How long, in milliseconds, the claim of an adoption is kept if the outcome of its last request is unknown. */
+/** How long the claim of an adoption is kept if the outcome of its last request is unknown, in milliseconds. */
 const ADOPTION_KEEP_MS = 24 * 3_600_000
 
 type LeaseMethods = Pick<
@@ -21,7 +21,7 @@ type LeaseMethods = Pick<
   'acquire' | 'renew' | 'release' | 'recordIntent' | 'claimAdoption' | 'endAdoption'
 >
 
-/** Returns the methods for leases, intents and claims. `keys` decrypts the record that `acquire` returns. */
+/** Returns the methods for leases, intents and claims. `keys` decrypts the credential record that `acquire` returns. */
 export function createRedisLeases(
   { script, replicated }: StoreCommands,
   keys: KeyRing,
@@ -51,8 +51,8 @@ export function createRedisLeases(
           },
         }
       } catch (error) {
-        // A record that cannot be decrypted is left unchanged. The lease is released, so that the next caller gets
-        // the same error at once instead of waiting until the lease expires.
+        // A record that cannot be decrypted is left unchanged. The lease is released, so that the next caller gets the
+        // same error without waiting for the expiry of the lease.
         await script('release', keysOf(name), { holder: holder(lease) })
         throw error
       }
@@ -73,8 +73,8 @@ export function createRedisLeases(
         'recordIntent',
         keysOf(lease.name),
         { ...args, deferralMs: String(deferralMs) },
-        // No refresh token was sent under this intent, so the intent is removed. Otherwise the next refresh would wait
-        // for a response to a request that was never sent.
+        // The intent is removed, because no refresh token was sent under it. Otherwise the next refresh would wait for
+        // the response to a request that was never sent.
         async (recorded, run) => {
           const [kind, previous] = recorded as IntentReply
           if (kind === 'recorded')
@@ -92,8 +92,8 @@ export function createRedisLeases(
         'claimAdoption',
         keysOf(name),
         { ...args, holdMs: String(holdMs), keepMs: String(ADOPTION_KEEP_MS) },
-        // No refresh token was sent under this claim, because too few replicas have acknowledged it. The claim is
-        // therefore removed, unless there was an earlier claim.
+        // Too few replicas have acknowledged this claim, so no refresh token was sent under it. The claim is removed
+        // unless there was an earlier claim.
         async (claimed, run) => {
           const [, previous] = claimed as [string, string | number]
           if (previous === '') await run('endAdoption', keysOf(name), args)
@@ -110,12 +110,15 @@ export function createRedisLeases(
   }
 }
 
-/** The reply of the script `recordIntent`, with the earlier intent or the milliseconds of the deferral. */
+/**
+ * The reply of the script `recordIntent`. It contains the earlier intent, or the milliseconds until the intent can be
+ * stored.
+ */
 type IntentReply = ['recorded', string] | ['lost'] | ['deferred', number]
 
 const holder = (lease: Lease): string => `${lease.owner}:${lease.fence}`
 
-/** Returns the script arguments with which a script checks that the caller still holds the lease. */
+/** Returns the script arguments by which a script checks that the caller still holds the lease. */
 export const leaseArguments = (lease: Lease) => ({
   name: lease.name,
   holder: holder(lease),

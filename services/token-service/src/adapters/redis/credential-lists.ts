@@ -1,9 +1,9 @@
 /**
  * Lists and counts credentials with the sorted sets of list-index.ts.
  *
- * A list reads the smallest set that contains all its credentials, in batches, until the page is full or `SCAN_MS` have
- * passed. A script checks the remaining conditions. Then all conditions are checked again on the decrypted record,
- * because an entry of a set may be outdated: another release or another program may have written it.
+ * A list reads the smallest set that contains all its credentials. It reads in batches until the page is full or
+ * `SCAN_MS` have passed. A script checks the remaining conditions. All conditions are checked again on the decrypted
+ * record, because another release or another program may have left an outdated entry in a set.
  */
 import {
   type CredentialState,
@@ -26,25 +26,25 @@ import type { ScriptArguments } from './scripts.ts'
 import { classSet, LABELS, prefixRanges, stateSet, tagSet } from './list-index.ts'
 
 /**
- * How long the sets are searched for one page, in milliseconds. After this time, the page may have fewer entries than
+ * The maximum time of the search for one page, in milliseconds. After this time, the page may have fewer entries than
  * requested.
  */
 const SCAN_MS = 20
 /**
- * The maximum number of entries of a set that one script call examines. Such a call delays other commands by about a
+ * The maximum number of entries that one script call examines. Such a call delays other commands by about a
  * millisecond.
  */
 const MAX_CHUNK = 2_000
 /**
- * The cost of comparing the label of an entry that is only a name: the label must be read from the record. An entry of
- * the set `labels` contains the label, so its cost is 1.
+ * The cost of searching a label in a set of names, because the label must be read separately. An entry of the set
+ * `labels` contains the label, so its cost is 1.
  */
 const LABEL_LOOKUP_COST = 4
 
 const NAMES = 'names'
 const indexedStates = credentialStates.filter((state) => state !== 'active')
 
-/** A part of a sorted set. A list reads one or several such parts. */
+/** A part of a sorted set. A list reads one or several parts. */
 interface Source {
   readonly set: string
   readonly range: NameRange
@@ -53,7 +53,7 @@ interface Source {
 type ListMethods = Pick<CredentialStore, 'find' | 'summary'>
 
 /**
- * Returns the methods that list and count. `readSummaries` reads the records of names and leaves out removed
+ * Returns the methods that list and count. `readSummaries` reads the records of the given names, and omits removed
  * credentials.
  */
 export function createRedisLists(
@@ -76,8 +76,7 @@ export function createRedisLists(
   }
 
   /**
-   * Returns the parts of sets that cost least to read, and the conditions that still have to be checked for the entries
-   * of these parts.
+   * Returns the parts of sets that cost least to read, and the conditions that must still be checked for their entries.
    */
   async function planOf(
     text: string,
@@ -87,7 +86,7 @@ export function createRedisLists(
     const plans = groups.map((group) => ({
       sources: group.map(whole),
       within: groups.filter((other) => other !== group),
-      // The label of each member has to be looked up in its record.
+      // For a name, the label has to be read separately.
       cost: text === '' ? 1 : LABEL_LOOKUP_COST,
     }))
     const prefixes = prefixRanges(text).map((range) => ({ set: NAMES, range }))
@@ -110,8 +109,8 @@ export function createRedisLists(
   }
 
   /**
-   * Examines the next entries of each source. Returns at most `limit` names in order. Also returns the name up to which
-   * all sources were examined; `null` if the sources have no further entries.
+   * Examines the next entries of each part of a set. Returns at most `limit` names in order, and the name up to which
+   * all parts were examined; `null` if no part has further entries.
    */
   async function scan(
     sources: readonly Source[],
@@ -128,7 +127,7 @@ export function createRedisLists(
         return (await script('search', KEYS, args)) as [found: string[], last: string]
       }),
     )
-    // The sources were examined up to different names. The list is complete only up to the smallest of these names.
+    // Each part was examined up to a different name. The list is complete only up to the smallest of these names.
     const ends = scans.map(([, last]) => last).filter((last) => last !== '')
     const end = ends.length === 0 ? null : ends.reduce((a, b) => (a < b ? a : b))
     const names = [...new Set(scans.flatMap(([found]) => found))]
@@ -186,7 +185,7 @@ export function createRedisLists(
       const states = Object.fromEntries(
         credentialStates.map((state) => [
           state,
-          // The sizes of the sets are read one after the other, so their difference may be negative for an instant.
+          // The sizes of the sets are read one after the other, so their difference may briefly be negative.
           state === 'active' ? Math.max(0, total - faulty) : size(stateSet(state)),
         ]),
       ) as Record<CredentialState, number>
@@ -200,10 +199,7 @@ export function createRedisLists(
   }
 }
 
-/**
- * Returns the bounds with which ZRANGEBYLEX and ZLEXCOUNT select the entries of a range that come after the name
- * `after`.
- */
+/** Returns the bounds by which ZRANGEBYLEX and ZLEXCOUNT select the entries of a range after the name `after`. */
 function lexRange(set: string, { first, last }: NameRange, after: string): [string, string] {
   // An entry of `labels` is a name, a space and text. `!` is the character that sorts directly after the space.
   const end = set === LABELS ? '!' : ''

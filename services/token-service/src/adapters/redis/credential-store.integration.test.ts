@@ -48,8 +48,8 @@ credentialListsContract('Redis', contractOptions)
 
 describe('an intent in Redis that was stored before a failover', () => {
   /**
-   * Stores an intent of process a, and acquires the lease for process b. After `failOver`, the intent appears to be
-   * stored before a failover.
+   * Stores an intent of process a, and acquires the lease for process b. The returned `failOver` makes the intent
+   * appear older than a failover.
    */
   async function intentOfAnother() {
     const { redis, store } = await openUsable()
@@ -68,9 +68,7 @@ describe('an intent in Redis that was stored before a failover', () => {
       redis,
       intent,
       record: (deferralMs = 60_000) => store.recordIntent(lease, deferralMs),
-      /**
-       * Changes the run ids that are stored in Redis, so that the earlier writes appear to be writes of another server.
-       */
+      /** Changes the run ids in Redis, so that the earlier writes appear to come from another server. */
       failOver: async () => {
         await redis.hset('ACC-1', 'Intent', (await intent()).replace(/\w+$/, 'earlierserver'))
         await redis.hset('credentials:server', 'RunId', 'earlierserver')
@@ -78,7 +76,7 @@ describe('an intent in Redis that was stored before a failover', () => {
     }
   }
 
-  it('the intent of another lease is kept during the deferral after a failover, and is replaced after the deferral', async () => {
+  it('the intent of another lease is kept during the deferral after a failover, and can be replaced afterwards', async () => {
     const { record, failOver, intent } = await intentOfAnother()
     await failOver()
     const before = await intent()
@@ -98,7 +96,7 @@ describe('an intent in Redis that was stored before a failover', () => {
     expect(await record()).toMatchObject({ kind: 'deferred' })
   })
 
-  it('the intent of another lease is also kept if the server that stored the intent has become the primary again', async () => {
+  it('the intent of another lease is kept even if the server that stored it has become the primary again', async () => {
     const { record, redis, intent } = await intentOfAnother()
     const [version, fence, at, server] = (await intent()).split(':')
     await redis.hset('ACC-1', 'Intent', [version, fence, Number(at) - 1_000, server].join(':'))
@@ -106,7 +104,7 @@ describe('an intent in Redis that was stored before a failover', () => {
     expect(await record()).toMatchObject({ kind: 'deferred' })
   })
 
-  it('the holder of the lease that stored an intent may store the intent again after a failover', async () => {
+  it('the lease holder that stored an intent may store it again after a failover', async () => {
     const { record, failOver } = await intentOfAnother()
     expect(await record()).toEqual({ kind: 'recorded' })
     await failOver()
@@ -124,7 +122,7 @@ describe('an intent in Redis that was stored before a failover', () => {
     expect(await record()).toEqual({ kind: 'recorded' })
   })
 
-  it('the intent of another lease is replaced if an earlier version of token-service stored the intent without a server run id', async () => {
+  it('the intent of another lease is replaced if it has no server run id, as in earlier versions of token-service', async () => {
     const { record, failOver, redis, intent } = await intentOfAnother()
     await failOver()
     await redis.hset('ACC-1', 'Intent', (await intent()).replace(':earlierserver', ''))
@@ -243,7 +241,7 @@ describe('the key ring of a credential store in Redis', () => {
       return state.reason
     })
 
-  it('the Redis store rejects a key ring that did not encrypt the records, and keeps the stored key check values', async () => {
+  it('the Redis store rejects a key ring that did not encrypt the records, and leaves the key check values unchanged', async () => {
     const right = await open(ring(keyText('k1')))
     await usable(right)
     await right.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
@@ -292,7 +290,7 @@ describe('unexpected data in Redis', () => {
     return { items, head }
   }
 
-  it('the Redis store returns a full list page even if a name in the index has no record', async () => {
+  it('a list page of the Redis store is full even if a name in the index has no record', async () => {
     const opened = await openUsable()
     for (const realm of ['1', '2', '3', '4'])
       await opened.store.put(grantOf(`ACC-${realm}`, 'x'), 1, auditContextOf('granted'))
@@ -321,7 +319,7 @@ describe('unexpected data in Redis', () => {
     expect(await fence()).toBeGreaterThan(before)
   })
 
-  it('an outbox entry that cannot be parsed is audited as "unreadable", and later outbox entries are audited as usual', async () => {
+  it('an outbox entry that cannot be parsed is audited as "unreadable", and later entries are audited as usual', async () => {
     const opened = await openUsable()
     await opened.redis.xadd('credentials:outbox', '*', 'entry', 'not json')
     await opened.redis.xadd('credentials:outbox', '*', 'another', '{}')
@@ -332,7 +330,7 @@ describe('unexpected data in Redis', () => {
     expect(outbox.map(({ events }) => events.length)).toEqual([0, 0, 1])
   })
 
-  it('the audit log continues its hash chain even if the key with the newest number and hash was deleted', async () => {
+  it('the audit log continues its hash chain even if the key with the newest hash was deleted', async () => {
     const opened = await openUsable()
     await opened.store.record(factsOf(3))
     await auditAll(opened)
@@ -343,14 +341,14 @@ describe('unexpected data in Redis', () => {
     expect(head.Seq).toBe(4)
   })
 
-  it('the Redis store appends 40,000 outstanding audit entries in script calls of a size that Redis accepts', async () => {
+  it('the Redis store splits 40,000 outstanding audit entries into script calls of a size that Redis accepts', async () => {
     const opened = await openUsable()
     for (let n = 0; n < 4; n += 1) await opened.store.record(factsOf(10_000))
     while ((await opened.store.audit(500)) > 0);
     expect((await opened.store.readAudit(0, 1)).head.Seq).toBe(40_000)
   })
 
-  it('an audit entry is stored only once if it is recorded again after a lost reply', async () => {
+  it('an audit entry is stored only once if the call is repeated after a lost reply', async () => {
     const opened = await openUsable()
     for (const id of ['one', 'one', 'two']) await opened.store.record(factsOf(1), id)
     expect((await auditAll(opened)).items).toHaveLength(2)

@@ -1,4 +1,4 @@
-/** The credential store in Redis. Its keys are in key-names.ts, its writes in scripts.ts. */
+/** The credential store in Redis. Its key names are in key-names.ts, and its writes in scripts.ts. */
 import type { Redis } from 'ioredis'
 import { type KeyRing, DecryptionError } from '@integration-host/shared/secrets/envelope'
 import {
@@ -60,7 +60,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     return toFields(fields, values)
   }
 
-  /** Reads the records of `names`. Removed credentials are left out. */
+  /** Reads the records of `names`, and omits removed credentials. */
   async function readSummaries(names: readonly string[]): Promise<CredentialSummary[]> {
     const batch = redis.pipeline()
     for (const name of names) batch.hmget(name, ...CREDENTIAL_FIELDS)
@@ -81,8 +81,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
     async list({ after, limit }) {
       const found: CredentialSummary[] = []
-      // A credential may be removed after its name was read and before its record is read. The page is then filled with
-      // the next names, because callers treat a page with fewer than `limit` entries as the last page.
+      // A credential may be removed between the read of its name and the read of its record. The page is then filled
+      // with further names, because callers treat a page with fewer than `limit` entries as the last page.
       for (let from = after === '' ? '-' : `(${after}`; found.length < limit;) {
         const names = await using(() =>
           redis.zrangebylex(KEYS.names, from, '+', 'LIMIT', 0, limit - found.length),
@@ -149,8 +149,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           return fields === null ? credential : openCredential(keys, name, fields)
         }
         if (over !== undefined) throw new VersionConflict()
-        // Another process stored a newer version in the meantime. The new grant replaces that version too, because the
-        // company has just authorized it. The new grant gets the next version number.
+        // Another process stored a newer version in the meantime. The new grant replaces this version as well, because
+        // the company has just authorized it, and gets the next version number.
         last = String(outcome)
       }
     },
@@ -276,8 +276,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 }
 
 /**
- * Returns the script arguments that replace the entries of a changed label in the index. The lists are empty if labels
- * do not change.
+ * Returns the script arguments that replace the index entries of changed labels. The lists are empty if no label
+ * changes.
  */
 const indexChange = (name: string, { replaces, labels }: Pick<Relabelled, 'replaces' | 'labels'>) =>
   replaces === undefined

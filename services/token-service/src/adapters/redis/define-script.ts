@@ -1,6 +1,6 @@
 /**
- * Returns a script together with the names of its keys, in the order of KEYS. The script uses the tables `K` and `a`,
- * which the comment at the top of scripts.ts describes.
+ * Returns a script together with the names of its keys, in the order of KEYS. The comment at the top of scripts.ts
+ * describes the Lua tables `K` and `a`.
  */
 export const define = <Key extends string>(keys: readonly Key[], body: string) => ({
   keys,

@@ -1,15 +1,16 @@
 /**
- * The Lua scripts for the intent, which is stored before a refresh token is sent. They detect a failover that may have
- * lost an intent.
+ * The Lua scripts for the intent, which is stored before a refresh token is sent. The scripts detect a failover that
+ * may have lost an intent.
  */
 import { define } from './define-script.ts'
 import { NOW_MS, RELEASE_OWN_LEASE } from './lease-scripts.ts'
 
 /**
- * Lua: sets `server` to the run id of this Redis server; it is empty if the Redis account may not run INFO. Every server
- * has its own run id, and a restarted server has a new one. Sets `changedAt` to the epoch milliseconds, by the clock of
- * this server, at which a script first ran on it; it is `false` if scripts never ran on an earlier server. `ms` must be
- * set.
+ * Lua: sets `server` and `changedAt`, and requires `ms`.
+ *
+ * `server` is the run id of this Redis server; empty if the Redis account may not run INFO. Every server has its own
+ * run id, and a restarted server has a new one. `changedAt` is the time at which a script first ran on this server, in
+ * epoch milliseconds by the clock of this server; `false` if scripts never ran on another server.
  */
 const OBSERVE_SERVER = `
 local info = redis.pcall('INFO', 'server')
@@ -28,11 +29,12 @@ end
 `
 
 /**
- * Stores the intent with the run id of the server. So a later call on another server detects the failover, even if the
- * calling process has just started or the clocks of the servers differ. This server may have stored the intent, and may
- * have become the primary again after another server was the primary. In that case the time of the intent is before
- * `changedAt`, and both times are from the clock of this server. An intent without a run id, which an earlier release
- * has stored, counts as stored after the failover.
+ * Stores the intent with the run id of the server. A later call on another server thus detects the failover, even if
+ * the calling process has just started or the clocks of the servers differ.
+ *
+ * This server may be the one that stored the intent, and may have become the primary again after another server. The
+ * time of the intent is then before `changedAt`; both times are from the clock of this server. An intent without a run
+ * id comes from an earlier release, and counts as older than the failover.
  */
 const recordIntent = define(
   ['credential', 'lease', 'server'],
@@ -65,8 +67,8 @@ return changedAt
 `,
 )
 
-// Restores the intent that was stored before `recordIntent` was called. A request may have been sent under that earlier
-// intent, so it must not be lost. Also releases the lease, because the refresh has failed.
+// Restores the intent that was stored before `recordIntent` was called. It must not be lost, because a request may have
+// been sent under it. Also releases the lease, because the refresh has failed.
 const withdrawIntent = define(
   ['credential', 'lease'],
   `

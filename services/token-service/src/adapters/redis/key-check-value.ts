@@ -1,5 +1,5 @@
 /**
- * Verifies that the configured encryption keys match the records in this Redis, before a record is read or written. For
+ * Verifies that the configured encryption keys match the records in Redis, before any record is read or written. For
  * each key that ever encrypted a record, Redis stores a key check value: a known text that was encrypted with this key.
  * The first process that uses a key stores its key check value.
  */
@@ -73,8 +73,8 @@ export function watchKeys(options: {
 
 /** Returns why the configured keys do not match the store; `null` if they match. */
 async function mismatchOf(redis: Redis, keys: KeyRing): Promise<string | null> {
-  // A check value is stored only if Redis has none for this key id. So a wrong key cannot overwrite the check value of
-  // the right key.
+  // A check value is stored only if Redis has none for this key id. A wrong key therefore cannot overwrite the check
+  // value of the right key.
   const ownValue = keys.seal(CHECK_VALUE, placeOf(keys.activeKeyId))
   const checkValues = await redis.hgetall(CHECK_VALUES)
   for (const [keyId, sealed] of Object.entries(checkValues)) {
@@ -83,7 +83,7 @@ async function mismatchOf(redis: Redis, keys: KeyRing): Promise<string | null> {
   }
   if (keys.activeKeyId in checkValues) return null
   await redis.hsetnx(CHECK_VALUES, keys.activeKeyId, ownValue)
-  // Another replica may have stored a check value first, encrypted with a different key that has the same id.
+  // Another replica may have stored a check value in the meantime, encrypted with a different key of the same id.
   return keyMismatch(
     keys,
     keys.activeKeyId,
@@ -112,8 +112,7 @@ export async function retireKeyCheckValues(
   return others
 }
 
-// Managed Redis services reject the command CONFIG. The persistence settings are then unknown, so no warning about them
-// is logged.
+// Managed Redis services reject the command CONFIG. The persistence settings are then unknown, so no warning is logged.
 async function warnOfWeakPersistence(redis: Redis, logger: Logger): Promise<void> {
   const read = async (name: string): Promise<string | undefined> => {
     const reply = (await redis.config('GET', name).catch(() => [])) as string[]

@@ -10,19 +10,19 @@ export const KEYS = {
   expiry: 'credentials:expiry',
   /** Set: the names of the credentials that have a fault. */
   faulted: 'credentials:faulted',
-  /** The common prefix of the sorted sets that lists read (list-index.ts). */
+  /** The common prefix of the sorted sets that are read for lists (list-index.ts). */
   index: 'credentials:index:',
-  /** String: exists if every credential has been added to the sets of its state and its class. */
+  /** String: exists when every credential is in the sets of its state and its fault class. */
   indexBuilt: 'credentials:index-built',
-  /** String with expiry: the replica that builds the sets of states and classes. */
+  /** String with expiry: the replica that completes the sets of states and fault classes. */
   indexLease: 'lease:credentials:index',
-  /** Stream: outbox entries, each with the audit entries and events of one write. */
+  /** Stream: the outbox. Each entry contains the audit entries and events of one write. */
   outbox: 'credentials:outbox',
   /** Hash: the last version of each removed credential. A new grant under the same name gets the next version. */
   removed: 'credentials:removed',
   /** Number: the newest fencing token. */
   fence: 'credentials:fence',
-  /** Stream: the audit log, whose entry number <Seq> has the id `<Seq>-0`. */
+  /** Stream: the audit log. The entry with number <Seq> has the id `<Seq>-0`. */
   auditLog: 'credentials:audit',
   /**
    * Hash: `Seq` and `Hash` of the newest audit entry. `UpTo` is the id of the last outbox entry that is in the audit
@@ -31,7 +31,7 @@ export const KEYS = {
   auditHead: 'credentials:audit-head',
   /**
    * Hash: `RunId` is the run id of the Redis server on which a script last ran. `ChangedAt` is the time at which a
-   * script first ran on that server, in epoch ms by the clock of the server.
+   * script first ran on this server, in epoch ms by the clock of the server.
    */
   server: 'credentials:server',
   /** String with expiry: the id of the replica that publishes the events of the outbox. */
@@ -39,8 +39,8 @@ export const KEYS = {
 } as const
 
 /**
- * The keys that a script about the credential `name` may use. `lease` stores the current lease holder and expires with
- * the lease. `adoption` stores the newest claim of an adoption, `<epoch ms> <owner> <id>`, and expires after a day.
+ * The keys of a script about the credential `name`. `lease` stores the current lease holder and expires with the lease.
+ * `adoption` stores the newest claim of an adoption, `<epoch ms> <owner> <id>`, and expires after a day.
  */
 export const keysOf = (name: string) => ({
   ...KEYS,

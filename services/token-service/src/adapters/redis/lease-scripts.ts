@@ -1,5 +1,5 @@
 /**
- * The Lua scripts, and parts of scripts, for the lease of a credential and the claim of an adoption. Both decide which
+ * Lua scripts, and fragments of scripts, for the lease of a credential and the claim of an adoption. Both decide which
  * process may use a refresh token.
  */
 import { define } from './define-script.ts'
@@ -11,9 +11,9 @@ local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 `
 
 /**
- * Lua: sets `fence` to the next fencing token, which is greater than every earlier token of this credential. The token
- * is also at least the server's time. A failover may lose the newest tokens together with their leases, and a new lease
- * must not get the token of a lost lease.
+ * Lua: sets `fence` to the next fencing token, which is greater than every earlier token of this credential. A failover
+ * may lose the newest tokens together with their leases. The next token is therefore at least the server's time, so
+ * that a new lease cannot get the token of a lost lease.
  */
 export const NEXT_FENCE = `${NOW_MS}
 local last = tonumber(redis.call('HGET', K.credential, 'Fence') or '0')
@@ -50,7 +50,7 @@ return redis.call('PEXPIRE', K.lease, a.leaseMs)
 
 const release = define(['lease'], RELEASE_OWN_LEASE)
 
-// The claim of another process is respected until the request of that process can no longer be in flight.
+// The claim of another process is valid until the request of this process can no longer be in flight.
 const claimAdoption = define(
   ['adoption'],
   `

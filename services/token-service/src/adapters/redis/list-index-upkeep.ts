@@ -1,8 +1,9 @@
 /**
- * Completes the index of states and classes (list-index.ts) once after each start. After an upgrade, the index lacks
- * credentials of earlier releases. It may also be outdated, because a replica of an earlier release changed records
- * without changing the index. An upgraded replica starts after such changes, so it finds and corrects the outdated
- * entries.
+ * Completes the index of states and classes (list-index.ts) once after each start.
+ *
+ * After an upgrade, the index lacks the credentials of earlier releases, and may be outdated, because a replica of an
+ * earlier release changes records without changing the index. An upgraded replica starts after such changes, so it
+ * corrects the outdated entries.
  *
  * Only one replica at a time completes the index. The progress is not stored. If the process dies, the next start
  * examines all credentials again and skips those whose index entries are correct.
@@ -66,13 +67,13 @@ export async function completeIndex(
     const records = (await pipelined(batch)) as (string | null)[][]
     for (const [index, [found, version, fault, notice, listed]] of records.entries()) {
       const name = names[index] ?? ''
-      // The credential was removed, or another program has written its fault. In both cases its index entries are left
-      // as they are.
+      // The credential was removed, or another program has written its fault. Its index entries stay unchanged in both
+      // cases.
       if (!found || (fault && parseJsonAs(Fault, fault) === null)) continue
       const summary = summaryOf({ Fault: fault ?? '', ExpiryNotice: notice ?? '' })
       const wanted = listedSets(summary)
       if (wanted === (listed ?? '')) continue
-      // If the record was changed after it was read, that change has corrected the index. The script then writes
+      // If the record was changed after it was read, this change has already corrected the index, and the script writes
       // nothing.
       await script('relist', keysOf(name), {
         name,

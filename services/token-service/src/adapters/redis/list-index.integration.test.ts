@@ -30,7 +30,7 @@ const list = async (store: CredentialStore, conditions: Partial<CredentialFilter
   return items.map(({ environment }) => environment).join(' ')
 }
 
-/** Deletes from Redis everything that an earlier release does not write. */
+/** Deletes everything from Redis that an earlier release does not write. */
 async function asEarlierRelease({ redis }: TestRedis, ...names: string[]): Promise<void> {
   for (const name of names) await redis.hdel(name, 'Listed')
   const { keyPrefix = '' } = redis.options
@@ -39,7 +39,7 @@ async function asEarlierRelease({ redis }: TestRedis, ...names: string[]): Promi
 }
 
 describe('the index of lists after an upgrade', () => {
-  it('before the index is complete, lists by state are correct and requests for counts are rejected', async () => {
+  it('lists by state are correct before the index is complete, but requests for counts are rejected', async () => {
     const test = await openUsable()
     const { store } = test
     for (const realm of ['1', '2', '3']) await connect(store, realm)
@@ -54,7 +54,7 @@ describe('the index of lists after an upgrade', () => {
     expect((await store.summary([allNames])).states).toMatchObject({ active: 2, must_reconnect: 1 })
   })
 
-  it('the index is completed even if the credentials do not fit into one page', async () => {
+  it('the index is completed even if the credentials need more than one page', async () => {
     const test = await openUsable()
     const { store } = test
     const realms = Array.from({ length: 501 }, (_, index) => String(1_000 + index))
@@ -85,7 +85,7 @@ describe('the index of lists after an upgrade', () => {
     })
   })
 
-  it('only one replica at a time completes the index, and another replica takes over when the first one stops', async () => {
+  it('only one replica at a time completes the index, and another replica can do so when it has stopped', async () => {
     const { store, redis } = await openUsable()
     await connect(store, '1')
     await redis.set('lease:credentials:index', 'another replica', 'PX', 60_000)
@@ -98,9 +98,9 @@ describe('the index of lists after an upgrade', () => {
 })
 
 describe('a search in Redis', () => {
-  it('a page of a search ends after 20 ms, and the next page continues at the same position, so that every credential is found', async () => {
+  it('a page of a search ends after 20 ms, the next page continues at its end, and every credential is found', async () => {
     const { store, redis } = await openUsable()
-    // Names without a record are examined but never listed, so the search has to continue after these names.
+    // Names without a record are examined but not listed, so the search has to continue after them.
     const names = Array.from({ length: 60_000 }, (_, index) => `ACC-${100_000 + index}`)
     for (let start = 0; start < names.length; start += 10_000) {
       const part = names.slice(start, start + 10_000)

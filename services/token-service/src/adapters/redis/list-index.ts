@@ -1,14 +1,14 @@
 /**
- * The sorted sets that lists of credentials read (`credentials:index:<set>`). All members have score 0, so they are
+ * The sorted sets by which credentials are listed (`credentials:index:<set>`). All members have score 0, so they are
  * sorted by their text, which begins with the credential name. The scripts that write a record also write its entries
  * in these sets.
  *
- * - `state:<state>` and `class:<class>`: names. There is no set for the state `active`, which nearly all credentials
- *   have. A credential is active if it is in no set of a state. The field `Listed` of a record names the sets that
- *   contain the credential.
+ * - `state:<state>` and `class:<class>`: names. There is no set for the state `active`, because nearly all credentials
+ *   have this state. A credential is active if it is in no set of a state. The field `Listed` of a record names the
+ *   sets that contain the credential.
  * - `tag:<name>:<value>`: names.
- * - `labels`: `<name> <folded label>`. A space sorts before every character that a name may have, so the entries are in
- *   the order of the names.
+ * - `labels`: `<name> <folded label>`. A space sorts before every character of a name, so the entries are in the order
+ *   of the names.
  */
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { type CredentialSummary, stateOf } from '../../credential/credential.ts'
@@ -21,7 +21,8 @@ export const classSet = (faultClass: string): string => `class:${faultClass}`
 export const tagSet = (name: string, value: string): string => `tag:${name}:${value}`
 
 /**
- * Returns the value of the field `Listed`: the sets of state and class that contain a credential, separated by spaces.
+ * Returns the value of the field `Listed`: the sets of states and classes that contain a credential, separated by
+ * spaces.
  */
 export function listedSets(
   credential: Pick<CredentialSummary, 'fault' | 'expiryNoticeDays'>,
@@ -32,20 +33,20 @@ export function listedSets(
   return sets.join(' ')
 }
 
-/** Returns the index entries for label and tags, as a flat list that alternates set and member. */
+/** Returns the index entries for a label and tags, as a flat list that alternates set and member. */
 export const labelEntries = (name: string, { label, tags }: Labels): readonly string[] => [
   ...Object.entries(tags).flatMap(([key, value]) => [tagSet(key, value), name]),
   ...(label === null ? [] : [LABELS, `${name} ${folded(label)}`]),
 ]
 
 /**
- * The number of letters at the beginning of a text that are searched in both upper and lower case. Each further letter
- * would double the number of ranges.
+ * The number of letters at the beginning of a text that are searched in upper and lower case. Each further letter would
+ * double the number of ranges.
  */
 const CASED_LETTERS = 2
 
 /**
- * Returns ranges that contain every matching name. A name matches if the name or its realm begins with the folded
+ * Returns ranges that contain every name that matches `text`. A name matches if it or its realm begins with the folded
  * `text`. Stored names contain upper and lower case, so the ranges cover both cases of the first letters. The ranges
  * may also contain names that do not match.
  */

@@ -1,9 +1,9 @@
-/** The Lua scripts, and parts of scripts, for the sorted sets by which credentials are listed (list-index.ts). */
+/** Lua scripts, and fragments of scripts, for the sorted sets by which credentials are listed (list-index.ts). */
 import { define } from './define-script.ts'
 
 /**
- * Lua: moves the credential to the sets of its present state and class. `a.listed` is the new value of the field
- * `Listed` (list-index.ts).
+ * Lua: moves a credential to the sets of its current state and class. `a.listed` is the new value of the field `Listed`
+ * (list-index.ts).
  */
 export const LIST_STATE = `
 local listed = redis.call('HGET', K.credential, 'Listed') or ''
@@ -15,7 +15,7 @@ end
 `
 
 /**
- * Lua: changes the index entries for label and tags. `a.unindexed` and `a.indexed` are flat lists that alternate set
+ * Lua: changes the index entries of a label and tags. `a.unindexed` and `a.indexed` are flat lists that alternate set
  * and member.
  */
 export const INDEX_LABELS = `
@@ -23,8 +23,8 @@ for i = 1, #a.unindexed, 2 do redis.call('ZREM', K.index .. a.unindexed[i], a.un
 for i = 1, #a.indexed, 2 do redis.call('ZADD', K.index .. a.indexed[i], 0, a.indexed[i + 1]) end
 `
 
-// Examines the entries of a set within a range. Returns the names that fulfil the conditions. Also returns the name
-// that was examined last; an empty text if the range has no further entries.
+// Examines the entries of a set within a range. Returns the names that fulfil the conditions, and the last name that
+// was examined; an empty string if the range has no further entries.
 const search = define(
   ['names', 'index'],
   `
@@ -80,7 +80,7 @@ return {found, last}
 `,
 )
 
-// Acquires or extends the lease for completing the index.
+// Acquires or extends the lease that a replica needs to complete the index.
 const acquireIndex = define(
   ['lease'],
   `
@@ -91,7 +91,7 @@ return 1
 `,
 )
 
-// Corrects the index entries of a credential, unless its record was written after the caller read it.
+// Corrects the index entries of a credential, unless its record was changed after the caller read it.
 const relist = define(
   ['credential', 'index'],
   `
@@ -101,7 +101,7 @@ ${LIST_STATE}
 `,
 )
 
-// Removes a name from a set if the field `Listed` of the record does not name that set.
+// Removes a name from a set unless the field `Listed` of its record names this set.
 const unlist = define(
   ['credential', 'index'],
   `

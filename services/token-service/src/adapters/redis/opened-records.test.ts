@@ -21,8 +21,8 @@ const FIELDS = [
 ]
 
 /**
- * Returns the field values of a stored record, a function that opens records, and a function that returns the number of
- * decryptions.
+ * Returns the fields of a stored record, a function that opens records, and a function that returns how often a record
+ * was decrypted.
  */
 function fixture() {
   let decryptions = 0
@@ -58,7 +58,7 @@ describe('the cache of opened records', () => {
     expect(decryptions()).toBe(2)
   })
 
-  it('a record whose plain fields were changed is rejected, even if it was decrypted before', () => {
+  it('a record whose plain fields were changed is rejected even if it was decrypted before', () => {
     const { open, valuesOf } = fixture()
     const values = valuesOf(1)
     open(NAME, values)
@@ -74,7 +74,7 @@ describe('the cache of opened records', () => {
     expect(() => open('ACC-2', values)).toThrow(DecryptionError)
   })
 
-  it('the record opener returns null for a record that was removed', () => {
+  it('the record opener returns null for a removed record', () => {
     const { open, valuesOf } = fixture()
     open(NAME, valuesOf(1))
     expect(

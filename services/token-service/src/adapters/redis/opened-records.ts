@@ -1,7 +1,7 @@
 /**
  * Opens credential records, and decrypts a record only if it has changed since it was last opened. A token request
- * reads the whole record, and nearly every record is the same as at the previous request. Decrypting the record at each
- * request would take about a tenth of the processor time of the request (bench/token-handout.ts).
+ * reads a whole record, which has rarely changed since the previous request. Decrypting it each time would take about a
+ * tenth of the processor time of a token request (bench/token-handout.ts).
  */
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { openCredential, type StoredFields } from '../../credential/credential-record.ts'
@@ -14,8 +14,8 @@ const MAX_REMEMBERED = 5_000
 export type FieldValues = readonly (string | null)[]
 
 /**
- * Returns a function that opens the record of `name`. `fieldsOf` maps the values to fields, and returns `null` if there
- * is no record. The returned function throws {@link DecryptionError} for the same records as `openCredential`.
+ * Returns a function that opens the record of `name`, and throws {@link DecryptionError} for the same records as
+ * `openCredential`. `fieldsOf` maps the values to fields, and returns `null` if there is no record.
  */
 export function createRecordOpener(
   keys: KeyRing,

@@ -1,7 +1,7 @@
 /**
  * Tests the credential store on a Redis that has reached `maxmemory` with the policy `noeviction`. Redis then rejects
- * every command that needs memory. When the store commits a token pair, the provider has already rotated the refresh
- * token, so a rejected commit would lose the grant.
+ * every command that needs memory. The provider has already rotated the refresh token when the store commits a token
+ * pair, so a rejected commit would lose the grant.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {
@@ -76,7 +76,7 @@ describe('credential store on a Redis that rejects writes because its memory is 
     expect((await store.get(NAME))?.accessToken?.reveal()).toBe('access two')
   })
 
-  it('no refresh token is sent if the intent of the refresh cannot be stored', async () => {
+  it('no refresh token is sent if Redis cannot store the intent of the refresh', async () => {
     const { store } = opened
     await store.put(grantOf(NAME, 'one'), START, auditContextOf('granted'))
     const { lease } = await leased()

@@ -1,8 +1,8 @@
-/** The Lua scripts, and a part of scripts, for the outbox and the audit log (outbox.ts). */
+/** Lua scripts, and a fragment of scripts, for the outbox and the audit log (outbox.ts). */
 import { define } from './define-script.ts'
 
 /**
- * Lua: adds an outbox entry. Its events get the labels that are stored when the script runs (outbox.ts), because labels
+ * Lua: adds an outbox entry. Its events get the labels that are stored when the script runs (outbox.ts), because they
  * may have changed since the caller read the record.
  */
 export const ADD_ENTRY = `
@@ -22,8 +22,8 @@ return redis.call('XRANGE', K.outbox, '-', audited, 'COUNT', a.limit)
 `,
 )
 
-// Appends entries to the audit log after comparing the hash of the newest audit entry. So two replicas that append
-// concurrently build a single hash chain.
+// Appends entries to the audit log if the newest entry still has the expected hash. Two replicas that append
+// concurrently therefore build a single hash chain.
 const appendAudit = define(
   ['auditHead', 'auditLog'],
   `
@@ -37,8 +37,8 @@ return 1
 `,
 )
 
-// A key marks the call as executed. It prevents a second outbox entry when a caller repeats the call because the reply
-// was lost.
+// A key records that the call was executed. It prevents a second outbox entry if a caller repeats the call after a lost
+// reply.
 const record = define(
   ['recordedMarker', 'outbox'],
   `

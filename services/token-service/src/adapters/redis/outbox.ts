@@ -16,11 +16,11 @@ import type { StoreCommands } from './commands.ts'
 import { KEYS } from './key-names.ts'
 
 /**
- * The number of audit entries after which a script call ends its batch. The last outbox entry may exceed this number,
- * because all audit entries of an outbox entry are written in the same call.
+ * The number of audit entries after which a batch ends. A batch may be longer, because all audit entries of one outbox
+ * entry are written in the same call.
  */
 const FACTS_PER_CALL = 10_000
-/** How long, in milliseconds, `record` recognizes a repeated call. A caller repeats a call whose reply was lost. */
+/** How long `record` recognizes a repeated call, in milliseconds. A caller repeats a call if its reply was lost. */
 const MARKER_MS = 600_000
 
 /**
@@ -30,16 +30,13 @@ const MARKER_MS = 600_000
 export function createRedisOutbox(commands: StoreCommands, auditEntries: number): OutboxMethods {
   const { redis, using, script, replicated } = commands
 
-  /**
-   * Reads the newest entry of the hash chain from the audit log itself, because the key that stores its number and hash
-   * may have been lost.
-   */
+  /** Reads the newest entry of the audit log itself, because the key with its number and hash may have been lost. */
   async function newestEntry(): Promise<AuditHead> {
     const [newest] = await using(() => redis.xrevrange(KEYS.auditLog, '+', '-', 'COUNT', 1))
     return newest === undefined ? auditStart : AuditHead.parse(JSON.parse(newest[1][1] ?? ''))
   }
 
-  /** Reads audit entries with `command`, and the number and hash of the newest entry. */
+  /** Reads audit entries with `command`, and the number and hash of the newest one. */
   async function auditPage(command: ChainableCommander) {
     const [entries, head] = (await commands.pipelined(
       command.hmget(KEYS.auditHead, 'Seq', 'Hash'),
@@ -53,8 +50,8 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
   return {
     async readOutbox(owner, leaseMs, limit) {
       const args = { owner, leaseMs: String(leaseMs), limit: String(limit) }
-      // Outbox entries are returned for publishing only after Redis replicas have acknowledged them. Otherwise a
-      // failover could undo a change that was already published.
+      // Outbox entries are published only after Redis replicas have acknowledged them. Otherwise a failover could undo
+      // a change that was already published.
       const entries = (await replicated('readOutbox', KEYS, args)) as StreamEntry[] | null
       return entries === null
         ? null
@@ -84,8 +81,8 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
       const unaudited = await using(() => redis.xrange(KEYS.outbox, after, '+', 'COUNT', limit))
       const batch: StreamEntry[] = []
       const facts: AuditFact[] = []
-      // The batch is limited by the number of its audit entries. A single outbox entry for token issuances can contain
-      // thousands of audit entries, and the arguments of a script are limited in size.
+      // The batch is limited by its number of audit entries, because the arguments of a script are limited in size. A
+      // single outbox entry for token issuances can contain thousands of audit entries.
       for (const entry of unaudited) {
         if (facts.length >= FACTS_PER_CALL) break
         batch.push(entry)
@@ -119,8 +116,8 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
 type StreamEntry = [id: string, pairs: string[]]
 
 /**
- * Parses an outbox entry. `labels` is the text that the scripts have stored with the entry; scripts of earlier releases
- * stored no labels.
+ * Parses an outbox entry. `labels` is the text that the scripts have stored with the entry, or absent if an earlier
+ * release stored the entry.
  */
 function parseOutboxEntry([, entry = '', , labels = '']: readonly string[]): OutboxEntry | null {
   const parsed = parseJsonAs(OutboxEntry, entry)
@@ -128,8 +125,8 @@ function parseOutboxEntry([, entry = '', , labels = '']: readonly string[]): Out
 }
 
 /**
- * Returns the audit entries of an outbox entry. If the outbox entry cannot be parsed, a single audit entry records
- * its existence, so that later outbox entries are still audited.
+ * Returns the audit entries of an outbox entry. For an outbox entry that cannot be parsed, this is a single audit
+ * entry, so that later outbox entries are still audited.
  */
 const factsOf = ([id, pairs]: StreamEntry): readonly AuditFact[] =>
   parseOutboxEntry(pairs)?.facts ?? [

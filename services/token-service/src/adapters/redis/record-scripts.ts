@@ -1,12 +1,14 @@
-/** The Lua scripts that change the record of a credential, and with it the list index, the schedule and the outbox. */
+/**
+ * The Lua scripts that change the record of a credential. They also update the list index, the schedule and the outbox.
+ */
 import { define } from './define-script.ts'
 import { NEXT_FENCE, RELEASE_OWN_LEASE } from './lease-scripts.ts'
 import { INDEX_LABELS, LIST_STATE } from './list-scripts.ts'
 import { ADD_ENTRY } from './outbox-scripts.ts'
 
 /**
- * Lua: removes fault, intent and retry time of the previous token pair, and stores the new pair. HDEL must be the first
- * write of the script; the comment at the top of scripts.ts gives the reason.
+ * Lua: removes the fault, the intent and the retry time of the previous token pair, and stores the new pair. HDEL must
+ * be the first write of the script (see the comment at the top of scripts.ts).
  */
 const REPLACE_PAIR = `
 redis.call('HDEL', K.credential, unpack(a.overlayFields))
@@ -18,10 +20,10 @@ const HAS_OTHER_LABELS = `
 if a.lastLabels and (redis.call('HGET', K.credential, 'Labels') or '') ~= a.lastLabels`
 
 /**
- * `CommitFence` is the fence of the lease whose commit stored the version. If no replica acknowledged a commit, the
- * caller repeats it, and must recognize its own pair in the store. `Fence` cannot show this, because another process
- * may have acquired and released the lease between the commit and its repetition. A caller that mistook its own pair
- * for a newer pair would drop the only copy that survives a failover.
+ * `CommitFence` is the fence of the lease under which the version was committed. A caller repeats a commit that no
+ * replica has acknowledged, and must recognize its own token pair in the store. Otherwise it would take its own pair
+ * for a newer one, and would drop the only copy that survives a failover. `Fence` is not sufficient for this, because
+ * another process may have acquired and released the lease in the meantime.
  */
 const commit = define(
   ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry', 'index'],

@@ -40,7 +40,7 @@ async function open(setting: number | undefined, url = pair.address.url) {
 }
 
 describe('the number of replicas that must acknowledge a write', () => {
-  it('without REDIS_REPLICAS, the server setting min-replicas-to-write applies, and is read again on each reconnect', async () => {
+  it('without REDIS_REPLICAS, the server setting min-replicas-to-write applies and is read again on each reconnect', async () => {
     await pair.primary.config('SET', 'min-replicas-to-write', '1')
     const { redis, writes } = await open(undefined)
     expect(await writes.replicas()).toBe(1)
@@ -89,7 +89,7 @@ describe('writes that replicas must acknowledge', () => {
     expect(await direct.connections()).toBe(1)
   })
 
-  it('if Redis rejects some writes of a batch, only these writes fail', async () => {
+  it('if Redis rejects one write of a batch, only this write fails', async () => {
     const { writes } = await open(1)
     await pair.primary.set('text', 'text')
     const results = await Promise.allSettled([

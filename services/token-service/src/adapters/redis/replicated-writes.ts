@@ -1,19 +1,20 @@
 /**
- * Reports a write as successful only after Redis replicas have acknowledged it. Redis replicates asynchronously, so a
- * failover loses the writes that no replica had received. Each write is therefore followed by the command WAIT (`WAIT n
- * <ms>`). The reply to WAIT is the number of replicas that have received every earlier write of the same connection.
+ * Reports a write as successful only after Redis replicas have acknowledged it.
+ *
+ * Redis replicates asynchronously, so a failover loses the writes that no replica has received. Each write is
+ * therefore followed by the command WAIT (`WAIT n <ms>`). Its reply is the number of replicas that have received all
+ * earlier writes of the same connection.
  *
  * - The writes use a second connection, because WAIT blocks its connection until the replicas respond.
  * - One WAIT covers many writes: the writes that arrive while a WAIT is in flight form the next batch.
- * - A write and its WAIT must reach the same server, so a batch fails if the connection was lost between the write and
- *   the WAIT.
- * - WAIT covers only writes of its own connection. If a repeated commit wrote nothing, WAIT would not cover it. So each
- *   script that runs on this connection executes a write command on every path that reports success.
+ * - A write and its WAIT must reach the same server. A batch fails if the connection was lost in between.
+ * - WAIT covers only writes of its own connection. It would not cover a repeated commit that writes nothing. Each
+ *   script on this connection therefore executes a write command on every path that reports success.
  * - If too few replicas acknowledge, the server may be a primary that was cut off. Both connections are then opened
- *   again, because their address may lead to another server by now. If one of the two connections is lost, the other is
- *   also opened again.
+ *   again, because their address may lead to another server by now. If one of the two connections is lost, the other
+ *   one is opened again as well.
  *
- * If no replica is required, writes use the main connection, and no WAIT follows.
+ * If no replica is required, writes use the main connection without WAIT.
  */
 import type { Redis } from 'ioredis'
 import { batched } from '@integration-host/shared/batching/batched'
@@ -22,10 +23,13 @@ import type { RedisConnection } from '@integration-host/shared/redis/connection'
 
 /** How long replicas may take to acknowledge a batch, in milliseconds. */
 const WAIT_MS = 1_000
-/** The shortest time between two reconnects that are made because acknowledgements are missing, in milliseconds. */
+/** The minimum time between two reconnects because of missing acknowledgements, in milliseconds. */
 const RECONNECT_INTERVAL_MS = 5_000
 
-/** Fewer replicas than required acknowledged a write. The write itself was executed and may still be replicated. */
+/**
+ * The error for a write that fewer replicas than required have acknowledged. The write was executed, and may still be
+ * replicated.
+ */
 export class TooFewReplicas extends IntegrationError {
   constructor() {
     super('store_unavailable', 'fewer replicas than REDIS_REPLICAS acknowledged a write', {
@@ -35,7 +39,7 @@ export class TooFewReplicas extends IntegrationError {
 }
 
 export interface ReplicatedWrites extends AsyncDisposable {
-  /** The number of replicas that must acknowledge a write. If it is 0, no write waits for replicas. */
+  /** The number of replicas that must acknowledge a write; 0 if writes do not wait for replicas. */
   replicas(): Promise<number>
   /**
    * Calls `write` with a connection, and resolves with its result once enough replicas have acknowledged the write. If
@@ -51,8 +55,8 @@ export interface ReplicatedWritesOptions {
   /** The main connection to Redis. */
   readonly redis: Redis
   /**
-   * The setting `REDIS_REPLICAS`. If it is `undefined`, the server setting `min-replicas-to-write` applies, which is
-   * read again on each reconnect.
+   * The setting `REDIS_REPLICAS`. If `undefined`, the server setting `min-replicas-to-write` applies and is read again
+   * on each reconnect.
    */
   readonly setting: number | undefined
   /** Opens the second connection. Called at most once, and only if replicas are required. */
@@ -110,9 +114,8 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
       const settled = await Promise.allSettled(writes.map(({ send }) => send(connection)))
       if (settled.every(({ status }) => status === 'rejected')) return settled
       const needed = Math.max(...writes.map((write) => write.needed))
-      // WAIT is sent only after the replies to the writes have arrived. If Redis does not know a script (NOSCRIPT), the
-      // driver sends the script a second time. A WAIT that was already sent would come before that script and not cover
-      // its writes.
+      // WAIT is sent only after the replies to the writes. If Redis does not know a script (NOSCRIPT), the driver sends
+      // the script a second time. An earlier WAIT would not cover the writes of that script.
       const acknowledged = await connection.wait(needed, WAIT_MS).catch(errorOf)
       const isSameConnection = losses === lossesBefore
       const isEnough = typeof acknowledged === 'number' && acknowledged >= needed
@@ -126,7 +129,7 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
         )
       if (typeof acknowledged === 'number' && performance.now() >= mayReconnectAt) {
         mayReconnectAt = performance.now() + RECONNECT_INTERVAL_MS
-        reopen(connection) // losing this connection also reopens the main connection
+        reopen(connection) // The loss of this connection also reopens the main connection.
       }
       const reason = typeof acknowledged === 'number' ? new TooFewReplicas() : acknowledged
       return settled.map((one) =>

@@ -30,7 +30,7 @@ import { listScripts } from './list-scripts.ts'
 import { outboxScripts } from './outbox-scripts.ts'
 import { recordScripts } from './record-scripts.ts'
 
-/** The arguments of a script in addition to its keys: strings, booleans and lists. */
+/** The arguments of a script: strings, booleans and lists. Keys are passed separately. */
 export type ScriptArguments = Readonly<
   Record<string, string | boolean | readonly string[] | readonly string[][] | undefined>
 >
@@ -52,12 +52,14 @@ export type RunScript = <Name extends ScriptName>(
   args: ScriptArguments,
 ) => Promise<unknown>
 
-/** Registers the scripts with a connection. The driver sends each script once and then calls it by its digest. */
+/**
+ * Registers the scripts with a connection. The driver sends each script once, and calls it by its digest afterwards.
+ */
 export function defineScripts(redis: Redis): RunScript {
   for (const [name, { keys, lua }] of Object.entries(scripts)) {
     redis.defineCommand(`credential:${name}`, { numberOfKeys: keys.length, lua })
   }
-  // The connection's type does not include the commands that defineCommand adds.
+  // The type of the connection lacks the commands that defineCommand adds.
   const commands = redis as unknown as Record<string, (...args: string[]) => Promise<unknown>>
   return async (name, keys, args) => {
     const named: Readonly<Record<string, string>> = keys
@@ -67,8 +69,8 @@ export function defineScripts(redis: Redis): RunScript {
 }
 
 /**
- * Encodes the arguments of a script as JSON. Replaces unpaired surrogates, which an import may contain, because cjson
- * fails on them.
+ * Encodes the arguments of a script as JSON. Unpaired surrogates, which an import may contain, are replaced, because
+ * cjson rejects them.
  */
 const encoded = (args: ScriptArguments): string =>
   JSON.stringify(args, (_, value: unknown) =>

@@ -1,9 +1,11 @@
 /**
  * Detects that the connection leads to another Redis server than before, or to a restarted server. Such a server may
- * lack the newest writes, after a failover or after a restart from an append-only file that is flushed once a second.
- * The time at which the server last changed is stored in Redis. So every replica of token-service can read this time,
- * even a replica that starts later. The script that stores an intent makes the same check, because it may run before
- * the check in this file.
+ * lack the newest writes, for example after a failover, or after a restart from an append-only file that is flushed
+ * once a second.
+ *
+ * The time of the last change of servers is stored in Redis, so that every replica of token-service can read it, even
+ * one that starts later. The script that stores an intent makes the same check, because it may run before the check in
+ * this file.
  */
 import type { Redis } from 'ioredis'
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -37,7 +39,7 @@ export function watchServer(options: {
     }
   }
 
-  // An error is ignored: the connection was lost again, or this Redis account may not run INFO.
+  // The error is ignored: the connection was lost again, or this Redis account may not run INFO.
   const onReady = (): void => void examine().catch(() => {})
   redis.on('ready', onReady)
   if (redis.status === 'ready') onReady()

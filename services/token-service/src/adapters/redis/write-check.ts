@@ -1,8 +1,9 @@
 /**
- * Checks every few seconds whether Redis accepts writes, by writing a small key. An open connection does not prove that
- * writes are accepted. If the memory of Redis is full (OOM), after a failed save (MISCONF), or on a replica (READONLY),
- * Redis responds to reads and PING but rejects writes. No credential can then be refreshed or connected. The check also
- * fails while fewer replicas acknowledge writes than required (`REDIS_REPLICAS`).
+ * Checks every few seconds whether Redis accepts writes, by writing a small key.
+ *
+ * An open connection is not sufficient: Redis responds to reads and PING but rejects writes if its memory is full
+ * (OOM), after a failed save (MISCONF), or as a replica (READONLY). No credential can then be refreshed or connected.
+ * The check also fails while fewer replicas than required (`REDIS_REPLICAS`) acknowledge writes.
  */
 import type { Redis } from 'ioredis'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
@@ -14,7 +15,7 @@ const INTERVAL_MS = 3_000
 const KEY_TTL_MS = 60_000
 
 /**
- * Reports to `dependency` whether the last write succeeded. A reconnect starts a check at once, even while an earlier
+ * Reports to `dependency` whether the last write succeeded. A reconnect starts a check at once, even if an earlier
  * write has no reply yet. Disposing ends the checks.
  */
 export function watchWrites(
@@ -57,8 +58,8 @@ export function watchWrites(
 }
 
 /**
- * Returns the error code at the beginning of a Redis error reply, such as `OOM`; if there is no code, the reason why
- * the command failed.
+ * Returns the error code at the beginning of a Redis error reply, such as `OOM`. For an error without a code, returns
+ * the reason why the command failed.
  */
 function rejectionOf(error: unknown): string {
   if (error instanceof TooFewReplicas) return error.message
