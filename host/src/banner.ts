@@ -18,12 +18,12 @@ export const addresses = (host: Host): string =>
     .join('')
 
 /**
- * Returns the lines with the console's one-time link; empty if the console does not run or persons sign in another way.
+ * Returns the lines with the console's one-time link; empty if the console does not run or has another kind of sign-in.
  * The secret of the link works once and for ten minutes. It signs in the first person who reads it, so it must not be
  * written into a log.
  *
- * @param isTerminal whether a terminal shows the lines. If none does, the lines contain the command that creates a
- * link.
+ * @param isTerminal whether a terminal shows the lines. Otherwise they contain the command that creates a link instead
+ * of the link itself.
  */
 export function signInLines(host: Host, isTerminal: boolean): string {
   const url = host.console?.url ?? ''
@@ -45,8 +45,8 @@ export function signInLines(host: Host, isTerminal: boolean): string {
  * @param isTerminal whether a terminal shows the text.
  */
 export function banner(host: Host, isTerminal: boolean): string {
-  // The printed commands pass the header with the key to curl through standard input, because other users of
-  // the machine can read the arguments of an OS process.
+  // Other users of the machine can read the arguments of an OS process. Therefore the printed commands pass the header
+  // with the key to curl through standard input.
   const authorization =
     host.applicationKeyFile === null
       ? `printf 'Authorization: Bearer %s\\n' "$SERVICE_API_KEY"`
@@ -63,12 +63,12 @@ Each service documents its API at /docs. Connect a company in a browser at ${hos
 `
 }
 
-/** Returns commands that run a process. `curl` begins such a command. */
+/** Returns commands that run the first loaded process. `curl` is the beginning of a command that sends the key. */
 function firstRun({ processes, demoApi, coordinator, dataDir }: Host, curl: string): string {
   const [first] = processes
   if (first === undefined)
     return 'No process is loaded: PROCESSES names folders of process files.\n'
-  // demo-api queues transactions of this process only.
+  // demo-api can queue transactions of this process only.
   if (processes.includes('OrderProcess'))
     return `Try:
 

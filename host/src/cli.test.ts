@@ -76,7 +76,7 @@ describe('integration-host init', () => {
     expect((await cli(['init', 'a', 'b'])).stderr).toContain("Unexpected argument 'b'")
   })
 
-  it('the help of init, dev and start has no options of commands on an installation', async () => {
+  it('the help of `init`, `dev` and `start` does not list the options of commands on an installation', async () => {
     for (const command of ['init', 'dev', 'start']) {
       const { code, stdout } = await cli([command, '--help'])
       expect([code, stdout]).toEqual([0, expect.stringContaining(`integration-host ${command}`)])
@@ -88,7 +88,7 @@ describe('integration-host init', () => {
 describe('integration-host dev', () => {
   const dev = () => startProcess([CLI, 'dev', '--free-ports'], { cwd: folder })
 
-  it('`integration-host dev` runs the process of a new project, and prints each step and the provider error of a failed call', async () => {
+  it('`integration-host dev` runs the process of a new project, and prints each step with the error that the provider returned', async () => {
     expect((await init('.')).code).toBe(0)
     await using started = dev()
     const [, coordinator = ''] = await started.waitForOutput(/COORDINATOR_URL=(\S+)/)
@@ -101,7 +101,7 @@ describe('integration-host dev', () => {
     await started.waitForOutput(/Invoice sale-1 {2}Completed/)
     expect(started.output()).toMatch(/Invoice sale-1 {2}customer {2}\w+ {2}200 {2}\d+ ms\n/)
     expect(started.output()).toMatch(/Invoice sale-1 {2}invoice {2}\w+ {2}200 {2}\d+ ms\n/)
-    // A company cannot have two customers with the same name.
+    // The provider rejects a second customer with the same name in one company.
     const second = await cli(
       ['transactions', 'queue', 'sale-2', '--realm', REALM, '--data', SALE],
       env,
@@ -112,7 +112,7 @@ describe('integration-host dev', () => {
       /Invoice sale-2 {2}customer {2}\w+ {2}400 .* {2}error 6240: Duplicate Name Exists Error: .+\n/,
     )
     expect(await started.stop('SIGTERM')).toBe(0)
-    // The data folder contains companies of the sandbox. A real provider would reject their tokens.
+    // The data folder contains companies of the sandbox, whose tokens a real provider would reject.
     const provider = { DISCOVERY_URL: 'http://127.0.0.1:1/', CLIENT_ID: 'a', CLIENT_SECRET: 'b' }
     const { code, stderr } = await cli(['start', '--free-ports'], provider)
     expect([code, stderr]).toEqual([
@@ -121,7 +121,7 @@ describe('integration-host dev', () => {
     ])
   })
 
-  it('`integration-host dev` uses a changed process file from the next step on, and keeps the last valid version of the file', async () => {
+  it('`integration-host dev` reloads a changed process file before the next step, and keeps the last valid version if the new one is invalid', async () => {
     expect((await init('.')).code).toBe(0)
     const file = join(folder, 'processes/counter.ts')
     const counter = (result: number) =>
@@ -148,9 +148,10 @@ describe('integration-host dev', () => {
     await writeFile(file, `${counter(3)}\nconst = 4\n`)
     await started.waitForOutput(/process is not loaded.*counter\.ts.*line=4/)
     expect(await resultOf('broken')).toBe(2)
-    // Only one line names the file: the health report of the coordinator has the same reason, but is not printed.
+    // The health report of the coordinator contains the file name too, but is not printed. So only one line names
+    // the file.
     expect(started.output().match(/counter\.ts/g)).toHaveLength(1)
-    // The file that does not load keeps its last version, so its process is still listed.
+    // The last valid version of the invalid file stays loaded, so its process is still listed.
     expect(started.output().match(loaded)).toHaveLength(3)
   })
 
@@ -173,7 +174,8 @@ describe('integration-host dev', () => {
     await mkdir(join(folder, 'processes'))
     const port = STANDARD_PORTS.sandboxProvider
     const other = createServer().listen(port, '127.0.0.1')
-    // If another OS process of this machine already uses the port, the test does not need its own server.
+    // If another OS process of this machine already uses the port, this server cannot listen, and the test works
+    // nevertheless.
     await Promise.race([once(other, 'listening'), once(other, 'error')])
     try {
       const { code, stderr } = await cli(['dev'])
@@ -215,12 +217,12 @@ export default defineProcess('Export', {
   on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create'] }],
 }).step('export', (step) => step.complete())
 `
-/** The same process, whose `input` accepts no change. */
+/** The same process with an `input` that accepts no change. */
 const REJECTING_EXPORT = `import { z } from 'zod'
 ${EXPORT.replace('on:', 'input: z.never(),\n  on:')}`
 const RUN = `Invoice-129@2026-11-23T17:05:09Z/${REALM}`
 
-describe('a webhook of the provider in the embedded host', () => {
+describe('a webhook that the provider sends to the embedded host', () => {
   const dev = () => startProcess([CLI, 'dev', '--free-ports'], { cwd: folder })
   const addressOf = async (started: ReturnType<typeof dev>, service: string): Promise<string> =>
     (await started.waitForOutput(new RegExp(`${service} +(http:\\S+)`)))[1] ?? ''
@@ -290,7 +292,7 @@ describe('a webhook of the provider in the embedded host', () => {
 })
 
 describe('integration-host start', () => {
-  it('`integration-host start` warns of processes that wait for changes if it has no verifier token', async () => {
+  it('`integration-host start` warns of processes that are started by changes if it has no verifier token', async () => {
     await mkdir(join(folder, 'processes'))
     await writeFile(join(folder, 'processes/export.ts'), EXPORT)
     const env = { DISCOVERY_URL: 'http://127.0.0.1:1/', CLIENT_ID: 'a', CLIENT_SECRET: 'b' }
@@ -307,7 +309,7 @@ describe('integration-host start', () => {
     for (const name of ['DISCOVERY_URL', 'CLIENT_ID', 'CLIENT_SECRET'])
       expect(stderr).toContain(`${name}: is missing`)
     expect(stderr).not.toContain('CREDENTIAL_KEYS')
-    // The folder does not count as that of a real provider, so it can be used with the sandbox.
+    // The failed start has not recorded a provider in the folder, so the folder can be used with the sandbox.
     await using started = startProcess([CLI, 'dev', '--free-ports'], { cwd: folder })
     await started.waitForOutput(/connected company {3}Rosewood Interiors/)
   })
@@ -329,7 +331,7 @@ describe('integration-host start', () => {
     const again = await cli(queue, await addressOf(second))
     expect(again.stdout).toContain('sale-1 was queued before')
     expect(second.output()).not.toContain('webhooks are not received')
-    // Standard error is not a terminal here, so it may be a log.
+    // The output is not a terminal and may be a log, so it contains no sign-in link.
     expect(second.output()).toContain('npx integration-host console sign-in')
     expect(second.output()).not.toContain('sign-in#')
     expect(await second.stop('SIGTERM')).toBe(0)

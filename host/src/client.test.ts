@@ -29,17 +29,17 @@ const source = `import { defineProcess, z } from 'integration-host'
     .step('two', (step) => step.complete({ sold: step.initialData.customer }))`
 const COMPANY_KEY = 'company-'.padEnd(40, 'x')
 
-/** A request as the client has sent it. */
+/** A request that the client has sent. */
 interface Sent {
   readonly method: string
   readonly url: URL
   readonly headers: Headers
   readonly signal: AbortSignal | null | undefined
-  /** `null` until a response arrives. */
+  /** The status of the response; `null` until it arrives. */
   status: number | null
 }
 
-describe('the client', () => {
+describe('the client of the package', () => {
   let host: Host
   let folder: string
   /** All requests of this client. */
@@ -119,7 +119,7 @@ describe('the client', () => {
       reads: () => sent.filter((one) => one.method === 'GET' && !isStream(one)),
     }
   }
-  /** Pauses the process, so that no step of its runs starts; or resumes the process. */
+  /** Pauses the process so that no step of its runs starts, or resumes it. */
   async function setProcess(action: 'pause' | 'resume'): Promise<void> {
     const response = await fetch(`${host.coordinator}/processes/${PROCESS}/${action}`, {
       method: 'POST',
@@ -133,7 +133,7 @@ describe('the client', () => {
       (error: unknown) => (error instanceof ProblemError ? error.problem : error),
     )
 
-  it('the client queues a transaction only once if it sends it twice, and completed() returns the run with its results', async () => {
+  it('the client sends a new transaction twice without queuing it twice, and completed() returns the run with its results', async () => {
     const process = connect().client.process<{ customer: string }>(PROCESS)
     const options = { realm: COMPANY.realm, tags: { channel: 'shop' }, reason: 'by hand' }
     const queued = await process.queue('q1', { customer: 'Ada' }, options)
@@ -146,21 +146,21 @@ describe('the client', () => {
     ])
   })
 
-  it('the client delays a run until notBefore', async () => {
+  it('a transaction that the client queues with notBefore starts at that time', async () => {
     const process = connect().client.process<{ customer: string }>(PROCESS)
     const queued = await process.queue('delayed', { customer: 'Ada' }, { notBefore: 3_600 })
     expect(Date.parse(queued.NotBefore ?? '') - Date.parse(queued.CreatedAt)).toBe(3_600_000)
     await process.run('delayed').cancel()
   })
 
-  it('completed() reads a run again only if it may have ended, and one event stream serves all runs of a client', async () => {
+  it('completed() reads a run again only if the run may have ended, and one event stream serves all runs of a client', async () => {
     const { client, streams, reads } = connect()
     const process = client.process(PROCESS)
     await setProcess('pause')
     await process.queue('e1', { customer: 'Ada' })
     await process.queue('e2', { customer: 'Bob' })
     const ended = Promise.all([process.run('e1').completed(), process.run('e2').completed()])
-    // Each run is read at once and when the stream is open.
+    // Each run is read once immediately and once when the stream has been opened.
     await until(() => reads().length === 4 && reads().every(({ status }) => status === 200))
     await setProcess('resume')
     expect(await ended).toMatchObject([{ Status: 'Completed' }, { Status: 'Completed' }])
@@ -169,7 +169,7 @@ describe('the client', () => {
     expect(streams()[0]?.signal?.aborted).toBe(true)
   })
 
-  it('the client continues a broken event stream after the last received event, and reads only the run that ended meanwhile', async () => {
+  it('the client continues a broken event stream after the last received event, and reads only the run that has ended meanwhile', async () => {
     await using relay = await startRelay(host.coordinator, 80)
     const reopened = Promise.withResolvers<void>()
     const released = Promise.withResolvers<void>()
@@ -201,7 +201,7 @@ describe('the client', () => {
     expect(streams()).toHaveLength(2)
   })
 
-  it('completed() polls the run if the key may not read the events of all companies, and requests the event stream only once', async () => {
+  it('completed() polls the run after the rejection of its only request for the event stream', async () => {
     const { client, streams, reads } = connect({ key: COMPANY_KEY })
     const process = client.process(PROCESS)
     await setProcess('pause')
@@ -253,7 +253,7 @@ describe('the client', () => {
     expect(await problemOf(run.cancel())).toMatchObject({ code: 'transaction_not_active' })
   })
 
-  it('a call of the client rejects with the problem from the response, or with its own problem if the response has none', async () => {
+  it('a call of the client rejects with the problem in the response, or with a problem of its own if the response has none', async () => {
     const { client } = connect()
     const process = client.process(PROCESS)
     await process.queue('p1', { customer: 'Ada' })
@@ -274,7 +274,7 @@ describe('the client', () => {
     for (const [call, problem] of problems) expect(await problemOf(call())).toMatchObject(problem)
   })
 
-  it('if no response arrives, the client sends a read or a new transaction three times, but an action on a run only once', async () => {
+  it('the client sends a read or a new transaction three times without a response, but an action on a run only once', async () => {
     await using relay = await startRelay(host.coordinator, 80)
     relay.away()
     const { client, sent } = connect({ coordinator: relay.url })
@@ -304,7 +304,7 @@ describe('the client', () => {
       }
       return realms[COMPANY.realm]?.entitiesCreated ?? 0
     }
-    /** Discards the next response, and closes the connection instead. */
+    /** Closes the connection in place of the next response. */
     const loseNextResponse = (relay: Relay): void => {
       relay.edit = () => {
         relay.edit = null
@@ -322,7 +322,7 @@ describe('the client', () => {
       expect((await company.fetch('/customer', { method: 'POST', body: '{' })).status).toBe(400)
     })
 
-    it('a POST whose response is lost is sent again with the same key, and creates one entity', async () => {
+    it('the client repeats a POST whose response was lost with the same idempotency key, and the provider creates one entity', async () => {
       await using relay = await startRelay(host.accountingGateway, 80)
       const { client, sent } = connect({ gateway: relay.url, provider: 'intuit' })
       const before = await entitiesCreated()
@@ -337,7 +337,7 @@ describe('the client', () => {
       expect(await entitiesCreated()).toBe(before + 1)
     })
 
-    it('a POST whose response is lost is sent once until the provider is known to recognise a repetition', async () => {
+    it('the client does not repeat a POST whose response was lost before it knows that the provider recognises the repetition', async () => {
       await using relay = await startRelay(host.accountingGateway, 80)
       const { client, sent } = connect({ gateway: relay.url })
       const company = client.company(COMPANY.realm)
@@ -353,7 +353,7 @@ describe('the client', () => {
       expect(sent).toHaveLength(4)
     })
 
-    it('the client of a company rejects with the problem of the gateway, and sends no path that leads to another company', async () => {
+    it('the client of a company rejects with the problem of the gateway, and rejects a path that leads to another company', async () => {
       const { client, sent } = connect()
       const unknown = client.company('9999')
       expect(await problemOf(unknown.fetch('/companyinfo/9999'))).toMatchObject({

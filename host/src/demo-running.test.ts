@@ -55,7 +55,7 @@ describe('`npm run demo -- --running` with two installations on this machine', (
     return response.ok ? ((await response.json()) as { Version: number }).Version : null
   }
 
-  it('the demo uses the ports in the file .env, and changes nothing in the other installation', async () => {
+  it('`npm run demo -- --running` uses the ports in the file .env, and changes nothing in the other installation', async () => {
     const lines = Object.entries(portsOf(own)).map(([name, value]) => `${name}=${value}\n`)
     await writeFile(join(folder, '.env'), lines.join(''))
     try {
@@ -68,7 +68,7 @@ describe('`npm run demo -- --running` with two installations on this machine', (
     }
   })
 
-  it('the demo uses the addresses in the environment, even if their loopback host name differs from the one in REDIRECT', async () => {
+  it('`npm run demo -- --running` uses the addresses in the environment, even if REDIRECT has another loopback host name', async () => {
     const urls = Object.entries(urlsOf(own)).map(([name, url]) => [
       name,
       url.replace('127.0.0.1', 'localhost'),
@@ -103,7 +103,7 @@ describe('`npm run demo -- --running` with two installations on this machine', (
     },
   )
 
-  it('the demo fails if the environment has the URL of one service but not of all services', async () => {
+  it('`npm run demo -- --running` fails if the environment has the URL of only some of the services', async () => {
     const { code, stderr } = await tell({ TOKEN_SERVICE_URL: own.tokenService })
     expect(code).toBe(1)
     expect(stderr).toContain('GATEWAY_URL: is missing beside the other URLs')

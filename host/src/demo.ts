@@ -1,4 +1,4 @@
-// `npm run demo`: runs the demo without Redis, PostgreSQL and RabbitMQ, and prints each step; exits with code 0 if
+// `npm run demo`: runs the demo without Redis, PostgreSQL and RabbitMQ, and prints each step. The exit code is 0 if
 // every step succeeded.
 import { createWriteStream, mkdirSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'

@@ -12,8 +12,9 @@ export interface EmbeddedConsoleDeps {
 }
 
 /**
- * Bundles the browser's program and starts the console. Persons sign in with one-time links unless `SIGN_IN` is set.
- * Returns `null` if esbuild has no binary for the platform, because all other services work without the console.
+ * Bundles the script of the web console and starts the console. Persons sign in with one-time links unless `SIGN_IN`
+ * is set. esbuild has no binary for some platforms; on these the result is `null`, and all other services work
+ * without the console.
  *
  * @throws {ConfigError} a setting of the console is not valid.
  * @throws the operating system's error if the port is taken.

@@ -30,14 +30,15 @@ const KEY_LIST = 'service_keys.json'
 
 /**
  * Returns `X_FILE` settings for the secrets that the environment does not set. The first start generates these secrets
- * in `<dataDir>/secrets` (mode 0600), and later starts reuse them. The secrets that a provider issues are generated for the sandbox only.
+ * in `<dataDir>/secrets` (mode 0600), and later starts reuse them. The secrets that a provider issues are generated for
+ * the sandbox only.
  *
  * The first start also makes a key for applications and lists its digest in `SERVICE_KEYS_FILE`. If an operator revokes
- * the key in that file, no later start lists it again. The encryption keys are in another file than the credentials
- * that they encrypt.
+ * the key in that file, no later start lists it again. The encryption keys and the credentials that they encrypt are in
+ * different files.
  *
- * @throws {StartupError} the data folder has stored credentials but no file with their keys; newly generated keys could
- * not decrypt the credentials.
+ * @throws {StartupError} the data folder has stored credentials but no file with their keys. Newly generated keys could
+ * not decrypt these credentials.
  */
 export function embeddedSecrets(
   dataDir: string,
@@ -78,7 +79,8 @@ export async function consoleKey(settings: Environment, env: Environment): Promi
   const path = join(dirname(list), CONSOLE_KEY)
   if (!existsSync(path)) {
     const { key, entry } = newKey(installationKeys.console)
-    // The list is changed first. If this process ends in between, the next start replaces the entry.
+    // The list is changed before the key is stored. If this process ends in between, the next start replaces the entry
+    // in the list.
     await changeKeyList(list, (keys) => [...keys.filter(({ id }) => id !== entry.id), entry])
     create(path, () => key.reveal())
   }
@@ -86,8 +88,8 @@ export async function consoleKey(settings: Environment, env: Environment): Promi
 }
 
 /**
- * Returns the path of the file with the key for applications if `settings` contain that file; otherwise `null`.
- * `settings` is the result of {@link embeddedSecrets}.
+ * Returns the path of the file with the key for applications; `null` if `settings` do not contain that file. `settings`
+ * is the result of {@link embeddedSecrets}.
  */
 export function applicationKeyFile(settings: Environment): string | null {
   const list = settings['SERVICE_KEYS_FILE']
@@ -99,7 +101,8 @@ function createKeyList(folder: string): void {
   if (existsSync(list)) return
   const path = join(folder, APPLICATION_KEY)
   create(path, () => newKey(installationKeys.application).key.reveal())
-  // An earlier start may have created the key and ended before it wrote the list. So the key is read from its file.
+  // The key is read from its file, because an earlier start may have created the key and ended before it wrote the
+  // list.
   const key = new Secret(readFileSync(path, 'utf8').trim())
   create(list, () => JSON.stringify([entryOf(key, installationKeys.application)], null, 2))
 }

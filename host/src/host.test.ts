@@ -52,7 +52,7 @@ describe('the embedded host', () => {
       `${host.accountingGateway}/v3/company/${REALM}/query?query=select%20*%20from%20CompanyInfo`,
     )
 
-  it('the embedded host runs the demo, in which an order is queued and replayed, and writes one CSV file for each of the two runs', async () => {
+  it('the embedded host runs the demo: it queues and replays an order, and writes one CSV file for each of the two runs', async () => {
     await using host = await start()
     await tellStory(host, silent)
     expect((await readdir(join(dataDir, 'OrderCSV'))).toSorted()).toEqual([
@@ -64,7 +64,7 @@ describe('the embedded host', () => {
     )
   })
 
-  it('the embedded host delivers webhooks about the connected company and about its transactions', async () => {
+  it('the embedded host delivers webhooks on the connected company and on its transactions', async () => {
     await using receiver = await startWebhookReceiver()
     await using file = await createWebhooksFile([receiver.entry()])
     await using host = await start(file.env)
@@ -115,7 +115,7 @@ describe('the embedded host', () => {
     })
   })
 
-  it('the embedded host starts no webhook receiver for a real provider without WEBHOOK_VERIFIER_TOKENS', async () => {
+  it('the embedded host with a real provider starts no webhook receiver if WEBHOOK_VERIFIER_TOKENS is not set', async () => {
     const env = {
       CLIENT_ID: 'real',
       CLIENT_SECRET: 'secret',
@@ -134,7 +134,7 @@ describe('the embedded host', () => {
     expect((await fetch(`${host.webhookReceiver}/health/live`)).status).toBe(200)
   })
 
-  it('the embedded host records the provider of its data folder only after all services have started', async () => {
+  it('the embedded host records in its data folder which provider it uses, but only after all services have started', async () => {
     const startWith = (provider: 'sandbox' | 'real', env: Readonly<Record<string, string>>) =>
       startHost({
         dataDir,
@@ -152,7 +152,7 @@ describe('the embedded host', () => {
     await expect(startWith('real', {})).rejects.toThrow('has companies of the sandbox provider')
   })
 
-  it('the embedded host uses the sandbox and ignores the settings of a real provider if DISCOVERY_URL is empty', async () => {
+  it('the embedded host uses the sandbox and ignores the other settings of a real provider if DISCOVERY_URL is empty', async () => {
     await using host = await start({
       CLIENT_ID: 'real',
       REDIRECT: 'https://app.example/callback',
@@ -178,7 +178,7 @@ describe('the embedded host', () => {
     expect([answer.status, await answer.text()]).toEqual([200, 'Replay started for 66'])
   })
 
-  it('the embedded host logs no token or key, stores tokens only encrypted, and makes secret files readable by the owner only', async () => {
+  it('the embedded host logs no token or key, encrypts stored tokens, and makes secret files readable by the owner only', async () => {
     await using host = await start()
     await tellStory(host, silent)
     const token = (await (
@@ -210,7 +210,7 @@ describe('the embedded host', () => {
   })
 
   it.each(['ITSourceMemory.json', 'credentials.json'])(
-    'the embedded host refuses to start if %s is damaged: its error names the file, and the file stays unchanged',
+    'the embedded host refuses to start if %s is damaged, names the file, and does not change it',
     async (file) => {
       {
         await using host = await start()
@@ -263,7 +263,7 @@ describe('the embedded host', () => {
     dataDir = dirname(path)
   })
 
-  it('the embedded host refuses to start if stored credentials were encrypted with other keys, and does not change them', async () => {
+  it('the embedded host refuses to start if stored credentials were encrypted with other keys, and does not change the credentials', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)
@@ -280,7 +280,7 @@ describe('the embedded host', () => {
     expect(await readFile(join(dataDir, 'credentials.json'))).toEqual(before)
   })
 
-  it('the embedded host creates a key for applications that cannot export, and does not create it again after its revocation', async () => {
+  it('the embedded host creates a key for applications that cannot export grants, and does not create it again after its revocation', async () => {
     const list = join(dataDir, 'secrets/service_keys.json')
     const statusOf = async (method: string, url: string): Promise<number> => {
       const key = await readFile(join(dataDir, 'secrets/application_key'), 'utf8')

@@ -1,6 +1,6 @@
 /**
- * The embedded host runs all services in one OS process: the same code as in separate OS processes, with files instead
- * of Redis and Postgres, and an in-process bus instead of RabbitMQ. The services still call each other over HTTP.
+ * The embedded host runs the code of all services in one OS process, with files instead of Redis and Postgres, and an
+ * in-process bus instead of RabbitMQ. The services call each other over HTTP, as separate processes do.
  */
 import { once } from 'node:events'
 import { accessSync, constants, mkdirSync } from 'node:fs'
@@ -48,8 +48,8 @@ export interface HostOptions {
   /** `standard` assigns the ports 7216 to 7222; `free` assigns ports that no other process uses. */
   readonly ports: 'standard' | 'free'
   /**
-   * `sandbox` ignores the settings of a provider, `real` requires them. A data folder can be used with only one of the
-   * two values. The default is `real` if `DISCOVERY_URL` is set, and otherwise `sandbox`.
+   * `sandbox` ignores the settings of a provider, `real` requires them. A data folder cannot be used with both values.
+   * The default is `real` if `DISCOVERY_URL` is set, and otherwise `sandbox`.
    */
   readonly provider?: Provider | undefined
   readonly env: Environment
@@ -68,7 +68,7 @@ export interface Host extends Installation, AsyncDisposable {
   /** The address of the sandbox provider; `null` if the environment names a real provider. */
   readonly sandboxProvider: string | null
   /**
-   * The address of the webhook receiver; `null` if the environment names a real provider and no
+   * The address of the webhook receiver; `null` if the environment names a real provider but has no
    * `WEBHOOK_VERIFIER_TOKENS`.
    */
   readonly webhookReceiver: string | null
@@ -110,12 +110,12 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const isSandbox =
     (options.provider ?? (options.env['DISCOVERY_URL'] ? 'real' : 'sandbox')) === 'sandbox'
   const secrets = embeddedSecrets(dataDir, options.env, isSandbox)
-  // The key is made before the services start, so that they know it when they read the list.
+  // The services read the list of keys when they start, so the console's key is made before.
   const keyOfConsole = options.withConsole === true ? await consoleKey(secrets, options.env) : {}
   const ports = options.ports === 'standard' ? STANDARD_PORTS : await freePorts()
   const at = (name: ServiceName): string => `http://127.0.0.1:${ports[name]}`
   // If the sandbox provider (a simulated OAuth provider and accounting API) is used, the settings of a real provider
-  // are ignored. Otherwise a service could combine the two providers. An empty DISCOVERY_URL counts as unset.
+  // are ignored. Otherwise a service could use parts of both providers. An empty DISCOVERY_URL counts as unset.
   const sandbox: Environment = {
     CLIENT_ID: 'integration-host',
     DISCOVERY_URL: `${at('sandboxProvider')}/.well-known/openid_configuration`,
@@ -129,10 +129,10 @@ export async function startHost(options: HostOptions): Promise<Host> {
   }
   const settings = (name: ServiceName): Environment => ({
     REDIRECT: `${at('tokenService')}/callback`,
-    // Any client may connect a company, because the host listens only on the loopback interface.
+    // The host listens only on the loopback interface, so any client may connect a company.
     AUTHORIZE: 'open',
-    // Settings of the environment override the defaults, but not the addresses of the services, because this process
-    // assigns the addresses.
+    // Settings of the environment override the defaults. Only the addresses of the services are assigned by this
+    // process and cannot be overridden.
     ...options.env,
     ...secrets,
     ...(isSandbox && sandbox),
@@ -191,7 +191,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
       bus,
     }),
   )
-  // A real provider sends no webhooks to this host before an operator has entered its address and verifier token.
+  // A real provider sends no webhooks before an operator has given it the address of this host and set the verifier
+  // token.
   const receivesWebhooks = isSet(settings('webhookReceiver'), 'WEBHOOK_VERIFIER_TOKENS')
   if (receivesWebhooks)
     opened.use(
@@ -218,7 +219,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
         })
       : null
   if (console !== null) opened.use(console)
-  // After a start that fails, the folder can still be used with the other provider.
+  // The provider is recorded after the start. If the start fails, the folder can still be used with the other
+  // provider.
   if (options.provider !== undefined) recordProvider(dataDir, options.provider)
 
   const services = opened.move()
@@ -238,7 +240,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
   }
 }
 
-/** Logs which processes wait for changes, although no webhook can arrive. */
+/** Logs which processes are started by changes, because without webhooks no change arrives. */
 function warnOfChanges(
   { definitions }: Awaited<ReturnType<typeof configure>>['processes'],
   logger: Logger,

@@ -19,7 +19,7 @@ Runs all services in one process on embedded backends; Ctrl-C ends it.
 
 const isGiven = readOptions(HELP, ['free-ports'])
 
-// The log is readable text on a terminal, and JSON lines if it is redirected.
+// On a terminal the log is readable text. Otherwise it is JSON lines.
 const logTo = process.stdout.isTTY
   ? terminalLog(process.stdout, { omitRequests: true })
   : process.stdout

@@ -34,8 +34,8 @@ type Exported = ReadonlyMap<string, ReadonlySet<string>>
 const EVERYWHERE = ['job', 'instance', 'service']
 
 /**
- * A time series of RabbitMQ 4.1 or newer. A RabbitMQ node exports it at `/metrics/detailed` for each queue that has a
- * member on this node, if one of QUEUE_FAMILIES is requested (rabbitmq/rabbitmq-server#13583).
+ * A time series that a node of RabbitMQ 4.1 or newer exports at `/metrics/detailed`, for each queue with a member on
+ * the node. It is exported only if one of QUEUE_FAMILIES is requested (rabbitmq/rabbitmq-server#13583).
  */
 const QUEUE_INFO = 'rabbitmq_detailed_queue_info'
 const QUEUE_FAMILIES = ['queue_coarse_metrics', 'queue_consumer_count', 'queue_metrics']
@@ -124,7 +124,7 @@ function faultsOf(query: string, exported: Exported): string[] {
   const tree = parser.parse(text)
   const faults: string[] = []
   const within = (node: { from: number; to: number }): string => text.slice(node.from, node.to)
-  /** Returns the names of the series that the query selects between two character offsets of its text. */
+  /** Returns the names of the series that are selected in a part of the query, given by two character offsets. */
   const namesIn = (from: number, to: number): string[] => {
     const names: string[] = []
     tree.iterate({
@@ -222,7 +222,7 @@ describe('the alert rules', () => {
       expect(annotations.runbook).toBe(`docs/runbook.md#${alert.toLowerCase()}`)
   })
 
-  it('the summary of an alert uses only labels that the result of its query has', () => {
+  it('the summary of an alert uses only labels that the result of the query of this alert has', () => {
     for (const { alert, expr, annotations } of alerts) {
       for (const [, label = ''] of annotations.summary.matchAll(/\$labels\.(\w+)/g)) {
         const isAggregated = /\b(?:sum|max|min)\b/.test(expr)
@@ -235,8 +235,8 @@ describe('the alert rules', () => {
   })
 })
 
-describe('the dashboard', () => {
-  it('dashboard panels query only metrics and labels that the services export', () => {
+describe('the Grafana dashboard', () => {
+  it('the panels of the Grafana dashboard query only metrics and labels that the services export', () => {
     const faults = dashboard.panels.flatMap(({ title, targets = [] }) =>
       targets.flatMap(({ expr }) => faultsOf(expr, exported).map((fault) => `${title}: ${fault}`)),
     )
@@ -244,14 +244,14 @@ describe('the dashboard', () => {
     expect(dashboard.panels.flatMap(({ targets = [] }) => targets).length).toBeGreaterThan(30)
   })
 
-  it('dashboard panels have unique ids, and each panel with a query has a description', () => {
+  it('the panels of the Grafana dashboard have unique ids, and each panel with a query has a description', () => {
     const { panels } = dashboard
     expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length)
     for (const { title, targets, description } of panels)
       if (targets !== undefined) expect(description, title).toMatch(/\.$/)
   })
 
-  it('dashboard descriptions refer only to existing alert rules', () => {
+  it('the descriptions in the Grafana dashboard refer only to existing alert rules', () => {
     const names = new Set(alerts.map(({ alert }) => alert))
     const named = dashboard.panels.flatMap(({ description = '' }) =>
       [...description.matchAll(/Runbook: (\w+)/g)].map(([, name = '']) => name),
@@ -261,7 +261,7 @@ describe('the dashboard', () => {
   })
 })
 
-describe('the PromQL check that these tests use', () => {
+describe('the check of PromQL queries', () => {
   const some: Exported = new Map([['a_total', new Set(['kind'])]])
   it.each([
     ['sum(rate(b_total[5m]))', 'b_total is not exported'],

@@ -7,7 +7,7 @@ import { expect, it } from 'vitest'
 
 const main = fileURLToPath(new URL('./main.ts', import.meta.url))
 
-it('if a process file is invalid, the embedded host starts with the valid ones, and proposes commands for one of them', async () => {
+it('the embedded host starts despite an invalid process file, and proposes commands for one of the valid processes', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'processes-'))
   try {
     await writeFile(
@@ -26,7 +26,7 @@ it('if a process file is invalid, the embedded host starts with the valid ones, 
       },
     })
     expect(host.output()).toContain('"processes":["Good"]')
-    // demo-api queues transactions of OrderProcess only, which is not loaded here.
+    // demo-api can queue only transactions of OrderProcess, which is not loaded in this test.
     expect(host.output()).toContain(`${url}/processes/Good/transactions`)
     expect(host.output()).not.toMatch(/\/queue\?|OrderProcess/)
   } finally {

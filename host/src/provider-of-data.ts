@@ -11,8 +11,8 @@ const described: Readonly<Record<Provider, string>> = {
 }
 
 /**
- * Requires that the companies of a data folder are connected to this provider, the sandbox or a real one. The other
- * provider would reject their refresh tokens, and each company would have to be connected again.
+ * Requires that the companies of a data folder are connected to this provider, which is the sandbox or a real one.
+ * Another provider would reject their refresh tokens, and each company would have to be connected again.
  *
  * @throws {StartupError} the data folder was used with the other provider.
  */
@@ -24,12 +24,15 @@ export function requireProvider(dataDir: string, provider: Provider): void {
   )
 }
 
-/** Records in a data folder to which provider its companies are connected, unless it is recorded. */
+/** Records in a data folder to which provider its companies are connected, unless this is already recorded. */
 export function recordProvider(dataDir: string, provider: Provider): void {
   if (recordedProvider(dataDir) === '') writeFileSync(join(dataDir, FILE), provider)
 }
 
-/** Returns what is recorded; an empty text if nothing is, or if a power failure has left the file without content. */
+/**
+ * Returns the recorded provider. Returns an empty text if none is recorded, or if a power failure has left the file
+ * without content.
+ */
 function recordedProvider(dataDir: string): string {
   const path = join(dataDir, FILE)
   return existsSync(path) ? readFileSync(path, 'utf8') : ''

@@ -3,9 +3,9 @@ import { parseArgs, type ParseArgsOptionsConfig } from 'node:util'
 const flag = { type: 'boolean' } as const
 
 /**
- * Reads the arguments of the program, and returns a function that says whether an option was given. After `--help` the
- * process prints the help text and exits. After an invalid argument it prints one line and the help text, and exits with
- * code 2.
+ * Reads the arguments of the program. Returns a function that returns whether an option was given. After `--help` the
+ * process prints the help text and exits. After an invalid argument it prints one line and the help text, and exits
+ * with code 2.
  */
 export function readOptions<Name extends string>(
   help: string,

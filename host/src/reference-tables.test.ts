@@ -14,7 +14,7 @@ describe('the generated reference tables', () => {
     expect(withGenerated(document, mark, make())).toBe(document)
   })
 
-  it('settings tables mark required settings and show permitted values and ranges', () => {
+  it('the generated settings tables mark required settings and show permitted values and ranges', () => {
     const [tokenService = ''] = settingsTables().split('### accounting-gateway')
     expect(tokenService).toContain('| `CREDENTIAL_KEYS` | **required** |')
     expect(tokenService).toContain('| `REFRESH_AHEAD_SECONDS` | `600` | 0 to 86400 |')

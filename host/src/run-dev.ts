@@ -30,9 +30,11 @@ export const runDev = (ports: 'free' | 'standard', terminal: Terminal): Promise<
   })
 
 /**
- * Returns the log of `dev`: warnings and the loaded processes. If `LOG_LEVEL` is set, all lines from that level on.
+ * Returns the log of `dev`, which shows warnings and the loaded processes. If `LOG_LEVEL` is set, it shows all lines
+ * from that level on.
  *
- * Warnings about the dependency `processes` are omitted, because each file that does not load has a line of its own.
+ * Warnings about the dependency `processes` are omitted, because the log already has a line for each file that does
+ * not load.
  */
 function logOf({ env, stderr }: Terminal): LogStream {
   const log = terminalLog(stderr)
@@ -51,7 +53,7 @@ async function connectOnce(host: Host): Promise<void> {
   await response.body?.cancel()
   if (response.status !== 404) return
   await connectCompany(host, { stage() {}, line() {} })
-  // The books are filled, so that a process that reads them finds customers, invoices and other objects.
+  // The sandbox fills the books of the company, so that processes find customers, invoices and other objects to read.
   const filled = await fetch(`${host.sandboxProvider}/sandbox/companies/${COMPANY.realm}/books`, {
     method: 'POST',
   })
@@ -82,8 +84,8 @@ async function showSteps(host: Host, terminal: Terminal): Promise<void> {
     new Date(at).toLocaleTimeString('en-GB', { hourCycle: 'h23' })
   const show = ({ at, run, parts }: StepLine): Promise<void> =>
     print(terminal, [time(at), run, ...parts].map(plain).join('  '))
-  // The coordinator ends the event stream of a client that reads too slowly. The loop then opens another stream; only
-  // printed lines are missing.
+  // The coordinator ends the event stream of a client that reads too slowly. Then some lines are missing, and the
+  // loop opens another stream.
   while (!terminal.signal.aborted) {
     await stepLines(host, terminal.signal, show).catch(() => {})
     await pause(1_000, undefined, { signal: terminal.signal }).catch(() => {})

@@ -9,7 +9,7 @@ export interface HostRun extends Pick<
   HostOptions,
   'ports' | 'provider' | 'watchesProcesses' | 'withConsole'
 > {
-  /** The command that the user entered. Error messages contain it with a suggested option. */
+  /** The command that the user entered, for error messages that suggest an option. */
   readonly command: string
   readonly logTo: LogStream
   readonly logLevel: LogLevel

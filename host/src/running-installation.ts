@@ -12,7 +12,7 @@ import { z } from 'zod'
 import { STANDARD_PORTS } from './host.ts'
 import type { Installation } from './story.ts'
 
-/** For each service: the setting with its address, and the setting with the port at which Compose publishes it. */
+/** The two settings of each service: its address, and the port at which Compose publishes it. */
 const ADDRESSES = {
   tokenService: ['TOKEN_SERVICE_URL', 'TOKEN_SERVICE_PORT'],
   accountingGateway: ['GATEWAY_URL', 'ACCOUNTING_GATEWAY_PORT'],
@@ -40,8 +40,8 @@ const Settings = z.object({
  * Returns the addresses and the key of a running installation. Settings of the environment take precedence over those
  * of the file `envFile`, from which Compose reads its ports. The file need not exist.
  *
- * @throws {ConfigError} if a setting is wrong or missing, or if only some of the services have a URL. The other
- * services would get their standard ports, at which another installation may run, and the demo must not change two
+ * @throws {ConfigError} if a setting is wrong or missing, or if only some of the services have a URL. Services
+ * without a URL would get their standard ports, where another installation may run. The demo must not change two
  * installations.
  */
 export function readRunningInstallation(env: Environment, envFile: string): Installation {
@@ -63,7 +63,10 @@ export function readRunningInstallation(env: Environment, envFile: string): Inst
   }
 }
 
-/** Returns the variables that are not empty. An empty variable counts as unset, so the value in the file is used. */
+/**
+ * Returns the variables that are not empty. An empty variable counts as unset and does not hide the value in the
+ * file.
+ */
 const given = (env: Environment): Environment =>
   Object.fromEntries(Object.entries(env).filter(([, value]) => value))
 

@@ -8,11 +8,11 @@ import type { Installation } from './story.ts'
 export interface StepLine {
   /** The time at which the attempt or the run ended, as in RFC 3339. */
   readonly at: string
-  /** The process, the transaction and, for a replay, the number of the run. */
+  /** The process and the transaction; for a replay also the number of the run. */
   readonly run: string
   /**
-   * For an attempt: the step, its outcome, its status, its duration, its error, and the reason in the response of the
-   * called service. For the end of a run: the run's status.
+   * For an attempt: the step, its outcome, its status, its duration, its error, and the reason from the response. For
+   * the end of a run: the status of the run.
    */
   readonly parts: readonly string[]
 }
@@ -22,7 +22,7 @@ const MAX_RUNS = 10_000
 type Key = Pick<TransactionEvent, 'Process' | 'TransactionID' | 'ReplayID'>
 
 /**
- * Calls `show` for each ended attempt and each ended run, until `signal` is aborted. The lines of a run are in the
+ * Calls `show` for each attempt and each run that has ended, until `signal` is aborted. The lines of a run are in the
  * order of its steps.
  *
  * @throws {Error} the events cannot be read, or have ended.
@@ -38,8 +38,8 @@ export async function stepLines(
       signal,
     })
   /**
-   * For the runs that changed most recently: the attempts and the end that were shown already. Several events can
-   * arrive for the same attempt or the same end.
+   * The attempts and ends of the most recently changed runs that were already shown. Several events can arrive for
+   * the same attempt or the same end.
    */
   const shown = new Map<string, Set<string>>()
 
@@ -48,7 +48,7 @@ export async function stepLines(
     const response = await get(
       `/processes/${encodeURIComponent(Process)}/transactions/${encodeURIComponent(TransactionID)}?replay=${ReplayID}`,
     )
-    if (!response.ok) return response.body?.cancel() // the run has been purged since the event
+    if (!response.ok) return response.body?.cancel() // the run was purged after the event
     const view = TransactionView.parse(await response.json())
     const id = JSON.stringify([Process, TransactionID, ReplayID])
     const name = `${Process} ${TransactionID}${ReplayID === 0 ? '' : ` (replay ${ReplayID})`}`
@@ -86,8 +86,9 @@ type Attempt = TransactionView['Attempts'][number]
 const MAX_REASON = 500
 
 /**
- * Returns what the response to an unsuccessful attempt says: the provider's errors, or the beginning of the body. The
- * coordinator stores only the response to the last attempt of each step; for earlier attempts the result is `null`.
+ * Returns the reason from the response to an unsuccessful attempt: the provider's errors, or the beginning of the
+ * body. The coordinator stores only the response to the last attempt of each step, so the result is `null` for
+ * earlier attempts.
  */
 function reasonOf(attempt: Attempt, { Items }: TransactionView): string | null {
   const item = Items.find(

@@ -1,6 +1,6 @@
 /**
  * The stages of the demo: connect a company, read its CompanyInfo, queue an order, print each step as it completes,
- * replay the order. The demo uses only HTTP, so that it can run against any installation with the sandbox provider.
+ * replay the order. The demo uses only HTTP, so it can run against any installation with the sandbox provider.
  */
 import type { HeaderView, TransactionView } from '@integration-host/shared/contracts/transaction'
 
@@ -33,14 +33,14 @@ const PROCESS = 'OrderProcess'
 const STAGE_DEADLINE_MS = 30_000
 
 /**
- * Checks that every service responds and accepts the key, with requests that change nothing.
+ * Checks with requests that change nothing that every service responds and accepts the key.
  *
  * @throws {StoryFailed} if a service fails this check; the message names the first such service.
  */
 export async function requireUsable(at: Installation): Promise<void> {
   const checks = [
     { service: 'token-service', url: credentialUrl(at), headers: keyed(at) },
-    // No company has this realm, so the gateway does not call the accounting API.
+    // No company has the realm `0`, so the gateway does not call the accounting API.
     { service: 'accounting-gateway', url: companyUrl(at, '0'), headers: keyed(at) },
     { service: 'coordinator', url: transactionUrl(at, '66'), headers: keyed(at) },
     { service: 'demo-api', url: `${at.demoApi}/health/live`, headers: {} },
@@ -91,7 +91,8 @@ export async function tellStory(at: Installation, narrator: Narrator): Promise<S
  */
 export async function connectCompany(at: Installation, narrator: Narrator): Promise<void> {
   const first = await hop(`${at.tokenService}/authorize`)
-  // A response without a cookie redirects to the same route at the origin of REDIRECT.
+  // token-service sets the cookie at the origin of REDIRECT. At another origin its response has no cookie and
+  // redirects to the origin of REDIRECT.
   const isBound = first.headers.getSetCookie().length > 0
   const started = isBound ? first : await hop(locationOf(first))
   const cookie = started.headers
@@ -126,7 +127,7 @@ async function readCompanyInfo(at: Installation, narrator: Narrator): Promise<vo
   )
 }
 
-/** Returns the lowest order number, starting at 66, that no earlier run has used. */
+/** Returns the lowest order number that no earlier run has used, starting at 66. */
 async function freeNumber(at: Installation): Promise<string> {
   for (let number = 66; ; number++) {
     const response = await fetch(transactionUrl(at, String(number)), { headers: keyed(at) })
@@ -183,7 +184,7 @@ async function hop(url: string, init: RequestInit = {}): Promise<Response> {
 
 function locationOf(response: Response): string {
   const location = response.headers.get('Location')
-  // Only the origin is shown, because the query of this URL may contain an authorization code.
+  // The query of this URL may contain an authorization code, so only the origin is shown.
   if (location === null)
     throw new StoryFailed(
       `${new URL(response.url).origin} responded with ${response.status} instead of a redirect`,

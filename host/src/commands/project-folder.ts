@@ -34,8 +34,9 @@ export function rejectUrlAndJson(values: {
 }
 
 /**
- * Changes the working directory to the project folder, because paths in the settings are relative to this folder. Then
- * loads its file `.env` into the environment of this OS process. The default of `PROCESSES` is the folder `processes`.
+ * Changes the working directory to the project folder, to which the paths in the settings are relative. Then loads the
+ * file `.env` of this folder into the environment of this OS process. The default of `PROCESSES` is the folder
+ * `processes`.
  *
  * @throws {UsageError} the folder is missing, or has no processes.
  */

@@ -13,7 +13,8 @@ export interface CallTargetsDeps {
 }
 
 /**
- * Returns the function with which steps call the fake targets. Time limits and late responses follow the virtual clock.
+ * Returns the function with which steps call the fake targets. It uses the virtual clock for time limits and late
+ * responses.
  */
 export const createTargetCaller =
   ({ targetOf, clock, work, onUnknownAddress }: CallTargetsDeps): HttpCall =>

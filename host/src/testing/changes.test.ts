@@ -14,8 +14,8 @@ const deletions = defineProcess('Deletions', {
 
 const startsAt = '2026-11-23T17:05:09Z'
 
-describe('changes in the books of a company in a test host', () => {
-  it('a change in a test host starts a run of each process whose on names the change', async () => {
+describe('a change in the books of a company in a test host', () => {
+  it('a change in a test host starts a run of each process whose `on` names the change', async () => {
     await using host = await startTestHost({ processes: [invoices, deletions], startsAt })
     await host.company('9130')
     const change = { realm: '9130', id: '129', operation: 'update' } as const
@@ -30,7 +30,7 @@ describe('changes in the books of a company in a test host', () => {
     })
   })
 
-  it('a change that is reported twice starts one run, and a later change starts another one', async () => {
+  it('a change that is reported twice to a test host starts one run, and a later change starts another one', async () => {
     await using host = await startTestHost({ processes: invoices, startsAt })
     await host.company('9130')
     const change = { realm: '9130', id: '129', operation: 'update', at: startsAt } as const
@@ -41,7 +41,7 @@ describe('changes in the books of a company in a test host', () => {
     expect(await host.runs(invoices)).toHaveLength(2)
   })
 
-  it('changes of an object within debounceSeconds start one run with the last change', async () => {
+  it('changes of one object within debounceSeconds start one run in a test host, with the last change', async () => {
     const debounced = defineProcess('Debounced', {
       on: [{ provider: 'intuit', entity: 'Invoice', operations: ['update'], debounceSeconds: 30 }],
       input: ProviderChange,
@@ -59,7 +59,7 @@ describe('changes in the books of a company in a test host', () => {
     await host.advance('2 seconds')
     run?.toHaveStatus('Completed')
     expect(run?.view.InitialData).toMatchObject({ id: '129', changedAt: at })
-    // Both changes are delivered again after the run has ended.
+    // Both changes are reported a second time after the run has ended.
     await host.change('Invoice', { ...change, at: startsAt })
     await host.change('Invoice', { ...change, at })
     await host.advance('1 hour')
@@ -69,7 +69,7 @@ describe('changes in the books of a company in a test host', () => {
     ])
   })
 
-  it('a change in a test host is rejected with the reason if no run can start', async () => {
+  it('a test host rejects a change with the reason if no run can start', async () => {
     await using host = await startTestHost({ processes: [invoices, deletions], startsAt })
     await host.company('9130')
     const deletion = { realm: '9130', id: '13', operation: 'delete' } as const

@@ -36,7 +36,7 @@ const cpuMs = (startedAt: NodeJS.CpuUsage): number => {
 }
 
 describe('a company of a test host', () => {
-  it('a company of a test host has books at the sandbox provider, which the steps write and read', async () => {
+  it('steps write to and read from the books that a company of a test host has at the sandbox provider', async () => {
     await using test = await startWithCompany()
     const run = await test.run('c-1')
     run.toHaveStatus('Completed')
@@ -50,7 +50,7 @@ describe('a company of a test host', () => {
     expect(run.view.Attempts[0]?.ResponseId).toMatch(/^1-/)
   })
 
-  it('if the connection of a call is lost after the call took effect, the gateway repeats it, and the entity is created once', async () => {
+  it('the gateway of a test host repeats a call whose connection was lost, and the provider creates the entity once', async () => {
     await using test = await startWithCompany()
     await test.company.fault({ drop: 'after' })
     const run = await test.run('c-1')
@@ -61,7 +61,7 @@ describe('a company of a test host', () => {
     expect(run.view.Attempts.map(({ Outcome }) => Outcome)).toEqual(['completed', 'completed'])
   })
 
-  it('the gateway refreshes a token that the provider rejects', async () => {
+  it('the gateway of a test host refreshes a token that the provider rejects', async () => {
     await using test = await startWithCompany()
     await test.company.expireToken()
     const run = await test.run('c-1')
@@ -69,7 +69,7 @@ describe('a company of a test host', () => {
     expect(run.view.Attempts).toHaveLength(2)
   })
 
-  it('a call that is limited by the provider is repeated after a minute', async () => {
+  it('the gateway of a test host repeats a call after a minute if the provider has limited the rate', async () => {
     await using test = await startWithCompany()
     await test.company.fault({ status: 429 })
     const run = await test.run('c-1')
@@ -81,7 +81,7 @@ describe('a company of a test host', () => {
     expect(run.view.Items[0]?.Attempt).toBe(1)
   })
 
-  it('a run of a disconnected company waits, and continues when the company is connected again', async () => {
+  it('a run in a test host waits while its company is disconnected, and continues after the company is connected again', async () => {
     await using test = await startWithCompany()
     await test.company.disconnect()
     const run = await test.run('c-1')
@@ -92,13 +92,13 @@ describe('a company of a test host', () => {
     expect(run.status).toBe('Completed')
   })
 
-  it('a run of an unknown company fails, because no credential is stored', async () => {
+  it('a run in a test host fails if no credential of its company is stored', async () => {
     await using host = await startTestHost({ processes: customers })
     const run = await host.run(customers, 'c-1', { name: 'Ada' }, { realm: '43' })
     expect([run.status, run.errorClass]).toEqual(['Failed', 'http_404'])
   })
 
-  it('a test of the notices before the end of a grant takes less than a second of processor time', async () => {
+  it('a test of all notices before the end of a grant takes less than a second of processor time', async () => {
     const startedAt = process.cpuUsage()
     await using host = await startTestHost({
       processes: customers,
@@ -108,7 +108,7 @@ describe('a company of a test host', () => {
     expect(company.notices).toEqual([])
     await host.advance('11 days')
     expect(company.notices.map(({ days }) => days)).toEqual([90])
-    // The notice comes with the daily refresh.
+    // The test host notices the time at its daily refresh of the credential.
     expect(company.notices[0]?.at.toISOString()).toMatch(/^2026-12-01T07/)
     await host.advance('88 days')
     expect(company.notices.map(({ days }) => days)).toEqual([90, 30, 7])
@@ -117,7 +117,7 @@ describe('a company of a test host', () => {
     expect(cpuMs(startedAt)).toBeLessThan(1_000)
   })
 
-  it('a fault that the sandbox does not know is rejected with the reason', async () => {
+  it('a test host rejects a fault that the sandbox does not know, with the reason', async () => {
     await using test = await startWithCompany()
     await expect(test.company.fault({ status: 7 })).rejects.toThrow(/rejected POST .*status/)
   })

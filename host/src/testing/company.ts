@@ -21,8 +21,8 @@ import type { VirtualClock } from './virtual-clock.ts'
 import type { WorkInFlight } from './work-in-flight.ts'
 
 /**
- * A fault of the sandbox provider: the next `calls` calls of the accounting API (or of another `target`) get `status`,
- * or the error `fault` of the provider, or lose their connection (`drop`).
+ * A fault of the sandbox provider. It affects the next `calls` calls of the accounting API or of another `target`.
+ * These calls get `status`, or the provider's error `fault`, or lose their connection (`drop`).
  */
 export type CompanyFault = Partial<
   Pick<Fault, 'target' | 'calls' | 'status' | 'fault' | 'body' | 'headers' | 'drop'>
@@ -30,9 +30,9 @@ export type CompanyFault = Partial<
 
 /** The options with which a company is connected. */
 export interface CompanyOptions {
-  /** Default: `Company <realm>`. */
+  /** The name of the company. Default: `Company <realm>`. */
   readonly name?: string
-  /** When the provider ends the grant although it is refreshed. Default: `1825 days`. */
+  /** After this time the provider ends the grant, even if it is refreshed. Default: `1825 days`. */
   readonly grantEndsIn?: Duration
 }
 
@@ -55,7 +55,7 @@ export interface TestCompany {
   expireToken(): Promise<void>
   /** Ends the grant, as the owner of the company does at the provider, and makes the current access token invalid. */
   disconnect(): Promise<void>
-  /** Connects the company again. Runs that wait for it continue. */
+  /** Connects the company again. Runs that wait for the company then continue. */
   reconnect(): Promise<void>
 }
 
@@ -72,11 +72,13 @@ export interface CompaniesDeps {
   readonly work: WorkInFlight
   readonly bus: MessageBus
   readonly logger: Logger
-  /** Runs all work that is due now. */
+  /** Runs everything that is due now. */
   readonly settle: () => Promise<void>
 }
 
-/** The longest lifetime that token-service accepts, so that a test of many days needs few refreshes. */
+/**
+ * The longest lifetime of access tokens that token-service accepts. With it, a test of many days needs few refreshes.
+ */
 const ACCESS_TOKEN_SECONDS = 86_400
 
 export function createCompanies({ clock, work, bus, logger, settle }: CompaniesDeps): Companies {

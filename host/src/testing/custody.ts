@@ -1,6 +1,6 @@
 /**
- * The credentials of the companies of a test. They are refreshed at the sandbox provider when they are due, as
- * token-service does, and their expiry notices are those of token-service.
+ * The credentials of the companies of a test. As in token-service, they are refreshed at the sandbox provider
+ * when they are due, and their owners get notices before the grant ends.
  */
 import type { TokenSource } from '@integration-host/accounting-gateway/access-token'
 import {
@@ -36,7 +36,7 @@ export interface Custody {
   readonly source: TokenSource
   /** Connects a company, or connects it again. */
   connect(realm: string, name: string): Promise<void>
-  /** The companies for which schedules run. */
+  /** The companies for which a schedule starts runs. */
   readonly companies: ConnectedCompanies
   noticesOf(realm: string): readonly ExpiryNotice[]
   /** Refreshes the credentials that are due. Resolves with the milliseconds until the next refresh. */
@@ -159,7 +159,7 @@ export function createCustody({ sandbox, clock, publish }: CustodyDeps): Custody
         if (isFaulted) continue
         const dueAt = refreshDueAt(summary, REFRESH_AHEAD_MS)
         if (dueAt > clock.now()) nextAt = Math.min(nextAt, dueAt)
-        // A failed refresh is tried again a minute later, or by the next call of the company.
+        // After a failed refresh, the next attempt is made a minute later or at the next call of the company.
         else await refresh(realm).catch(() => (nextAt = Math.min(nextAt, clock.now() + 60_000)))
       }
       return nextAt - clock.now()

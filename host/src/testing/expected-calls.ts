@@ -2,14 +2,14 @@ import { AssertionError } from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
 import type { RouteMatcher, TargetCall } from './fake-target.ts'
 
-/** What a call must have. An object matches if it has all given members; other members are ignored. */
+/** What a call must have. An object matches if it has at least the given members. */
 export interface CallExpectation {
   /** The exact number of calls. Default: at least one call. */
   readonly times?: number
-  /** The `Idempotency-Key`, such as `run.key('order')`. */
+  /** The `Idempotency-Key` of the call, such as `run.key('order')`. */
   readonly key?: string
   readonly query?: Readonly<Record<string, string>>
-  /** Names in lower case. */
+  /** The headers. Their names are in lower case. */
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: unknown
 }
@@ -73,7 +73,10 @@ const show = (value: unknown): string => {
   return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text
 }
 
-/** Whether `actual` has all members of `expected`, at every depth. The elements of arrays are compared in order. */
+/**
+ * Returns whether `actual` has all members of `expected`, at every depth. The elements of arrays are compared in
+ * order.
+ */
 function isPartOf(expected: unknown, actual: unknown): boolean {
   if (typeof expected !== 'object' || expected === null) return isDeepStrictEqual(expected, actual)
   if (typeof actual !== 'object' || actual === null) return false

@@ -1,4 +1,4 @@
-/** Services that the steps of a test call. Their responses, and failures of their connections, are those of HTTP. */
+/** Fake services that the steps of a test call. They respond, or fail, as an HTTP server does. */
 import type { JsonInput } from '@integration-host/coordinator/api'
 import type { CallOutcome, CallRequest } from '@integration-host/coordinator/http-call'
 import { parseJson } from '@integration-host/shared/json'
@@ -11,9 +11,9 @@ export interface TargetCall {
   readonly method: string
   readonly path: string
   readonly query: Readonly<Record<string, string>>
-  /** The names are in lower case. */
+  /** The headers of the call. Their names are in lower case. */
   readonly headers: Readonly<Record<string, string>>
-  /** The parsed JSON, or the text if the body is not JSON; `null` if there is no body. */
+  /** The body: parsed JSON, or the text if it is not JSON; `null` if there is no body. */
   readonly body: unknown
   /** The `Idempotency-Key` of the call. */
   readonly key: string | null
@@ -23,33 +23,33 @@ export interface TargetCall {
 
 /** A response of a fake target. */
 export interface TargetResponse {
-  /** Default: 200. */
+  /** The status of the response. Default: 200. */
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
-  /** Text is sent unchanged, any other value as JSON. */
+  /** The body. Text is sent unchanged, any other value as JSON. */
   readonly body?: JsonInput | undefined
-  /** The time until the response, on the clock of the test host. Default: the response is immediate. */
+  /** The time until the response, on the clock of the test host. By default, the response is immediate. */
   readonly after?: Duration
 }
 
 /**
- * How a target replies: a response; `refuse` rejects the connection; `hang up` closes the connection after the request
- * was received; `no response` keeps the connection open until the time limit of the call.
+ * How a target replies. `refuse` rejects the connection. `hang up` closes the connection after the request was
+ * received. `no response` keeps the connection open until the time limit of the call.
  */
 export type TargetReply = TargetResponse | 'refuse' | 'hang up' | 'no response'
 
-/** One reply for all calls, replies in turn of which the last one repeats, or a function. */
+/** The replies to the calls of a route: one reply for all calls, a list whose last reply is repeated, or a function. */
 export type TargetReplies =
   | TargetReply
   | readonly [TargetReply, ...TargetReply[]]
   | ((call: TargetCall) => TargetReply | Promise<TargetReply>)
 
 /**
- * A fake service in place of one that steps call. The target of a host is no server: it receives the calls of `execute`,
- * `fetch` and `find`, not those that a step makes with code of its own.
+ * A fake service in place of a real one that steps call. The fake targets of a test host are not servers. They receive
+ * the calls of `execute`, `fetch` and `find`, but not the calls that a step makes in another way.
  */
 export interface FakeTarget {
-  /** Its address, without a slash at its end. */
+  /** The address of the target, without a trailing slash. */
   readonly url: string
   /** The received calls, oldest first. */
   readonly calls: readonly TargetCall[]
@@ -61,13 +61,16 @@ export interface FakeTarget {
   /**
    * Checks the calls of a route.
    *
-   * @throws {AssertionError} if no call matches the expectation, or another number of calls than `times`. The message
-   * lists the received calls.
+   * @throws {AssertionError} if no call matches the expectation, or if the number of matching calls is not `times`. The
+   * message lists the received calls.
    */
   toHaveCalled(route: string, expected?: CallExpectation): void
 }
 
-/** What a target does with a call: the outcome for the caller, and the milliseconds until then; `null`: for ever. */
+/**
+ * What a target does with a call: the outcome for the caller after `afterMs` milliseconds. `null` means that the caller
+ * gets no outcome.
+ */
 export interface Replied {
   readonly outcome: CallOutcome
   readonly afterMs: number | null
@@ -115,7 +118,7 @@ export function createFakeTarget(address: string, now: () => number): ServedTarg
   return target
 }
 
-/** Returns a call as its receiver sees it, with its path below `basePath`. */
+/** Returns a call as the target sees it, with its path below `basePath`. */
 export const receivedCall = (
   { method, url, headers, body }: CallRequest,
   basePath: string,

@@ -1,6 +1,6 @@
 /**
- * The gateway without a server: its rules for tokens, repeated calls and cool-downs, on the virtual clock. It has no
- * limits on the number of calls.
+ * The gateway without a server. Its rules for tokens, repeated calls and cool-downs use the virtual clock. It does
+ * not limit the number of calls.
  */
 import {
   type AccessTokens,
@@ -27,13 +27,13 @@ export interface GatewayDeps {
   readonly source: TokenSource
   readonly clock: Clock
   readonly work: WorkInFlight
-  /** Called for each call to the accounting API, before it is sent. */
+  /** Called before each call to the accounting API is sent. */
   readonly onCall: (realm: string, request: CallRequest) => void
 }
 
 export interface TestGateway {
   readonly call: HttpCall
-  /** Removes the cached token of a company that was connected again. */
+  /** Removes the cached access token of a company that was connected again. */
   readonly evict: AccessTokens['evict']
 }
 
@@ -47,7 +47,7 @@ export function createGateway(deps: GatewayDeps): TestGateway {
   const markPost = createPostMarker(intuit.accounting, () => crypto.randomUUID())
   const coolDownDefaultMs = intuit.accounting.limits.coolDownSeconds * 1_000
 
-  /** Resolves after a time on the virtual clock; with false if the step was aborted before. */
+  /** Waits on the virtual clock. Resolves with true after `ms`, and with false as soon as the step is aborted. */
   async function pause(ms: number, { abort }: Parameters<HttpCall>[1]): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
     const onAbort = (): void => resolve(false)

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 
 const MAIL = 'https://mail.test'
 
-/** Sends a message. `confirm` asks the mail service whether it was sent. */
+/** Sends a message. `confirm` requests from the mail service whether the message was sent. */
 const notices = defineProcess('Notices', { input: z.object({ text: z.string() }) })
   .step('prepare', (step) => step.complete(step.initialData.text))
   .step(
@@ -19,7 +19,7 @@ const notices = defineProcess('Notices', { input: z.object({ text: z.string() })
     },
   )
 
-/** Runs the process with a worker that dies at a point of a step. The mail service knows the messages that it received. */
+/** Runs the process with a worker that dies at a point of a step. The mail service knows which messages it received. */
 async function runWithDeath(point: KillPoint, step?: string) {
   const host = await startTestHost({ processes: notices })
   const mail = host.target(MAIL).on('POST /messages', { status: 202 })
@@ -58,7 +58,7 @@ describe('the death of a worker', () => {
     },
   )
 
-  it('if the worker dies at the point "after commit", the next step starts without its message, and no step runs twice', async () => {
+  it('after the death of a worker at the point "after commit", the next step starts without its message, and no step runs twice', async () => {
     await using test = await runWithDeath('after commit', 'prepare')
     await test.host.advance('2 minutes')
     test.run.toHaveStatus('Completed')
@@ -66,7 +66,7 @@ describe('the death of a worker', () => {
     expect(test.run.view.Attempts).toHaveLength(2)
   })
 
-  it('a kill without the name of a step applies to the next step that reaches the point, and only once', async () => {
+  it('kill() without the name of a step kills the worker at the next step that reaches the point, and only once', async () => {
     await using test = await runWithDeath('before commit')
     expect(test.run.step).toBe('prepare')
     await test.host.advance('2 minutes')
@@ -74,7 +74,7 @@ describe('the death of a worker', () => {
     expect(methods(test.mail.calls)).toEqual(['POST'])
   })
 
-  it('a step that kills its worker in every attempt fails', async () => {
+  it('a run fails if its step kills the worker in every attempt', async () => {
     await using host = await startTestHost({ processes: notices })
     host.target(MAIL).on('GET /messages/:id', { status: 404 })
     host.kill('before request', 'send')
@@ -88,7 +88,7 @@ describe('the death of a worker', () => {
     expect([run.status, run.errorClass]).toEqual(['Failed', 'attempts_used_up'])
   })
 
-  it('the steps of an inline process are killed by their own names', async () => {
+  it('kill() distinguishes the steps of an inline process by their names', async () => {
     const inline = defineProcess('Inline', { dispatch: 'inline' })
       .step('one', (step) => step.complete(1))
       .step('two', (step) => step.execute({ url: `${MAIL}/messages`, method: 'POST' }))
@@ -102,7 +102,7 @@ describe('the death of a worker', () => {
     mail.toHaveCalled('POST /messages', { times: 2, key: run.key('two') })
   })
 
-  it('the death of a worker also ends its other steps, which continue when their leases have expired', async () => {
+  it('the other steps of a dead worker end too, and continue when their leases have expired', async () => {
     await using host = await startTestHost({ processes: notices })
     const mail = host
       .target(MAIL)

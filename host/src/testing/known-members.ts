@@ -1,4 +1,6 @@
-/** Checks what a test passes to the test host, because a misspelt member would otherwise have no effect. */
+/**
+ * Checks the objects that a test passes to the test host. Otherwise a misspelt member would have no effect.
+ */
 
 /**
  * @param what names the object in the message

@@ -3,7 +3,10 @@ import { isDefinition, type ProcessDefinition } from '@integration-host/coordina
 import { loadProcesses } from '@integration-host/coordinator/process-files'
 import { createSettingsReader, variableOf } from '@integration-host/coordinator/process-settings'
 
-/** The values of settings by process and setting, such as `{ InvoiceExport: { erpUrl: 'https://erp.test' } }`. */
+/**
+ * The values of settings by process and name of the setting, such as `{ InvoiceExport: { erpUrl:
+ * 'https://erp.test' } }`.
+ */
 export type ProcessSettingValues = Readonly<
   Record<string, Readonly<Record<string, string | number | boolean>>>
 >
@@ -45,7 +48,7 @@ export async function loadTestProcesses(
     if ('faults' in bound) faults.push(...bound.faults.map((fault) => `${name}: ${fault}`))
     else processes.set(name, bound)
   }
-  // A process that was not loaded may be the one that the settings name.
+  // The settings may name a process that is not known because its file was not loaded.
   const isLoaded = faults.length === 0
   for (const [name, values] of Object.entries(settings)) {
     const process = processes.get(name)

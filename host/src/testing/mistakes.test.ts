@@ -1,4 +1,7 @@
-/** The errors of a test host: for an expectation that is not met, and for a mistake in the test itself. */
+/**
+ * The errors that a test host throws: for an expectation that is not met, and for a mistake in the test
+ * itself.
+ */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -85,7 +88,7 @@ describe('an expectation that is not met', () => {
     )
   })
 
-  it('toHaveCalled() compares only the given members of a body, and every element of a list', async () => {
+  it('toHaveCalled() compares only the given members of a body, but every element of a list', async () => {
     const lists = defineProcess('Lists').step('one', (step) =>
       step.execute({
         url: `${ERP}/lists`,
@@ -103,7 +106,7 @@ describe('an expectation that is not met', () => {
     erp.toHaveCalled('PUT /lists', { times: 0, key: 'another' })
   })
 
-  it('the error of toHaveStatus() is an AssertionError with the actual and the expected status, which test runners show', async () => {
+  it('the error of toHaveStatus() is an AssertionError, and has the actual and the expected status for the test runner', async () => {
     await using test = await startWithCalls()
     expect(() => test.run.toHaveStatus('Failed')).toThrow(
       expect.objectContaining({
@@ -126,14 +129,14 @@ describe('an expectation that is not met', () => {
 })
 
 describe('a mistake in a test', () => {
-  it('a call to an address without a target is reported with the step and what to do', async () => {
+  it('the error for a call to an address without a target names the step and the remedy', async () => {
     await using host = await startTestHost({ processes: orders })
     await expect(host.run(orders, 'o-1', { amount: 1 })).rejects.toThrow(
       "the step Orders.order called POST https://erp.test/orders, which has no target: create one with host.target('https://erp.test')",
     )
   })
 
-  it('a target without a reply to the route responds with 404', async () => {
+  it('a fake target responds with 404 if the test has set no reply for the route', async () => {
     await using host = await startTestHost({ processes: orders })
     host.target(ERP).on('POST /others', {})
     const run = await host.run(orders, 'o-1', { amount: 1 })
@@ -141,14 +144,14 @@ describe('a mistake in a test', () => {
     expect(run.view.Items[0]?.ResponseBody).toContain('has no reply to POST /orders')
   })
 
-  it('an unknown process is rejected with the names of the known ones', async () => {
+  it('the error for an unknown process lists the known processes', async () => {
     await using host = await startTestHost({ processes: orders })
     await expect(host.run('Ordres', 'o-1')).rejects.toThrow(
       'the test host has no process Ordres: it has Orders',
     )
   })
 
-  it('initial data that the process does not accept is rejected with the paths of the invalid values', async () => {
+  it('the error for initial data that the process does not accept has the paths of the invalid values', async () => {
     await using host = await startTestHost({ processes: orders })
     await expect(host.run(orders, 'o-1', { amount: -1 })).rejects.toThrow('InitialData.amount: ')
     await expect(host.run(orders, '', { amount: 1 })).rejects.toThrow('TransactionID')
@@ -157,7 +160,7 @@ describe('a mistake in a test', () => {
     await expect(host.run(orders, 'o-1', { amount: 2 })).rejects.toThrow('the id exists')
   })
 
-  it('missing, wrong and unknown settings are reported together, without values', async () => {
+  it('one error reports all missing, wrong and unknown settings of a test host, without values', async () => {
     const start = startTestHost({
       processes: exported,
       settings: { Export: { url: 'not-a-url', kye: 'a-secret-value' } },
@@ -175,7 +178,7 @@ describe('a mistake in a test', () => {
     )
   })
 
-  it('a folder that does not exist, and a file that does not load, are reported with the reason', async () => {
+  it('startTestHost() rejects a folder that does not exist and a process file that does not load, with the reason', async () => {
     await expect(startTestHost({ processes: './no-such-folder' })).rejects.toThrow(
       /no-such-folder: the folder does not exist/,
     )
@@ -189,7 +192,7 @@ describe('a mistake in a test', () => {
   })
 
   it.each(['30 das', '-1 days', 'days', Number.NaN, -5, '1  day'])(
-    'the duration %j is rejected',
+    'a test host rejects the duration %j',
     async (duration) => {
       await using host = await startTestHost({ processes: orders })
       await expect(host.advance(duration as Duration)).rejects.toThrow('is not a duration')
@@ -197,7 +200,7 @@ describe('a mistake in a test', () => {
   )
 
   it.each(['POST orders', 'orders', 'post /orders', ''])(
-    'the route %j is rejected',
+    'a fake target rejects the route %j',
     async (route) => {
       await using host = await startTestHost({ processes: orders })
       expect(() => host.target(ERP).on(route, {})).toThrow('is not a route')
@@ -205,7 +208,7 @@ describe('a mistake in a test', () => {
   )
 
   it.each(['erp', '', '//erp.test', 'ftp://erp.test'])(
-    'the address %j of a target is rejected with an example of an address',
+    'a test host rejects the address %j of a target, and the error contains a valid address',
     async (address) => {
       await using host = await startTestHost({ processes: orders })
       expect(() => host.target(address)).toThrow(
@@ -214,13 +217,13 @@ describe('a mistake in a test', () => {
     },
   )
 
-  it('a start time that is not a time is rejected', async () => {
+  it('a test host rejects a start time that is not a time', async () => {
     await expect(startTestHost({ processes: orders, startsAt: 'yesterday' })).rejects.toThrow(
       'startsAt: yesterday is not a time',
     )
   })
 
-  it('a step that waits for a timer of its own is reported with its name', async () => {
+  it('the error for a step that waits for a timer of its own names the step', async () => {
     const released = Promise.withResolvers<void>()
     const stuck = defineProcess('Stuck').step('one', async (step) => {
       await released.promise
@@ -249,7 +252,7 @@ describe('misspelt members', () => {
     )
   })
 
-  it('kill() rejects the name of a step that no process has', async () => {
+  it('kill() rejects a step name that no process has', async () => {
     await using host = await startTestHost({ processes: waits })
     expect(() => host.kill('after request', 'two')).toThrow('"two"; it must be one of: one')
   })
@@ -266,7 +269,7 @@ describe('misspelt members', () => {
 })
 
 describe('a test host that is released', () => {
-  it('a released test host leaves no timer and no server behind, so that its OS process can end', async () => {
+  it('a released test host leaves no timer and no server that keep its OS process alive', async () => {
     const script = `
       import { defineProcess } from '${new URL('../../../services/coordinator/src/process/api.ts', import.meta.url).href}'
       import { startTestHost } from '${new URL('testing.ts', import.meta.url).href}'

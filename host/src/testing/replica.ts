@@ -1,6 +1,7 @@
 /**
- * A coordinator that can die. When it dies, it has no further effect on its store, its broker and its targets, as if
- * its OS process had been killed: the broker delivers its unacknowledged messages again, and its leases expire.
+ * A coordinator that a test can kill. After its death it has no further effect on its store, its broker and its
+ * targets. As after the kill of an OS process, the broker delivers its unacknowledged messages again, and its leases
+ * expire.
  */
 import { readEmbeddedConfig } from '@integration-host/coordinator/config'
 import type { ConnectedCompanies } from '@integration-host/coordinator/connected-companies'
@@ -23,9 +24,9 @@ import type { Clock } from '@integration-host/shared/process/clock'
 import type { WorkInFlight } from './work-in-flight.ts'
 
 /**
- * The points at which the worker of a step can die: before it sends a call; after the target has received the call and
- * before its response arrives; after the step function has ended and before its outcome is committed; after the commit
- * and before the next step is started.
+ * The points at which the worker of a step can die. `before request`: before it sends a call. `after request`: after
+ * the target has received the call and before the response arrives. `before commit`: after the step function has ended
+ * and before the outcome is committed. `after commit`: after the commit and before the next step is started.
  */
 export const killPoints = [
   'before request',
@@ -55,7 +56,7 @@ export interface ReplicaDeps {
   readonly processes: readonly ProcessDefinition[]
   readonly dataDir: string
   readonly logger: Logger
-  /** Whether the worker dies at this point of the current step. Called once at each point of each step. */
+  /** Returns whether the worker dies at this point of the current step. Called once for each point of each step. */
   readonly diesAt: (point: KillPoint) => boolean
   /** Called when a step has started or ended. */
   readonly onActivity: () => void
@@ -71,7 +72,7 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
   let isDead = false
   const die = (): void => {
     isDead = true
-    // The broker delivers the messages again only to consumers that still exist.
+    // The broker delivers messages again only to existing consumers, so the consumers of this replica are cancelled.
     for (const consumer of consumers) void consumer.cancel()
     death.resolve()
   }
@@ -109,7 +110,7 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
   const tracked = trackedSource(source, work, () => isDead)
   const replicaSource: TransactionSource = {
     ...tracked,
-    // No run starts on arrival, because the steps in progress are known by their deliveries.
+    // `queue` starts no run itself. A step in progress is only known if it was delivered as a message.
     queue: (process, transactions, by) => tracked.queue(process, transactions, by),
     async claim(message) {
       if (isDead) return { kind: 'stale' }
@@ -145,10 +146,10 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
       bus: replicaBus,
       processes: deps.processes,
       companies: deps.companies,
-      readsChangeFeed: false, // a test reports every change itself
+      readsChangeFeed: false, // a test reports each change by itself
       clock,
       waitForClock: (wait) => work.waitForClock(wait),
-      // The longest possible jitter, so that a test can compute when a step is attempted again.
+      // The random number is as large as possible, so that a test can compute the time of the next attempt.
       random: () => 1 - Number.EPSILON,
       call,
       timing: { drainMs: 0 },
@@ -197,5 +198,5 @@ function trackedSource(
       },
     ]
   })
-  return Object.fromEntries(members) as TransactionSource // each member has its type in the source
+  return Object.fromEntries(members) as TransactionSource // the members keep their types
 }

@@ -31,7 +31,7 @@ export function createSandbox(logger: Logger, now: () => number): Sandbox {
     redirectUris: null,
     disconnectUrl: null,
     personality: 'intuit',
-    // No id token is signed, because the scope of the test host does not request one.
+    // The scope of the test host does not request an id token, so none is signed.
     signer: { jwks: { keys: [] }, sign: () => Promise.reject(new TypeError('no key')) },
     addresses: () => ({ base: BASE, browser: BASE }),
     now,
@@ -66,7 +66,7 @@ export function createSandbox(logger: Logger, now: () => number): Sandbox {
         headers: {
           authorization: `Basic ${Buffer.from(credentials).toString('base64')}`,
           'content-type': 'application/x-www-form-urlencoded',
-          // Intuit names the end of the grant only on request.
+          // Intuit returns the time at which the grant ends only if the request has this header.
           'x-include-refresh-token-hard-expires-in': 'true',
         },
         body: new URLSearchParams({ redirect_uri: REDIRECT_URI, ...form }).toString(),

@@ -45,7 +45,7 @@ describe('schedules in a test host', () => {
     erp.toHaveCalled('POST /reports', { times: 1 })
   })
 
-  it('a test of ten retries of 30 nightly runs takes less than two seconds of processor time', async () => {
+  it('a test of thirty nightly runs with ten retries each takes less than two seconds of processor time', async () => {
     const startedAt = process.cpuUsage()
     await using host = await startTestHost({
       processes: nightly,
@@ -62,7 +62,7 @@ describe('schedules in a test host', () => {
     expect(cpuMs(startedAt)).toBeLessThan(2_000)
   })
 
-  it('a schedule for each company runs once for each company that is connected at its time', async () => {
+  it('a schedule for each company starts one run for each company that is connected at the scheduled time', async () => {
     await using host = await startTestHost({
       processes: perCompany,
       startsAt: '2026-11-20T12:00:00Z',

@@ -10,7 +10,7 @@ const ordersWith = (limits: { readonly perSecond?: number; readonly concurrent?:
   )
 
 describe('the limits of a target in a test host', () => {
-  it('calls to a limited target wait for their time on the clock of the test host', async () => {
+  it('a call to a limited target waits until the limit allows it, on the clock of the test host', async () => {
     const orders = ordersWith({ perSecond: 1 })
     await using host = await startTestHost({ processes: orders })
     const erp = host.target(ERP).on('POST /orders', { status: 201 })
@@ -25,7 +25,7 @@ describe('the limits of a target in a test host', () => {
     expect(erp.calls).toHaveLength(2)
   })
 
-  it('a call that would have to wait too long is deferred, and its attempt is not counted', async () => {
+  it('a test host defers a call that would have to wait too long, and does not count the attempt', async () => {
     const orders = ordersWith({ perSecond: 0.05 })
     await using host = await startTestHost({ processes: orders })
     const erp = host.target(ERP).on('POST /orders', { status: 201 })
@@ -38,14 +38,14 @@ describe('the limits of a target in a test host', () => {
     run.toHaveStatus('Completed')
   })
 
-  it('if a worker dies during its call, the slot of the call becomes free when the slot expires', async () => {
+  it('the slot of a call whose worker has died becomes free when the slot expires', async () => {
     const orders = ordersWith({ concurrent: 1 })
     await using host = await startTestHost({ processes: orders })
     const erp = host.target(ERP).on('POST /orders', { status: 201 })
     host.kill('after request')
     const killed = await host.run(orders, 'o-1')
     const other = await host.run(orders, 'o-2')
-    // The time limit of the call of the dead worker is a minute.
+    // The call of the dead worker has a time limit of one minute.
     await host.advance('1 minute')
     expect(other.errorClass).toBe('target_held')
     expect(erp.calls).toHaveLength(1)

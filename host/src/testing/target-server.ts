@@ -4,12 +4,13 @@ import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { createFakeTarget, type FakeTarget } from './fake-target.ts'
 
-/** A fake target that is a server. */
+/** A fake target that runs as a server. */
 export interface TargetServer extends FakeTarget, AsyncDisposable {}
 
 /**
- * Starts a fake target on a free port of this machine, for steps that make calls with code of their own, such as an SDK.
- * It follows the real time: `after` has no effect, and after `no response` a call ends only by a time limit of its own.
+ * Starts a fake target on a free port of this machine. It is for steps that make calls in another way than by
+ * `execute`, for example with an SDK. It follows the real time, so `after` has no effect. After `no response`, the call
+ * ends only by the caller's own time limit.
  */
 export async function startTargetServer(): Promise<TargetServer> {
   const server = createServer((request, response) => {

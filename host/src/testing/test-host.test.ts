@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest'
 const ERP = 'https://erp.test'
 const SECRET = 'canary-erp-key-0123456789'
 
-/** Sends an order to the ERP system, and then a message to a customer. */
+/** Sends an order to the ERP system, then a message to a customer. */
 const orders = defineProcess('Orders', {
   input: z.object({ amount: z.number().positive() }),
   settings: { erpUrl: z.url(), erpKey: secret() },
@@ -61,7 +61,7 @@ const cpuMs = (startedAt: NodeJS.CpuUsage): number => {
 }
 
 describe('a test host', () => {
-  it('a test host runs a process to its end, and the targets receive each call with its idempotency key', async () => {
+  it('a test host runs a process to its end, and each target receives the calls with their idempotency keys', async () => {
     await using test = await startOrders()
     const run = await test.host.run('Orders', 'o-1', { amount: 66 }, { tags: { channel: 'shop' } })
     run.toHaveStatus('Completed')
@@ -78,7 +78,7 @@ describe('a test host', () => {
     expect(JSON.stringify(run.view)).not.toContain(SECRET)
   })
 
-  it('a run with notBefore starts when the clock of the test host reaches that time', async () => {
+  it('a run with notBefore starts when the clock of the test host reaches this time', async () => {
     await using test = await startOrders()
     const run = await test.host.run('Orders', 'o-1', { amount: 66 }, { notBefore: 3_600 })
     expect(run.view.NotBefore).toBe('2026-11-20T09:00:00.000Z')
@@ -88,7 +88,7 @@ describe('a test host', () => {
     run.toHaveStatus('Completed')
   })
 
-  it('transactions with the same debounce key become one run, with the data of the last transaction', async () => {
+  it('transactions with the same debounce key become one run in a test host, with the data of the last transaction', async () => {
     await using test = await startOrders()
     const debounce = { Key: 'o', Seconds: 60 }
     const first = await test.host.run('Orders', 'o-1', { amount: 1 }, { debounce })
@@ -156,7 +156,7 @@ describe('a test host', () => {
     expect(JSON.stringify(run.view)).not.toContain('Ada')
   })
 
-  it('a call without a response ends at its time limit, and confirm is called before the next attempt', async () => {
+  it('a call without a response ends at its time limit in a test host, and confirm is called before the next attempt', async () => {
     await using test = await startOrders()
     test.mail
       .on('POST /messages', ['no response', { status: 202 }])
@@ -172,7 +172,7 @@ describe('a test host', () => {
     expect(test.mail.calls.map(({ method }) => method)).toEqual(['POST', 'GET', 'POST'])
   })
 
-  it('a step whose target responds after twenty minutes keeps its lease, and runs only once', async () => {
+  it('a step whose target responds after twenty minutes keeps its lease, so it runs only once', async () => {
     const slow = defineProcess('Slow', { stepTimeoutSeconds: 1_500 }).step('one', (step) =>
       step.execute({ url: `${ERP}/slow` }, { timeoutMs: 1_400_000 }),
     )
@@ -184,7 +184,7 @@ describe('a test host', () => {
     erp.toHaveCalled('GET /slow', { times: 1 })
   })
 
-  it('a step is retried after a refused connection and after a closed connection', async () => {
+  it('a test host retries a step after a refused connection and after a closed connection', async () => {
     await using test = await startOrders()
     test.erp.on('POST /orders', ['refuse', 'hang up', { status: 201, body: { id: '8' } }])
     const run = await test.host.run('Orders', 'o-1', { amount: 1 })
@@ -196,7 +196,7 @@ describe('a test host', () => {
     test.erp.toHaveCalled('POST /orders', { times: 2 })
   })
 
-  it('a step continues after the Retry-After of its target, and the rejected attempt is not counted', async () => {
+  it('a test host continues a step after the Retry-After of its target, and does not count the rejected attempt', async () => {
     await using test = await startOrders()
     const limited = { status: 429, headers: { 'retry-after': '600' } }
     test.erp.on('POST /orders', [limited, { status: 201, body: { id: '7' } }])
@@ -228,7 +228,7 @@ describe('a test host', () => {
     await expect(run.resume()).rejects.toThrow('only a failed or cancelled run can be resumed')
   })
 
-  it('a run waits until another run of a process with one slot has ended', async () => {
+  it('a run in a test host waits for the only slot of its process until another run has ended', async () => {
     const one = defineProcess('One', { concurrency: 1 }).step('call', (step) =>
       step.execute({ url: `${ERP}/slow` }),
     )
@@ -242,7 +242,7 @@ describe('a test host', () => {
     expect([first.status, second.status]).toEqual(['Completed', 'Completed'])
   })
 
-  it('a target server serves the calls of steps, and of code that makes calls itself', async () => {
+  it('a target server receives the calls of execute and the calls that a step makes in another way', async () => {
     const own = defineProcess('Own', { settings: { url: z.url() } })
       .step('fetch', async (step) => {
         const response = await fetch(`${step.settings.url}/orders?dry=yes`, {
@@ -272,7 +272,7 @@ describe('a test host', () => {
     erp.toHaveCalled('GET /orders/:id', { times: 2, key: run.key('execute') })
   })
 
-  it('the files of steps are in a folder that is removed with the host', async () => {
+  it('the files that steps write are in a folder that is removed with the test host', async () => {
     const files = defineProcess('Files').step('write', async (step) => {
       await step.files.writeAtomic(join(step.settings.dataDir, 'a.csv'), 'a;b')
       return step.complete()
@@ -288,7 +288,7 @@ describe('a test host', () => {
     await expect(readFile(join(dataDir, 'a.csv'))).rejects.toThrow('ENOENT')
   })
 
-  it('a test host loads the processes of a folder, with their settings', async () => {
+  it('a test host loads the processes of a folder with the values of their settings', async () => {
     const folder = join(import.meta.dirname, '../../../examples')
     await using host = await startTestHost({
       processes: folder,

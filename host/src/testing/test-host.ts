@@ -59,8 +59,9 @@ export interface RunOptions {
   /** The time of the host's clock before which the run does not start, as text of RFC 3339 or in seconds from now. */
   readonly notBefore?: string | number
   /**
-   * Requests with the same key, process and realm start one run with the data of the last one, `Seconds` after it and
-   * at most `MaxSeconds` (10 times `Seconds` by default) after the first one. `run` returns that run.
+   * Requests with the same key, process and realm start one run, with the data of the last request. It starts `Seconds`
+   * after the last request, and at most `MaxSeconds` (10 times `Seconds` by default) after the first one. `run` returns
+   * that run.
    */
   readonly debounce?: {
     readonly Key: string
@@ -85,7 +86,7 @@ export interface BookChange {
   readonly operation: ChangeTrigger['operations'][number]
   /** The time of the change, in ISO 8601. Default: the time of the host. */
   readonly at?: string
-  /** For a merge: the id of the object that was merged into `id` and deleted. */
+  /** Only for a merge: the id of the object that was merged into `id` and deleted. */
   readonly deletedId?: string
 }
 
@@ -115,23 +116,25 @@ export interface TestHost extends AsyncDisposable {
   ): Promise<TestRun>
   /**
    * Reports a change in the books of a company, as the provider does, and runs what is due now. Returns the run of each
-   * process whose `on` names the change. A change that is reported again, with the same `at`, returns the same runs.
+   * process whose `on` names the change. If the same change with the same `at` is reported again, the same runs are
+   * returned.
    *
    * @throws {Error} the company is not connected, no process names the change, or a process rejects its data.
    */
   change(entity: ChangeTrigger['entity'], change: BookChange): Promise<readonly TestRun[]>
-  /** Returns the latest 500 runs of a process, oldest first, for example those that a schedule has begun. */
+  /** Returns the latest 500 runs of a process, oldest first. They include the runs that a schedule has started. */
   runs(process: string | { readonly name: string }): Promise<readonly TestRun[]>
   /**
-   * Moves the clock, and runs everything that becomes due in that time: schedules, retries, waits, time limits,
-   * recovery of lost workers and retention.
+   * Moves the clock and runs everything that becomes due meanwhile: schedules, retries, waits, time limits, the
+   * recovery of leases, and retention.
    *
    * @throws {Error} a step calls an address that has no target, or does not end.
    */
   advance(duration: Duration): Promise<void>
   /**
-   * Kills the worker when a step next reaches this point; `step` limits this to the step of that name. Another worker
-   * starts at once. It continues the run when the lease of the dead worker has expired, within two minutes.
+   * Kills the worker when a step next reaches this point; With `step`, only the step of that name counts. Another
+   * worker starts at once, and continues the run when the lease of the dead worker has expired, which takes at most two
+   * minutes.
    */
   kill(point: KillPoint, step?: string): void
 }
@@ -190,7 +193,8 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     targets.find((target) => target.serves(url))
   const callerFor = (url: URL): HttpCall => {
     if (url.origin === GATEWAY_URL) return companies.call
-    // A loopback address without a fake target belongs to a real server that the test has started on this machine.
+    // If no fake target has a loopback address, the address belongs to a real server that the test has started on this
+    // machine.
     return isLoopback(url.hostname) && targetOf(url) === undefined ? servers.call : callTarget
   }
   const call: HttpCall = (sent, limits) => callerFor(sent.url)(sent, limits)
@@ -218,7 +222,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
   stack.defer(() => replica[Symbol.asyncDispose]())
   await settled()
 
-  /** Resolves when everything that is due now is done. A worker that has died meanwhile is replaced. */
+  /** Resolves when everything that is due now is done. A worker that has died is replaced meanwhile. */
   async function settled(): Promise<void> {
     await work.settled(realTimeLimitMs)
     while (replica.isDead) {
@@ -254,12 +258,12 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
   const pathOf = (process: string, id?: string): string =>
     `/processes/${encodeURIComponent(process)}/transactions${id === undefined ? '' : `/${encodeURIComponent(id)}`}`
 
-  /** Runs all work that is due until a time, reads all runs again, and throws the errors in `problems`. */
+  /** Runs everything that is due until a time and reads all runs again. Throws the errors in `problems`. */
   async function runUntil(time: number): Promise<void> {
     await clock.moveTo(time)
     for (const run of runs) {
       const path = `${pathOf(run.process, run.id)}?replay=${run.replayId}`
-      // A run that retention has deleted keeps the last view that was read.
+      // A run that retention has deleted cannot be read, so it keeps its last view.
       run.view = await request(path).catch(() => run.view)
     }
     if (problems.size === 0) return
@@ -283,7 +287,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     return run
   }
 
-  /** Returns the run of a change, or the run that has absorbed it. */
+  /** Returns the run of a change. If another run has absorbed the change, returns that run. */
   async function runOf(process: string, event: ProviderEvent): Promise<RunView> {
     const run = await request(pathOf(process, event.Id)).catch(() => null)
     if (run !== null) return run
@@ -383,7 +387,9 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
   }
 }
 
-/** Opens a journal that writes nothing, because no test continues after its OS process has ended. */
+/**
+ * Opens a journal that writes nothing. No test continues after its OS process has ended, so nothing needs to be stored.
+ */
 const openNoFile = async () => ({
   appendFile: async () => {},
   datasync: async () => {},

@@ -22,7 +22,7 @@ export interface TestRun {
   /** The last error; `null` if there is none. */
   readonly error: string | null
   readonly errorClass: string | null
-  /** Whether an earlier attempt of the step may have done its work. */
+  /** Whether the step is in doubt: an earlier attempt may have taken effect. */
   readonly isInDoubt: boolean
   /** Whether retention has removed the data of the run. */
   readonly isPurged: boolean
@@ -49,7 +49,7 @@ export interface RunActions {
   ) => Promise<TestRun>
 }
 
-/** A run whose view the host replaces. */
+/** A test run whose member `view` the host replaces. */
 export interface RefreshedRun extends TestRun {
   view: RunView
 }

@@ -1,12 +1,12 @@
 /**
- * A clock that only the test moves. It stops at each time at which something is due, and waits until all work of that
- * time is done.
+ * A clock that only the test moves. While it moves, it stops at each time at which something is due, and continues when
+ * all work of that time is done.
  *
  * V1  What is due at an earlier time runs first. Timers that are due at the same time run in the order in which they
  *     were set.
- * V2  A repeated task is called at its interval after each activity. While nothing happens, its interval doubles with
- *     each call up to `IDLE_MS`, because a clock that moves by 90 days would otherwise stop for 500,000 polls that find
- *     nothing. At the end of each move, a task is called once more if its interval has passed.
+ * V2  A repeated task is called at its interval after each activity. While nothing happens, the interval doubles with
+ *     each call up to `IDLE_MS`. Otherwise a move by 90 days would stop for 500,000 polls that find nothing. At the end
+ *     of each move, a task is called once more if its interval has passed.
  */
 import type { Clock, Repetition, Timer } from '@integration-host/shared/process/clock'
 
@@ -24,7 +24,7 @@ export interface VirtualClockOptions {
   readonly track: (work: Promise<void>) => void
   /** Resolves when all work of the current time is done. */
   readonly settled: () => Promise<void>
-  /** Whether nothing is in progress, so that the intervals of repeated tasks may grow. */
+  /** Returns whether nothing is in progress. The intervals of repeated tasks then grow. */
   readonly isIdle: () => boolean
 }
 
@@ -95,7 +95,7 @@ export function createVirtualClock(options: VirtualClockOptions): VirtualClock {
         intervalMs: 0,
         idleCalls: 0,
         run() {
-          repeated.at = Infinity // until the call has ended
+          repeated.at = Infinity // not due again until this call has ended
           inFlight = call()
           track(inFlight)
         },

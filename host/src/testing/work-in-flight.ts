@@ -1,4 +1,4 @@
-/** Detects when all work that can be done at the current time of the virtual clock is done. */
+/** Detects when nothing is left to do at the current time of the virtual clock. */
 import { AsyncLocalStorage } from 'node:async_hooks'
 
 /** The step whose message is being handled. */
@@ -10,33 +10,37 @@ export interface StepInProgress {
 export interface WorkInFlight {
   /** Counts a promise as work until it settles. Returns the promise. */
   track<Result>(work: Promise<Result>): Promise<Result>
-  /** Runs `handle` as the work of a step, which `currentStep` then returns. */
+  /** Runs `handle` as the work of a step. Within this work, `currentStep` returns the step. */
   trackStep<Result>(step: StepInProgress, handle: () => Promise<Result>): Promise<Result>
   readonly currentStep: () => StepInProgress | null
   /** Whether no step is in progress. */
   readonly hasNoStep: () => boolean
   /**
-   * Marks the current step as waiting for the virtual clock while `wait` is pending, so that it does not count as work.
+   * Marks the current step as waiting for the virtual clock while `wait` is pending. A waiting step does not count as
+   * work.
    */
   waitForClock<Result>(wait: Promise<Result>): Promise<Result>
   /**
-   * Resolves when only the virtual clock can cause further work.
+   * Resolves when no work is left that could continue without the virtual clock.
    *
    * @throws {Error} names the steps in progress if none of the work ends within `limitMs` of real time.
    */
   settled(limitMs: number): Promise<void>
 }
 
-/** How many turns of the event loop must pass without work, because the message bus delivers in a later turn. */
+/**
+ * The number of turns of the event loop that must pass without work. The message bus delivers a message in a later
+ * turn, so one turn is not enough.
+ */
 const QUIET_TURNS = 2
 
 export function createWorkInFlight(): WorkInFlight {
   const storage = new AsyncLocalStorage<StepInProgress>()
   const steps = new Set<StepInProgress>()
-  /** The steps that wait for the clock, with the number of their waits. */
+  /** The steps that wait for the clock, with the number of waits of each step. */
   const waiting = new Map<StepInProgress, number>()
   let count = 0
-  /** How much work was ever started. Short work can begin and end between two turns. */
+  /** The number of works that were ever started. A short work can begin and end between two turns. */
   let started = 0
   let changed = Promise.withResolvers<void>()
   const notify = (): void => {
@@ -63,7 +67,7 @@ export function createWorkInFlight(): WorkInFlight {
       steps.add(step)
       const ended = (): void => {
         steps.delete(step)
-        waiting.delete(step) // a worker that has died does not end its waits
+        waiting.delete(step) // the waits of a dead worker never end
       }
       return track(storage.run(step, handle).finally(ended))
     },

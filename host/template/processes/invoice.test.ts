@@ -5,7 +5,7 @@ import invoice from './invoice.ts'
 
 const sale = { customer: 'Ada', amount: 66 }
 
-test('a sale becomes a customer and an invoice of the company', async () => {
+test('the process creates a customer and an invoice of the company for a sale', async () => {
   await using host = await startTestHost({ processes: invoice })
   const company = await host.company('42')
   const run = await host.run('Invoice', 'sale-1', sale, { realm: '42' })
@@ -15,7 +15,7 @@ test('a sale becomes a customer and an invoice of the company', async () => {
   company.toHaveCalled('POST /invoice', { body: { CustomerRef, Line: [{ Amount: 66 }] } })
 })
 
-test('the invoice is created after an outage of the accounting API', async () => {
+test('the process creates the invoice after an outage of the accounting API', async () => {
   await using host = await startTestHost({ processes: invoice })
   const company = await host.company('42')
   await company.fault({ status: 503, calls: 10 })
@@ -25,7 +25,7 @@ test('the invoice is created after an outage of the accounting API', async () =>
   run.toHaveStatus('Completed')
 })
 
-test('a sale without an amount is rejected', async () => {
+test('the process rejects a sale without an amount', async () => {
   await using host = await startTestHost({ processes: invoice })
   await assert.rejects(host.run('Invoice', 'sale-1', { customer: 'Ada' }), /InitialData\.amount/)
 })

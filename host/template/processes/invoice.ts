@@ -32,7 +32,7 @@ export default defineProcess('Invoice', {
 
 /**
  * Returns a call that creates an object in the company's books. The accounting API recognises a repeated call by its
- * `requestid`. So the object is created only once, even if the machine fails between the call and its response.
+ * `requestid`. Therefore the object is created only once, even if the machine fails between the call and its response.
  */
 function creating(
   entity: string,

@@ -4,12 +4,12 @@
  *
  * C1  An unauthenticated connection is closed when it has been idle for 5 s after a response. It is also closed if no
  *     request has begun within 30 s after it was opened. All other idle connections are closed by `node:http` after its
- *     keep-alive timeout. C2  At the limit, each new connection replaces another connection. The first choice is the
- *     unauthenticated connection
+ *     keep-alive timeout.
+ * C2  At the limit, each new connection replaces another connection. The first choice is the unauthenticated connection
  *     that has kept the server waiting longest. The second choice is the authenticated connection that has been idle
  *     longest. The third choice is the unauthenticated connection whose request has been in flight longest, but for at
- *     least 10 s. An example is a client that does not read its response. C3  Rule C2 never interrupts a request or a
- *     response on an authenticated connection. Such a connection is closed only
+ *     least 10 s. An example is a client that does not read its response.
+ * C3  Rule C2 never interrupts a request or a response on an authenticated connection. Such a connection is closed only
  *     if nothing is in flight or unsent on it, and only after one idle second, so that the client has received the last
  *     response.
  */

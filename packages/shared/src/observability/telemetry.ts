@@ -3,8 +3,8 @@
  * only if a collector is configured (lifecycle.ts).
  *
  * T1  While tracing is off, `tracing` is undefined. Tracing then costs a hot code path one comparison, and no port is
- *     wrapped. T2  The attributes of a span are listed where the span is created, so that no header, body, query or
- *     error message
+ *     wrapped.
+ * T2  The attributes of a span are listed where the span is created, so that no header, body, query or error message
  *     becomes a part of a trace.
  */
 

@@ -2,8 +2,7 @@
  * The message bus over RabbitMQ (3.10 to 4.x) with amqplib.
  *
  * I1  There is only one way of recovery: any failure of the connection, a channel or a consumer ends the connection. On
- * the
- *     next connection, `setUp` creates the publishing channel, the topology and the consumers again.
+ *     the next connection, `setUp` creates the publishing channel, the topology and the consumers again.
  * I2  Every publish settles: when the broker confirms it, when its channel is lost, or at a deadline of this bus.
  * I3  A delivery is settled only on the channel on which it arrived. If the channel is closed first, the broker
  *     redelivers the message.
