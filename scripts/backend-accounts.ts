@@ -11,9 +11,9 @@ interface RedisAccount {
 }
 
 /**
- * Permissions that every connection needs: the set-up of the connection, PING, and TIME and INFO for the health
- * check. None of these commands reads a key. `-@dangerous` removes commands such as CLIENT KILL from
- * `+@connection`. It also removes INFO, so INFO is added again after it.
+ * Permissions that every connection needs: the set-up of the connection, PING, and TIME and INFO for the health check.
+ * None of these commands reads a key. `-@dangerous` removes commands such as CLIENT KILL from `+@connection`. It also
+ * removes INFO, which is therefore added again.
  */
 const CONNECTION = ['+@connection', '-@dangerous', '+time', '+info']
 
@@ -27,15 +27,14 @@ export const redisAccounts = {
       'authorization:*',
       'exchange:*', // authorization codes that were already exchanged
     ],
-    // The account may run all data commands on the keys listed above, except dangerous commands such as KEYS, FLUSHALL
-    // and SORT.
+    // The account may run all data commands on these keys, except dangerous commands such as KEYS, FLUSHALL and SORT.
     commands: ['+@read', '+@write', '+@scripting', ...CONNECTION, '+config|get'],
   },
   'accounting-gateway': {
-    // The permits, concurrency slots and cool-downs that the rate limiters of the gateway store, and the usage.
+    // The keys of the gateway's rate limiters (permits, concurrency slots and cool-downs) and of the usage.
     keys: ['throttle:*', 'batch:*', 'usage:*'],
-    // The commands that the scripts in services/accounting-gateway/src/adapters/redis/rate-limiter-scripts.ts call, and
-    // the commands of usage-store.ts beside it.
+    // The commands in the Lua scripts of services/accounting-gateway/src/adapters/redis/rate-limiter-scripts.ts, and
+    // those of usage-store.ts in the same folder.
     commands: [
       '+eval',
       '+evalsha',
@@ -96,7 +95,7 @@ interface BrokerAccount {
   readonly read: readonly string[]
 }
 
-/** Queues that the coordinator declares and consumes. */
+/** The queues that the coordinator declares and from which it consumes. */
 const COORDINATOR_QUEUES = [
   'steps\\..+',
   'dead\\..+',
@@ -133,7 +132,7 @@ export const brokerAccounts = {
       ...COORDINATOR_QUEUES,
     ],
   },
-  // The only service that accepts requests from the internet without a key. It can only publish events: its account can
+  // The only service that accepts requests from the internet without a key. Its account can only publish events. It can
   // neither read queues nor bind them.
   'webhook-receiver': {
     configure: ['integration\\.provider'],

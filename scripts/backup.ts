@@ -74,7 +74,10 @@ const digestOf = async (path: string): Promise<string> =>
     .update(await readFile(path))
     .digest('hex')
 
-/** Returns redis-cli's options and environment for a server. Only the environment contains the password. */
+/**
+ * Returns redis-cli's options and environment for a server. The password is only in the environment, not in the
+ * options.
+ */
 async function redisAt(name: 'REDIS_URL') {
   const address = parsed(name, parseRedisUrl)
   if (address.kind === 'servers' && address.servers.length > 1)
@@ -191,7 +194,7 @@ async function drillRedis(rdb: string, keys: KeyRing): Promise<void> {
       folder,
       '--dbfilename',
       'redis.rdb',
-      // With `appendonly yes` Redis would start with an empty append-only file and ignore redis.rdb.
+      // With `appendonly yes`, Redis would ignore redis.rdb and start with an empty append-only file.
       '--appendonly',
       'no',
       '--save',
@@ -251,8 +254,8 @@ if (work === undefined || folder === undefined || rest.length > 0) {
 try {
   await work(folder)
 } catch (error) {
-  // If a program failed, the message contains its arguments and its standard error. The message may be printed,
-  // because no argument is a secret.
+  // If a program failed, the message contains its arguments and its standard error. No argument is a secret, so the
+  // message may be printed.
   console.error(error instanceof Error ? `${command} failed: ${error.message.trim()}` : error)
   process.exitCode = 1
 }

@@ -12,8 +12,8 @@ const [name, ...options] = process.argv.slice(2)
 if (name !== undefined && names.includes(name)) {
   installBench()
   const file = join(folder, `${name}.ts`)
-  // Sets the arguments as if Node had been started with the benchmark's file, because a benchmark reads its options
-  // from process.argv.
+  // A benchmark reads its options from process.argv. So the arguments are set as if Node had been started with the
+  // benchmark's file.
   process.argv = [process.execPath, file, ...options]
   await import(file)
 } else {
@@ -26,7 +26,7 @@ if (name !== undefined && names.includes(name)) {
   for (const known of names) console.log(`  ${known.padEnd(width)}  ${summaryOf(known)}`)
 }
 
-/** Returns the first part of the comment at the head of the file, up to the first full stop or colon. */
+/** Returns the comment at the head of the file up to the first full stop or colon. */
 function summaryOf(benchmark: string): string {
   const source = readFileSync(join(folder, `${benchmark}.ts`), 'utf8')
   const lines = source.slice(0, source.search(/^import /m)).split('\n')

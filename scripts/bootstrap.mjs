@@ -1,5 +1,5 @@
 /*
- * Runs before every npm script, so that a new checkout can be started with one command on a machine that has only
+ * Runs before every npm script. A new checkout can therefore be started with one command on a machine that has only
  * Node 18 and npm. This file is plain JavaScript without dependencies.
  *
  *   node scripts/bootstrap.mjs [--dev] <entry.ts> [arguments]
@@ -7,7 +7,7 @@
  *
  * 1. Installs the dependencies of the lockfile if they are missing. `--dev` includes the development dependencies.
  * 2. Runs the entry, or the program of a package. If the current Node is too old, the Node that step 1 installed is
- * used.
+ *    used.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -62,7 +62,7 @@ try {
     stdio: 'inherit',
     env: {
       ...process.env,
-      // The programs in node_modules/.bin, and scripts that start them, use the first `node` on the PATH.
+      // The programs in node_modules/.bin, and the scripts that start these programs, use the first `node` on the PATH.
       PATH: [dirname(node), join(modules, '.bin'), process.env['PATH'] ?? ''].join(delimiter),
     },
   })
@@ -97,8 +97,8 @@ async function ensureInstalled(dev) {
     throw new CannotStart(`Timed out waiting for another installation: ${messageOf(error)}.`)
   })
   try {
-    // The process that held the lock has most likely installed the dependencies. So they are checked before another
-    // installation.
+    // The process that held the lock has most likely installed the dependencies, so they are checked before they are
+    // installed again.
     if (!isInstalled(dev)) await install(dev)
   } finally {
     release()
@@ -127,8 +127,8 @@ function isInstalled(dev) {
 /** @param {boolean} wantsDev */
 async function install(wantsDev) {
   const before = readStamp()
-  // If there is no stamp file of a previous run, a user may have run the installer directly. The development
-  // dependencies of such an install must not be removed.
+  // Without a stamp file, a user may have run the installer directly. The development dependencies of such an install
+  // must not be removed.
   const dev = wantsDev || (before?.dev ?? existsSync(join(modules, 'vitest')))
   const hash = currentHash()
   if (before === undefined) {
@@ -146,21 +146,20 @@ async function install(wantsDev) {
       '--prefer-offline',
       '--loglevel=error',
       '--no-update-notifier',
-      // With npm's default settings a run without a network would retry for more than a minute before npm reports
-      // the failure.
+      // With its default settings, npm retries for more than a minute without a network before it reports the failure.
       '--fetch-retry-mintimeout=2000',
       '--fetch-retry-maxtimeout=8000',
       manifest.packageManager,
       'install',
       '--frozen-lockfile',
       dev ? '--prod=false' : '--prod',
-      // npm's progress output is useful in a terminal only. If standard error is a log file, only errors are printed.
+      // The progress output of npm is useful only on a terminal. If standard error is a file, npm prints only errors.
       ...(process.stderr.isTTY ? [] : ['--loglevel=error']),
     ],
     {
-      stdio: ['ignore', 2, 2], // standard output is reserved for the program that is started afterwards
-      // npm does not forward signals to its child processes. With a process group of their own, npm and its child
-      // processes can be signalled together.
+      stdio: ['ignore', 2, 2], // standard output is for the program that is started later
+      // npm does not forward signals to its child processes. In a separate process group, npm and its child processes
+      // can be signalled together.
       detached: true,
     },
   ).catch((/** @type {unknown} */ error) => {
@@ -259,8 +258,8 @@ function run(program, args, options) {
   return new Promise((resolve, reject) => {
     /** @type {NodeJS.Signals | undefined} */
     let lastForwarded
-    // On Ctrl-C the terminal signals the child directly, because the child is in the same process group. If SIGINT
-    // were forwarded as well, most programs would exit at once on the second SIGINT instead of shutting down.
+    // On Ctrl-C the terminal sends SIGINT to the child as well, because the child is in the same process group. If
+    // SIGINT were also forwarded, most programs would exit at the second SIGINT instead of shutting down.
     const fromTerminal = [process.stdin, process.stdout, process.stderr].some((one) => one.isTTY)
     /** @param {NodeJS.Signals} signal */
     const forward = (signal) => {
@@ -286,8 +285,8 @@ function run(program, args, options) {
     })
     child.on('exit', (code, signal) => {
       stopWatching()
-      // If a signal arrives just after the installer has exited, the program must not be started. So a forwarded signal
-      // counts as the signal that ended the installer.
+      // A signal that arrives just after the installer has exited must prevent the start of the program. Therefore a
+      // forwarded signal counts as the signal that ended the installer.
       const endedBy = signal ?? (options.detached ? lastForwarded : undefined)
       resolve(endedBy === undefined ? (code ?? 1) : 128 + constants.signals[endedBy])
     })

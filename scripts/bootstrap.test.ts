@@ -16,8 +16,8 @@ import { type StartedProcess, startProcess } from '../packages/shared/test-suppo
 import { acquireLock } from './install-lock.mjs'
 
 /*
- * A minimal workspace with the real bootstrap and a fake `npx`. The fake records its arguments and, like the
- * installer, puts a Node executable and a program into node_modules.
+ * A minimal workspace with the real bootstrap and a fake `npx`. The fake records its arguments. Like the
+ * installer, it puts a Node executable and a program into node_modules.
  */
 let root: string
 const running = new Set<StartedProcess>()
@@ -65,7 +65,7 @@ beforeEach(() => {
      const poll = setInterval(() => { if (!fs.existsSync(${JSON.stringify(join(root, 'hold'))})) { clearInterval(poll); finish() } }, 10)`,
   )
   chmodSync(join(root, 'tools', 'npx'), 0o755)
-  // Delays the return of `spawn` in the bootstrap until half a second after the installer has started.
+  // Makes `spawn` in the bootstrap return only half a second after the installer has started.
   write(
     'slow-spawn.cjs',
     `const fs = require('node:fs')
@@ -88,7 +88,7 @@ afterEach(() => {
   rmSync(root, { recursive: true, force: true })
 })
 
-describe('the bootstrap before it starts its program', () => {
+describe('the bootstrap before the start of its program', () => {
   it('the bootstrap installs with the pinned package manager on the first run, and installs nothing on the second run', async () => {
     const first = await bootstrap('app/entry.mjs', 'one', 'two')
     expect(first).toMatchObject({ code: 0, started: ['one', 'two'] })
@@ -202,7 +202,7 @@ describe('the bootstrap in two terminals at the same time', () => {
     expect(installs()).toHaveLength(1)
   })
 
-  it('the install lock of a bootstrap that was killed does not block the next run', async () => {
+  it('the install lock of a killed bootstrap does not block the next run', async () => {
     write('hold', '')
     const killed = start({}, 'app/entry.mjs')
     await until(() => installs().length === 1)
@@ -250,7 +250,7 @@ describe('the bootstrap while its program runs', () => {
     },
   )
 
-  it('if npm exits without forwarding SIGTERM, the bootstrap that it started stops the program', async () => {
+  it('the bootstrap stops its program if npm, which started the bootstrap, exits without forwarding SIGTERM', async () => {
     await bootstrap('app/entry.mjs')
     const command = `"${process.execPath}" scripts/bootstrap.mjs app/entry.mjs wait; true`
     const shell = track(
@@ -289,7 +289,7 @@ describe('the bootstrap while its program runs', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('if no newer Node could be installed, the bootstrap reports that Node is too old, and installs again on the next run', async () => {
+  it('the bootstrap reports that Node is too old if no newer Node could be installed, and installs again on the next run', async () => {
     needNode('>=999.0')
     const result = await bootstrapWith({ NO_NODE: '1' }, 'app/entry.mjs')
     expect(result).toMatchObject({ code: 1, started: undefined })
@@ -306,7 +306,7 @@ describe('the bootstrap while its program runs', () => {
     expect(result.out).toBe(`tool run --fast with ${join(root, 'node_modules/node/bin/node')}\n`)
   })
 
-  it('the bootstrap reports the name of an unknown package program, and prints its usage if it gets no arguments', async () => {
+  it('the bootstrap reports the name of an unknown program of a package, and prints its usage if it gets no arguments', async () => {
     const unknown = await bootstrap('--bin', 'nonesuch')
     expect(unknown).toMatchObject({ code: 1 })
     expect(unknown.err).toContain('nonesuch')
@@ -320,7 +320,7 @@ interface Result {
   readonly code: number | null
   readonly out: string
   readonly err: string
-  /** What the started program printed about itself; undefined if the program was not started. */
+  /** What the started program has printed about itself; undefined if no program was started. */
   readonly started: readonly string[] | undefined
   readonly cwd: string | undefined
   readonly bundled: boolean | undefined

@@ -1,5 +1,5 @@
-// Prints the path of Chromium for the tests of the web console. Installs Debian's package where possible; exits with 1 if
-// there is no Chromium.
+// Prints the path of Chromium for the tests of the web console. If Chromium is missing, installs Debian's package where
+// this is possible, or exits with 1.
 import { chromiumProgram } from '../tests/support/backends/server-binaries.ts'
 
 const program = process.env['CONSOLE_TEST_BROWSER'] ?? (await chromiumProgram())

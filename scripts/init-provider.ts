@@ -18,11 +18,12 @@ const settings: Readonly<Record<string, string>> = {
   ACCOUNTING_URL: process.env['ACCOUNTING_URL'] ?? '',
   REDIRECT: process.env['REDIRECT'] ?? '',
   CLIENT_ID: process.env['CLIENT_ID'] ?? '',
-  // The client secret is read from a file, because `docker inspect` shows the environment of a container.
+  // `docker inspect` shows the environment of a container, so the client secret is read from a file.
   CLIENT_SECRET: readSecret(process.env['CLIENT_SECRET_FILE'] ?? '') ?? '',
 }
 
-// The token is optional: Intuit shows it only after the address of the receiver has been entered there.
+// The token is optional, because Intuit shows it only after an operator has entered the address of
+// webhook-receiver there.
 const verifierTokens = readSecret(process.env['WEBHOOK_VERIFIER_TOKENS_FILE'] ?? '') ?? ''
 
 const isUrl = (text: string): boolean => /^https?:\/\//.test(text) && URL.canParse(text)
@@ -35,8 +36,8 @@ const known = readSecret(at('DISCOVERY_URL'))
 if (missing.length > 0)
   fail(`set ${missing.join(', ')} in .env; .env.example says what each of them is`)
 if (bad.length > 0) fail(`${bad.join(', ')} in .env must be http(s) URLs`)
-// The sandbox has issued the stored refresh tokens. With the new settings token-service would send these tokens to
-// the real provider, which would reject them.
+// The stored refresh tokens are from the sandbox. With the new settings token-service would send them to the real
+// provider, which would reject them.
 if (known === SANDBOX_DISCOVERY_URL)
   fail(
     'this installation has companies connected at the sandbox provider. Keep it and start another one beside it ' +

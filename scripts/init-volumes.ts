@@ -1,6 +1,6 @@
-// Prepares the volumes of a compose stack at each start. It sets the owner of every file, creates missing secrets
-// without ever replacing an existing one, and writes the files that are derived from the secrets. Each service gets
-// a volume with only the secrets that it needs.
+// Prepares the volumes of a compose stack at each start. It sets the owner of every file, creates missing secrets, and
+// writes the files that are derived from the secrets. It never replaces an existing secret. Each service gets a volume
+// with only the secrets that it needs.
 import { createHash, randomBytes } from 'node:crypto'
 import { chmodSync, lchownSync, lstatSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -49,8 +49,8 @@ const owners = {
 } as const
 type DataVolume = keyof typeof owners
 
-// This file contains the reason why the provider settings were rejected. It is printed once and then deleted, because
-// the next start may be without `--profile real`.
+// The file with the reason why the provider settings were rejected. The reason is printed once and then deleted,
+// because the next start may be without `--profile real`.
 const rejection = readSecret(at(`${STORE}/${PROVIDER_REJECTION}`))
 if (rejection !== null) {
   rmSync(at(`${STORE}/${PROVIDER_REJECTION}`))
@@ -162,7 +162,7 @@ function fileOfKey(holder: KeyHolder): string {
 }
 const keyOf = (holder: KeyHolder) => ({ [fileOfKey(holder)]: keys[holder] })
 
-// Settings that init-provider.ts has written for another provider are kept.
+// The container `real-provider` has written settings for another provider, so they are kept.
 const provider = readSecret(at(`${STORE}/discovery_url`))
 if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
   const settings = {
@@ -177,11 +177,11 @@ if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
     writeSecret(at(`${STORE}/${name}`), INIT, content)
 }
 
-// Installations of a real provider that have no verifier token reject every notification.
+// A real provider without a verifier token is allowed. webhook-receiver then rejects every notification.
 if (readSecret(at(`${STORE}/webhook_verifier_tokens`)) === null)
   writeSecret(at(`${STORE}/webhook_verifier_tokens`), INIT, password.make())
 
-// The hash of a password has a random salt, so the line is made only together with the password.
+// The hash has a random salt. So the line is made only once, together with the password.
 const usersFile = at(`${STORE}/console_users`)
 const consoleUsers =
   (isNewConsole ? null : readSecret(usersFile)) ??
@@ -234,8 +234,7 @@ const files: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     sandbox_client_secret: sandbox,
     sandbox_verifier_token: sandboxVerifierToken,
   },
-  // `doctor` compares the existing queues with those that the coordinator declares, so it needs the coordinator's
-  // account at RabbitMQ.
+  // `doctor` compares the existing queues with the declared ones, so it needs the coordinator's account at RabbitMQ.
   doctor: {
     ...keyOf('operator'),
     ...redisUrl('doctor'),
@@ -243,7 +242,7 @@ const files: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     ...amqpUrl('coordinator'),
     ...ofProvider('discovery_url'),
   },
-  // The command line uses the key for operators, and shows the key for applications to operators.
+  // The command line uses the key for operators. It also shows the key for applications to operators.
   cli: { ...keyOf('operator'), ...keyOf('application') },
 }
 for (const [service, contents] of Object.entries(files)) {
@@ -254,8 +253,8 @@ for (const [service, contents] of Object.entries(files)) {
     writeSecret(at(`${volume}/${name}`), SERVICES, content)
 }
 
-// Before release 0.2, token-service and the gateway shared one account for each backend, and these files contained
-// it.
+// Before release 0.2, token-service and the gateway shared one account at each backend. These files contained its
+// password.
 for (const name of ['redis_url', 'amqp_url', 'database_url'])
   rmSync(at(`${STORE}/${name}`), { force: true })
 rmSync(at('redis-secrets/password'), { force: true })
@@ -270,8 +269,8 @@ for (const [volume, uid] of Object.entries(owners)) give(at(volume), uid)
 chmodSync(at(KEY_FILE), 0o600)
 
 /**
- * Makes `uid` the owner of a path and of everything below it. The official images do the same with their data folders
- * if they start as root.
+ * Makes `uid` the owner of a path and of everything below it. If the official images start as root, they do the same
+ * with their data folders.
  */
 function give(path: string, uid: number): void {
   const entry = lstatSync(path)
@@ -281,8 +280,8 @@ function give(path: string, uid: number): void {
 
 function redisConf(): string {
   return [
-    // A lost write may be a lost refresh token. Therefore Redis flushes every write to disk before it replies, and
-    // evicts no key.
+    // A lost write may be a lost refresh token, so Redis flushes every write to disk before it replies. It evicts no
+    // key.
     'appendonly yes',
     'appendfsync always',
     'maxmemory-policy noeviction',
@@ -290,9 +289,9 @@ function redisConf(): string {
     // for lack of memory.
     'maxmemory 384mb',
     'dir /data',
-    // The user `default` is disabled for clients, but has every permission, because Redis replays its append-only
-    // file as this user. Redis would skip transactions that the user may not run and report that only in its log
-    // (redis/redis#14541).
+    // Redis replays its append-only file as the user `default`. It would skip transactions that this user may not run,
+    // and report this only in its log (redis/redis#14541). Therefore the user has every permission, but is disabled for
+    // clients.
     'user default off ~* &* +@all',
     ...Object.entries(redisPasswords).map(([name, secret]) =>
       redisUser(name as RedisAccountName, secret),
@@ -312,8 +311,8 @@ function brokerDefinitions(): string {
     hashing_algorithm: 'rabbit_password_hashing_sha256',
     tags,
   })
-  // All services shared the account `integration` before release 0.2. Importing definitions cannot delete a user,
-  // so the account is disabled instead.
+  // All services shared the account `integration` before release 0.2. An import of definitions cannot delete a user, so
+  // this account is disabled instead.
   const isShared = readSecret(at('rabbitmq-secrets/password')) !== null
   return JSON.stringify(
     {
@@ -328,7 +327,7 @@ function brokerDefinitions(): string {
         { user: 'console', vhost: '/', ...everything },
         ...(isShared ? [{ user: 'integration', vhost: '/', ...none }] : []),
       ],
-      // The recommended policies, which operators of other brokers also import.
+      // The recommended policies. Operators of other brokers import the same file.
       ...JSON.parse(readFileSync(join(import.meta.dirname, '../deploy/definitions.json'), 'utf8')),
     },
     null,
@@ -338,7 +337,7 @@ function brokerDefinitions(): string {
 
 /**
  * Returns RabbitMQ's salted password hash: the base64 of the salt followed by the SHA-256 of salt and password. The
- * salt is derived from the password, so that the file does not change while the password is the same.
+ * salt is derived from the password, so the file changes only if the password changes.
  */
 function brokerHash(secret: string): string {
   const sha256 = (...parts: readonly (string | Buffer)[]): Buffer =>

@@ -3,14 +3,13 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 
 /**
- * A lock between OS processes. The lock is a folder that contains one empty folder, whose name is the process id of
- * the lock's holder.
+ * A lock between OS processes. The lock is a folder that contains one empty folder, whose name is the process id of the
+ * lock's holder.
  *
- * I1  A process acquires the lock by renaming a prepared folder onto the lock folder. The operating system rejects
- * the rename unless the lock folder is absent or empty.
- * I2  The inner folder is removed by its name: by the holder, or by another process after the holder has died. A
- * process that cleans up late, after a new holder has acquired the lock, therefore cannot remove the new holder's
- * folder.
+ * I1  A process acquires the lock by renaming a prepared folder onto the lock folder. The operating system rejects the
+ *     rename unless the lock folder is absent or empty.
+ * I2  The inner folder is removed by its name: by the holder, or by another process after the holder has died. If this
+ *     process cleans up too late, it cannot remove the folder of a new holder, which has another name.
  *
  * The lock does not exclude a process on another machine or in another container that shares the checkout, because such
  * a process cannot be recognized as alive.
@@ -48,7 +47,7 @@ export async function acquireLock(lock, { onWait, waitMs }) {
 /** @param {string} lock */
 function tryAcquire(lock) {
   for (const pid of entriesOf(lock)) if (!isAlive(Number(pid))) removeDir(join(lock, pid))
-  removeDir(lock) // the folder is empty; Windows does not rename onto an empty folder either
+  removeDir(lock) // the folder is empty; even an empty folder prevents the rename on Windows
   const prepared = `${lock}-${process.pid}`
   mkdirSync(join(prepared, String(process.pid)), { recursive: true })
   try {

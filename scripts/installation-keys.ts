@@ -1,5 +1,5 @@
-// Creates the keys of callers at the first start of a compose stack, and lists their digests in the key file. The key
-// file does not list the key with which the services call one another, because they accept this key as SERVICE_API_KEY.
+// Creates the keys of callers at the first start of a compose stack, and lists their digests in the key file. The
+// services accept the key with which they call one another as SERVICE_API_KEY, so the key file does not list it.
 import {
   changeKeyList,
   KeyListInvalid,
@@ -43,8 +43,8 @@ export const keyFileFlaw = (path: string): Promise<string | null> =>
 
 /**
  * Returns the key of each holder. A key that does not exist is created, and its entry replaces the entry with the same
- * id in the key file. The digest is listed before the key is stored. So if `init` is killed between these two writes,
- * the next start creates the key again. An existing key whose entry was removed from the file stays revoked.
+ * id in the key file. The digest is listed before the key is stored. If `init` is killed between these two writes, the
+ * next start creates the key again. An existing key whose entry was removed from the file stays revoked.
  *
  * @param fileOf the path of the file in which the key of a holder is stored
  * @param store writes a key to its file

@@ -26,7 +26,7 @@ beforeEach(() => {
   writeFileSync(join(root, 'package.json'), JSON.stringify({ name, version, type, bin }))
   const file = bin['integration-host']
   copyFileSync(join(import.meta.dirname, '..', file), join(root, file))
-  // A checkout that was unpacked from an archive may lack the executable bit.
+  // The executable bit may be missing in a checkout that was unpacked from an archive.
   chmodSync(join(root, file), 0o644)
   writeFileSync(
     join(root, 'scripts/bootstrap.mjs'),

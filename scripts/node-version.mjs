@@ -1,6 +1,6 @@
 /*
- * Compares versions of Node. This file is plain JavaScript, because it must also run on a Node that cannot run
- * TypeScript.
+ * Compares versions of Node. This file is plain JavaScript, because it must run on versions of Node that
+ * cannot run TypeScript.
  */
 
 /**

@@ -2,8 +2,8 @@
  * `npm run pack`: builds `dist/integration-host-<version>.tgz`, the package that other repositories install (ADR 30).
  *
  * tsc compiles the sources into the same folders, because Node strips no types below `node_modules`. The workspace
- * packages become folders of one package, so imports of these packages are rewritten to relative paths. Only the
- * manifests of the workspace list the dependencies and the entry points of the package.
+ * packages become folders of one package, so imports of these packages are rewritten to relative paths. The
+ * dependencies and the entry points of the package come from the manifests of the workspace.
  */
 import { spawnSync } from 'node:child_process'
 import { cpSync, globSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
@@ -17,8 +17,8 @@ const folder = join(dist, 'package')
 const read = (file: string): string => readFileSync(join(root, file), 'utf8')
 
 /**
- * The package contains these files in addition to compiled modules: files that the code reads, files that users copy,
- * and documents.
+ * The files in the package that are not compiled modules: files that the code reads, files that users copy, and
+ * documents.
  */
 const copied = [
   'services/coordinator/migrations',
@@ -87,9 +87,9 @@ function isServed(name: string, source: string): boolean {
 }
 
 /**
- * Emits the declarations of the package's entry points and of all modules that these import. tsc emits declarations only
- * for listed modules of workspace packages, so a first run of tsc determines the list. Returns the faults that tsc
- * reports, because some modules have no portable declaration.
+ * Emits the declarations of the package's entry points and of all modules that these import. tsc emits declarations of
+ * workspace packages only for listed modules, and a first run of tsc determines the list. Returns the faults that tsc
+ * reports for modules without a portable declaration.
  */
 function emitDeclarations(sources: readonly string[]): string {
   const config = join(dist, 'tsconfig.types.json')
@@ -112,8 +112,8 @@ function emitDeclarations(sources: readonly string[]): string {
 }
 
 /**
- * Deletes the declarations that the types of the entry points do not need. If tsc has reported a fault in one that they
- * need, the fault is printed and this program ends.
+ * Deletes the declarations that the types of the entry points do not need. If tsc has reported a fault in a needed
+ * declaration, prints the fault and ends this program.
  */
 function requireDeclarations(sources: readonly string[], faults: string): void {
   const needed = neededDeclarations(
@@ -130,7 +130,7 @@ function requireDeclarations(sources: readonly string[], faults: string): void {
   process.exit(1)
 }
 
-/** Runs a program and returns its standard output. If it fails, its output is printed and this program ends. */
+/** Runs a program and returns its standard output. If the program fails, prints the output and ends this program. */
 function run(program: string, args: readonly string[], cwd: string): string {
   const { status, stdout, error } = spawnSync(program, args, {
     cwd,

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /*
- * `npx integration-host …` runs this file in the installed package, where it is named integration-host.mjs. The version
- * of Node is checked before the program is imported, because an old Node cannot parse the program.
+ * `npx integration-host …` runs this file in the installed package, where it is named integration-host.mjs. An old Node
+ * cannot parse the program, so the version of Node is checked before the program is imported.
  */
 import { readFileSync } from 'node:fs'
 import { isAtLeast } from './node-version.mjs'
@@ -11,8 +11,8 @@ import { watchForOrphaning } from './npm-parent.mjs'
 const { engines } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'))
 const needed = engines.node.replace('>=', '')
 if (isAtLeast(process.versions.node, needed)) {
-  // npx and npm set this variable to the caller's folder. Only a checkout needs it; the installed package already runs
-  // in the caller's folder.
+  // npx and npm set this variable to the caller's folder. Only a checkout needs this variable. The installed package
+  // already runs in the caller's folder.
   delete process.env['INIT_CWD']
   // If npx or npm has ended, the program shuts down as if it had received SIGTERM.
   watchForOrphaning(() => process.kill(process.pid, 'SIGTERM'))

@@ -28,7 +28,7 @@ it('the program of the package runs on the version of Node that the package need
   expect(await run(manifest.engines.node)).toMatchObject({ code: 0, stdout: 'audit,list\n' })
 })
 
-it('the program of the package names the version of Node that is needed before an older Node parses the rest', async () => {
+it('the program of the package names the required version of Node even if an older Node cannot parse the program', async () => {
   writeFileSync(join(root, 'host/src/cli.js'), 'syntax of a later Node')
   expect(await run('>=999.1')).toEqual({
     code: 1,

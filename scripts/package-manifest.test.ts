@@ -50,7 +50,7 @@ describe('the manifest of the package', () => {
     })
   })
 
-  it('packageManifest() bundles a package if an override removes its dependencies, because npm would install them', () => {
+  it('packageManifest() bundles a package whose dependencies an override removes, because npm would install them', () => {
     const dependencies = { '@x/page': '1.0.0', '@x/page-2': '1.0.0' }
     const overrides = "overrides:\n  '@x/page>vue': '-'\n"
     expect(packageManifest([of({ dependencies })], overrides).bundleDependencies).toEqual([
@@ -58,7 +58,7 @@ describe('the manifest of the package', () => {
     ])
   })
 
-  it('packageManifest() exports compiled files with declarations, and lists the versions of TypeScript and the Node types', () => {
+  it('packageManifest() exports compiled files with their declarations, and lists the versions of TypeScript and of the types of Node', () => {
     const manifest = packageManifest([of({})], '')
     expect(manifest.exports['.']).toEqual({ types: './src/api.d.ts', default: './src/api.js' })
     expect(manifest.devDependencies).toEqual({ typescript: '7.0.2', '@types/node': '24.19.2' })

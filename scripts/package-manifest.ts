@@ -37,7 +37,8 @@ export interface PackageManifest {
 const isOptional = (name: string): boolean => name.startsWith('@opentelemetry/')
 
 /**
- * The packages with which a project checks the types of its process files; `integration-host init` copies the versions.
+ * The packages with which a project checks the types of its process files. `integration-host init` copies their
+ * versions.
  */
 const FOR_TYPES = ['@types/node', 'typescript']
 

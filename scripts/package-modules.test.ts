@@ -39,7 +39,7 @@ describe('imports of the compiled package', () => {
     expect(rewrite(before)).toBe(after)
   })
 
-  it('withRelativeImports() starts the path of a module in the same folder with ./', () => {
+  it('withRelativeImports() begins the path of a module in the same folder with ./', () => {
     expect(rewrite(`import '@integration-host/shared/json'`, 'packages/shared/src/a.js')).toBe(
       `import './json.js'`,
     )
@@ -66,7 +66,7 @@ describe('the declarations of the package', () => {
     return text
   }
 
-  it('neededDeclarations() returns the given files and all that they import, also in a cycle', () => {
+  it('neededDeclarations() returns the given files and all files that they import, even in a cycle', () => {
     expect([...neededDeclarations(['host/src/door.d.ts'], read)].toSorted()).toEqual([
       'host/src/door.d.ts',
       'services/a.d.ts',

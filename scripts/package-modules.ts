@@ -41,7 +41,7 @@ const FILE_URL = /(\bnew URL\()(["'])([^"'\n]+)\.ts\2(?=, import\.meta\.url\))/g
 
 /**
  * Returns the text of a compiled module in which imports of workspace packages are replaced by relative imports, and
- * `.ts` extensions by `.js`. tsc replaces extensions only in imports of modules, neither in declarations nor in file
+ * `.ts` extensions by `.js`. tsc itself replaces the extensions in imports of modules, but not in declarations and file
  * URLs.
  */
 export const withRelativeImports = (file: string, text: string, doors: Doors): string =>

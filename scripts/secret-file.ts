@@ -16,8 +16,8 @@ export const SANDBOX_DISCOVERY_URL = 'http://sandbox-provider:7220/.well-known/o
 
 /**
  * Name of the file in which the container `real-provider` stores why it rejected the settings. `init` runs next and
- * fails with the stored message. Compose continues even if the optional container `real-provider` failed. Without this
- * file, `init` would then configure the sandbox instead.
+ * fails with the stored message. Compose continues even if the optional container `real-provider` has failed. Without
+ * this file, `init` would then configure the sandbox.
  */
 export const PROVIDER_REJECTION = 'provider_rejection'
 
@@ -32,8 +32,7 @@ export const readSecret = (path: string): string | null =>
 export function writeSecret(path: string, uid: number, content: string): void {
   const before = readSecret(path)
   if (before === content) {
-    // The content is already right, but copying or restoring a volume may have changed the owner and mode of the
-    // file.
+    // The content is right, but the owner and the mode may be wrong after the volume was copied or restored.
     chownSync(path, uid, uid)
     chmodSync(path, 0o400)
     return

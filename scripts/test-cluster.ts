@@ -37,7 +37,7 @@ const chosen = faults.filter(({ name, isDefault }) =>
 )
 
 const interrupted = new AbortController()
-// Further signals are ignored, because the first one has started the removal of the containers.
+// The first signal starts the removal of the containers. Further signals are ignored, so that they do not interrupt it.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
   process.on(signal, () => interrupted.abort(new Error(`stopped by ${signal}`)))
 const clusters = planClusters(chosen, seeds)

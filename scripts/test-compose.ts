@@ -99,8 +99,7 @@ try {
 } finally {
   await stack.remove()
 }
-// After a failed step, requests of the load generator may still be waiting for a response and would keep the
-// process alive.
+// After a failed step, requests of the load generator may still be in flight and would keep the process alive.
 process.exit()
 
 async function everything(): Promise<void> {

@@ -13,14 +13,17 @@ const stages: Readonly<Record<string, readonly (readonly [program: string, ...ar
     lint: [['oxlint', '--type-aware']],
     types: [
       ['tsc', '--project', 'tsconfig.json'],
-      // The console's browser program is checked with the types of browsers instead of those of Node.
+      // The browser program of the console is checked with browser types instead of the types of Node.
       ['tsc', '--project', 'services/console/app/tsconfig.json'],
     ],
     unused: [['knip']],
     test: [['vitest', 'run']],
   }
 
-/** These stages read the types of packages that bench/ imports, which scripts/install-bench.ts installs separately. */
+/**
+ * The stages that read the types of packages of bench/. Those packages are installed separately by
+ * scripts/install-bench.ts.
+ */
 const NEED_BENCH = ['lint', 'types', 'unused']
 
 const wanted = process.argv.slice(2)

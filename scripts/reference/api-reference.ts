@@ -6,8 +6,8 @@ import manifest from '../../package.json' with { type: 'json' }
 
 const root = join(import.meta.dirname, '../..')
 /**
- * TypeDoc needs the compiler API of TypeScript 6: the package of TypeScript 7 has none that is stable. It reports no type
- * errors, because `npm run verify` checks the types, and with TypeScript 7.
+ * TypeDoc needs the compiler API of TypeScript 6, because TypeScript 7 has no stable one. Type errors are not reported
+ * here, because `npm run verify` checks the types with TypeScript 7.
  */
 const typedoc = join(import.meta.dirname, 'node_modules/typedoc/bin/typedoc')
 
