@@ -31,7 +31,7 @@ const callback = (state: string, browser: string | null = 'cookie') => ({
 const wanted = { returnTo: null, realm: null, browser: 'cookie' }
 
 describe('an authorization request', () => {
-  it('an authorization request stores its label and tags under its state, and stores nothing without a label and tags', async () => {
+  it('an authorization request stores its label and tags under its state, and stores nothing if it has neither', async () => {
     const authorization = open()
     const empty = await authorization.start({ ...wanted, label: null, tags: {} })
     expect(kept.get(empty.state)).toBeUndefined()
@@ -41,7 +41,7 @@ describe('an authorization request', () => {
     expect(labelled.state.length - empty.state.length).toBeLessThan(5)
   })
 
-  it('an authorization request expires after ten minutes, and a later callback with its state is rejected', async () => {
+  it('an authorization request expires after ten minutes, and later callbacks with its state are rejected', async () => {
     const authorization = open()
     const { state, expiresAt } = await authorization.start(wanted)
     expect(expiresAt).toBe(clock + AUTHORIZATION_TTL_MS)
@@ -51,7 +51,7 @@ describe('an authorization request', () => {
     expect(() => authorization.requestOf(callback(state))).toThrow('the state has expired')
   })
 
-  it('a callback is rejected if another browser started the authorization', async () => {
+  it('a callback is rejected if it comes from another browser than the authorization request', async () => {
     const authorization = open()
     const { state } = await authorization.start(wanted)
     for (const browser of [null, 'another cookie'])

@@ -13,12 +13,12 @@ import type { AuthorizationRequest, RequestSeal } from './sealed-request.ts'
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
 
 /**
- * How long the store keeps the entries of a state after the state has expired, because the clocks of two replicas may
- * differ.
+ * How long the store keeps the entries of a state after the state has expired. The clocks of two replicas may differ by
+ * this time.
  */
 export const CLOCK_TOLERANCE_MS = 60_000
 
-/** The longest `return_to`, in characters. It is a part of the state, which must fit into a URL. */
+/** The maximum length of `return_to`, in characters. It is a part of the state, and the state must fit into a URL. */
 export const MAX_RETURN_TO_LENGTH = 512
 
 export interface StartedAuthorization {
@@ -27,7 +27,9 @@ export interface StartedAuthorization {
   readonly expiresAt: number
 }
 
-/** The parameters of a callback. Their syntax is valid, but they are not yet compared with an authorization request. */
+/**
+ * The parameters of a callback. Their syntax is valid, but they were not yet compared with an authorization request.
+ */
 export interface Callback {
   readonly state: string
   readonly code: string | null
@@ -38,7 +40,7 @@ export interface Callback {
   readonly browser: string | null
 }
 
-/** The result that a callback reports: the authorization was granted, or it was denied. */
+/** The result of the authorization that a callback reports: granted or denied. */
 export type Decision =
   | { readonly kind: 'granted'; readonly code: string; readonly realm: string }
   | { readonly kind: 'denied' }
@@ -50,20 +52,22 @@ export interface AuthorizationDeps {
   /** The requested scopes, space-delimited (RFC 6749 §3.3). */
   readonly scope: string
   /**
-   * If one of these scopes is requested, the provider names a company in its callback. Empty if every callback names a
-   * company.
+   * The provider names a company in its callback only if one of these scopes was requested. If empty, every callback
+   * names a company.
    */
   readonly realmScopes: readonly string[]
-  /** The origins that `return_to` may have; `null` allows only http on the loopback interface. */
+  /** The origins that `return_to` may have. `null` allows only http on the loopback interface. */
   readonly returnToOrigins: readonly string[] | null
   readonly now: () => number
 }
 
 export interface Authorization {
   /**
-   * Starts an authorization. The state contains the whole request except for `label` and `tags`. These are kept in the
-   * store until the state expires, and the company's credential gets them when it is stored. If the label or the tags
-   * are absent or empty, the credential keeps the stored label or tags. Only holders of a service key may set them.
+   * Starts an authorization.
+   *
+   * The state contains the whole request except `label` and `tags`, which are stored until the state expires. When the
+   * company's credential is stored, it gets the label and the tags. If they are absent or empty, the credential keeps
+   * its stored ones. Only holders of a service key may set them.
    *
    * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `provider_unavailable` if the discovery
    * document or the signing keys have not been fetched yet; `store_unavailable` if the label or the tags cannot be
@@ -154,8 +158,8 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
 }
 
 /**
- * Returns the error for a callback without a realm. RFC 6749 does not define a realm parameter; Intuit adds it for
- * certain scopes.
+ * Returns the error for a callback without a realm. RFC 6749 defines no realm parameter. Intuit adds one if certain
+ * scopes were requested.
  */
 function noCompany({
   scope,
@@ -171,12 +175,12 @@ function noCompany({
   )
 }
 
-/** Returns the error `authorization_invalid` with a reason that begins with `why`. */
+/** Returns the error `authorization_invalid`, whose message begins with `why`. */
 export const invalid = (why: string): IntegrationError =>
   new IntegrationError('authorization_invalid', `${why}; start the authorization again`)
 
 /**
- * Throws unless `returnTo` is `null` or a URL to which a browser may be redirected. This check prevents an open
+ * Throws unless `returnTo` is `null` or a URL to which the service may redirect a browser. This check prevents an open
  * redirect (RFC 9700 §4.11).
  *
  * @throws {IntegrationError} `invalid_request`.
@@ -193,14 +197,14 @@ export function requireReturnable(
 }
 
 function isReturnable(returnTo: string, origins: readonly string[] | null): boolean {
-  // The WHATWG URL parser accepts backslashes, tabs and newlines, which other parsers read differently. A quotation
-  // mark is not allowed in a URI (RFC 3986) either.
+  // The WHATWG URL parser accepts backslashes, tabs and newlines, which other parsers read differently. A URI must not
+  // contain quotation marks either (RFC 3986).
   if (!/^[\x21\x23-\x5b\x5d-\x7e]+$/.test(returnTo) || !URL.canParse(returnTo)) return false
   if (returnTo.length > MAX_RETURN_TO_LENGTH) return false
   const { protocol, origin, hostname, username, password } = new URL(returnTo)
   if (protocol !== 'http:' && protocol !== 'https:') return false
   // The parser accepts `https:host` and `http:/host` as absolute URLs, but a browser may resolve them relative to the
-  // current page. So `returnTo` must begin with the complete origin.
+  // current page. `returnTo` must therefore begin with the complete origin.
   if (returnTo !== origin && !returnTo.startsWith(`${origin}/`)) return false
   if (username !== '' || password !== '') return false
   if (origins !== null) return origins.includes(origin)

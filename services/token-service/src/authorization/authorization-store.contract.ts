@@ -38,7 +38,7 @@ export function authorizationStoreContract(
       expect(await store.isStateUsed('state')).toBe(false)
     })
 
-    it('the store admits one of many concurrent disconnect hints about a credential, and another one only after the interval', async () => {
+    it('the authorization store accepts one of many concurrent disconnect hints about a credential, and another one after the interval', async () => {
       const admitted = await Promise.all(
         Array.from({ length: 10 }, () => store.admitHint('ACC-1', 60_000)),
       )
@@ -48,7 +48,7 @@ export function authorizationStoreContract(
       expect(await store.admitHint('ACC-2', 20)).toBe(true)
     })
 
-    it('the authorization store accepts the first claim of a code, and returns that claim and its result to later callers', async () => {
+    it('the authorization store accepts the first claim of a code, and returns this claim and its result to later callers', async () => {
       const answers = await Promise.all(
         Array.from({ length: 10 }, () => store.claimCode('code', claim, 60_000)),
       )

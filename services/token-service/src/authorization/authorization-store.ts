@@ -1,22 +1,24 @@
 /**
  * The port to the short-lived records of authorizations: used `state` values, labels and code claims. A claim gives one
- * replica the right to exchange a code. States and codes are stored as digests. Every adapter is tested with the same
- * contract suite. All methods throw `IntegrationError` `store_unavailable` if the store cannot be used.
+ * replica the right to exchange a code. States and codes are stored as digests.
+ *
+ * Every adapter passes the same contract suite. All methods throw `IntegrationError` `store_unavailable` if the store
+ * cannot be used.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { ErrorCode } from '@integration-host/shared/errors'
 import type { LabelsChange } from '../credential/labels.ts'
 
 export interface AuthorizationStore {
-  /** Records for `ttlMs` that a state was used. Resolves with `false` if the state was already recorded as used. */
+  /** Records for `ttlMs` that a state was used. Resolves with `false` if the state had already been used. */
   useState(state: string, ttlMs: number): Promise<boolean>
 
   /** Whether a state is recorded as used. Writes nothing. */
   isStateUsed(state: string): Promise<boolean>
 
   /**
-   * Stores the label and tags of an authorization under its state for `ttlMs`. The credential of the company gets the
-   * label and tags when it is stored.
+   * Stores the label and tags of an authorization under its state for `ttlMs`. The credential of the company gets them
+   * when it is stored.
    */
   keepLabels(state: string, labels: LabelsChange, ttlMs: number): Promise<void>
 
@@ -25,13 +27,11 @@ export interface AuthorizationStore {
 
   /**
    * Records that a disconnect hint about the credential `name` causes a refresh. Resolves with `false` if another hint
-   * was recorded less than `intervalMs` ago.
+   * caused one less than `intervalMs` ago.
    */
   admitHint(name: string, intervalMs: number): Promise<boolean>
 
-  /**
-   * Claims a code for `ttlMs`. Resolves with `null` if there was no earlier claim, otherwise with the earlier claim.
-   */
+  /** Claims a code for `ttlMs`. Resolves with the earlier claim, or with `null` if there was none. */
   claimCode(code: string, claim: CodeClaim, ttlMs: number): Promise<CodeClaim | null>
 
   /** Resolves with the current claim of a code; `null` if there is none. */
@@ -43,7 +43,7 @@ export interface AuthorizationStore {
 
 export interface CodeClaim {
   readonly realm: string
-  /** Digest of the state in the callback with this code; `null` for a code that another application received. */
+  /** The digest of the state in the callback with this code; `null` if another application received the code. */
   readonly state: string | null
   readonly returnTo: string | null
   readonly result: ExchangeResult | null

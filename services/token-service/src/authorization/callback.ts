@@ -1,12 +1,12 @@
 /**
- * Completes an authorization: the provider's callback becomes a stored credential.
+ * Completes an authorization: turns the provider's callback into a stored credential.
  *
  * C1  A callback from another browser than the one that started the authorization is rejected. Nothing is stored, and
  *     no request is sent to the provider.
  * C2  A state can be used only once, across all replicas. It counts as used only after its callback has got a permit
- *     (exchange-admission.ts). So the browser can repeat a callback that was rejected as `busy`.
- * C3  Of several simultaneous callbacks with the same state, code and realm, as after a double click, the first
- *     callback exchanges the code, and all callbacks get the result of this exchange.
+ *     (exchange-admission.ts), so the browser can repeat a callback that was rejected as `busy`.
+ * C3  Several simultaneous callbacks may have the same state, code and realm, for example after a double click. The
+ *     first one exchanges the code, and all of them get its result.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { Authorization, Callback } from './authorization-request.ts'
@@ -22,11 +22,14 @@ export type CompletedAuthorization =
       readonly credential: CredentialView
       readonly returnTo: string | null
     }
-  /** The provider reports an error, or the company's owner has denied the authorization. Nothing is stored. */
+  /**
+   * The provider reports an error, for example because the company's owner has denied the authorization. Nothing is
+   * stored.
+   */
   | { readonly kind: 'denied'; readonly returnTo: string | null }
 
 /**
- * Completes the authorization to which a callback belongs.
+ * Completes the authorization of a callback.
  *
  * @throws {IntegrationError} `authorization_invalid` or `realm_mismatch` if the callback does not match its
  * authorization request; `busy`, `code_exchange_failed`, `provider_unavailable`, `store_unavailable`.
@@ -49,8 +52,8 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
   const { authorization, authorizations, admission, exchanges, now, sleep } = deps
 
   /**
-   * Resolves with the claim of a code; `null` if there is none. The claim is read several times, because the callback
-   * that has used the state may not have claimed its code yet.
+   * Resolves with the claim of a code; `null` if there is none. Tries several times, because the callback that used the
+   * state may not have claimed its code yet.
    */
   async function claimOf(code: string): Promise<CodeClaim | null> {
     for (let reads = 1; ; reads += 1) {
@@ -63,9 +66,9 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
   let waiting = 0
 
   /**
-   * Resolves with the result of the callback that has used the state (C3).
+   * Resolves with the result of the callback that used the state (C3).
    *
-   * @throws {IntegrationError} `busy` if too many callbacks wait already.
+   * @throws {IntegrationError} `busy` if too many callbacks are already waiting.
    */
   async function resultOfFirst(
     callback: Callback,
@@ -95,17 +98,17 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
   return async (callback) => {
     const { state } = callback
     const request = authorization.requestOf(callback) // throws for another browser (C1)
-    // The state is checked before a permit is requested, so that repeated callbacks do not wait for a permit. A
-    // callback that arrives after the first callback has finished is a replay and gets no result.
+    // The state is checked before a permit is requested, so that repeated callbacks do not wait for one. A callback
+    // that arrives after the first one has finished is a replay and gets no result.
     if (await authorizations.isStateUsed(state))
       return resultOfFirst(callback, { mayBeFinished: false })
-    // Only a holder of a service key can get a state that is not bound to a browser. So a callback with such a state
-    // gets one of the permits for holders of a key.
+    // Only a holder of a service key can get a state that is not bound to a browser. A callback with such a state
+    // therefore gets a permit for holders of a key.
     const permit = await admission.admit(request.browser === null ? 'key' : 'browser')
     let isFirst = false
     try {
-      // The labels are read before the state is marked as used. If the store is unavailable, the callback can therefore
-      // be repeated. If the store has lost the labels, the company is connected without them.
+      // The labels are read before the state is marked as used, so that the callback can be repeated if the store is
+      // unavailable. If the store has lost the labels, the company is connected without them.
       const labels = request.hasLabels ? await authorizations.readLabels(state) : null
       const ttlMs = Math.max(0, request.expiresAt - now()) + CLOCK_TOLERANCE_MS
       isFirst = await authorizations.useState(state, ttlMs) // `true` only once per state (C2)
@@ -130,19 +133,20 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     } finally {
       permit.release(isFirst)
     }
-    // Two callbacks arrived before the state was used. The other callback may have finished while this callback waited
-    // for a permit.
+    // This callback and another one arrived before the state was used. The other one may have finished while this one
+    // waited for a permit.
     return resultOfFirst(callback, { mayBeFinished: true })
   }
 }
 
 /**
- * How many callbacks may wait for the result of another callback. Waiting callbacks hold no permit. Without this limit,
- * a client could repeat one callback on every connection of the service while the provider responds slowly.
+ * The maximum number of callbacks that wait for the result of another callback. Without this limit, a client could
+ * repeat one callback on every connection of the service while the provider responds slowly. Waiting callbacks hold no
+ * permit.
  */
 const MAX_WAITING = 100
 /**
- * How often a callback tries to read the claim of a code. The callback that has used the state claims its code a few
+ * The maximum number of reads of the claim of a code. The callback that used the state claims its code a few
  * milliseconds later, or later still on a busy machine.
  */
 const CLAIM_READS = 5

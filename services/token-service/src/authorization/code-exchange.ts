@@ -1,19 +1,18 @@
 /**
- * The exchange of an authorization code for a stored credential.
+ * Exchanges an authorization code for a stored credential.
  *
  * E1  Over all replicas, only the caller that has claimed a code sends it to the provider. If a code is presented a
- *     second time, providers revoke the tokens that were issued for the code (RFC 6749 §4.1.2). Other callers with the
- *     code get the result of the claimant.
- * E2  For a holder of a service key, a request that was not sent or whose outcome is unknown is retried at most twice.
- *     After a usable response no request is retried. For a browser, no request is ever retried. Any client can send a
- *     callback with a made-up code. Such a callback must not cause more than one request for each configured client
- *     secret.
+ *     second time, providers revoke the tokens that they have issued for it (RFC 6749 §4.1.2). Other callers with the
+ *     code get the result of this caller.
+ * E2  For a holder of a service key, a request is retried at most twice, if it was not sent or its outcome is unknown.
+ *     It is never retried after a usable response. For a browser, a request is never retried: any client can send a
+ *     callback with a made-up code, which must not cause more than one request per configured client secret.
  * E3  A received grant is stored even if the store is unavailable for a while. Nothing is stored before a complete,
  *     valid response.
  * E4  The user of the browser can change the realm in a callback, but not the realm in the id token, which comes from
  *     the provider. If the id token names another company, the tokens are not stored. If the id token names no company,
- *     the realm of the callback is used. A wrong realm is then detected at the first API call, because the accounting
- *     API accepts a token only for its own company (docs/adr/0017).
+ *     the realm of the callback is used. The first API call then reveals a wrong realm, because the accounting API
+ *     accepts a token only for its own company (docs/adr/0017).
  */
 import { randomUUID } from 'node:crypto'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
@@ -41,16 +40,16 @@ export interface CodeToExchange {
   readonly code: string
   readonly realm: string
   /**
-   * The next four members come from our own authorization request; all are `null` for a code that another application
-   * received.
+   * The next four members come from the authorization request of this service; all are `null` if another application
+   * received the code.
    */
   readonly state: string | null
   readonly nonce: string | null
   readonly codeVerifier: string | null
   readonly returnTo: string | null
-  /** The caller in the audit log: `browser`, or a service key. */
+  /** The caller as the audit log names it: `browser`, or a service key. */
   readonly who: string
-  /** The label and tags that the credential gets. */
+  /** The label and tags for the credential. */
   readonly labels: LabelsChange
   /** Whether a visitor of the Reconnect URL started the authorization. */
   readonly isByVisitor: boolean
@@ -71,7 +70,7 @@ export interface CodeExchangeDeps {
     readonly outcome: string
     readonly calls: number
     readonly traceId: string | null
-    /** The OAuth error with which the provider rejected the authorization code. */
+    /** The OAuth error with which the provider rejected the code. */
     readonly error?: string
     /** The invalid member of the id token. */
     readonly member?: string
@@ -80,23 +79,23 @@ export interface CodeExchangeDeps {
 
 export interface CodeExchanges extends AsyncDisposable {
   /**
-   * Resolves with the credential that was stored by this call or by an earlier call with the same code.
+   * Resolves with the credential that this call, or an earlier call with the same code, has stored.
    *
-   * @throws {IntegrationError} `code_exchange_failed`, `provider_unavailable`, `store_unavailable`,
-   * `authorization_invalid`: the code was issued for another company.
+   * @throws {IntegrationError} `code_exchange_failed`, `provider_unavailable`, `store_unavailable`;
+   * `authorization_invalid` if the code was issued for another company.
    */
   exchange(code: CodeToExchange): Promise<CredentialView>
   /**
-   * Waits for the caller that has claimed the code, and resolves with the result of that caller.
+   * Waits for the caller that has claimed the code, and resolves with its result.
    *
-   * @throws {IntegrationError} if `exchange` fails for that caller, with the same error.
+   * @throws {IntegrationError} the error of that caller if its exchange fails.
    */
   resultOf(code: string, claim: CodeClaim): Promise<CredentialView>
 }
 
 /**
- * The audit entry for failed code exchanges of browsers. The entry has the same outcome for every failure, so that at
- * most one such entry is written per second.
+ * The audit context of failed code exchanges of browsers. Every failure has the same outcome, so that at most one such
+ * entry is written per second.
  */
 const FAILED_IN_BROWSER = {
   who: 'browser',
@@ -107,8 +106,8 @@ const FAILED_IN_BROWSER = {
 const KEY_RETRIES = 2
 const RETRY_PAUSE_MS = 500
 /**
- * Milliseconds after which a code can be claimed again. If a process has claimed a code and has not finished after this
- * time, the process has died.
+ * Milliseconds after which a code can be claimed again. A process that has claimed a code and not finished within this
+ * time has died.
  */
 const CLAIM_TTL_MS = 60_000
 const RESULT_TTL_MS = 10 * 60_000
@@ -124,7 +123,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     return work
   }
 
-  // Retries only for holders of a service key, and only if no usable response arrived (E2).
+  // Retries only for holders of a service key, and only without a usable response (E2).
   async function obtain(wanted: CodeToExchange): Promise<{
     readonly outcome: ExchangeOutcome
     readonly startedAt: number
@@ -174,14 +173,14 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   ): Promise<ExchangeResult> {
     if (outcome.kind !== 'granted') return { kind: 'failed', ...failureOf(outcome) }
     const { tokens } = outcome
-    // The realm in the id token takes precedence, because the user of the browser can change the realm in the callback
+    // The realm in the id token takes precedence, because the user of the browser can change the realm of the callback
     // (E4).
     if (tokens.realm !== null && tokens.realm !== realm) {
       const detail = 'the provider issued tokens of another company than the callback names'
       return { kind: 'failed', code: 'realm_mismatch', detail }
     }
-    // If the id token names no realm, the realm in the callback may be wrong. So the new grant must not replace the
-    // working grant of another company (E4). It may replace a grant that has ended.
+    // If the id token names no realm, the realm of the callback may be wrong. The new grant may therefore replace only
+    // a grant that has ended, and not the working grant of another company (E4).
     if (isByVisitor && tokens.realm === null && (await isConnected(credentialName(realm)))) {
       const detail =
         'the company is connected already, and the provider does not confirm that it was chosen; nothing was changed'
@@ -206,7 +205,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   }
 
   async function auditFailure(name: string, who: string, outcome: string): Promise<void> {
-    // Any client can cause failed exchanges under realms of its choice. So the failures are counted without the realm.
+    // Failures are counted without the realm, because any client can cause failed exchanges under realms of its choice.
     // One audit entry per failure would displace all other entries from the audit log, whose length is limited.
     if (who === 'browser')
       return deps.auditCounter.count({ name: '', version: 0 }, FAILED_IN_BROWSER)
@@ -229,17 +228,17 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     const result = await storeOutcome(wanted, outcome, startedAt)
     if (result.kind === 'failed') await auditFailure(name, wanted.who, result.code)
     await authorizations.settleCode(wanted.code, { ...claim, result }, RESULT_TTL_MS).catch(() => {
-      // An error of this write is ignored, because the credential is already stored and the claim expires by itself.
+      // The error is ignored, because the credential is already stored and the claim expires by itself.
     })
     return result
   }
 
-  /** The polls of the store that are in flight, by authorization code. */
+  /** The current polls of the store, by authorization code. */
   const polls = new Map<string, Promise<ExchangeResult>>()
 
   /**
-   * Waits for the result of the caller that has claimed a code. All callers that wait for the same code share one
-   * poll, so that repeated callbacks do not cause additional reads of the store.
+   * Waits for the result of the caller that has claimed a code. All callers that wait for the same code share one poll,
+   * so that repeated callbacks cause no additional reads.
    */
   function awaitResult(code: string, claim: CodeClaim): Promise<ExchangeResult> {
     if (claim.result !== null) return Promise.resolve(claim.result)
@@ -291,7 +290,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       }
       if (first !== null) return settled(await awaitResult(wanted.code, first))
       const work = track(claimed(wanted, claim))
-      // The exchange continues until the grant is stored (E3), but this caller waits only for a limited time.
+      // The exchange continues until the grant is stored (E3), but the caller waits only for a limited time.
       const settledFirst = new AbortController()
       const late = sleep(CLAIM_TTL_MS / 2 + STORE_WAIT_MS, settledFirst.signal).then(() => null)
       try {

@@ -4,7 +4,7 @@ import { type ConnectLink, type ConnectLinkStore, positionOf } from './connect-l
 
 const MINUTE_MS = 60_000
 
-/** Returns a new link that expires in an hour. `members` replace the default values. */
+/** Returns a new link that expires in an hour. `members` override the default values. */
 export const linkOf = (members: Partial<ConnectLink> = {}): ConnectLink => ({
   id: randomBytes(32).toString('base64url'),
   realm: '4620816365291',
@@ -36,7 +36,7 @@ export function connectLinkStoreContract(
       expect(await store.get(linkOf().id)).toBeNull()
     })
 
-    it('the connect link store lets only one of many concurrent callers use a link, and does not delete the used link', async () => {
+    it('the connect link store lets only one of many concurrent callers use a link, and keeps the used link', async () => {
       const link = linkOf()
       await store.add(link, Date.now())
       const at = Date.now()
@@ -46,7 +46,7 @@ export function connectLinkStoreContract(
       expect(await store.use(linkOf(), at)).toBe(false)
     })
 
-    it('the connect link store lists links in pages, in the order in which they will be deleted', async () => {
+    it('the connect link store lists links page by page, in the order in which they will be deleted', async () => {
       const links = [4, 2, 5, 1, 3].map((hours) =>
         linkOf({ expiresAt: Date.now() + hours * 60 * MINUTE_MS }),
       )
@@ -67,7 +67,7 @@ export function connectLinkStoreContract(
       expect(await store.list({ after: '', limit: 9 })).toEqual([])
     })
 
-    it('the connect link store deletes a link some time after it has expired', async () => {
+    it('the connect link store deletes a link after its deletion time', async () => {
       const [expired, forgotten] = [5, 60].map((minutes) =>
         linkOf({ expiresAt: Date.now() - minutes * MINUTE_MS }),
       ) as [ConnectLink, ConnectLink]

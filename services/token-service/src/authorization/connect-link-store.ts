@@ -1,25 +1,27 @@
 /**
- * The port to the stored connect links. A link is stored under the digest of its ticket; the ticket itself is only in
- * the URL. Every adapter is tested with the same contract suite. All methods throw `IntegrationError`
- * `store_unavailable` if the store cannot be used.
+ * The port to the stored connect links. A link is stored under the digest of its ticket, and the ticket itself is only
+ * in the URL.
+ *
+ * Every adapter passes the same contract suite. All methods throw `IntegrationError` `store_unavailable` if the store
+ * cannot be used.
  */
 import { z } from 'zod'
 import { Realm } from '@integration-host/shared/contracts/realm'
 
 export interface ConnectLinkStore {
-  /** Stores a link. Resolves with `false` if {@link MAX_CONNECT_LINKS} links are stored already. */
+  /** Stores a link. Resolves with `false` if {@link MAX_CONNECT_LINKS} links are already stored. */
   add(link: ConnectLink, now: number): Promise<boolean>
 
   /**
-   * Resolves with a link; `null` if the link was never stored, if it was deleted, or if its deletion time has passed
-   * ({@link keptUntil}).
+   * Resolves with a link; `null` if it was never stored, was deleted, or has passed its deletion time ({@link
+   * keptUntil}).
    */
   get(id: string): Promise<ConnectLink | null>
 
-  /** Marks a link as used. Resolves with `false` if it was used before or is not stored. */
+  /** Marks a link as used. Resolves with `false` if it was already used or is not stored. */
   use(link: ConnectLink, now: number): Promise<boolean>
 
-  /** Returns a page of the links in the order of {@link positionOf}, beginning after the position `after`. */
+  /** Returns a page of links in the order of {@link positionOf}, beginning after the position `after`. */
   list(page: { readonly after: string; readonly limit: number }): Promise<readonly ConnectLink[]>
 
   /** Deletes a link. Resolves with `false` if it is not stored. */
@@ -31,33 +33,32 @@ export const ConnectLink = z
   .object({
     /** The digest of the ticket in the URL. */
     id: z.string(),
-    /** The only company that can be connected with the link; `null` if any company can be connected. */
+    /** The company that must be connected with the link; `null` if any company may be connected. */
     realm: Realm.nullable(),
     returnTo: z.string().nullable(),
-    /** The label and the tags that the credential of the company gets. */
+    /** The label and the tags for the credential of the company. */
     label: z.string().nullable(),
     tags: z.record(z.string(), z.string()).readonly(),
     createdAt: z.number(),
     expiresAt: z.number(),
     /** The caller that created the link, as the audit log names it. */
     createdBy: z.string(),
-    /** When the link was used; `null` if it can still be used. */
+    /** The time at which the link was used; `null` if it can still be used. */
     usedAt: z.number().nullable(),
   })
   .readonly()
 export type ConnectLink = z.output<typeof ConnectLink>
 
-/** The limit on stored links, so that they occupy a bounded part of the store. */
+/** The maximum number of stored links, which limits the memory of the store. */
 export const MAX_CONNECT_LINKS = 20_000
 
 /**
- * How long an expired link stays stored, in milliseconds. During this time, the page of the link shows that the link
- * has expired.
+ * How long an expired link stays stored, in milliseconds. During this time, its page shows that the link has expired.
  */
 const EXPIRED_KEPT_MS = 15 * 60_000
 /**
- * The longest time that a used link stays stored, in milliseconds. During this time, the page of the link shows that
- * the link was used.
+ * The maximum time for which a used link stays stored, in milliseconds. During this time, its page shows that the link
+ * was used.
  */
 const USED_KEPT_MS = 24 * 3_600_000
 
@@ -74,7 +75,7 @@ export function keptUntil({
 export const positionOf = (link: ConnectLink): string => `${timePrefix(keptUntil(link))}:${link.id}`
 
 /**
- * Returns the prefix that all positions with the same deletion time have. All times have the same number of digits, so
+ * Returns the common prefix of all positions with the same deletion time. All times have the same number of digits, so
  * that positions sort correctly as text.
  */
 export const timePrefix = (at: number): string => String(at).padStart(15, '0')

@@ -5,8 +5,8 @@
  * L1  The URL contains a ticket of 256 random bits. The service stores only the digest of the ticket.
  * L2  A GET request for the URL changes nothing, because mail scanners open links. Only the form on the page uses the
  *     link.
- * L3  A link can be used once, across all replicas. The use of a link starts an authorization that is bound to the
- *     browser, as `GET /authorize` does. While the provider is unavailable, the link stays unused.
+ * L3  A link can be used once, across all replicas. Its use starts an authorization that is bound to the browser, as
+ *     `GET /authorize` does. While the provider is unavailable, the link stays unused.
  */
 import { randomBytes } from 'node:crypto'
 import { credentialName } from '@integration-host/shared/contracts/realm'
@@ -21,7 +21,7 @@ import type { CredentialStore } from '../credential/credential-store.ts'
 import { auditFactOf } from '../credential/outbox.ts'
 import { digest } from './digest.ts'
 
-/** The longest time that a link is valid, in seconds. */
+/** The maximum lifetime of a link, in seconds. */
 export const MAX_LINK_SECONDS = 30 * 86_400
 export const DEFAULT_LINK_SECONDS = 7 * 86_400
 
@@ -50,13 +50,13 @@ export interface ConnectLinks {
     readonly createdBy: string
   }): Promise<{ readonly ticket: string; readonly link: ConnectLink }>
   /**
-   * Resolves with the link of a ticket. Changes nothing (L2).
+   * Resolves with the link of a ticket, and changes nothing (L2).
    *
    * @throws {IntegrationError} `connect_link_invalid`: the link does not exist, has expired or was used.
    */
   find(ticket: string): Promise<ConnectLink>
   /**
-   * Uses the link of a ticket, and starts an authorization that is bound to `browser`.
+   * Uses the link of a ticket to start an authorization that is bound to `browser`.
    *
    * @throws {IntegrationError} the errors of `find`; `provider_unavailable`, in which case the link stays unused (L3).
    */
@@ -115,7 +115,7 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
       const { returnTo, realm, label, tags } = link
       const started = await authorization.start({ returnTo, realm, browser, label, tags })
       if (!(await links.use(link, now()))) throw usedBefore()
-      // The link is already used, so the authorization must not fail if the store has just become unavailable.
+      // The link is already used. The authorization must therefore not fail if the store becomes unavailable now.
       await audit(link, 'browser', 'link_used').catch(() => {})
       return started
     },

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 
 /**
- * Returns the SHA-256 of a state, code or cookie. The store keeps only digests, because it only needs to compare the
+ * Returns the SHA-256 of a state, a code or a cookie. The store keeps only digests, because it only compares these
  * values.
  */
 export const digest = (value: string): string =>

@@ -1,17 +1,19 @@
 /**
- * Limits how many code exchanges run at the same time. Even a client without a service key can cause a code exchange:
- * the client starts an authorization and sends a callback with a made-up code. Each exchange is a request with our
- * client id. Too many exchanges would make the provider throttle the refreshes as well.
+ * Limits how many code exchanges run at the same time.
  *
- * Holders of a service key have separate permits, so that callers without a key cannot delay the holders of a key.
+ * Even a client without a service key can cause code exchanges: it starts an authorization and sends a callback with a
+ * made-up code. Each exchange is a request with the client id of this installation. After too many of them, the
+ * provider would throttle the refreshes as well.
+ *
+ * Holders of a service key have separate permits, so that other callers cannot delay them.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import { createSemaphore, type QueueLimits } from '@integration-host/shared/process/semaphore'
 
-/** The kind of caller that causes an exchange: a holder of a service key, or a browser without one. */
+/** The kind of caller that causes a code exchange: a holder of a service key, or a browser without a key. */
 export type ExchangeCaller = 'browser' | 'key'
 
-/** How many code exchanges one process runs at the same time, by kind of caller. */
+/** The number of code exchanges that one process runs at the same time, by kind of caller. */
 const PERMITS: Readonly<Record<ExchangeCaller, number>> = { browser: 8, key: 8 }
 
 const QUEUES: Readonly<Record<ExchangeCaller, QueueLimits>> = {
@@ -20,8 +22,8 @@ const QUEUES: Readonly<Record<ExchangeCaller, QueueLimits>> = {
 }
 
 /**
- * The shortest time for which a browser's permit is held, in milliseconds. With 8 permits, browsers therefore cause at
- * most 8 exchanges a second.
+ * The minimum time for which a browser holds a permit, in milliseconds. With 8 permits, browsers cause at most 8
+ * exchanges a second.
  */
 const MIN_BROWSER_PERMIT_MS = 1_000
 
@@ -29,8 +31,8 @@ const RETRY_AFTER_SECONDS = 5
 
 export interface ExchangePermit {
   /**
-   * Returns the permit. If `wasUsed` is false, the caller has sent and stored nothing, so the next caller can get the
-   * permit at once.
+   * Returns the permit. If `wasUsed` is false, the caller has sent and stored nothing, so the permit is available again
+   * at once.
    */
   release(wasUsed: boolean): void
 }
@@ -40,7 +42,7 @@ export interface ExchangeAdmission {
   admit(caller: ExchangeCaller): Promise<ExchangePermit>
 }
 
-/** Returns the error for a caller that has to try again later. */
+/** Returns the error for a caller that must try again later. */
 export const busy = (): IntegrationError =>
   new IntegrationError('busy', 'too many authorizations are being completed; retry', {
     retryAfterSeconds: RETRY_AFTER_SECONDS,
@@ -60,7 +62,7 @@ export function createExchangeAdmission(): ExchangeAdmission {
         release(wasUsed) {
           const heldMs = performance.now() - admittedAt
           if (!wasUsed || caller === 'key' || heldMs >= MIN_BROWSER_PERMIT_MS) release()
-          // `unref` prevents this timer from keeping the process alive at shutdown.
+          // `unref` keeps this timer from delaying the shutdown of the process.
           else setTimeout(release, MIN_BROWSER_PERMIT_MS - heldMs).unref()
         },
       }

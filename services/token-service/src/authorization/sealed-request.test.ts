@@ -56,7 +56,7 @@ describe('a sealed authorization request', () => {
     expect(`${state} ${text}`).not.toMatch(/nnnn|vvvv/)
   })
 
-  it('a state is rejected if a character was changed or if its base64url encoding is not canonical', () => {
+  it('a state is rejected if a character was changed or its base64url encoding is not canonical', () => {
     const seal = createRequestSeal(ring(fresh))
     const state = seal.seal(smallest)
     for (let at = 0; at < state.length; at += 1) {
@@ -75,7 +75,7 @@ describe('a sealed authorization request', () => {
       expect(seal.open(other), other).toBeNull()
   })
 
-  it('a state is rejected if it was encrypted with a key of CREDENTIAL_KEYS itself instead of the derived key', () => {
+  it('a state is rejected if it was encrypted with a key of CREDENTIAL_KEYS instead of the derived key', () => {
     const keys = ring(fresh)
     const place = { name: 'authorization', field: 'state', version: 1 }
     const text = JSON.stringify([smallest.expiresAt, 'n', null, null, null, null])

@@ -1,11 +1,11 @@
 /**
- * Seals an authorization request into its own `state` parameter (RFC 6749 §4.1.1), so that the service stores nothing
- * when an authorization starts. Otherwise any client could fill the store, because no key is required to start an
- * authorization. The provider returns the state with the callback. See docs/adr/0018.
+ * Encrypts an authorization request into its own `state` parameter (RFC 6749 §4.1.1), so that the service stores
+ * nothing when an authorization starts. No key is required to start an authorization, so any client could otherwise
+ * fill the store. The provider returns the state with the callback. See docs/adr/0018.
  *
  * The state is an envelope `1.<key id>.<nonce>.<ciphertext and tag>` (AES-256-GCM) with a key that is derived from
- * CREDENTIAL_KEYS. Each replica can decrypt the state. After a key rotation this works as long as the key ring still
- * has the old key. A state has about 150 to 1,050 characters, depending on `returnTo`.
+ * CREDENTIAL_KEYS. Each replica can decrypt the state, even after a key rotation as long as the key ring contains the
+ * old key. A state has about 150 to 1,050 characters, depending on `returnTo`.
  */
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 
@@ -16,7 +16,7 @@ export interface AuthorizationRequest {
   /** The PKCE code verifier; `null` if the provider does not support the challenge method S256. */
   readonly codeVerifier: string | null
   /**
-   * The company that is being reconnected. The callback must name this company. `null` if any company may be connected.
+   * The company that must be reconnected; `null` if any company may be connected. The callback must name this company.
    */
   readonly realm: string | null
   readonly returnTo: string | null
@@ -25,13 +25,11 @@ export interface AuthorizationRequest {
    */
   readonly browser: string | null
   /**
-   * Whether the request has a label or tags. Label and tags are stored in the authorization store instead of the state,
-   * because they may be too long for a URL.
+   * Whether the request has a label or tags. They may be too long for a URL, so they are in the authorization store
+   * instead of the state.
    */
   readonly hasLabels: boolean
-  /**
-   * Whether a visitor of the Reconnect URL started the authorization. Such a visitor needs neither a key nor a link.
-   */
+  /** Whether a visitor of the Reconnect URL started the authorization. Such a visitor has neither a key nor a link. */
   readonly isByVisitor: boolean
 }
 
@@ -47,8 +45,8 @@ const PLACE = { name: 'authorization', field: 'state', version: 1 }
 export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
   const keys = credentialKeys.derive(PURPOSE)
   return {
-    // The request is encoded as an array instead of an object, because member names would lengthen each URL by about
-    // 100 characters.
+    // The request is encoded as an array, because the member names of an object would lengthen each URL by about 100
+    // characters.
     seal: ({ expiresAt, nonce, codeVerifier, realm, returnTo, browser, hasLabels, isByVisitor }) =>
       keys.seal(
         JSON.stringify([
@@ -80,8 +78,8 @@ export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
 }
 
 /**
- * The members of a decrypted state. They are not validated again, because the authentication tag proves that this
- * service wrote them.
+ * The members of a decrypted state. They need no validation, because the authentication tag proves that this service
+ * wrote them.
  */
 type Members = [
   expiresAt: number,
@@ -90,15 +88,15 @@ type Members = [
   realm: string | null,
   returnTo: string | null,
   browser: string | null,
-  /** The members from `hasLabels` on are absent in a state that an earlier release sealed. */
+  /** A state from an earlier release lacks the members from `hasLabels` on. */
   hasLabels?: 0 | 1,
   isByVisitor?: 0 | 1,
 ]
 
 /**
  * Returns whether the encoded parts of a state are canonical base64url. Node's decoder ignores surplus characters and
- * bits. Without this check, a client could send a used state with surplus characters. Such a state would be decrypted
- * too, but would not be recognized as used.
+ * bits. Without this check, a client could add surplus characters to a used state, which would be decrypted but not
+ * recognized as used.
  */
 const hasOneSpelling = (state: string): boolean =>
   state
