@@ -1,6 +1,6 @@
 /**
  * Issues valid access tokens. Refreshes a credential if its refresh is due, if its access token has expired, or if a
- * caller requests a refresh.
+ * caller requests it.
  */
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
@@ -18,9 +18,11 @@ export interface AccessTokens {
    */
   usable(name: string, who: string): Promise<Credential & { readonly accessToken: Secret }>
   /**
-   * Refreshes the credential now, unless the stored version is already newer than `version`. If `version` is `null`,
-   * refreshes in any case. Throws the same errors as `usable`, and `version_moved` if `ifVersion` is a number and
-   * another version is stored.
+   * Refreshes the credential now, unless the stored version is newer than `version`. If `version` is `null`, refreshes
+   * in any case.
+   *
+   * Throws the same errors as `usable`. Also throws `version_moved` if `ifVersion` is a number and another version is
+   * stored.
    */
   renew(
     name: string,
@@ -64,7 +66,7 @@ export function createAccessTokens(deps: {
         ? uncommitted
         : stored
     } catch (error) {
-      // While the store is unavailable, an access token that was read earlier is issued until it expires.
+      // While the store is unavailable, a cached access token is issued until it expires.
       const known = uncommitted ?? cached.get(name)
       if (hasCode(error, 'store_unavailable') && known !== undefined && now() < known.expiresAt)
         return known
@@ -87,13 +89,14 @@ export function createAccessTokens(deps: {
       const credential = await read(name)
       if (credential === null) throw notFound(name)
       const state = freshness(credential, now(), refreshAheadMs)
-      // If a company disconnects the application, its access tokens are no longer valid either, so they are not issued.
+      // The access tokens of a company that has disconnected the application are no longer valid, so they are not
+      // issued.
       const isDisconnected = credential.fault?.Code === 'disconnected'
       if (state === 'fresh' && !isDisconnected) return issue(credential, who)
       const blocked = refreshBlocked(credential, now())
       if (state === 'due' && !isDisconnected) {
-        // The refresh runs in the background, and this caller gets the current token, which is still valid. If the
-        // refresh fails, the failure is stored with the credential.
+        // The refresh runs in the background, and the caller gets the current token, which is still valid. A failure of
+        // the refresh is stored with the credential.
         if (blocked === null) routine.refresh(name, { kind: 'fresh' }, who).catch(() => {})
         return issue(credential, who)
       }
@@ -111,8 +114,8 @@ export function createAccessTokens(deps: {
       const stored = await read(name)
       if (stored === null) throw notFound(name)
       if (ifVersion !== null && stored.version !== ifVersion) throw versionMoved(stored)
-      // A version above the stored version never existed. In a request, such a version is treated as the stored
-      // version, because otherwise every request with this version would rotate the token.
+      // A version above the stored one never existed. It is treated as the stored version, because otherwise every
+      // request with such a version would rotate the token.
       const base = Math.min(version ?? stored.version, stored.version)
       const goal = { kind: 'newer', version: base, force: version === null } as const
       const result = await routine.refresh(name, goal, who)
@@ -158,7 +161,7 @@ function refreshed(
 export const notFound = (name: string): IntegrationError =>
   new IntegrationError('credential_not_found', `there is no credential ${name}`)
 
-/** The error if the caller requires a version of the credential that is not the stored version. */
+/** The error for a request that requires another version of the credential than the stored one. */
 export const versionMoved = ({ name, version }: Pick<Credential, 'name' | 'version'>) =>
   new IntegrationError('version_moved', `the version of ${name} is ${version} now`, {
     members: { Version: version },

@@ -1,4 +1,4 @@
-/** The possible results of adopting a grant of another program (adoption.ts). */
+/** The possible results of adopting a grant that another program holds (adoption.ts). */
 import { createHash } from 'node:crypto'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { LeasedCredential } from './credential-store.ts'
@@ -7,7 +7,7 @@ import { isGrantRejected, isProvisional } from './fault.ts'
 export type Adoption =
   | { readonly kind: 'stored'; readonly version: number }
   | { readonly kind: 'already_here'; readonly version: number; readonly reason: string }
-  /** The grant was rejected, and another attempt to adopt it cannot succeed. */
+  /** The grant was rejected. Another attempt to adopt it cannot succeed. */
   | {
       readonly kind: 'refused'
       readonly code: string
@@ -22,8 +22,8 @@ export type Adoption =
     }
 
 /**
- * Returns the id of an adopted refresh token: its digest. Refresh tokens cannot be guessed, so the digest does not
- * reveal the token.
+ * Returns the id of an adopted refresh token, which is its digest. Refresh tokens cannot be guessed, so the digest does
+ * not reveal the token.
  */
 export const adoptionId = (refreshToken: Secret): string =>
   `adopted-${createHash('sha256').update(refreshToken.reveal()).digest('base64url')}`
@@ -37,8 +37,8 @@ export const ROTATION_LOST =
   'the provider rejects the token; the response to an earlier request with this token was lost and may have contained a newer token: reconnect the company'
 
 /**
- * How long a caller should wait before it repeats a failed adoption, in milliseconds. If the provider requests a wait,
- * that wait applies instead.
+ * How long a caller should wait before it repeats a failed adoption, in milliseconds. A wait that the provider requests
+ * takes precedence.
  */
 export const RETRY_MS = 2_000
 

@@ -51,9 +51,9 @@ import type { KeptPair } from './restoration.ts'
 export interface ForeignGrant {
   readonly realm: string
   readonly environment: string
-  /** The newest refresh token of the other program. */
+  /** The newest refresh token that the other program received. */
   readonly refreshToken: Secret
-  /** The label and tags that the credential gets. */
+  /** The label and tags for the credential. */
   readonly labels: LabelsChange
 }
 
@@ -64,8 +64,8 @@ export interface AdoptionDeps extends LeaseDeps {
   >
   readonly provider: Pick<Provider, 'refresh'>
   /**
-   * While the provider rejects the client credentials: the milliseconds until the next token request may be sent.
-   * Otherwise 0.
+   * Returns the milliseconds until the next token request may be sent; 0 unless the provider rejects the client
+   * credentials.
    */
   readonly heldBackMs: () => number
   readonly refreshAheadMs: number
@@ -78,7 +78,7 @@ export interface AdoptionDeps extends LeaseDeps {
   /** Resolves after `ms`, or at once when the signal aborts. */
   readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>
   readonly notifyOutbox: () => void
-  /** Writes a pair that could not be stored to a file (A4). Resolves with `false` if that is not possible. */
+  /** Writes a token pair that could not be stored to a file (A4). Resolves with `false` if that is not possible. */
   readonly rescue: (pair: KeptPair) => Promise<boolean>
   readonly report: (report: {
     readonly name: string
@@ -101,7 +101,7 @@ export interface Adoptions extends AsyncDisposable {
 
 /** The number of grants that one process adopts at the same time. */
 const CONCURRENCY = 4
-/** The shortest time between two token requests that adoptions of one process send, in milliseconds. */
+/** The minimum time between two token requests for adoptions of one process, in milliseconds. */
 const SPACING_MS = 50
 const PUT_RETRY = { baseMs: 100, capMs: 1_000, random: 1 } as const
 
@@ -112,7 +112,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   const shutdown = new AbortController()
   let commitDeadlineAt = Number.POSITIVE_INFINITY
   let nextRequestAt = 0
-  /** No token request is sent before this time of the monotonic clock, because the provider has requested a pause. */
+  /** The provider has requested a pause. No token request is sent before this time of the monotonic clock. */
   let pausedUntil = 0
 
   const failpoint = async (point: Failpoint, name: string): Promise<void> =>
@@ -127,10 +127,12 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
     })
   }
 
-  /** Reads the last version of a removed credential. A rescued pair of the same name needs a greater version. */
+  /**
+   * Reads the last version of a removed credential. A rescued token pair of the same name must get a greater version.
+   */
   async function removedVersionOf(name: string): Promise<number> {
     const acquired = await store.acquire(name, owner, deps.leaseMs)
-    if (acquired.kind === 'acquired') await store.release(acquired.leased.lease) // `put` finds the conflict
+    if (acquired.kind === 'acquired') await store.release(acquired.leased.lease) // A conflict is detected by `put`.
     return acquired.kind === 'absent' ? (acquired.removedVersion ?? 0) : 0
   }
 
@@ -140,13 +142,14 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
     const leased = await leaseOf(name)
     const settled = leased === null ? null : withoutAdoption(leased, id)
     const removedVersion = leased === null ? await removedVersionOf(name) : 0
-    // The lease is renewed until the adoption ends, because the provider may take longer than the lease lasts.
+    // The lease is renewed until the adoption ends, because the provider may take longer to respond than the lease
+    // lasts.
     const renewal = leased && setInterval(() => void renew(leased), deps.leaseMs / 3)
     try {
       return settled ?? (await exchange(grant, { name, id, who, over: leased, removedVersion }))
     } finally {
       clearInterval(renewal ?? undefined)
-      // After `put` the lease no longer exists, and the release has no effect.
+      // `put` has already removed the lease of a replaced credential, so the release has no effect then.
       if (leased !== null) await store.release(leased.lease).catch(() => {})
     }
   }
@@ -182,12 +185,12 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
           'another process has sent a token of this company, or was killed while it did'
         return unavailable('busy', reason, claimed.retryAfterMs)
       }
-      // Only the first attempt to claim shows whether there is an earlier claim. Later attempts find the claim of this
+      // Only the first claim of this call shows whether there was an earlier claim. Later claims find the claim of this
       // call itself.
       if (claims === 0) isAmbiguous = claimed.wasClaimedBefore
       await failpoint('after intent', name)
-      // If this process was suspended for too long, another process may have claimed the adoption. So the claim is
-      // stored again before the token is sent (A2).
+      // If this process was suspended for too long, another process may have claimed the adoption. The claim is
+      // therefore stored again before the token is sent (A2).
       if (performance.now() - claimedAt >= timing.ambiguousRetryDelayMs) continue
       const startedAt = now()
       const outcome = await provider.refresh(grant.refreshToken)
@@ -206,7 +209,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
         }
         case 'never_sent':
         case 'unknown': {
-          // The claim is kept after a request with unknown outcome, so that a later rejection of the token can be
+          // The claim is kept after a request of unknown outcome, so that a later rejection of the token can be
           // explained.
           isAmbiguous ||= outcome.kind === 'unknown'
           if (retriesLeft === 0) {
@@ -253,7 +256,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   }
 
   /**
-   * Stores a received pair (A4). Retries until the store accepts or rejects the pair, or until the pair was rescued or
+   * Stores a received token pair (A4). Retries until the store accepts or rejects it, or until it was rescued or
    * dropped.
    */
   async function commit(
@@ -277,8 +280,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
             const reason = 'the company was connected meanwhile'
             return { kind: 'already_here', version: stored, reason }
           }
-          // The store has lost the expected version in a failover. The grant now replaces the version that the store
-          // has.
+          // The store has lost the expected version in a failover. The grant now replaces the version that is stored.
           if (stored !== undefined) overVersion = stored === 0 ? null : stored
         } else if (!hasCode(error, 'store_unavailable')) deps.onError(error)
       }
@@ -298,11 +300,11 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
         deps.report({ name, outcome, traceId: null })
         return unavailable('store_unavailable', 'the store is not available', RETRY_MS)
       }
-      await deps.sleep(backoffMs(attempt, PUT_RETRY)) // not aborted at shutdown
+      await deps.sleep(backoffMs(attempt, PUT_RETRY)) // This wait is not aborted at shutdown.
     }
   }
 
-  /** Resolves with the stored version (0 if there is no credential); `undefined` if the store is unavailable. */
+  /** Resolves with the stored version, or with 0 if there is no credential; `undefined` if the store is unavailable. */
   const storedVersion = (name: string): Promise<number | undefined> =>
     store.get(name).then(
       (credential) => credential?.version ?? 0,
@@ -315,7 +317,8 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
     startedAt: number,
   ): Grant => {
     const limits = grantLimits(tokens, startedAt, deps.idleLimitMs)
-    const next = tokens.refreshToken ?? refreshToken // RFC 6749 §6: without a new refresh token, the sent one stays valid
+    // Without a new refresh token, the sent one stays valid (RFC 6749 §6).
+    const next = tokens.refreshToken ?? refreshToken
     const isRotated = next.reveal() !== refreshToken.reveal()
     return {
       name: credentialName(realm),
@@ -341,7 +344,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   ): Promise<Adoption> {
     const traceId = response?.traceId ?? null
     const context = { at: now(), who, what: 'adopted', outcome: code, traceId } as const
-    // If the audit entry cannot be stored, the caller still gets the provider's response.
+    // Even if the audit entry cannot be stored, the caller gets the provider's response.
     await store.record([auditFactOf({ name, version: 0 }, context)]).catch(() => {})
     deps.notifyOutbox()
     return { kind: 'refused', code, reason, traceId }

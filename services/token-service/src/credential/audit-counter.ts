@@ -1,10 +1,10 @@
 /**
- * Audits events that are too frequent for one audit entry per event: issued access tokens, and failed code exchanges of
- * browsers. Each second, one audit entry is written for all events with the same caller, credential, version and
- * outcome. The entry contains the number of these events.
+ * Audits events that are too frequent for one audit entry each: issued access tokens, and failed code exchanges of
+ * browsers. All events of a second with the same caller, credential, version and outcome share one audit entry, which
+ * contains their number.
  *
- * A response does not wait until its audit entry is stored, so a process that is killed loses the entries of at most
- * one second. All other audit entries are stored together with the write that they describe.
+ * A response does not wait until its audit entry is stored, so a killed process loses the entries of at most one
+ * second. All other audit entries are stored together with the write that they describe.
  */
 import { randomUUID } from 'node:crypto'
 import type { AuditFact } from '@integration-host/shared/contracts/audit'
@@ -12,7 +12,7 @@ import type { CredentialStore } from './credential-store.ts'
 import { type AuditContext, auditFactOf } from './outbox.ts'
 
 export interface AuditCounter extends AsyncDisposable {
-  /** Counts one event. The audit entry of a second has the time of the first event in that second. */
+  /** Counts one event. Its audit entry has the time of the first event in the same second. */
   count(
     credential: { readonly name: string; readonly version: number },
     context: Omit<AuditContext, 'at' | 'traceId'>,
@@ -21,8 +21,8 @@ export interface AuditCounter extends AsyncDisposable {
 
 const FLUSH_INTERVAL_MS = 1_000
 /**
- * The limit on audit entries that are buffered while the store is unavailable. When the limit is reached, further
- * events are counted by action only, without credential and caller.
+ * The maximum number of audit entries that are buffered while the store is unavailable. Above this number, events are
+ * counted only by action, without credential and caller.
  */
 const MAX_BUFFERED = 10_000
 
@@ -34,8 +34,8 @@ export function createAuditCounter(deps: {
   const { store, now, notifyOutbox } = deps
   let buffered = new Map<string, { readonly fact: AuditFact; count: number }>()
   /**
-   * The audit entries that are being written. A retried write sends the same entries with the same id, so that the
-   * store adds them only once.
+   * The audit entries that are being written. A retried write uses the same id, so that the store adds the entries only
+   * once.
    */
   let batch: { readonly id: string; readonly facts: readonly AuditFact[] } | null = null
   let writing: Promise<void> = Promise.resolve()

@@ -1,15 +1,15 @@
 import type { AuditEntry, AuditPage } from '@integration-host/shared/contracts/audit'
 import type { CredentialStore } from './credential-store.ts'
 
-/** The maximum number of entries that one read of the log returns. */
+/** The maximum number of entries that one read of the audit log returns. */
 const BATCH = 1_000
-/** How many audit entries are searched for one page. The limit bounds the time of a page if few entries match. */
+/** How many audit entries are searched for one page. This limits the time of a search with few matches. */
 const MAX_SEARCHED = 5_000
 
 /**
- * Returns at most `limit` matching audit entries with a number below `before`, the newest first. `next_before` is the
- * value of `before` for the next page; `null` if there are no older entries. A page has fewer than `limit` entries, or
- * none, if matching entries are rare.
+ * Returns at most `limit` matching audit entries with a number below `before`, newest first. If matches are rare, a
+ * page may have fewer entries than `limit`, or none. `next_before` is the value of `before` for the next page; `null`
+ * if there are no older entries.
  */
 export async function newestAudit(
   log: Pick<CredentialStore, 'readAuditBackwards'>,

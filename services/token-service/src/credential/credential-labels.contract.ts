@@ -4,7 +4,7 @@ import type { StoreUnderTest } from './credential-store.contract.ts'
 import type { CredentialStore, LeasedCredential } from './credential-store.ts'
 import { faultOf } from './fault.ts'
 
-/** The tests of labels and tags that every credential store must pass. */
+/** The contract tests for labels and tags, which every credential store must pass. */
 export function credentialLabelsContract(
   storeKind: string,
   { open, reopen, edit }: StoreUnderTest,
@@ -38,7 +38,7 @@ export function credentialLabelsContract(
       )
     }
 
-    it('the labels of a grant are stored, and are kept when the company is reconnected without labels', async () => {
+    it('the credential store stores the labels of a grant, and keeps them if the company is reconnected without labels', async () => {
       expect(await connect('one', labels)).toMatchObject({ ...labels, version: 1 })
       expect(await connect('two')).toMatchObject({ ...labels, version: 2 })
       expect(await stored()).toStrictEqual(labels)
@@ -48,7 +48,7 @@ export function credentialLabelsContract(
       expect(listed).toMatchObject(labels)
     })
 
-    it('a reconnection replaces only the label or the tags that its request contains', async () => {
+    it('a reconnection replaces the label or the tags only if its request contains them', async () => {
       await connect('one', labels)
       expect(await connect('two', { label: 'New' })).toMatchObject({
         label: 'New',
@@ -87,14 +87,14 @@ export function credentialLabelsContract(
       )
     })
 
-    it('a change of labels to their present values is not audited', async () => {
+    it('a change of labels to their current values is not audited', async () => {
       await connect('one', { tags: { a: '1', b: '2' } })
       await store.label('ACC-1', { label: null, tags: { b: '2', a: '1' } }, labelled)
       await store.audit(1_000)
       expect((await store.readAudit(0, 100)).items.map(({ What }) => What)).toEqual(['granted'])
     })
 
-    it('labels stay unchanged if the caller requires another version than the stored version, or if there is no credential', async () => {
+    it('labels stay unchanged if the caller requires another version than the stored one, or if there is no credential', async () => {
       expect(await store.label('ACC-1', labels, labelled)).toBe('absent')
       await connect('one')
       await connect('two')
@@ -103,7 +103,7 @@ export function credentialLabelsContract(
       expect(await store.label('ACC-1', labels, labelled, 2)).toStrictEqual(labels)
     })
 
-    it('a refresh and a change of labels during this refresh are both stored', async () => {
+    it('a refresh and a simultaneous change of labels are both stored', async () => {
       await connect('one', { label: 'Old' })
       const { lease } = await held()
       await store.recordIntent(lease, 0)
@@ -126,7 +126,7 @@ export function credentialLabelsContract(
       expect(await stored()).toStrictEqual(labels)
     })
 
-    it('a fault does not change labels, and the events of a fault and of a removal contain the labels', async () => {
+    it('a fault does not change labels, and the events of a fault and of a removal contain them', async () => {
       await connect('one', labels)
       const { lease } = await held()
       const reason = { body: '{}', traceId: null }
@@ -140,7 +140,7 @@ export function credentialLabelsContract(
       )
     })
 
-    it('labels that another program has changed are hidden, and the credential stays usable', async () => {
+    it('labels that another program has changed are not shown, and the credential stays usable', async () => {
       await connect('one', labels)
       store = await edit((records) => {
         const { ['ACC-1']: record = {} } = records

@@ -5,7 +5,7 @@ import type { CredentialStore } from './credential-store.ts'
 import { type FaultClass, faultOf } from './fault.ts'
 import { allNames, type CredentialFilter, folded, nameRanges } from './listing.ts'
 
-/** The tests of lists and counts that every credential store must pass. */
+/** The contract tests for lists and counts, which every credential store must pass. */
 export function credentialListsContract(
   storeKind: string,
   { open }: Pick<StoreUnderTest, 'open'>,
@@ -46,7 +46,7 @@ export function credentialListsContract(
       ranges: [allNames],
       ...conditions,
     })
-    /** Returns the realms of a list, which is read in pages of two. */
+    /** Returns the realms of a list that is read in pages of two. */
     async function list(conditions: Partial<CredentialFilter>): Promise<string> {
       const realms: string[] = []
       for (let after: string | null = ''; after !== null;) {
@@ -61,7 +61,7 @@ export function credentialListsContract(
     const search = (text: string, conditions: Partial<CredentialFilter> = {}) =>
       list({ ...conditions, text: folded(text) })
 
-    it('a list without a condition contains every credential in the order of the names', async () => {
+    it('a list without conditions contains every credential in the order of the names', async () => {
       expect(await list({})).toBe('')
       for (const realm of ['b', '20', 'A', '1', '10', '2', '-']) await connect(realm)
       expect(await list({})).toBe('- 1 10 2 20 A b')
@@ -71,7 +71,7 @@ export function credentialListsContract(
       for (const realm of ['1', '2', '3', '4', '5', '6']) await connect(realm)
       await connect('7', { expiryNoticeDays: 90, hardExpiresAt: START + 1 })
       await fail('1', 'provider_unavailable', START + 1)
-      await fail('2', 'invalid_grant', START + 1) // provisional
+      await fail('2', 'invalid_grant', START + 1) // This rejection makes the fault provisional.
       await fail('3', 'invalid_grant')
       await fail('4', 'idle_expired')
       expect(await list({ states: ['active'] })).toBe('5 6')
@@ -90,7 +90,7 @@ export function credentialListsContract(
         classes: { provider_unavailable: 1, invalid_grant: 2, idle_expired: 1 },
       })
 
-      await fail('2', 'invalid_grant') // final now
+      await fail('2', 'invalid_grant') // This rejection makes the fault final.
       await refresh('1')
       await refresh('7')
       await connect('3')
@@ -126,7 +126,7 @@ export function credentialListsContract(
       expect(await tags(['plan', 'silver'])).toBe('1')
     })
 
-    it('a search matches the beginning of a name or realm and any part of a label, and ignores upper and lower case', async () => {
+    it('a search matches the beginning of a name or realm and any part of a label, case-insensitively', async () => {
       await connect('934100', { label: 'Müller & Söhne' })
       await connect('934200', { label: 'ACME %d [x] (Ltd.)' })
       await connect('aBc-1')
@@ -140,7 +140,8 @@ export function credentialListsContract(
       expect(await search('acc-3')).toBe('acc-3')
       expect(await search('acc')).toBe('934100 934200 ABD-2 aBc-1 acc-3')
       expect(await search('SÖHNE')).toBe('934100')
-      expect(await search('m\u0075\u0308ller')).toBe('934100') // u and a combining diaeresis
+      // The label contains u and a combining diaeresis.
+      expect(await search('m\u0075\u0308ller')).toBe('934100')
       expect(await search('e %d [x] (')).toBe('934200')
       expect(await search('.*')).toBe('')
       expect(await search('4200')).toBe('')
@@ -148,7 +149,7 @@ export function credentialListsContract(
       expect(await search('acme')).toBe('')
     })
 
-    it('a list contains only the credentials that fulfil all its conditions', async () => {
+    it('a list contains only the credentials that fulfil all of its conditions', async () => {
       const gold = { plan: 'gold' }
       await connect('1', { label: 'Acme One', tags: gold })
       await connect('2', { label: 'Acme Two', tags: gold })

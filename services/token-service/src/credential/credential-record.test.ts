@@ -18,8 +18,8 @@ const keyText = (id: string, text: string): string =>
 const keys = parseKeyRing(new Secret(keyText('k1', 'a fixed key')))
 
 /**
- * A record as release 0.1.0 (commit f646b69) stored it with the keys of this file. Its encrypted secrets do not
- * authenticate the plain fields.
+ * A record that release 0.1.0 (commit f646b69) stored, encrypted with the keys of this file. Its encrypted secrets do
+ * not authenticate the plain fields.
  */
 const earlierRecord: StoredFields = {
   Name: 'ACC-1',
@@ -80,7 +80,7 @@ describe('credential record of this release', () => {
     for (const copied of [record, faulted, withoutSecrets])
       expect(() => openCredential(keys, 'ACC-2', copied)).toThrow(DecryptionError)
     expect(() => openGrantSecrets(keys, 'ACC-2', record)).toThrow(DecryptionError)
-    // The name in the record is changed as well, as an attacker could do.
+    // The test also changes the name in the record, as an attacker could.
     expect(() => openCredential(keys, 'ACC-2', { ...record, Name: 'ACC-2' })).toThrow(
       DecryptionError,
     )
@@ -98,8 +98,8 @@ describe('credential record of this release', () => {
   ])('a credential record cannot be decrypted after its field %s was changed', (field, value) => {
     const changed = { ...record, [field]: value }
     expect(() => openCredential(keys, NAME, changed)).toThrow(DecryptionError)
-    // A changed record without an access token must be rejected too. Its plain fields are authenticated by the refresh
-    // token.
+    // A record without an access token must be rejected as well if it was changed. Its plain fields are authenticated
+    // by the refresh token.
     expect(() => openCredential(keys, NAME, { ...changed, Authenticator: '' })).toThrow(
       DecryptionError,
     )
@@ -110,7 +110,7 @@ describe('credential record of this release', () => {
     expect(() => openGrantSecrets(keys, NAME, changed)).toThrow(DecryptionError)
   })
 
-  it('a credential record with a fault code that this service never stores is rejected', () => {
+  it('a credential record is rejected if its fault code is one that this service never stores', () => {
     const Fault = JSON.stringify({ ...fault, Code: 'send_your_password' })
     expect(() => openCredential(keys, NAME, { ...faulted, Fault })).toThrow(DecryptionError)
     expect(() => openCredential(keys, NAME, { ...faulted, Fault: 'not JSON' })).toThrow(
@@ -139,14 +139,14 @@ describe('credential record of this release', () => {
     expect(opened.accessToken?.reveal()).toBe('access one')
   })
 
-  it('a record that cannot be decrypted is listed with the fault record_rejected and without its texts', () => {
+  it('a list contains a record that cannot be decrypted with the fault record_rejected and without its texts', () => {
     const listed = openForList(keys, NAME, { ...faulted, Environment: 'phishing' })
     expect(listed).toMatchObject({ name: NAME, version: 2, fault: { Code: 'record_rejected' } })
     expect(JSON.stringify(listed)).not.toContain('phishing')
     expect(openForList(keys, NAME, faulted).fault).toEqual(fault)
   })
 
-  it('the fields and the fault of a credential record are still authenticated after it was re-encrypted with a new key', () => {
+  it('the fields and the fault of a credential record stay authenticated after re-encryption with a new key', () => {
     const both = parseKeyRing(new Secret(`${keyText('k2', 'new')},${keyText('k1', 'a fixed key')}`))
     const only = parseKeyRing(new Secret(keyText('k2', 'new')))
     const renewed = { ...faulted, ...resealed(both, NAME, faulted) }
@@ -195,7 +195,7 @@ describe('credential record of release 0.1.0', () => {
     )
   })
 
-  it('the fields and the fault of a record of release 0.1.0 are authenticated after it was re-encrypted with a new key', () => {
+  it('the fields and the fault of a record of release 0.1.0 are authenticated after re-encryption with a new key', () => {
     const both = parseKeyRing(new Secret(`${keyText('k2', 'new')},${keyText('k1', 'a fixed key')}`))
     const renewed = { ...earlierRecord, ...resealed(both, NAME, earlierRecord) }
     expect(openCredential(both, NAME, renewed).fault?.Message).toContain('invalid_grant')
@@ -205,19 +205,19 @@ describe('credential record of release 0.1.0', () => {
   })
 
   it('release 0.1.0 can decrypt secrets that this release encrypts without authenticating plain fields', () => {
-    // Release 0.1.0 authenticates only the credential name, the field and the version of an envelope.
+    // In an envelope, release 0.1.0 authenticates only the credential name, the field and the version.
     for (const field of ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'])
       expect(() => keys.open(record[field] ?? '', { name: NAME, field, version: 2 })).not.toThrow()
   })
 
-  it('a record is accepted if release 0.1.0 stored a fault beside a token pair of this release', () => {
+  it('a record is accepted if release 0.1.0 has stored a fault beside a token pair of this release', () => {
     const Fault = JSON.stringify({ ...fault, Code: 'provider_unavailable', Final: undefined })
     const opened = openCredential(keys, NAME, { ...record, Fault, Status: 'faulted' })
     expect(opened.accessToken?.reveal()).toBe('access one')
     expect(opened.fault).toMatchObject({ Code: 'provider_unavailable', Attempts: 1 })
   })
 
-  it('a record is accepted if release 0.1.0 replaced the token pair and kept the seal of an earlier fault', () => {
+  it('a record is accepted if release 0.1.0 has replaced the token pair and left the seal of an earlier fault', () => {
     const { FaultSeal } = sealFault(keys, NAME, 2, fault)
     expect(openCredential(keys, NAME, { ...earlierRecord, FaultSeal }).fault?.Message).toContain(
       'invalid_grant',

@@ -59,8 +59,8 @@ const pairFields = [
 ] as const
 
 /**
- * Returns the plain fields that one envelope of a record authenticates (the labels of the envelope). They do not
- * include name and version, because every envelope is bound to its name and version anyway.
+ * Returns the plain fields that an envelope of a record authenticates (the labels of the envelope). They need not
+ * include name and version, because every envelope is bound to these anyway.
  */
 const labelsOf = (fields: StoredFields, field: string): string =>
   JSON.stringify(
@@ -81,8 +81,8 @@ export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredF
     IdleExpiry: new Date(grant.idleExpiresAt).toISOString(),
     HardExpiry: grant.hardExpiresAt === null ? '' : new Date(grant.hardExpiresAt).toISOString(),
     ExpiryNotice: grant.expiryNoticeDays === null ? '' : String(grant.expiryNoticeDays),
-    // The version is stored instead of a flag. A replica of an earlier release does not write this field. If such a
-    // replica stores a new version, the old value of this field has no effect.
+    // The version is stored instead of a flag, because a replica of an earlier release does not write this field. If
+    // such a replica stores a new version, the outdated field has no effect.
     Unused: grant.isUnused === true ? String(version) : '',
     PreviousRetiredAt:
       grant.previous === null ? '' : new Date(grant.previous.retiredAt).toISOString(),
@@ -118,7 +118,7 @@ export function sealFault(
 const faultSeal = (keys: KeyRing, name: string, version: number, text: string): string =>
   keys.sealWithLabels('', { name, field: 'FaultSeal', version }, text)
 
-/** Reads the fields of a record that are not secret. Label and tags are left out, because they are not authenticated. */
+/** Reads the fields of a record that contain no secret, except label and tags, which are not authenticated here. */
 export function summaryOf(fields: StoredFields): CredentialSummary {
   return {
     ...noLabels,
@@ -140,14 +140,14 @@ export function summaryOf(fields: StoredFields): CredentialSummary {
  * Reads the record of `name` and decrypts its access token.
  *
  * @throws {DecryptionError} if another program has changed the record, if it is the record of another name, or if it
- * was encrypted with a key that the ring does not have.
+ * was encrypted with a key that the key ring does not have.
  */
 export const openCredential = (keys: KeyRing, name: string, fields: StoredFields): Credential =>
   openRecord(keys, name, fields).credential
 
 /**
- * Does the same as `openCredential`, and also returns whether a `FaultSeal` may be created for the stored fault. A seal
- * must not be created for a fault that has no seal although the envelopes of the token pair have labels (B5).
+ * Does the same as `openCredential`, and also returns whether a `FaultSeal` may be created for the stored fault. This
+ * is forbidden if the fault has no seal although the envelopes of the token pair have labels (B5).
  */
 function openRecord(
   keys: KeyRing,
@@ -155,10 +155,11 @@ function openRecord(
   fields: StoredFields,
 ): { readonly credential: Credential; readonly maySealFault: boolean } {
   const access = openField(keys, name, fields, 'Authenticator')
-  // A record without an access token is authenticated by its refresh token.
+  // A record without an access token is authenticated by the envelope of its refresh token.
   const carrier = access ?? openField(keys, name, fields, 'RefreshToken')
   if (fields['Name'] !== name) keys.reject('the record has another name')
-  // The secrets are read only after the stored fault was checked, because a record with an invalid fault is rejected.
+  // The other fields are read only after the stored fault was checked, because a record with an invalid fault is
+  // rejected.
   const opened = (): Credential => ({
     ...summaryOf(fields),
     ...openLabels(keys, name, fields),
@@ -175,8 +176,8 @@ function openRecord(
 }
 
 /**
- * Reads the record of `name` for a list. One record that cannot be decrypted must not make the whole list fail. Such a
- * record is returned with the fault `record_rejected` and without any of its texts.
+ * Reads the record of `name` for a list. A record that cannot be decrypted is returned with the fault `record_rejected`
+ * and without its texts, so that the list does not fail as a whole.
  */
 export function openForList(keys: KeyRing, name: string, fields: StoredFields): CredentialSummary {
   try {
@@ -202,8 +203,8 @@ export function openForList(keys: KeyRing, name: string, fields: StoredFields): 
 }
 
 /**
- * Reads the stored fault of a record. If the fault has no valid `FaultSeal`, it stays in effect, but its texts are
- * replaced (B5).
+ * Reads the stored fault of a record. A fault without a valid `FaultSeal` stays in effect, but its texts are replaced
+ * (B5).
  *
  * @throws {DecryptionError} for a fault that no release of this service can have stored.
  */
@@ -247,7 +248,7 @@ export function openGrantSecrets(
   return {
     refreshToken: open('RefreshToken'),
     idToken: open('StoreA'),
-    // The field `Unused` is not authenticated. A wrong value could only change the class of a fault.
+    // The field `Unused` is not authenticated, because a wrong value could only change the class of a fault.
     isUnused: fields['Unused'] === fields['Version'],
     previous:
       previous === null
@@ -283,7 +284,8 @@ export function resealed(keys: KeyRing, name: string, fields: StoredFields): Sto
   const hasStaleFault = Boolean(fields['FaultSeal']) && !keys.isCurrent(fields['FaultSeal'] ?? '')
   const labels = resealedLabels(keys, name, fields)
   if (stale.length === 0 && !hasStaleFault) return labels
-  // Decrypting the secrets also verifies the plain fields, before new envelopes authenticate them.
+  // Decrypting the secrets also verifies the plain fields. This must happen before new envelopes authenticate these
+  // fields.
   const { credential, maySealFault } = openRecord(keys, name, fields)
   const version = Number(fields['Version'])
   const secrets = stale.map((field) => {
@@ -293,8 +295,8 @@ export function resealed(keys: KeyRing, name: string, fields: StoredFields): Sto
   return {
     ...labels,
     ...(Object.fromEntries(secrets) as StoredFields),
-    // A seal without a valid fault is removed. Otherwise every further pass would count the seal as encrypted with an
-    // old key.
+    // A seal without a valid fault is removed. Otherwise every further pass would count it as encrypted with an old
+    // key.
     ...(hasStaleFault && { FaultSeal: '' }),
     ...(credential.fault !== null &&
       maySealFault && { FaultSeal: faultSeal(keys, name, version, fields['Fault'] ?? '') }),
@@ -326,9 +328,9 @@ export const recordFields = [
 ] as const
 
 /**
- * Returns the age and the fence of the intent in a record; `null` if the record has none for its current version. The
- * intent is stored as `version:fence:epoch ms`, in Redis followed by `:` and the run id of the server. `storeNow` is in
- * epoch ms by the clock that wrote the intent.
+ * Returns the age and the fence of the intent in a record; `null` if the current version has no intent. The intent is
+ * stored as `version:fence:epoch ms`; in Redis, `:` and the run id of the server follow. `storeNow` is in epoch ms by
+ * the clock that wrote the intent.
  */
 export function intentOf(
   fields: StoredFields,

@@ -16,7 +16,7 @@ import {
 import { auditFactOf } from './outbox.ts'
 
 /**
- * The duration of a lease in these tests. It is long enough for a few commands on a busy machine, but short, because
+ * The duration of a lease in these tests. It is long enough for a few commands on a busy machine, and short because
  * tests wait until the lease expires.
  */
 const LONG_MS = 2_000
@@ -40,17 +40,17 @@ const settlement = (overrides: Partial<Settlement> = {}): Settlement => ({
 /** The stored fields of each credential, by name. */
 export type StoredRecords = Record<string, Record<string, string>>
 
-/** How the contracts of the credential store open a store. */
+/** The functions by which the contract tests open a credential store. */
 export interface StoreUnderTest {
   /** Creates an empty store. */
   readonly open: () => Promise<CredentialStore>
   /** Opens the same store again, as a restarted process would. */
   readonly reopen: () => Promise<CredentialStore>
-  /** Changes the stored records as another program could. Resolves with a store that reads the changed records. */
+  /** Changes the stored records like another program. Resolves with a store that reads the changed records. */
   readonly edit: (change: (records: StoredRecords) => void) => Promise<CredentialStore>
 }
 
-/** The tests that every credential store must pass. */
+/** The contract tests for every credential store. */
 export function credentialStoreContract(
   storeKind: string,
   { open, reopen, edit }: StoreUnderTest,
@@ -108,7 +108,7 @@ export function credentialStoreContract(
       expect(again.intent?.ageMs).toBeLessThan(30_000)
     })
 
-    /** Waits until the lease of the previous holder has expired, and acquires the lease. */
+    /** Waits until the lease of the previous holder has expired, and acquires it. */
     const untilHeld = (name: string): Promise<LeasedCredential> =>
       eventually(async () => {
         const acquired = await store.acquire(name, 'b', 60_000)
@@ -126,16 +126,16 @@ export function credentialStoreContract(
       expect(busy).toMatchObject({ kind: 'busy' })
       expect(busy.kind === 'busy' && busy.retryAfterMs > 50_000).toBe(true)
       expect(await claim({ ...first, id: 'adopted-two' })).toMatchObject({ kind: 'busy' })
-      // A claim expires, so that another process can claim the company after the death of the first process.
+      // The claim expires, so that another process can claim the company if the first process has died.
       expect(await claim(other, 0)).toEqual({ kind: 'claimed', wasClaimedBefore: true })
-      await store.endAdoption('ACC-1', first) // is not the owner any more
+      await store.endAdoption('ACC-1', first) // The first process is not the owner any more.
       expect(await claim(first)).toMatchObject({ kind: 'busy' })
       await store.endAdoption('ACC-1', other)
       expect(await claim(first)).toEqual({ kind: 'claimed', wasClaimedBefore: false })
       expect(await store.get('ACC-1')).toBeNull()
     })
 
-    it('the credential store returns the audit entries with a number below a given number, the newest first', async () => {
+    it('the credential store returns the audit entries below a given number, newest first', async () => {
       const facts = Array.from({ length: 600 }, (_, n) =>
         auditFactOf({ name: `ACC-${n}`, version: 1 }, auditContextOf('granted')),
       )
@@ -153,7 +153,7 @@ export function credentialStoreContract(
       expect(head.Seq).toBe(600)
     })
 
-    it('the credential store grants one lease of a credential at a time, with increasing fencing tokens', async () => {
+    it('the credential store grants only one lease of a credential at a time, with increasing fencing tokens', async () => {
       expect(await store.acquire('ACC-1', 'a', 1_000)).toEqual({
         kind: 'absent',
         removedVersion: null,
@@ -174,7 +174,7 @@ export function credentialStoreContract(
       expect((await held('ACC-1', 'b')).lease.fence).toBeGreaterThan(first.lease.fence)
     })
 
-    it('the credential store renews a lease only for its holder and only until the lease expires', async () => {
+    it('the credential store renews a lease only for its holder, and only before the lease expires', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', LONG_MS)
       expect(await store.renew({ ...lease, owner: 'b' }, 60_000)).toBe(false)
@@ -226,7 +226,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
-    it('the credential store recognizes a repeated commit after another process has acquired and released the lease', async () => {
+    it('the credential store recognizes a repeated commit even if another process has acquired and released the lease', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a')
       const commit = () =>
@@ -284,7 +284,7 @@ export function credentialStoreContract(
       ).toBe('committed')
     })
 
-    it('the credential store rejects the commit of a refresh that was in flight when a new grant was stored', async () => {
+    it('the credential store rejects the commit of a refresh during which a new grant was stored', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease, 0)
@@ -308,7 +308,7 @@ export function credentialStoreContract(
       expect(faulted).toMatchObject({ version: 1, fault, attempts: 1, nextTryAt: null })
       expect(faulted?.accessToken?.reveal()).toBe('access one')
       expect((await held('ACC-1')).refreshToken?.reveal()).toBe('refresh one')
-      // The fault means that this grant has ended, so nextExpiryAt ignores the expiry of its access token.
+      // The fault means that this grant has ended, so nextExpiryAt ignores its access token.
       expect(await store.counts()).toEqual({ stored: 1, faulted: 1, nextExpiryAt: null })
       expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
       await store.put(grantOf('ACC-1', 'new'), START, auditContextOf('granted'))
@@ -316,7 +316,7 @@ export function credentialStoreContract(
       expect(await store.counts()).toMatchObject({ stored: 1, faulted: 0 })
     })
 
-    it('nextExpiryAt is the earliest access token expiry of the credentials that are still refreshed', async () => {
+    it('nextExpiryAt is the earliest access token expiry of all credentials that are still refreshed', async () => {
       const nearest = async () => (await store.counts()).nextExpiryAt
       const at = (expiresAt: number) => ({ expiresAt })
       expect(await nearest()).toBeNull()
@@ -335,7 +335,7 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('without a failover since an intent was stored, another lease can replace the intent at once, however long the deferral is', async () => {
+    it('another lease can replace an intent at once, whatever the deferral is, if there was no failover since the intent', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1', 'a')
       await store.recordIntent(first.lease, 60_000)
@@ -372,7 +372,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1'])
     })
 
-    it('the event of a removal requests the erasure of runs only if the caller of the removal requested it', async () => {
+    it('the event of a removal requests the erasure of runs only if the caller of the removal has requested it', async () => {
       for (const erase of [undefined, false, true]) {
         await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
         const context = auditContextOf('removed')
@@ -383,7 +383,7 @@ export function credentialStoreContract(
       expect(removals.map(({ event }) => event.erase)).toEqual([undefined, undefined, true])
     })
 
-    it('the credential store removes a credential completely, and continues its version numbers with a later grant', async () => {
+    it('the credential store removes a credential completely, and a later grant continues its version numbers', async () => {
       expect(await store.remove('ACC-1', true, auditContextOf('removed'))).toBe('absent')
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
@@ -407,7 +407,7 @@ export function credentialStoreContract(
       })
     })
 
-    it('the credential store returns null for a refresh token or an id token that the grant does not have', async () => {
+    it('the credential store returns null for a refresh token or id token that the grant does not have', async () => {
       await store.put(
         grantOf('ACC-1', 'one', { refreshToken: null, idToken: null }),
         START,
@@ -430,7 +430,7 @@ export function credentialStoreContract(
       expect(JSON.stringify([first, rest])).not.toMatch(/access|refresh [ab]|1\.k/)
     })
 
-    it('each due name is returned once, the earliest first, and again after a delay if the credential was not refreshed', async () => {
+    it('the credential store returns each due name once, earliest first, and again after a delay if it was not refreshed', async () => {
       await store.put(grantOf('ACC-late', 'x'), START + 30, auditContextOf('granted'))
       await store.put(grantOf('ACC-soon', 'x'), START + 10, auditContextOf('granted'))
       await store.put(grantOf('ACC-next', 'x'), START + 20, auditContextOf('granted'))
@@ -517,7 +517,7 @@ export function credentialStoreContract(
       expect((await store.readAudit(1, 1)).items.map(({ Seq }) => Seq)).toEqual([2])
     })
 
-    it('the store keeps the time at which the provider ends a grant, and adds the expiry notice together with the token pair', async () => {
+    it('the credential store keeps the time at which the provider ends a grant, and stores the expiry notice with the token pair', async () => {
       const hardExpiresAt = START + 29 * 86_400_000
       const limits = { hardExpiresAt, idleExpiresAt: START + 1_000_000 }
       await store.put(grantOf('ACC-1', 'one', limits), START, auditContextOf('granted'))
@@ -566,7 +566,7 @@ export function credentialStoreContract(
       })
       await expect(store.get('ACC-1')).rejects.toBeInstanceOf(DecryptionError)
       await expect(store.acquire('ACC-1', 'a', 1_000)).rejects.toBeInstanceOf(DecryptionError)
-      // A new authorization replaces the record.
+      // A new authorization replaces the changed record.
       await store.put(grantOf('ACC-1', 'new'), START, auditContextOf('granted'))
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access new')
     })
@@ -584,7 +584,7 @@ export function credentialStoreContract(
       expect(changed?.Message).toContain('not authenticated')
     })
 
-    it('after the import of a credential with a greater version number, the versions continue from that number', async () => {
+    it('after the import of a credential with a greater version number, later versions continue from that number', async () => {
       const put = (atLeast: number) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { atLeast })
       expect((await put(7)).version).toBe(8)
@@ -592,7 +592,7 @@ export function credentialStoreContract(
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access x')
     })
 
-    it('the credential store stores a grant only once if put is repeated after a lost reply', async () => {
+    it('the credential store stores a grant only once if put() is repeated after a lost reply', async () => {
       const put = () =>
         store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'), { id: 'this grant' })
       await put()
@@ -603,7 +603,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
-    it('put() replaces a credential only if its version is the expected version, and otherwise throws VersionConflict', async () => {
+    it('put() throws VersionConflict if the stored version is not the expected one', async () => {
       const put = (over: number | null) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { over })
       await expect(put(1)).rejects.toThrow(VersionConflict)

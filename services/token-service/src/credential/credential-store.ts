@@ -1,16 +1,17 @@
 /**
- * The port to the credential store. Deployments use the Redis adapter, and the embedded host uses the file adapter. One
- * contract suite (credential-store.contract.ts) runs against both.
+ * The port to the credential store. Deployments use the Redis adapter, and the embedded host uses the file adapter.
+ * Both pass the contract suite in credential-store.contract.ts.
  *
  * Every write is atomic: it compares the version of the credential, changes the record, and appends an entry to the
- * outbox in one step. So a change is audited and published if and only if it is stored. The audit entries of an outbox
- * entry are moved into the audit log first, and then its events are published to the broker.
+ * outbox. A change is therefore audited and published if and only if it is stored. The audit entries of an outbox entry
+ * are moved into the audit log before its events are published to the broker.
  *
- * All methods throw `IntegrationError` `store_unavailable` if the store cannot be used. The write may nevertheless have
- * succeeded if only the reply was lost. `put`, `label`, `recordIntent`, `commit`, `settle` and `remove` also throw it if fewer
- * Redis replicas than required have acknowledged the write (`REDIS_REPLICAS`). Methods that decrypt secrets throw
- * `DecryptionError` for a record that was changed by another program, copied, or encrypted with a key that the key ring
- * does not have.
+ * All methods throw `IntegrationError` `store_unavailable` if the store cannot be used. If only the reply was lost, the
+ * write may nevertheless have succeeded. `put`, `label`, `recordIntent`, `commit`, `settle` and `remove` also throw it
+ * if fewer Redis replicas than required have acknowledged the write (`REDIS_REPLICAS`).
+ *
+ * Methods that decrypt secrets throw `DecryptionError` for a record that another program has changed or copied, or that
+ * was encrypted with a key that the key ring does not have.
  */
 import type { AuditEntry, AuditFact, AuditHead } from '@integration-host/shared/contracts/audit'
 import type { Fault } from '@integration-host/shared/contracts/credential'
@@ -32,7 +33,7 @@ export interface CredentialStore {
 
   /**
    * Returns a page of the credentials that fulfil `filter`, in the order of their names, beginning after the name
-   * `after`. The time of the search is limited. So a page may have fewer than `limit` credentials although more follow.
+   * `after`. The time of a search is limited, so a page may have fewer than `limit` credentials even if more follow.
    */
   find(page: {
     readonly after: string
@@ -48,8 +49,8 @@ export interface CredentialStore {
   summary(ranges: readonly NameRange[]): Promise<CredentialCounts>
 
   /**
-   * Builds the index that `find` and `summary` read, after an upgrade from a release without this index. Resolves with
-   * `false` if another process is building it, or if `signal` was aborted.
+   * Completes the index that `find` and `summary` read, after an upgrade from a release without this index. Resolves
+   * with `false` if another process is completing it, or if `signal` was aborted.
    */
   completeIndex(signal: AbortSignal): Promise<boolean>
 
@@ -64,11 +65,11 @@ export interface CredentialStore {
   }>
 
   /**
-   * Stores a new grant in place of the stored grant. Removes the lease, intent and fault of the stored grant, so that a
-   * refresh in flight can no longer commit.
+   * Stores a new grant in place of the stored grant. Also removes the lease, the intent and the fault of the stored
+   * grant, so that a refresh in flight cannot commit any more.
    *
-   * The new version is greater than `atLeast` and than every earlier version under this name, including versions before
-   * a removal. A repeated call with the same `id` stores nothing, so it does not overwrite a later write. Label and
+   * The new version is greater than `atLeast` and than every earlier version under this name, even versions before a
+   * removal. A repeated call with the same `id` stores nothing, so that it cannot overwrite a later write. Label and
    * tags keep their stored values unless the grant has new ones.
    */
   put(grant: Grant, dueAt: number, context: AuditContext, options?: PutOptions): Promise<Credential>
@@ -83,15 +84,16 @@ export interface CredentialStore {
   release(lease: Lease): Promise<void>
 
   /**
-   * Stores the intent to use the refresh token of the lease's version, in place of an earlier intent. If the earlier
-   * intent is of another lease and was stored before a failover of the store, it is kept until `deferralMs` after the
-   * failover. A restart of the store counts as a failover.
+   * Stores the intent to use the refresh token of the lease's version, in place of an earlier intent.
+   *
+   * An earlier intent of another lease is kept if the store has failed over since it was stored. It can be replaced
+   * when `deferralMs` have passed since the failover. A restart of the store counts as a failover.
    */
   recordIntent(lease: Lease, deferralMs: number): Promise<IntentRecorded>
 
   /**
-   * Replaces the token pair of `lease.version` by the next pair, and clears intent, fault and lease. A repeated call
-   * returns `committed` again, unless the pair has been replaced since.
+   * Replaces the token pair of `lease.version` by the next token pair, and clears intent, fault and lease. A repeated
+   * call returns `committed` again, unless the token pair has been replaced since.
    *
    * `fenced`: another process has acquired the lease and may be using the same refresh token, or the store has lost the
    * version of the lease. `superseded`: a newer version is stored, or the credential was removed.
@@ -112,8 +114,10 @@ export interface CredentialStore {
 
   /**
    * Changes label and tags without advancing the version of the credential. Resolves with `moved` if another version
-   * than `version` is stored. A refresh in flight is not affected. If two concurrent calls change the same member, the
-   * later call wins; changes of different members both take effect. An audit entry is added if a value has changed.
+   * than `version` is stored.
+   *
+   * A refresh in flight is not affected. If two concurrent calls change the same member, the later call wins. Changes
+   * of different members both take effect. An audit entry is added if a value has changed.
    */
   label(
     name: string,
@@ -123,8 +127,8 @@ export interface CredentialStore {
   ): Promise<Labels | 'moved' | 'absent'>
 
   /**
-   * Removes a credential with its lease, its due time and its index entries. `changed`: another version than `version`
-   * is stored, and nothing was removed.
+   * Removes a credential with its lease, its due time and its index entries. `changed` means that nothing was removed,
+   * because another version than `version` is stored.
    */
   remove(
     name: string,
@@ -134,8 +138,8 @@ export interface CredentialStore {
   ): Promise<'removed' | 'changed' | 'absent'>
 
   /**
-   * Claims the right to send the refresh token of a grant that is not stored yet (adoption.ts). Resolves with `busy`
-   * if, less than `holdMs` ago, another process claimed the company or another token of the company was claimed. A
+   * Claims the right to send the refresh token of a grant that is not stored yet (adoption.ts). Resolves with `busy` if
+   * another process has claimed the company, or if another token of the company was claimed, less than `holdMs` ago. A
    * claim stays stored for a day unless it is ended.
    */
   claimAdoption(name: string, claim: AdoptionClaim, holdMs: number): Promise<AdoptionClaimed>
@@ -144,10 +148,9 @@ export interface CredentialStore {
   endAdoption(name: string, claim: AdoptionClaim): Promise<void>
 
   /**
-   * Returns the names of the credentials whose refresh is due by `now`, earliest first. The due time of these
-   * credentials becomes `now + postponeMs`. Until then no other replica gets their names. Another replica gets them
-   * afterwards if this process has died. `nextAt` is the next due time in the index, in epoch ms; `null` if the index
-   * is empty.
+   * Returns the names of the credentials whose refresh is due by `now`, earliest first. Their due time becomes `now +
+   * postponeMs`, so that no other replica gets these names before. If this process dies, another replica gets them
+   * then. `nextAt` is the next due time in the index, in epoch ms; `null` if the index is empty.
    */
   takeDue(
     now: number,
@@ -163,22 +166,19 @@ export interface CredentialStore {
 
   /**
    * Moves the audit entries of at most `limit` outbox entries into the audit log, each once and in order. Resolves with
-   * the number of outbox entries. Several replicas may call this method concurrently.
+   * the number of these outbox entries. Several replicas may call this method concurrently.
    */
   audit(limit: number): Promise<number>
 
-  /**
-   * Returns audit entries with a number above `after`, in order. Also returns the number and the hash of the newest
-   * audit entry.
-   */
+  /** Returns audit entries with a number above `after`, in order, and the number and hash of the newest audit entry. */
   readAudit(
     after: number,
     limit: number,
   ): Promise<{ readonly items: readonly AuditEntry[]; readonly head: AuditHead }>
 
   /**
-   * Returns `limit` audit entries with a number below `before`, the newest first. Also returns the number and the hash
-   * of the newest audit entry.
+   * Returns `limit` audit entries with a number below `before`, newest first, and the number and hash of the newest
+   * audit entry.
    */
   readAuditBackwards(
     before: number,
@@ -186,9 +186,9 @@ export interface CredentialStore {
   ): Promise<{ readonly items: readonly AuditEntry[]; readonly head: AuditHead }>
 
   /**
-   * Returns the oldest outbox entries whose audit entries are in the audit log; `null` while another replica has the
-   * relay lease, which is the right to publish events. Only one replica publishes at a time, so that the events stay in
-   * order. The returned entries have been acknowledged by Redis replicas.
+   * Returns the oldest outbox entries whose audit entries are in the audit log and that Redis replicas have
+   * acknowledged. Returns `null` while another replica has the relay lease, which is the right to publish events. Only
+   * one replica publishes at a time, so that the events stay in order.
    */
   readOutbox(
     owner: string,
@@ -196,7 +196,7 @@ export interface CredentialStore {
     limit: number,
   ): Promise<readonly PendingEvents[] | null>
 
-  /** Releases the relay lease, so that another replica can publish before it expires. */
+  /** Releases the relay lease, so that another replica can publish before the lease expires. */
   releaseOutbox(owner: string): Promise<void>
 
   /** Deletes the outbox entries whose events the broker has confirmed. */
@@ -220,11 +220,11 @@ export interface CredentialStore {
 
 /** The connection to a store that may lose its newest writes in a failover. */
 export interface StoreConnection {
-  /** Calls `listener` with `true` when the connection was established, and with `false` when it was lost. */
+  /** Calls `listener` with `true` when the connection is established, and with `false` when it is lost. */
   watch(listener: (isEstablished: boolean) => void): Disposable
   /**
    * The time at which a check last found that the connection leads to another or a restarted Redis server, in epoch ms
-   * by the clock of that server; `null` if no check has found this. Writes before this time may have been lost.
+   * by the clock of this server; `null` if no check has found this. Writes before this time may be lost.
    */
   serverChangedAt(): number | null
 }
@@ -235,8 +235,8 @@ export interface PutOptions {
   /** Identifies this grant. A retried `put` uses the same value. */
   readonly id?: string
   /**
-   * The version that `put` expects in the store; `null` if it expects no stored credential. If another version or an
-   * unexpected credential is stored, `put` throws {@link VersionConflict}.
+   * The version that `put` expects in the store; `null` if it expects that no credential is stored. Otherwise `put`
+   * throws {@link VersionConflict}.
    */
   readonly over?: number | null
 }
@@ -254,22 +254,23 @@ export type OutboxMethods = Pick<
 >
 
 export interface CommitOptions {
-  /** Whether the expiry notice of the grant is published as well. The default value is `false`. */
+  /** Whether the expiry notice of the grant is published as well; `false` by default. */
   readonly isNoticeNew?: boolean
   /**
-   * The version of the committed pair. The default value is `lease.version + 1`. A pair that was committed before and
-   * lost by the store keeps its version.
+   * The version of the committed token pair; `lease.version + 1` by default. A token pair that the store has lost is
+   * committed again under its previous version.
    */
   readonly version?: number
   /**
-   * The id of the grant to which the pair belongs. It is required if this grant may differ from the grant of the lease.
+   * The id of the grant to which the token pair belongs. It is required if this may be another grant than that of the
+   * lease.
    */
   readonly grantId?: string
 }
 
 /**
- * The error of a write that expected another version of the credential, because another process has written the
- * credential since. Nothing was stored.
+ * The error of a write that expected another version of the credential. Another process has written the credential in
+ * the meantime, and nothing was stored.
  */
 export class VersionConflict extends Error {
   override readonly name = 'VersionConflict'
@@ -284,27 +285,27 @@ export interface AdoptionClaim {
 
 export type AdoptionClaimed =
   /**
-   * The result of a claim. `wasClaimedBefore`: the same token was claimed earlier, and no response to its request was
-   * recorded.
+   * The result of a claim. `wasClaimedBefore` means that the same token was claimed earlier, and that no response to
+   * its request was recorded.
    */
   | { readonly kind: 'claimed'; readonly wasClaimedBefore: boolean }
   | { readonly kind: 'busy'; readonly retryAfterMs: number }
 
-/** The right to use the refresh token of one version of a credential. A process has it until the lease ends. */
+/** The right of one process to use the refresh token of one version of a credential, until the lease ends. */
 export interface Lease {
   readonly name: string
   readonly owner: string
-  /** The fencing token. It increases with each lease, so that the store can reject writes of an earlier holder. */
+  /** The fencing token, which increases with each lease. The store can therefore reject writes of an earlier holder. */
   readonly fence: number
   readonly version: number
-  /** The `id` with which `put` stored the grant; empty if `put` had no `id`. Refreshes do not change this id. */
+  /** The `id` with which `put` stored the grant; empty if `put` got no `id`. Refreshes do not change it. */
   readonly grantId: string
 }
 
 export type Acquired =
   /**
-   * The result of acquiring a lease. `removedVersion`: the last version of a removed credential of this name; `null` if
-   * no credential of this name was removed.
+   * The result of acquiring a lease. `removedVersion` is the last version of a removed credential of this name; `null`
+   * if there was none.
    */
   | { readonly kind: 'absent'; readonly removedVersion: number | null }
   | { readonly kind: 'busy' }
@@ -312,9 +313,12 @@ export type Acquired =
 
 export type IntentRecorded =
   | { readonly kind: 'recorded' }
-  /** The lease has ended. */
+  /** The lease has ended, so the intent was not stored. */
   | { readonly kind: 'lost' }
-  /** The intent of another lease is kept for `retryAfterMs`. The lease of the caller is not released. */
+  /**
+   * The intent was not stored, because the intent of another lease is kept for `retryAfterMs`. The caller still has its
+   * lease.
+   */
   | { readonly kind: 'deferred'; readonly retryAfterMs: number }
 
 /** A credential under lease, with the secrets that only a refresh, an export or a revocation needs. */
@@ -324,27 +328,24 @@ export interface LeasedCredential {
   readonly refreshToken: Secret | null
   readonly idToken: Secret | null
   readonly previous: Grant['previous']
-  /** Whether the provider issued the refresh token to this installation, and the token was not used yet. */
+  /** Whether the provider issued the refresh token to this installation, and the installation has not used it yet. */
   readonly isUnused: boolean
   /**
-   * The stored intent to send the refresh token of this version; `null` if there is no intent. A process stored the
-   * intent `ageMs` ago, and no response to the request of this process was recorded. `fence`, the fencing token of the
-   * lease, identifies the intent.
+   * The stored intent to send the refresh token of this version; `null` if there is none. It was stored `ageMs` ago,
+   * and no response to its request was recorded. `fence`, the fencing token of its lease, identifies the intent.
    */
   readonly intent: { readonly ageMs: number; readonly fence: number } | null
 }
 
 export interface Settlement {
   readonly attempts: number
-  /** When the refresh is tried again, in epoch ms; `null` if only a new grant can help. */
+  /** The time of the next attempt to refresh, in epoch ms; `null` if only a new grant can help. */
   readonly nextTryAt: number | null
-  /** The fault to store with the credential; `null` leaves the stored one unchanged. */
+  /** The fault to store with the credential. `null` leaves the stored fault unchanged. */
   readonly fault: Fault | null
   /** Whether the fault is published as an event. */
   readonly isPublished: boolean
-  /**
-   * Whether the intent is kept, because the provider may have rotated the refresh token although no response arrived.
-   */
+  /** Whether the intent is kept, because the provider may have rotated the refresh token without a response. */
   readonly keepsIntent: boolean
 }
 

@@ -45,7 +45,7 @@ describe('freshness of a credential', () => {
 describe('refreshDueAt', () => {
   const names = Array.from({ length: 2_000 }, (_, index) => `ACC-${index}`)
 
-  it('refreshDueAt() varies the margin before expiry by ±20 % between realms, and always returns the same value for a realm', () => {
+  it('refreshDueAt() varies the margin before expiry by ±20 % between realms, and is constant for each realm', () => {
     const margins = names.map((name) => (HOUR - refreshDueAt({ ...token, name }, AHEAD)) / AHEAD)
     expect(Math.min(...margins)).toBeGreaterThanOrEqual(0.8)
     expect(Math.max(...margins)).toBeLessThanOrEqual(1.2)
@@ -68,7 +68,7 @@ describe('refreshDueAt', () => {
 })
 
 describe('limits of a grant', () => {
-  it('a refresh is due at 50 to 70 % of the idle limit if the access token is valid for longer than the idle limit', () => {
+  it('a refresh is due at 50 to 70 % of the idle limit if this is earlier than the expiry of the access token', () => {
     for (const name of ['ACC-1', 'ACC-2', 'ACC-3']) {
       const dueAt = refreshDueAt({ ...token, name, expiresAt: 365 * DAY }, AHEAD)
       expect(dueAt).toBeGreaterThanOrEqual(50 * DAY)

@@ -18,26 +18,24 @@ export interface CredentialSummary extends Labels {
   readonly refreshedAt: number
   /** The version of the token pair. It increases by one with each new token pair, and no other change affects it. */
   readonly version: number
-  /** The time at which the provider ends the grant unless the grant is refreshed before that time. */
+  /** The time at which the provider ends the grant unless it is refreshed before. */
   readonly idleExpiresAt: number
   /**
-   * The time at which the provider ends the grant even if the grant is refreshed; `null` if the provider sent no such
-   * limit.
+   * The time at which the provider ends the grant even if it is refreshed; `null` if the provider sent no such limit.
    */
   readonly hardExpiresAt: number | null
   /**
-   * The notice period of the last published expiry notice, in days before the hard expiry; `null` if none was
-   * published.
+   * The notice period of the last published expiry notice, in days before the hard expiry; `null` if there was none.
    */
   readonly expiryNoticeDays: ExpiryNoticeDays | null
-  /**
-   * The reason why refreshes fail. The token pair is kept, and its access token is issued until the access token
-   * expires.
-   */
+  /** The reason why refreshes fail. The token pair is kept, and its access token is issued until it expires. */
   readonly fault: Fault | null
-  /** How many refreshes have failed since the last success. */
+  /** The number of failed refreshes since the last success. */
   readonly attempts: number
-  /** No refresh is started before this time unless a caller forces one; `null` if a refresh may start at any time. */
+  /**
+   * The time of the next scheduled attempt after a failed refresh; `null` if a refresh may start at any time. A caller
+   * can force an earlier attempt.
+   */
   readonly nextTryAt: number | null
 }
 
@@ -47,8 +45,8 @@ export interface Credential extends CredentialSummary {
 }
 
 /**
- * A complete token pair that is to be stored: after a code exchange, a refresh or an import. If it has a label or tags,
- * they are stored with a new grant. A refresh never stores labels.
+ * A complete token pair to be stored after a code exchange, a refresh or an import. A new grant may also have a label
+ * and tags, which are stored with it. A refresh never stores labels.
  */
 export interface Grant
   extends
@@ -71,11 +69,11 @@ export interface Grant
    */
   readonly refreshToken: Secret | null
   readonly idToken: Secret | null
-  /** The previous refresh token, which a provider with a grace period accepts for some time after the rotation. */
+  /** The previous refresh token. A provider with a grace period accepts it for some time after the rotation. */
   readonly previous: { readonly token: Secret; readonly retiredAt: number } | null
   /**
-   * Whether this installation has received the refresh token from the provider and has not used it yet. The default
-   * value is `false`.
+   * Whether this installation has received the refresh token from the provider and has not used it yet; `false` by
+   * default.
    */
   readonly isUnused?: boolean
 }
@@ -83,8 +81,11 @@ export interface Grant
 export type Freshness = 'fresh' | 'due' | 'expired'
 
 /**
- * Returns the freshness of the access token. `due`: the token is valid, and its proactive refresh should start.
- * `fresh`: the token is valid and not due. `expired`: there is no valid access token.
+ * Returns the freshness of the access token.
+ *
+ * - `fresh`: the token is valid, and its refresh is not due yet.
+ * - `due`: the token is valid, and its proactive refresh should start.
+ * - `expired`: there is no valid access token.
  */
 export function freshness(
   credential: Pick<
@@ -100,12 +101,12 @@ export function freshness(
 
 /**
  * Returns the time at which the proactive refresh of a credential starts, in epoch ms: `refreshAheadMs` before the
- * access token expires. The time varies by ±20 % between realms, so that realms that were connected together are not
+ * access token expires. The margin varies by ±20 % between realms, so that realms that were connected together are not
  * refreshed together.
  *
  * The time is never before half of the token's lifetime, because otherwise a short-lived token would be refreshed
  * continuously. It is at the latest at 50 to 70 % of the idle limit, because the provider ends a grant that is not
- * refreshed within the idle limit.
+ * refreshed within this limit.
  */
 export function refreshDueAt(
   {
@@ -128,14 +129,14 @@ const noticeDays = [7, 30, 90] as const
 export type ExpiryNoticeDays = (typeof noticeDays)[number]
 
 /**
- * Returns the shortest notice period, in days, that includes `hardExpiresAt`; `null` if `hardExpiresAt` is beyond all
- * notice periods.
+ * Returns the shortest notice period, in days, that includes the end of the grant, `hardExpiresAt`; `null` if the end
+ * is beyond all notice periods.
  */
 export const expiryNotice = (hardExpiresAt: number | null, now: number): ExpiryNoticeDays | null =>
   (hardExpiresAt !== null && noticeDays.find((days) => hardExpiresAt - now <= days * DAY_MS)) ||
   null
 
-/** Computes when the provider ends a grant, in epoch ms, from the lifetimes in its response. */
+/** Computes from the lifetimes in a response when the provider ends the grant, in epoch ms. */
 export function grantLimits(
   tokens: { readonly idleSeconds: number | null; readonly hardSeconds: number | null },
   startedAt: number,
@@ -154,7 +155,7 @@ export function spread(name: string): number {
   for (let index = 0; index < name.length; index += 1) {
     hash = Math.imul(hash ^ name.charCodeAt(index), 0x01000193)
   }
-  // FNV-1a leaves the high bits of short, similar names nearly equal. The next two steps mix all bits.
+  // FNV-1a leaves the high bits of short, similar names nearly equal. These two steps mix all bits.
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d)
   return ((hash ^ (hash >>> 13)) >>> 0) / 2 ** 32
 }
@@ -164,7 +165,10 @@ export function spread(name: string): number {
  * optional.
  */
 const DEFAULT_LIFETIME_SECONDS = 3_000
-/** The longest accepted lifetime of an access token, so that a wrong number cannot prevent refreshes for years. */
+/**
+ * The maximum accepted lifetime of an access token. A wrong value from the provider thus cannot prevent refreshes for
+ * years.
+ */
 const MAX_LIFETIME_SECONDS = 86_400
 
 /**
@@ -179,7 +183,7 @@ export function lifetimeSeconds(expiresIn: unknown): number {
   return Math.min(seconds, MAX_LIFETIME_SECONDS)
 }
 
-/** Returns the state of a credential. Lists can be filtered by this state. */
+/** Returns the state of a credential, by which lists can be filtered. */
 export function stateOf({
   fault,
   expiryNoticeDays,

@@ -2,10 +2,10 @@
  * Verifies hints that a company has disconnected the application. The provider sends the company's browser to `GET
  * /disconnected`, which requires no key, so anyone can send such a hint about any company.
  *
- * D1  A hint alone changes nothing. It causes a refresh, and only the provider's rejection of the refresh token makes
- *     the fault `disconnected`.
- * D2  At most one hint per company and minute causes a refresh, over all replicas. Hints cause at most
- *     `REFRESHES.count` refreshes a minute in each process. Further hints are dropped.
+ * D1  A hint alone changes nothing. It causes a refresh, and the credential gets the fault `disconnected` only if the
+ *     provider rejects the refresh token.
+ * D2  At most one hint per company and minute causes a refresh, over all replicas. In each process, hints cause at most
+ *     `REFRESHES.count` refreshes a minute. Further hints are dropped.
  * D3  The sender of a hint learns nothing about the company, because the response does not wait for the refresh.
  */
 import { createRateLimit } from '@integration-host/shared/process/rate-limit'
@@ -15,21 +15,24 @@ import type { RefreshRoutine } from './refresh.ts'
 
 const INTERVAL_MS = 60_000
 /**
- * The limit on refreshes that hints cause. A flood of hints would otherwise displace the other entries of the audit
- * log.
+ * The maximum number of refreshes that hints cause. Without this limit, a flood of hints would displace the other
+ * entries of the audit log.
  */
 const REFRESHES = { count: 20, intervalMs: INTERVAL_MS }
-/** The limit on hints that are processed at the same time, because each hint reads the store. */
+/** The maximum number of hints that are processed at the same time, because each hint reads the store. */
 const MAX_IN_FLIGHT = 16
 
 export interface DisconnectHintsDeps {
   readonly store: Pick<CredentialStore, 'get'>
   readonly routine: Pick<RefreshRoutine, 'refresh'>
-  /** Resolves with `false` if a hint about the credential was admitted less than `intervalMs` ago, at any replica. */
+  /**
+   * Admits a hint about a credential. Resolves with `false` if another hint was admitted less than `intervalMs` ago, at
+   * any replica.
+   */
   readonly admit: (name: string, intervalMs: number) => Promise<boolean>
   /** Returns the time of a monotonic clock, in milliseconds. */
   readonly now: () => number
-  /** Receives errors of background work, because no caller waits for this work. */
+  /** Receives errors of background work, for which no caller waits. */
   readonly onError: (error: unknown) => void
 }
 
@@ -45,18 +48,18 @@ export function createDisconnectHints(deps: DisconnectHintsDeps): DisconnectHint
 
   async function verify(name: string): Promise<void> {
     const credential = await store.get(name)
-    // If the fault is `disconnected` but provisional, only the refresh schedule confirms the fault. Otherwise a second
-    // hint could make the fault final during a short outage of the provider.
+    // A provisional fault `disconnected` is confirmed only by the refresh schedule. Otherwise a second hint could make
+    // it final during a short outage of the provider.
     if (credential === null || isTerminal(credential.fault)) return
     if (credential.fault?.Code === 'disconnected') return
-    // The limit on refreshes is checked before the hint is recorded. Otherwise a hint that exceeds the limit, and is
-    // dropped, would block the next hint about its company for a minute.
+    // The limit on refreshes is checked before the hint is recorded. Otherwise a hint that is dropped by this limit
+    // would block the next hint about its company for a minute.
     if (!refreshes.take() || !(await deps.admit(name, INTERVAL_MS))) return
     const { version } = credential
     const goal = { kind: 'newer', version, force: true, isDisconnectReported: true } as const
     const result = await routine.refresh(name, goal, 'browser')
-    // A refresh that was already in flight did not take the hint into account. If that refresh was rejected, a second
-    // refresh is started, which takes the hint into account.
+    // The rejected refresh was already in flight when the hint arrived, so it did not take the hint into account. A
+    // second refresh does.
     if (result.kind !== 'faulted' || result.fault.Code === 'disconnected') return
     if (isProvisional(result.fault)) await routine.refresh(name, goal, 'browser')
   }

@@ -1,4 +1,4 @@
-/** Encrypts credentials into a document for another installation, and decrypts such a document. */
+/** Encrypts credentials into a document for another installation, and decrypts such documents. */
 import { createCipheriv, createDecipheriv, randomBytes, scrypt } from 'node:crypto'
 import { promisify } from 'node:util'
 import { z } from 'zod'
@@ -18,20 +18,16 @@ const secret = z
   .min(1)
   .transform((text) => new Secret(text))
 
-/**
- * A time in epoch ms, at most in the year 9999. `toISOString` writes later years with a sign and six digits, or
- * throws.
- */
+/** A time in epoch ms, up to the year 9999. `toISOString` writes later years with a sign and six digits, or throws. */
 const time = z.number().min(0).max(253_402_300_799_999)
 
 export const ExportedCredential = z.object({
   name: CredentialName,
   environment: z.string(),
-  // Documents of earlier releases contain neither label nor tags. When such a document is imported, stored labels are
-  // kept.
+  // Documents of earlier releases contain no label and no tags. Importing such a document keeps the stored labels.
   label: Label.nullable().optional(),
   tags: Tags.optional(),
-  // The version of the credential. Each later token pair increments it. The limit ensures that the version stays an
+  // The version of the credential, which each later token pair increments. The limit ensures that the version stays an
   // exact integer in Redis and in JSON.
   version: z
     .int()
@@ -50,7 +46,7 @@ export const ExportedCredential = z.object({
 export type ExportedCredential = z.output<typeof ExportedCredential>
 
 const FORMAT = 'integration-host-credentials/1'
-// These are the parameters that OWASP recommends for scrypt. One key derivation uses 128 MiB for a third of a second.
+// The scrypt parameters that OWASP recommends. One key derivation uses 128 MiB for a third of a second.
 const SCRYPT = { N: 131_072, r: 8, p: 1 } as const
 const TAG_BYTES = 16
 

@@ -1,6 +1,6 @@
 /**
- * Tests failovers of Redis between the writes of a refresh. The provider rotates the refresh token at every refresh and
- * accepts only the newest refresh token. So a company is locked out if its newest token pair is lost.
+ * Tests of Redis failovers between the writes of a refresh. The provider rotates the refresh token at every refresh and
+ * accepts only the newest one, so a company whose newest token pair is lost is locked out.
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
@@ -75,8 +75,8 @@ describe('a failover to a replica that lacks the newest writes', () => {
   const realms = Array.from({ length: 20 }, (_, index) => String(index + 1))
 
   /**
-   * Refreshes every company at a primary that is cut off from its replica. Then promotes the replica, and refreshes
-   * every company again.
+   * Refreshes every company at a primary that is cut off from its replica, promotes the replica, and refreshes every
+   * company again.
    */
   async function failOver(service: TestService, connections: 'cut' | 'kept') {
     for (const realm of realms) expect((await service.connect(realm)).status).toBe(201)
@@ -85,7 +85,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     await Promise.all(realms.map((realm) => refresh(service, `ACC-${realm}`)))
     const usedBefore = refreshes().length
     await pair.promote(connections)
-    // The service finds the new primary while the old one is still cut off.
+    // The service finds the new primary while the old primary is still cut off.
     await eventually(async () =>
       expect(await pair.replica.client('LIST')).toContain('name=token-service'),
     )
@@ -106,7 +106,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     }
   }
 
-  it('a failover locks out every just refreshed company if no write waits for replicas and no process keeps the token pairs', async () => {
+  it('a failover locks out every company that was just refreshed if writes need no replica and no process keeps the token pairs', async () => {
     const { store, authorizations } = await open(0)
     const service = cleanup.use(
       await startTestService({
@@ -122,7 +122,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
   })
 
   it.each(['cut', 'kept'] as const)(
-    'with REDIS_REPLICAS=1, no token is used at a cut-off primary, so no company is locked out (connections %s)',
+    'a failover locks out no company with REDIS_REPLICAS=1, because no token is used at a cut-off primary (connections %s)',
     async (connections) => {
       const service = await start(await open(1))
       const { usedBefore, lockedOut, tokens } = await failOver(service, connections)
@@ -132,7 +132,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('with REDIS_REPLICAS=0, a failover locks out no company while the process that has the token pairs is running', async () => {
+  it('a failover locks out no company with REDIS_REPLICAS=0 while the process that has the token pairs is running', async () => {
     const metrics = createMetrics('token-service')
     const service = await start(await open(0), { metrics })
     const { usedBefore, lockedOut, tokens } = await failOver(service, 'cut')
@@ -159,7 +159,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     expect(new Set(sentTokens()).size).toBe(3)
   })
 
-  it('a token pair in memory is committed even if the new Redis primary also lacks the previous pair', async () => {
+  it('a token pair in memory is committed even if the new Redis primary lacks the previous token pair as well', async () => {
     let refreshCount = 0
     const lost = Promise.withResolvers<void>()
     const service = await start(await open(0), {
@@ -208,7 +208,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('the fault of a refresh token rejected after a failover names two possible causes: a lost pair and an ended grant', async () => {
+  it('if a refresh token is rejected after a failover, its fault names a lost token pair and an ended grant as possible causes', async () => {
     const redis = await open(0)
     const service = await start(redis, { timing: { rejectedGrantRetryDelaysMs: [] } })
     await service.connect('1')
@@ -231,7 +231,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
         Remedy: expect.stringMatching(/lost a newer token pair.+ended the grant/),
       },
     })
-    // The failover cannot have lost a newer pair of this company, because the company was connected after the failover.
+    // The failover cannot have lost a newer token pair of this company, because the company was connected afterwards.
     await service.connect('2')
     provider.revokeAll()
     const rejected = await refresh(service, 'ACC-2')
@@ -245,8 +245,8 @@ describe('a failover while a process has a new token pair that it could not comm
   const LONG = { failoverDeferralMs: 60_000 }
 
   /**
-   * Starts a process that refreshes the company, and suspends the process when it has received the new pair. The
-   * process does not renew its lease. `resume` lets it commit the pair.
+   * Starts a process that refreshes the company and is suspended when it has received the new token pair. It does not
+   * renew its lease. `resume` lets it commit the token pair.
    */
   async function suspendedBeforeCommit(adapters: TestRedis) {
     const { promise, resolve: resume } = Promise.withResolvers<void>()
@@ -299,13 +299,13 @@ describe('a failover while a process has a new token pair that it could not comm
       resume()
       expect((await refreshing).body).toMatchObject({ Version: 2 })
       await eventually(async () => expect(await pair.replica.hget(NAME, 'Version')).toBe('2'))
-      // The deferral ends as soon as the new pair is committed.
+      // The deferral ends as soon as the new token pair is committed.
       expect((await refresh(second)).body).toMatchObject({ Version: 3, Status: 'active' })
       expect(new Set(sentTokens()).size).toBe(2)
     },
   )
 
-  it('if the process with the new pair never reaches the new primary, the old refresh token is sent after the deferral', async () => {
+  it('the old refresh token is sent after the deferral if the process with the new token pair never reaches the new primary', async () => {
     await suspendedBeforeCommit(await open(1))
     provider.knobs.graceMs = 600_000
     const adapters = await open(1)
@@ -322,7 +322,7 @@ describe('a failover while a process has a new token pair that it could not comm
     expect((repeated?.at ?? 0) - changedAt).toBeGreaterThanOrEqual(timing.failoverDeferralMs)
   })
 
-  it('the deferral ends at once when the intent of the other process is withdrawn', async () => {
+  it('the deferral ends at once when the other process withdraws its intent', async () => {
     await suspendedBeforeCommit(await open(1))
     provider.knobs.graceMs = 600_000
     const second = await start(await open(1), { timing: LONG })
@@ -332,7 +332,7 @@ describe('a failover while a process has a new token pair that it could not comm
     expect((await refresh(second)).status).toBe(200)
   })
 
-  it('a restart of a single Redis server defers the refresh in the same way as a failover', async () => {
+  it('a restart of a single Redis server defers a refresh like a failover', async () => {
     const server = cleanup.use(await startRestartableServer('redis'))
     const second = await start(await open(0, server), { timing: LONG })
     const { refreshing, resume } = await suspendedBeforeCommit(await open(0, server))
@@ -352,7 +352,7 @@ describe('a failover while a process has a new token pair that it could not comm
 
 describe('a refresh while the Redis primary loses its replica, with REDIS_REPLICAS=1', () => {
   it('a refresh withdraws its intent if the Redis primary has lost its replica, so that the next refresh need not wait', async () => {
-    // If the next refresh found this intent, it would wait for a response for longer than a caller waits.
+    // If the next refresh found this intent, it would wait for a response longer than a caller waits.
     const redis = await open(1)
     const service = await start(redis, { timing: { foreignIntentMaxAgeMs: 60_000 } })
     await service.connect('1')
@@ -367,7 +367,7 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('the intent of another process is kept if the Redis primary loses its replica, because the token may have been sent', async () => {
+  it('the intent of another process is kept if the Redis primary loses its replica, because that process may have sent the token', async () => {
     const adapters = await open(1)
     const { store, redis } = adapters
     await (await start(adapters)).connect('1')
@@ -386,7 +386,7 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     expect(await pair.primary.hget(NAME, 'Intent')).toBe(intent)
   })
 
-  it('after a failover during a refresh, the pair is used from memory, committed at the new primary and published once', async () => {
+  it('a refresh during a failover issues its token pair from memory, commits it at the new primary and publishes it once', async () => {
     const bus = cleanup.use(createInProcessBus(silent))
     const ids = await collectEvents(bus)
     const redis = await open(1)
@@ -398,7 +398,7 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     await eventually(() => expect(ids).toEqual([`${NAME}/1/stored`]))
     const { status, body } = await refresh(service)
     expect([status, body['Version']]).toEqual([200, 2])
-    // On a loaded machine, the connection may already be open again before the first commit.
+    // On a loaded machine, the connection may be open again before the first commit.
     await eventually(async () => expect(await pair.primary.hget(NAME, 'Version')).toBe('2'))
     expect(await pair.replica.hget(NAME, 'Version')).toBe('1')
     const token = (await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']
@@ -409,23 +409,22 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     expect(ids).toEqual([`${NAME}/1/stored`])
     await pair.rejoin()
     await eventually(() => expect(ids).toContain(`${NAME}/2/refreshed`))
-    // The new primary may lack the deletion of the first event. In this case the event is published again with the same
-    // id.
+    // The new primary may lack the deletion of the first event. The event is then published again with the same id.
     expect([...new Set(ids)]).toEqual([`${NAME}/1/stored`, `${NAME}/2/refreshed`])
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('a pair that only an isolated primary has stored stays in memory, even if another process acquired the lease there', async () => {
+  it('a token pair that only an isolated primary has stored stays in memory, even if another process acquired the lease there', async () => {
     const service = await start(await open(1), {
       failpoint: (at) => (at === 'before commit' ? pair.link.stall() : undefined),
     })
     await service.connect('1')
     expect((await refresh(service)).status).toBe(200)
     await eventually(async () => expect(await pair.primary.hget(NAME, 'Version')).toBe('2'))
-    // Another process acquires the lease, which increments the fencing token.
+    // Another process acquires the lease, so the fencing token is incremented.
     await pair.primary.hincrby(NAME, 'Fence', 1)
-    // From now on the primary rejects writes, although it still counts the replica as connected. So WAIT succeeds on a
-    // new connection, which has written nothing.
+    // From now on, the primary rejects writes although it still counts the replica as connected. WAIT therefore
+    // succeeds on a new connection, which has written nothing.
     await pair.primary.config('SET', 'min-replicas-max-lag', '1')
     await pair.primary.config('SET', 'min-replicas-to-write', '1')
     const clientIds = async (): Promise<number[]> => {
@@ -445,7 +444,7 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
       expect(ids).toHaveLength(2)
       expect(Math.min(...ids)).toBeGreaterThan(newest)
     })
-    // On the new connection, the process compares the pair with the store.
+    // On the new connection, the process compares its token pair with the store.
     const calls = await scriptCalls()
     await eventually(async () => expect(await scriptCalls()).toBeGreaterThan(calls + 2))
     await pair.promote('cut')
@@ -454,7 +453,7 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     expect(new Set(sentTokens()).size).toBe(sentTokens().length)
   })
 
-  it('token-service responds 201 to the connection of a company only when a Redis replica has stored the credential', async () => {
+  it('token-service responds 201 to the connection of a company only after a Redis replica has stored the credential', async () => {
     const redis = await open(1)
     const service = await start(redis)
     pair.link.stall()
@@ -478,7 +477,7 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     expect(await pair.replica.exists(NAME)).toBe(1)
   })
 
-  it('the health check reports why writes fail until the replica is available again', async () => {
+  it('the health check reports the reason for failing writes until the replica is available again', async () => {
     const { health } = await open(1)
     pair.link.stall()
     const writes = () => health.report().dependencies['redis-writes']

@@ -54,7 +54,7 @@ describe('a fault', () => {
     ])
   })
 
-  it('if the grant was rejected, a stored fault without the member Final is treated as final', () => {
+  it('a stored fault of a rejected grant is final if it has no member Final', () => {
     const { Final: _, ...stored } = faultOf(
       'ACC-1',
       'invalid_grant',
@@ -64,7 +64,7 @@ describe('a fault', () => {
     expect([isTerminal(stored), isProvisional(stored)]).toEqual([true, false])
   })
 
-  it('only the fault classes that need a new authorization are terminal', () => {
+  it('only the fault classes that need a new authorization are final', () => {
     const of = (
       code: 'provider_unavailable' | 'provider_rejected' | 'rotation_lost' | 'no_refresh_token',
     ) => isTerminal(faultOf('ACC-1', code, { body: '', traceId: null }, { at, attempts: 1 }))

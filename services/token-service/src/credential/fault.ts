@@ -4,9 +4,11 @@ import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { ProviderResponse } from '../provider/provider.ts'
 
 /**
- * The fault classes. `endsGrant`: only a new grant can end the fault. `isRejection`: the provider rejected the refresh
- * token. Some providers also reject refresh tokens during an outage. For these providers (see the provider profile),
- * the token is sent again before the fault becomes final.
+ * The fault classes.
+ *
+ * - `endsGrant`: only a new grant can end the fault.
+ * - `isRejection`: the provider rejected the refresh token. Some providers also do so during an outage. For these
+ *   providers (see the provider profile), the token is sent again before the fault becomes final.
  */
 export const faultClasses = {
   invalid_grant: {
@@ -78,20 +80,20 @@ export type FaultClass = keyof typeof faultClasses
 const PROVISIONAL_REMEDY =
   'Wait: the provider rejected the refresh token, which it may also do in an outage, so the token is tried again at NextTryAt. If the owner of the company disconnected the application, or another program uses this grant, reconnect the company.'
 
-/** The remedies of those provisional faults for which waiting alone does not help. */
+/** The remedies of provisional faults for which waiting alone does not help. */
 const PROVISIONAL_REMEDIES: Partial<Record<FaultClass, string>> = {
   disconnected: `${faultClasses.disconnected.remedy} The token is tried once more at NextTryAt, because the provider may also reject it in an outage.`,
   used_elsewhere: `${faultClasses.used_elsewhere.remedy} The token is tried again at NextTryAt, because the provider may also reject it in an outage.`,
 }
 
-/** The remedy of `invalid_grant` if the store may have lost a newer pair. */
+/** The remedy of `invalid_grant` if the store may have lost a newer token pair. */
 const SUPERSEDED_REMEDY =
   'Reconnect the company. Either Redis lost a newer token pair of this company when it changed its primary or was restarted, and the provider accepts only that pair. Or the provider has ended the grant: its owner disconnected the application, or another program used the grant.'
 
 const PROVISIONAL_SUPERSEDED_REMEDY =
   'Reconnect the company, or wait: Redis changed its primary or was restarted after this token pair was stored. If it lost a newer token pair of this company then, waiting does not help. If not, the provider may have rejected the token because of an outage: the token is tried again at NextTryAt.'
 
-/** Returns whether this fault means that the provider rejected the grant, finally or provisionally. */
+/** Returns whether this fault means that the grant has ended, either finally or provisionally. */
 export const isGrantRejected = (fault: Fault | null): boolean =>
   fault !== null && fault.Code in faultClasses && faultClasses[fault.Code as FaultClass].endsGrant
 
@@ -106,21 +108,19 @@ export const isProvisional = (fault: Fault | null): fault is Fault =>
   fault !== null && isGrantRejected(fault) && fault.Final === false
 
 export interface FaultContext {
-  /** When the refresh failed, in epoch ms. */
+  /** The time at which the refresh failed, in epoch ms. */
   readonly at: number
   /** The number of failed refreshes since the last success. */
   readonly attempts: number
   /** How often the provider has rejected the refresh token. */
   readonly rejections?: number
-  /** When a rejected refresh token is sent again, in epoch ms; `null` if it is not sent again. */
+  /** The time at which a rejected refresh token is sent again, in epoch ms; `null` if it is not sent again. */
   readonly retryAt?: number | null
-  /** Whether the store may have lost a newer pair that replaced the rejected refresh token. */
+  /** Whether the store may have lost a newer token pair that replaced the rejected refresh token. */
   readonly isPossiblySuperseded?: boolean
 }
 
-/**
- * Returns the fault of a failed refresh. The format of the message must not change, because other programs parse it.
- */
+/** Returns the fault of a failed refresh. Other programs parse the message, so its format must not change. */
 export function faultOf(
   name: string,
   faultClass: FaultClass,
@@ -149,7 +149,7 @@ export const RETRY_CAP_MS = 15 * 60_000
 const RETRY_BASE_MS = 2_000
 
 /**
- * Returns the delay in milliseconds before a failed refresh is retried. `attempts` is the number of consecutive
+ * Returns the delay before a failed refresh is retried, in milliseconds. `attempts` is the number of consecutive
  * failures; `random` is in [0, 1).
  */
 export function retryDelayMs(
@@ -158,13 +158,13 @@ export function retryDelayMs(
   random: number,
 ): number {
   if (retryAfterMs !== null) {
-    // The delay is up to a fifth longer than `Retry-After`, so that realms that were throttled together do not retry
+    // The delay is longer than `Retry-After` by up to a fifth, so that realms that were throttled together do not retry
     // together.
     return Math.floor(
       Math.min(RETRY_CAP_MS, Math.max(retryAfterMs, 0)) * (1 + random / 5) + random * 500,
     )
   }
-  // The jitter covers only half of the delay. With full jitter, a refresh could be retried at once.
+  // The jitter covers only half of the delay, because full jitter could cause a retry at once.
   const upperHalf = 0.5 + random / 2
   return backoffMs(attempts, { baseMs: RETRY_BASE_MS, capMs: RETRY_CAP_MS, random: upperHalf })
 }

@@ -1,4 +1,4 @@
-/** Completes the index of the credential store in the background, once after each start. */
+/** Completes the index of the credential store in the background after each start. */
 import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { CredentialStore } from './credential-store.ts'
 
@@ -15,7 +15,7 @@ export interface IndexUpkeepDeps {
 const RETRY = { baseMs: 200, capMs: 10_000 } as const
 
 /**
- * Builds the index in the background. Repeats failed attempts until the index is complete or the returned object is
+ * Completes the index in the background. Repeats failed attempts until the index is complete or the returned object is
  * disposed.
  */
 export function startIndexUpkeep({ store, sleep, onError }: IndexUpkeepDeps): AsyncDisposable {

@@ -1,6 +1,6 @@
 /**
  * Re-encrypts every stored credential with the active key while the service runs. A record is replaced only if it has
- * not changed since it was read. A record that has changed was written with the active key already.
+ * not changed since it was read; a changed record was already written with the active key.
  */
 import type { KeyRotationProgress } from '@integration-host/shared/contracts/custody'
 import type { CredentialStore } from './credential-store.ts'
@@ -17,17 +17,17 @@ export type RotateKeys = (who: string, signal: AbortSignal) => AsyncGenerator<Ke
 const PAGE = 500
 const MAX_NAMED = 10
 /**
- * The maximum number of passes over all records. If the last pass still finds records with an old key, some replica of
- * token-service keeps encrypting with that key. The key can then not be retired.
+ * The maximum number of passes over all records. If the last pass still finds records with an old key, a replica of
+ * token-service keeps encrypting with this key, which can then not be retired.
  */
 const MAX_PASSES = 5
-/** The number of credentials that are re-encrypted concurrently. */
+/** The number of credentials that are re-encrypted at the same time. */
 const CONCURRENCY = 50
 
 /**
- * Returns a function that re-encrypts all credentials. It yields its progress after each page; the last value has
+ * Returns a function that re-encrypts all credentials. It yields its progress after each page, and the last value has
  * `IsFinished`. Old keys are retired only if every credential could be decrypted. If the function throws
- * `store_unavailable`, the records that were already re-encrypted stay re-encrypted.
+ * `store_unavailable`, the records that were already re-encrypted stay so.
  */
 export function createKeyRotation({
   store,
@@ -52,8 +52,8 @@ export function createKeyRotation({
       IsFinished: isFinished,
       RetiredKeys: [...retired],
     })
-    // A replica whose active key is still the old key writes records with the old key. So the rotation repeats its pass
-    // over all records until a pass finds no record with an old key.
+    // A replica may still use the old key as its active key and write records with it. The pass over all records is
+    // therefore repeated until it finds no record with an old key.
     let found = -1
     for (let pass = 1; found !== 0 && pass <= MAX_PASSES; pass += 1) {
       found = 0

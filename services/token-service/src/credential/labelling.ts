@@ -1,4 +1,4 @@
-/** Changes label and tags of a credential on behalf of a caller. */
+/** Changes label and tags of a credential at the request of a caller. */
 import { notFound, versionMoved } from './access-token.ts'
 import type { CredentialSummary } from './credential.ts'
 import type { CredentialStore } from './credential-store.ts'
@@ -11,8 +11,8 @@ export interface LabellingDeps {
 }
 
 /**
- * Changes label and tags, and resolves with the credential after the change. If `ifVersion` is a number and the
- * credential has another version, nothing is changed.
+ * Changes label and tags, and resolves with the changed credential. Nothing is changed if `ifVersion` is a number and
+ * the credential has another version.
  *
  * @throws {IntegrationError} `credential_not_found`, `version_moved`, `store_unavailable`.
  */

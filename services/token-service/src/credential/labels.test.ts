@@ -1,6 +1,6 @@
 /**
- * Tests what happens to labels when token pairs are transferred, restored, rescued or re-encrypted. All stores in these
- * tests are file stores.
+ * Tests what happens to labels when token pairs are transferred, restored, rescued or re-encrypted. All tests use file
+ * stores.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -84,7 +84,7 @@ describe('the labels of a transferred credential', () => {
 })
 
 describe('the labels of a grant whose token pair was lost by the store', () => {
-  it('labels are restored with the newest token pair of the grant, including labels that were changed later', async () => {
+  it('labels are restored with the newest token pair of the grant, even if they were changed later', async () => {
     let store = await openStore()
     let report: (isEstablished: boolean) => void = () => {}
     const connection = {
@@ -114,7 +114,7 @@ describe('the labels of a grant whose token pair was lost by the store', () => {
     const pair = grantOf(NAME, 'two')
     await pairs.store.commit(lease, pair, START, auditContextOf('refreshed'))
 
-    store = await openStore() // a store without these writes, as after a failover
+    store = await openStore() // The store lacks these writes, as after a failover.
     report(false)
     report(true)
     await expect.poll(() => store.get(NAME)).toMatchObject({ ...LABELS, version: 2 })
@@ -163,21 +163,21 @@ describe('the labels of a credential after a change of the encryption key', () =
     expect(await only.checkDecryption(NAME)).toBe('decryptable')
   })
 
-  it('labels are re-encrypted even if the secrets of the record already have the new key', async () => {
+  it('labels are re-encrypted even if the secrets of the record are already encrypted with the new key', async () => {
     const file = await openTestFile(ring(old))
     cleanup.defer(() => file.remove())
     await connect(file.store, LABELS)
     await file.store[Symbol.asyncDispose]()
     const both = await createFileCredentialStore(file.folder, ring(fresh, old))
     cleanup.use(both)
-    // A new token pair is encrypted with the new key, but this does not re-encrypt the seal of the labels.
+    // A new token pair is encrypted with the new key, but the seal of the labels still has the old key.
     await both.put(grantOf(NAME, 'two'), START, granted)
     expect(await both.reseal(NAME)).toBe('resealed')
     expect(await both.get(NAME)).toMatchObject({ ...LABELS, version: 2 })
   })
 })
 
-/** Returns a credential store that forwards each method call to the store that `current` returns. */
+/** Returns a credential store that forwards each call to the store that `current` returns. */
 function following(current: () => CredentialStore): CredentialStore {
   const methods = Object.keys(current()) as (keyof CredentialStore)[]
   const calls = methods.map((method) => [

@@ -1,10 +1,10 @@
 /**
- * Label and tags of a credential. They are stored beside the token pair, in fields that no refresh writes. So a refresh
- * and a change of the labels cannot overwrite each other. Labels are not bound to a version, and changing them does not
- * advance the version.
+ * Label and tags of a credential. They are stored beside the token pair in fields that no refresh writes, so that a
+ * refresh and a change of the labels cannot overwrite each other. Changing labels does not advance the version of the
+ * credential.
  *
- * `LabelsSeal` is an envelope that authenticates the text in `Labels`. If the seal is not valid, another program has
- * changed the labels. They are then not shown, but the credential stays usable.
+ * `LabelsSeal` is an envelope that authenticates the text in `Labels`. If the seal is invalid, another program has
+ * changed the labels. They are not shown then, but the credential stays usable.
  */
 import { z } from 'zod'
 import { parseJsonAs } from '@integration-host/shared/json'
@@ -12,12 +12,12 @@ import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/
 import type { StoredFields } from './credential-record.ts'
 
 export interface Labels {
-  /** What people call the company; `null` if no label was set. */
+  /** The name that people use for the company; `null` if no label was set. */
   readonly label: string | null
   readonly tags: Readonly<Record<string, string>>
 }
 
-/** New labels. An absent member keeps its stored value. */
+/** New values for label and tags. An absent member keeps its stored value. */
 export interface LabelsChange {
   readonly label?: string | null | undefined
   readonly tags?: Readonly<Record<string, string>> | undefined
@@ -33,13 +33,13 @@ const StoredLabels = z.object({
   tags: z.record(z.string(), z.string()),
 })
 
-/** Returns only the members that `source` sets. */
+/** Returns the members that are set in `source`. */
 export const labelsChangeOf = ({ label, tags }: LabelsChange): LabelsChange => ({
   ...(label !== undefined && { label }),
   ...(tags !== undefined && { tags }),
 })
 
-/** Returns the stored text of labels: empty if there are none, otherwise with the tags in the order of their names. */
+/** Returns the text in which labels are stored. It is empty if there are no labels. Tags are sorted by name. */
 function labelsText({ label, tags }: Labels): string {
   const pairs = Object.entries(tags).toSorted(([a], [b]) => (a < b ? -1 : 1))
   return label === null && pairs.length === 0
@@ -59,7 +59,7 @@ export interface Relabelled {
   readonly fields: StoredFields
   /**
    * The stored text that `fields` replace; `undefined` if the change sets no member. The store applies the change only
-   * if this text is still stored, so that a concurrent change of another member is not lost.
+   * if this text is still stored. A concurrent change of another member is therefore not lost.
    */
   readonly replaces: string | undefined
 }
@@ -92,7 +92,7 @@ export function relabelled(
   }
 }
 
-/** Reads the labels of the record of `name`. The result is empty if the labels have no valid seal. */
+/** Reads the labels of the record of `name`; empty if the labels have no valid seal. */
 export function openLabels(keys: KeyRing, name: string, fields: StoredFields): Labels {
   try {
     return authenticLabels(keys, name, fields)
@@ -103,8 +103,7 @@ export function openLabels(keys: KeyRing, name: string, fields: StoredFields): L
 }
 
 /**
- * Returns a new seal that is encrypted with the active key; `null` if the stored seal is already encrypted with this
- * key.
+ * Returns a new seal that is encrypted with the active key; `null` if the stored seal already is.
  *
  * @throws {DecryptionError} if the seal is not valid.
  */
@@ -134,5 +133,5 @@ export function authenticLabels(keys: KeyRing, name: string, fields: StoredField
 const sealOf = (keys: KeyRing, name: string, text: string): string =>
   keys.sealWithLabels('', placeOf(name), text)
 
-/** The version in the seal is constant, because labels are kept when the token pair is replaced. */
+/** The seal has a constant version, because labels are kept when the token pair is replaced. */
 const placeOf = (name: string) => ({ name, field: 'LabelsSeal', version: 1 })

@@ -1,4 +1,4 @@
-/** Acquires the lease of a credential for an operation that must not overlap its refresh: an export or a removal. */
+/** Acquires the lease of a credential for an operation that must not run during a refresh: an export or a removal. */
 import { IntegrationError } from '@integration-host/shared/errors'
 import { notFound } from './access-token.ts'
 import type { CredentialStore, LeasedCredential } from './credential-store.ts'
@@ -8,8 +8,7 @@ export interface LeaseDeps {
   readonly owner: string
   readonly leaseMs: number
   /**
-   * How long to wait for a refresh in flight, in milliseconds. The token pair of that refresh must not be stored after
-   * the operation.
+   * How long to wait for a refresh in flight, in milliseconds. Its token pair must not be stored after the operation.
    */
   readonly waitTimeoutMs: number
   readonly sleep: (ms: number) => Promise<void>

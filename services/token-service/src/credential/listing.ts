@@ -1,4 +1,4 @@
-/** Determines which credentials a list contains, and counts credentials by state and fault class. */
+/** Decides which credentials a list contains, and counts credentials by state and fault class. */
 import {
   type CredentialState,
   credentialStates,
@@ -8,20 +8,18 @@ import { type CredentialSummary, stateOf } from './credential.ts'
 
 /** The conditions of a list, all of which a credential must fulfil. */
 export interface CredentialFilter {
-  /** The credential is in one of these states. If empty, any state matches. */
+  /** The credential must be in one of these states. If empty, any state matches. */
   readonly states: readonly CredentialState[]
-  /**
-   * The credential has a fault of one of these classes. If empty, credentials with any fault or without a fault match.
-   */
+  /** The credential must have a fault of one of these classes. If empty, credentials with and without a fault match. */
   readonly classes: readonly string[]
-  /** The credential has all of these tags. */
+  /** The credential must have all of these tags. */
   readonly tags: readonly (readonly [name: string, value: string])[]
   /**
-   * The name or the realm begins with this text, or the label contains it. The text has the form that `folded` returns.
-   * If empty, every name and label matches.
+   * The name or the realm must begin with this text, or the label must contain it. The text has the form that `folded`
+   * returns. If empty, every credential matches.
    */
   readonly text: string
-  /** The names that may be listed: disjoint ranges in ascending order. */
+  /** The names that may be listed, as disjoint ranges in ascending order. */
   readonly ranges: readonly NameRange[]
 }
 
@@ -31,7 +29,7 @@ export interface NameRange {
   readonly last: string
 }
 
-/** A character that sorts after every character that a name may have. */
+/** A character that sorts after every character of a name. */
 const AFTER_ALL = '~'
 
 export const allNames: NameRange = { first: '', last: AFTER_ALL }
@@ -54,8 +52,8 @@ export function nameRanges(patterns: readonly string[]): readonly NameRange[] {
       return pattern.endsWith('*') ? namesFrom(name) : { first: name, last: name }
     })
     .toSorted((a, b) => (a.first < b.first || (a.first === b.first && a.last > b.last) ? -1 : 1))
-  // Two ranges of prefixes are either disjoint, or one contains the other. So a range that begins inside another range
-  // also ends there.
+  // Ranges of prefixes never overlap partly: two of them are disjoint, or one contains the other. A range that begins
+  // inside another range therefore also ends inside it.
   let end = ''
   return ranges.filter(({ last }, index) => {
     const isContained = index > 0 && last <= end

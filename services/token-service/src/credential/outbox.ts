@@ -1,6 +1,6 @@
 /**
- * The outbox entry that a write stores in the same step as the change of the credential. The outbox entry contains
- * entries for the audit log and events for other services.
+ * The outbox entry that a write stores together with the change of the credential. It contains entries for the audit
+ * log and events for other services.
  */
 import { z } from 'zod'
 import { AuditFact } from '@integration-host/shared/contracts/audit'
@@ -23,7 +23,7 @@ export interface AuditContext {
   /** The outcome for the audit log; `ok` if absent. */
   readonly outcome?: string
   readonly traceId?: string | null
-  /** For a removal: whether the coordinator erases the data of the company's runs. */
+  /** Whether the removal of a credential also makes the coordinator erase the data of the company's runs. */
   readonly erase?: boolean
 }
 
@@ -50,8 +50,8 @@ type EventSource = Pick<
 >
 
 /**
- * Returns the outbox entry of a write. The entry has one audit entry and, unless `kind` is `null`, one event. If
- * `isNoticeNew` is true, the expiry notice of the grant is audited and published as well.
+ * Returns the outbox entry of a write: one audit entry and, unless `kind` is `null`, one event. If `isNoticeNew` is
+ * true, the expiry notice of the grant is audited and published as well.
  */
 export function outboxEntryOf(
   credential: EventSource,
@@ -75,7 +75,7 @@ export function outboxEntryOf(
   }
 }
 
-/** Returns the outbox entry of a removal. `revoked`: the provider confirmed that the grant has ended. */
+/** Returns the outbox entry of a removal. `revoked` says whether the provider confirmed that the grant has ended. */
 export const removalEntryOf = (
   credential: EventSource,
   context: AuditContext,
@@ -95,8 +95,8 @@ export const removalEntryOf = (
 })
 
 /**
- * Returns the outbox entry of a change of label or tags. It has an audit entry with the names of the changed members,
- * and no event.
+ * Returns the outbox entry of a change of label or tags: an audit entry with the names of the changed members, and no
+ * event.
  */
 export const labelsEntryOf = (
   credential: EventSource,
@@ -116,7 +116,10 @@ export const withLabels = (entry: OutboxEntry, labels: Labels): OutboxEntry => (
   })),
 })
 
-/** Returns the content of an audit entry. The entry gets its number and hash when it is appended to the audit log. */
+/**
+ * Returns the content of an audit entry without its number and hash, which it gets when it is appended to the audit
+ * log.
+ */
 export const auditFactOf = (
   { name, version }: Pick<EventSource, 'name' | 'version'>,
   { at, who, what, outcome = 'ok', traceId = null }: AuditContext,

@@ -1,11 +1,12 @@
 /**
- * Keeps each stored token pair in memory for a while, and stores it again if the store loses it. Redis replicates
- * asynchronously: a failover may go back to a state before the newest writes, although Redis had acknowledged them. The
- * process that made these writes still has the pairs. It compares them with the store each time the connection is
- * established again (restoration.ts).
+ * Keeps each stored token pair in memory for a while, and stores it again if the store loses it.
  *
- * A pair is kept for `KEEP_MS`, which is longer than an isolated primary accepts writes. While the connection is lost,
- * no pair is dropped, however long the failover takes.
+ * Redis replicates asynchronously, so a failover may lose the newest writes although Redis had acknowledged them. The
+ * process that made these writes still has the token pairs. Each time its connection is established again, it compares
+ * them with the store (restoration.ts).
+ *
+ * A token pair is kept for `KEEP_MS`, which is longer than an isolated primary accepts writes. While the connection is
+ * lost, no token pair is dropped, however long the failover takes.
  */
 import { labelsChangeOf } from './labels.ts'
 import type { CredentialStore, StoreConnection } from './credential-store.ts'
@@ -17,7 +18,7 @@ import {
 } from './restoration.ts'
 
 const KEEP_MS = 60_000
-/** The limit on pairs in memory. Each pair takes a few kilobytes. */
+/** The maximum number of token pairs in memory. Each takes a few kilobytes. */
 const MAX_PAIRS = 5_000
 const SWEEP_MS = 10_000
 
@@ -31,29 +32,31 @@ export interface RestorationReport {
 export interface RecentPairsDeps {
   readonly store: CredentialStore
   readonly connection: StoreConnection
-  /** The folder for pairs that cannot be committed; `null` if `RESCUE_DIR` is not set. */
+  /** The folder for token pairs that cannot be committed; `null` if `RESCUE_DIR` is not set. */
   readonly rescue: RescueFolder | null
   readonly owner: string
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   /** Called when the outbox has a new entry to relay. */
   readonly notifyOutbox: () => void
   /**
-   * Called for each pair that was stored again, and for each file of `RESCUE_DIR`. It is not called for a pair that the
-   * store still has.
+   * Called for each token pair that was stored again, and for each file of `RESCUE_DIR`. It is not called for a token
+   * pair that the store still has.
    */
   readonly report: (report: RestorationReport) => void
   readonly onError: (error: unknown) => void
 }
 
 export interface RecentPairs extends AsyncDisposable {
-  /** A store that forwards all calls to the given store, and also keeps each stored pair in memory. */
+  /** A store that forwards all calls to the given store and keeps each stored token pair in memory. */
   readonly store: CredentialStore
   /**
-   * Writes a pair that cannot be committed to `RESCUE_DIR`. Resolves with `false` if `RESCUE_DIR` is not set or if the
-   * write failed.
+   * Writes a token pair that cannot be committed to `RESCUE_DIR`. Resolves with `false` if `RESCUE_DIR` is not set or
+   * the write failed.
    */
   rescue(pair: KeptPair): Promise<boolean>
-  /** Starts to store the pairs of `RESCUE_DIR`. Resolves when the folder was read, without waiting for the store. */
+  /**
+   * Starts to store the token pairs of `RESCUE_DIR`. Resolves when the folder was read, without waiting for the store.
+   */
   restoreFiles(): Promise<void>
 }
 
@@ -61,7 +64,7 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
   const { store, connection, rescue, report } = deps
   const restorations = createRestorations(deps)
   const recent = new Map<string, { readonly pair: KeptPair; readonly keptAt: number }>()
-  /** The pairs that were not yet compared with the store after the connection was lost, by credential name. */
+  /** The token pairs, by credential name, that were not compared with the store since the connection was lost. */
   const unconfirmed = new Map<string, KeptPair>()
   let isConnected = true
 
@@ -69,8 +72,8 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
     const known = recent.get(pair.name)?.pair
     const isSameGrant = known !== undefined && known.grantId === pair.grantId
     const isNewGrant = pair.isNewGrant || (isSameGrant && known.isNewGrant)
-    // The pair of a refresh has no labels, so the labels of its grant are kept with it. If the store loses the grant
-    // and the pair, the labels are stored again with the pair.
+    // A token pair from a refresh has no labels, so the labels of its grant are kept with it. If the store loses grant
+    // and token pair, the labels are stored again with the token pair.
     const labels = isSameGrant ? labelsChangeOf(known.grant) : {}
     recent.delete(pair.name)
     recent.set(pair.name, {
@@ -89,7 +92,8 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
   function dropExpired(): void {
     if (!isConnected) return
     for (const [name, { keptAt }] of recent) {
-      if (performance.now() - keptAt < KEEP_MS) return // the entries are in order of age: all further entries are newer
+      // The entries are in the order of their age, so all further entries are newer.
+      if (performance.now() - keptAt < KEEP_MS) return
       recent.delete(name)
     }
   }
@@ -107,7 +111,7 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
   }
 
   async function save(pair: KeptPair): Promise<boolean> {
-    forget(pair.name) // the kept pair of this company is older than `pair`
+    forget(pair.name) // The token pair in memory is older than `pair`.
     try {
       await rescue?.save(pair)
       return rescue !== null
@@ -172,7 +176,7 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
       },
 
       async settle(lease, settlement, context) {
-        // An exported pair belongs to another installation, so it must not be stored here again.
+        // An exported token pair belongs to another installation, so it must not be stored here again.
         if (settlement.fault?.Code === 'transferred') forget(lease.name)
         return store.settle(lease, settlement, context)
       },

@@ -41,7 +41,7 @@ const provisional = {
 }
 
 describe('settlement of a failed refresh', () => {
-  it('if the provider is unavailable while a token is needed, a fault is recorded and the refresh is retried with back-off', () => {
+  it('a fault is recorded and the refresh is retried with back-off if the provider is unavailable while a token is needed', () => {
     expect(settlementOf(healthy, failureOf('provider_unavailable'), context)).toEqual({
       attempts: 1,
       nextTryAt: START + 1_000,
@@ -102,7 +102,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('only the first of several failures is published, but a later failure that ends the grant is published as well', () => {
+  it('of several failures, only the first one and the one that ends the grant are published', () => {
     const fault = faultOf('ACC-1', 'provider_unavailable', response, { at: START, attempts: 1 })
     const failing = { ...healthy, attempts: 1, fault }
     const again = settlementOf(failing, failureOf('provider_bad_response'), context)
@@ -141,7 +141,7 @@ describe('settlement of a failed refresh', () => {
     expect(again.isPublished).toBe(false)
   })
 
-  it('a rejection after the last retry delay is final and is published', () => {
+  it('a rejection after the last retry delay makes the fault final and is published', () => {
     const standing = { ...provisional.fault, Rejections: 2 }
     const failure = failureOf('rotation_lost', { isAmbiguous: true })
     const settlement = settlementOf({ ...provisional, fault: standing }, failure, context)

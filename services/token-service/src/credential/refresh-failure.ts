@@ -14,8 +14,8 @@ import {
 } from './fault.ts'
 
 /**
- * Why a refresh returned no token pair. `throttled` and `client_refused` are not fault classes, because they do not
- * concern the grant.
+ * The reason why a refresh returned no token pair. `throttled` and `client_refused` are not fault classes, because they
+ * do not concern the grant.
  */
 export type RefreshFailureClass = FaultClass | 'throttled' | 'client_refused'
 
@@ -23,8 +23,8 @@ export interface RefreshFailure {
   readonly failureClass: RefreshFailureClass
   readonly response: Pick<ProviderResponse, 'body' | 'traceId'>
   /**
-   * How long no further token request may be sent: the delay that the provider's Retry-After or the circuit breaker for
-   * client credentials requires.
+   * How long no further token request may be sent, as required by the provider's Retry-After or by the circuit breaker
+   * for client credentials.
    */
   readonly retryAfterMs: number | null
   /** Whether the provider may have rotated the refresh token although no token pair was received. */
@@ -44,12 +44,12 @@ export interface RefreshFailureContext {
   readonly storeChangedAt: number | null
 }
 
-/** Returns whether a failure means that the grant has ended, finally or provisionally. */
+/** Returns whether a failure means that the grant has ended, either finally or provisionally. */
 export const endsGrant = (failureClass: RefreshFailureClass): boolean =>
   isFaultClass(failureClass) && faultClasses[failureClass].endsGrant
 
 /**
- * Decides which fault a failed refresh stores, when the next try is due, and whether the fault is published as an
+ * Decides which fault a failed refresh stores, when the next attempt is due, and whether the fault is published as an
  * event.
  */
 export function settlementOf(
@@ -61,12 +61,12 @@ export function settlementOf(
   const { at, random } = context
   const standing = credential.fault
   const isClientRejected = failureClass === 'client_refused'
-  // The client credentials belong to the application and not to a company. So their rejection is not counted as a
-  // failed attempt of a credential.
+  // The client credentials belong to the application and not to a company. Their rejection is therefore not counted as
+  // a failed attempt of a credential.
   const attempts = isClientRejected ? credential.attempts : credential.attempts + 1
   const isRejection = isFaultClass(failureClass) && faultClasses[failureClass].isRejection
-  // Anyone can report that a company disconnected the application. A rejection after such a report is not added to
-  // earlier rejections. Otherwise reports during an outage of the provider could end a grant.
+  // Anyone can report that a company has disconnected the application. Earlier rejections are therefore not counted
+  // after such a report. Otherwise reports during an outage of the provider could end a grant.
   const isReported = failureClass === 'disconnected' && standing?.Code !== 'disconnected'
   const counted = (standing?.Rejections ?? 0) + (isReported ? 0 : 1)
   const rejections = isRejection ? Math.max(1, counted) : 0
@@ -77,13 +77,13 @@ export function settlementOf(
 
   let nextTryAt: number | null = null
   if (!isFinal) {
-    // The time of the next probe of the client credentials is used without jitter. Jitter would only delay the recovery
-    // of all credentials.
+    // The next probe of the client credentials is sent without jitter, because jitter would only delay the recovery of
+    // all credentials.
     const probeDelayMs = isClientRejected ? failure.retryAfterMs : null
     const delayMs =
       rejectedDelayMs ?? probeDelayMs ?? retryDelayMs(attempts, failure.retryAfterMs, random)
-    // After a failure that does not concern the grant, a rejected refresh token is still not sent before its planned
-    // time (I10).
+    // A failure that does not concern the grant does not advance the planned time at which a rejected refresh token is
+    // sent again (I10).
     const plannedAt =
       isProvisional(standing) && !isRejection ? Date.parse(standing.NextTryAt ?? '') : 0
     nextTryAt = Math.max(at + delayMs, plannedAt || 0)
@@ -92,8 +92,8 @@ export function settlementOf(
   let fault: Fault | null = null
   if (
     endsGrant(failureClass) ||
-    // A brief outage of the provider is not recorded as a fault while a valid access token can be issued. An outage
-    // also never replaces a provisional fault, because the provisional fault says more about the grant (I10).
+    // A brief outage of the provider is not recorded as a fault while a valid access token can be issued. It also never
+    // replaces a provisional fault, which says more about the grant (I10).
     (context.isTokenNeeded && !isClientRejected && !isProvisional(standing))
   ) {
     const retryAt = rejectedDelayMs === null ? null : nextTryAt
@@ -119,9 +119,10 @@ export function settlementOf(
 }
 
 /**
- * Returns the fault class that explains best why the provider rejected a refresh token with `invalid_grant`.
- * `isDisconnectReported`: a browser has reported that the company disconnected the application. `isAmbiguous`: an
- * earlier request with this token had an unknown outcome.
+ * Returns the fault class that best explains why the provider rejected a refresh token with `invalid_grant`.
+ *
+ * - `isDisconnectReported`: a browser has reported that the company disconnected the application.
+ * - `isAmbiguous`: an earlier request with this token had an unknown outcome.
  */
 export function rejectionClass(
   { credential, isUnused }: Pick<LeasedCredential, 'credential' | 'isUnused'>,
@@ -136,8 +137,8 @@ export function rejectionClass(
   if (credential.hardExpiresAt !== null && at >= credential.hardExpiresAt) return 'hard_expired'
   if (at >= credential.idleExpiresAt) return 'idle_expired'
   if (context.isDisconnectReported) return 'disconnected'
-  // If the same token is rejected before and after a request with unknown outcome, that request has not rotated the
-  // token. So the fault class stays the same (I10).
+  // The same token was rejected before and after a request of unknown outcome, so that request has not rotated it. The
+  // fault class therefore stays the same (I10).
   if (isProvisional(credential.fault)) return credential.fault.Code as FaultClass
   if (context.isAmbiguous) return 'rotation_lost'
   return isUnused && !isPossiblySuperseded(credential, context.storeChangedAt)
@@ -145,7 +146,7 @@ export function rejectionClass(
     : 'invalid_grant'
 }
 
-/** Returns whether the store may have lost a newer pair that replaced this pair. */
+/** Returns whether the store may have lost a newer token pair that replaced this one. */
 const isPossiblySuperseded = (
   { refreshedAt }: Pick<CredentialSummary, 'refreshedAt'>,
   storeChangedAt: number | null,
@@ -155,8 +156,8 @@ const isFaultClass = (failureClass: RefreshFailureClass): failureClass is FaultC
   failureClass in faultClasses
 
 /**
- * Returns whether a fault is published as an event. An event is published for the first fault, for the first rejection
- * of the grant, for the first final fault, and for the first fault `disconnected`.
+ * Returns whether a fault is published as an event. This is the case for the first fault, the first rejection of the
+ * grant, the first final fault, and the first fault `disconnected`.
  */
 const isPublishedOver = (standing: Fault | null, fault: Fault): boolean =>
   standing === null ||

@@ -1,4 +1,7 @@
-/** The refresh protocol on real Redis. `I1` to `I10` are the invariants at the head of refresh.ts. */
+/**
+ * Tests of the refresh protocol on real Redis. `I1` to `I10` are the invariants in the comment at the top of
+ * refresh.ts.
+ */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
@@ -63,7 +66,7 @@ const events = async (): Promise<string[]> => {
 }
 
 /**
- * Returns the store of a process that the test can kill. After the process was killed, each call of this store fails.
+ * Returns the store of a process that the test can kill. Each call of this store fails after the process was killed.
  */
 function killable(store: CredentialStore) {
   let isDead = false
@@ -88,7 +91,7 @@ function killable(store: CredentialStore) {
 }
 
 describe('single flight (I1)', () => {
-  it('three replicas with any number of concurrent callers send one refresh request to the provider', async () => {
+  it('three replicas with any number of concurrent callers send a single refresh request to the provider', async () => {
     const services = [await start()]
     for (const _ of [2, 3]) {
       const replica = await openTestRedis({ keys, prefix: redis.prefix })
@@ -174,7 +177,7 @@ describe('a refresh that is granted', () => {
     expect(previous?.token.reveal()).toBe(refreshes()[0]?.form.get('refresh_token'))
   })
 
-  it('a granted refresh keeps the refresh token and the id token if the response contains neither', async () => {
+  it('a granted refresh keeps the refresh token and the id token if the response does not contain them', async () => {
     const service = await start()
     await service.connect('1')
     provider.knobs.rotation = 'never'
@@ -195,7 +198,7 @@ describe('a refresh that is granted', () => {
 
 describe('a process that is killed during a refresh (I3, I5)', () => {
   /**
-   * At these failpoints the provider has already rotated the refresh token, and the response is lost with the
+   * At these failpoints, the provider has already rotated the refresh token, and the response is lost together with the
    * process.
    */
   const isTokenUsed = (point: Failpoint): boolean =>
@@ -261,7 +264,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
     await first.connect('1')
     await expire()
     await first.call(`/credentials/${NAME}/token`)
-    // The second service does not relay events, so the events stay in the outbox, where the test counts them.
+    // The second service does not publish events, so they stay in the outbox, where the test counts them.
     const survivor = await start({ store: withoutRelay(redis.store) })
     const responses = await Promise.all(
       Array.from({ length: 5 }, () => survivor.ask(`/credentials/${NAME}/token`)),
@@ -280,7 +283,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
     readOutbox: async () => null,
   })
 
-  it('another process repeats the request of a killed process only when that request can no longer be in flight', async () => {
+  it('another process repeats the request of a killed process only when it can no longer be in flight', async () => {
     const doomed = killable(redis.store)
     const response = Promise.withResolvers<void>()
     const first = await start({ store: doomed.store })
@@ -302,7 +305,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
 })
 
 describe('a lease holder that was paused until its lease expired (I7)', () => {
-  it('a paused process commits its token pair under a new lease after another replica recorded a fault', async () => {
+  it('a paused process commits its token pair under a new lease after another replica has recorded a fault', async () => {
     const wake = Promise.withResolvers<void>()
     const paused = withoutRenewals(redis.store)
     const first = await start({
@@ -313,8 +316,8 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
     await expire()
     const slow = first.ask(`/credentials/${NAME}/token`)
     await eventually(() => expect(refreshes()).toHaveLength(1))
-    // The lease expires, and another replica acquires it. Under strict rotation the provider rejects the refresh token
-    // of the other replica, because the paused process has used that token.
+    // The lease expires, and another replica acquires it. Under strict rotation, the provider rejects the refresh token
+    // of the other replica, because the paused process has already used it.
     const second = await start()
     const taken = await second.ask(`/credentials/${NAME}/token`)
     expect(taken).toMatchObject({ status: 424, body: { Fault: { Code: 'rotation_lost' } } })
@@ -330,7 +333,7 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
     expect(healed.body['Authenticator']).toBe((await slow).body['Authenticator'])
   })
 
-  it('a paused process commits its token pair while another replica waits until the request can no longer be in flight (I5)', async () => {
+  it('a paused process commits its token pair while another replica waits until the request can no longer be in flight', async () => {
     const wake = Promise.withResolvers<void>()
     const first = await start({
       store: withoutRenewals(redis.store),
@@ -352,7 +355,7 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  /** A store as used by a paused process, which does not renew its leases. */
+  /** The store of a paused process, which does not renew its leases. */
   const withoutRenewals = (store: CredentialStore): CredentialStore => ({
     ...store,
     renew: async () => false,
@@ -406,7 +409,7 @@ describe('the lease of a refresh', () => {
     const service = await start({ store, timing: { leaseMs: 300 } })
     await service.connect('1')
     const ended: [fence: number, renewals: number][] = []
-    // Each request lasts long enough for the test to notice if the previous lease were still renewed.
+    // Each request takes long enough for the test to notice if the previous lease were still renewed.
     for (const step of [
       { latencyMs: 1_200 },
       { latencyMs: 1_200, status: 400, body: '{"error":"invalid_scope"}' },
@@ -470,7 +473,7 @@ describe('a token endpoint that fails', () => {
       },
     })
     expect(await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')).toEqual(before)
-    // During the back-off, further callers get the same error without a request to the provider.
+    // During the back-off, further callers get the same error, and no request is sent to the provider.
     for (const _ of [1, 2, 3])
       expect((await service.call(`/credentials/${NAME}/token`)).status).toBe(503)
     expect(refreshes()).toHaveLength(2)
@@ -530,7 +533,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     })
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
     expect(refreshes()).toHaveLength(1)
-    // The schedule sends the same refresh token again without a request of a caller.
+    // The schedule sends the same refresh token again without a request from a caller.
     await eventually(async () => expect(await redis.redis.hget(NAME, 'Version')).toBe('2'))
     expect(new Set(sentTokens()).size).toBe(1)
     expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })
@@ -699,8 +702,8 @@ describe('a provider that rejects the client credentials', () => {
     for (const realm of ['1', '2', '3']) await service.connect(realm)
     provider.knobs.secrets = ['rotated at the provider']
     for (const realm of ['1', '2', '3']) await expire(`ACC-${realm}`)
-    // The breaker lets a probe through after one second. On a machine under load the three requests may take longer. So
-    // the clock runs at a hundredth of its speed during these requests.
+    // The breaker lets a probe through after one second, but the three requests may take longer on a loaded machine.
+    // The clock therefore runs at a hundredth of its speed during these requests.
     const clock = performance.now.bind(performance)
     const from = clock()
     const slowClock = vi
@@ -753,8 +756,8 @@ describe('a provider that rejects the client credentials', () => {
     expect((await service.ask('/health/ready')).body).toMatchObject({
       dependencies: { 'provider-client': { status: 'up' } },
     })
-    // The first probe is sent after 1 s. The limit here is higher, because refreshes take seconds on a machine under
-    // load. It is below 60 s, which is the longest interval between two probes.
+    // The first probe is sent after 1 s. The limit here is higher, because refreshes take seconds on a loaded machine.
+    // It is below 60 s, the longest interval between two probes.
     expect(performance.now() - startedAt).toBeLessThan(30_000)
   })
 })
@@ -771,7 +774,7 @@ describe('the service while Redis is unavailable', () => {
     await usable(far)
   })
 
-  it('while Redis is unavailable, valid access tokens are issued, expired ones are not, and no refresh token is sent', async () => {
+  it('while Redis is unavailable, valid access tokens are issued but expired ones are not, and no refresh token is sent', async () => {
     service = await start({ store: far.store, authorizations: far.authorizations })
     await service.connect('1')
     await service.connect('2')
@@ -839,7 +842,7 @@ describe('a replica whose clock is ahead', () => {
 })
 
 describe('the refresh schedule after a restart', () => {
-  it('the refresh schedule finds due credentials by range reads of the due index, without reading other records', async () => {
+  it('the refresh schedule finds due credentials by reading a range of the due index, without reading other records', async () => {
     const before = await start()
     for (const realm of ['1', '2', '3']) await before.connect(realm)
     await before[Symbol.asyncDispose]()

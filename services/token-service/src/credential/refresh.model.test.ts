@@ -1,7 +1,8 @@
 /**
- * The refresh protocol on a model of three processes, a store that fails over twice, and a provider that accepts each
- * refresh token once. Every seed gives a different interleaving: the processes lose the primary during their calls, and
- * reach the next primary at different times. failover.integration.test.ts runs single interleavings on real Redis.
+ * Tests the refresh protocol on a model of three processes, a store that fails over twice, and a provider that accepts
+ * each refresh token once. Every seed gives a different interleaving: the processes lose the primary during their
+ * calls, and reach the next primary at different times. failover.integration.test.ts runs single interleavings on real
+ * Redis.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import { type Random, randomOf } from '@integration-host/shared/random'
@@ -18,7 +19,7 @@ const NAME = 'ACC-1'
 const PROCESSES = ['a', 'b', 'c']
 const SEEDS = Array.from({ length: 60 }, (_, index) => index + 1)
 /**
- * After a failover, one process reaches the new primary at once. The others reach it later, by at most this many
+ * After a failover, one process reaches the new primary at once. The others reach it with a delay of at most this many
  * milliseconds.
  */
 const MAX_LATENESS_MS = 36_000
@@ -39,7 +40,7 @@ const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
 
 type Store = RefreshDeps['store']
 
-/** The writes of the store reach its replicas at once. A primary that is lost executes nothing more. */
+/** Writes of the store reach its replicas at once. A lost primary executes nothing more. */
 function createStore(random: Random) {
   const clocks = [0, 1, 2].map(() => random() * MAX_SKEW_MS)
   let server = 0
@@ -66,8 +67,8 @@ function createStore(random: Random) {
   const credential = () => credentialOf(record.grant, record.version, noLabels)
 
   /**
-   * Executes `command` for a process. The primary may be lost before it executes the command, or after the execution
-   * and before the process gets the response.
+   * Executes `command` for a process. The primary may be lost before the execution, or after it but before the process
+   * gets the response.
    */
   async function call<T>(owner: string, command: () => T): Promise<T> {
     const before = connections.get(owner)
@@ -148,7 +149,7 @@ function createStore(random: Random) {
       }),
   })
 
-  /** Replaces the primary. One process reaches the new primary at once, and the others late. */
+  /** Replaces the primary. One process reaches the new primary at once, and the others reach it later. */
   async function failOver(): Promise<void> {
     connections.clear()
     failovers += 1
@@ -159,7 +160,7 @@ function createStore(random: Random) {
     for (const name of PROCESSES) {
       const lateness = name === first ? 0 : random() * MAX_LATENESS_MS
       void sleep(lateness).then(() => {
-        if (failovers !== failover) return // this primary is lost as well
+        if (failovers !== failover) return // This primary was lost as well.
         connections.set(name, failover)
         observe()
       })
@@ -263,7 +264,7 @@ async function run(seed: number, failoverDeferralMs: number) {
   return outcome()
 }
 
-it('if every process reaches the new primary before the deferral ends, no interleaving uses a refresh token twice', async () => {
+it('no interleaving uses a refresh token twice if every process reaches the new primary before the deferral ends', async () => {
   for (const seed of SEEDS) {
     const { isEnded, rotations, mostSending } = await run(seed, refreshTiming.failoverDeferralMs)
     expect({ seed, isEnded, mostSending }).toEqual({ seed, isEnded: false, mostSending: 1 })
@@ -272,7 +273,7 @@ it('if every process reaches the new primary before the deferral ends, no interl
   }
 })
 
-it('if refreshes are not deferred after a failover, some interleavings use a refresh token twice', async () => {
+it('some interleavings use a refresh token twice if refreshes are not deferred after a failover', async () => {
   const outcomes = []
   for (const seed of SEEDS.slice(0, 30)) outcomes.push(await run(seed, 0))
   expect(outcomes.some(({ isEnded }) => isEnded)).toBe(true)

@@ -1,4 +1,4 @@
-/** The refresh protocol on a fake store and with fake timers. refresh.integration.test.ts runs it on real Redis. */
+/** Tests of the refresh protocol on a fake store and with fake timers. refresh.integration.test.ts uses real Redis. */
 import { IntegrationError } from '@integration-host/shared/errors'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -21,7 +21,7 @@ afterEach(() => void vi.useRealTimers())
 
 type RefreshStore = RefreshDeps['store']
 
-/** Returns a fake store with one expired credential. `commit` replaces the method `commit` of the store. */
+/** Returns a fake store with one expired credential. `commit` overrides the method `commit` of the store. */
 function storeOf(commit: () => Promise<'committed'>): RefreshStore {
   const grant = grantOf(NAME, 'one', { expiresAt: 1, refreshedAt: 0 })
   const credential = credentialOf(grant, 1, noLabels)
@@ -90,7 +90,7 @@ const unavailable = async (): Promise<never> => {
   throw new IntegrationError('store_unavailable', 'no store')
 }
 
-it('a token request without a response is reported at once, because the lost response may contain a rotated pair', async () => {
+it('a token request without a response is reported at once, because the lost response may contain a rotated token pair', async () => {
   const lost: TokenOutcome = {
     kind: 'unknown',
     status: null,
@@ -219,7 +219,7 @@ describe('a provider that rejects the client credentials', () => {
     traceId: null,
   }
 
-  it('a refresh is deferred without acquiring a lease while calls to the provider are blocked', async () => {
+  it('a refresh acquires no lease and is deferred while calls to the provider are blocked', async () => {
     const store = storeOf(async () => 'committed')
     const writes = (['acquire', 'recordIntent', 'settle'] as const).map((name) =>
       vi.spyOn(store, name),
@@ -236,7 +236,7 @@ describe('a provider that rejects the client credentials', () => {
     expect(await routine.refresh(NAME, goal, 'routine')).toMatchObject({ kind: 'refreshed' })
   })
 
-  it('after the provider rejected the client credentials, a credential is due exactly at their next probe', async () => {
+  it('after the provider has rejected the client credentials, a credential is due exactly at the next probe', async () => {
     const store = storeOf(async () => 'committed')
     const settle = vi.spyOn(store, 'settle')
     const { routine } = startRoutine(store, {

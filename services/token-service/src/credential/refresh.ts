@@ -66,14 +66,16 @@ import {
 } from './refresh-failure.ts'
 import type { KeptPair } from './restoration.ts'
 
-/** The state of the credential that the caller of a refresh needs. */
+/** The goal of a refresh: the state of the credential that the caller needs. */
 export type RefreshGoal =
-  /** The goal is a credential whose refresh is not due. */
+  /** The credential must be one whose refresh is not due. */
   | { readonly kind: 'fresh' }
   /**
-   * The goal is a token pair newer than `version`. With `force`, the provider is called even before `nextTryAt` of a
-   * failed refresh. With `isDisconnectReported`, a rejection of the refresh token means that the company has
-   * disconnected the application (disconnect-hints.ts).
+   * The token pair must be newer than `version`.
+   *
+   * - `force`: the provider is called even before `nextTryAt` of a failed refresh.
+   * - `isDisconnectReported`: if the provider rejects the refresh token, the company has disconnected the application
+   *   (disconnect-hints.ts).
    */
   | {
       readonly kind: 'newer'
@@ -84,9 +86,9 @@ export type RefreshGoal =
 
 export type RefreshResult =
   | { readonly kind: 'refreshed'; readonly credential: Credential }
-  /** Further refreshes cannot succeed. A new grant is required. */
+  /** Further refreshes cannot succeed, because a new grant is required. */
   | { readonly kind: 'faulted'; readonly credential: Credential; readonly fault: Fault }
-  /** The provider is unavailable or throttles, or another replica is still refreshing. The caller can retry later. */
+  /** The caller can retry later: the provider is unavailable or throttles, or another replica is still refreshing. */
   | {
       readonly kind: 'deferred'
       readonly credential: Credential | null
@@ -96,7 +98,7 @@ export type RefreshResult =
 
 /**
  * The Retry-After of a refresh that is deferred after a failover (I5). It is short, because the other process may
- * commit its pair at any time.
+ * commit its token pair at any time.
  */
 const DEFERRED_RETRY_MS = 2_000
 
@@ -110,45 +112,44 @@ export const failpoints = [
 ] as const
 export type Failpoint = (typeof failpoints)[number]
 
-/** The durations of the refresh protocol, all in milliseconds. */
+/** The durations of the refresh protocol, in milliseconds. */
 export interface RefreshTiming {
   /**
-   * The duration of a lease, which is longer than a provider request. A lease is renewed each time a third of its
+   * The duration of a lease, which is longer than a provider request takes. A lease is renewed whenever a third of its
    * duration has passed.
    */
   readonly leaseMs: number
-  /** I5: the age of an intent after which the request of its process can no longer be in flight. */
+  /** The age of an intent after which the request of its process can no longer be in flight (I5). */
   readonly foreignIntentMaxAgeMs: number
   /**
-   * I5: how long a refresh is deferred after a failover of the store if another process stored an intent before the
-   * failover.
+   * How long a refresh is deferred after a failover of the store if another process had stored an intent before (I5).
    */
   readonly failoverDeferralMs: number
-  /** I4: the pause between a request of this process whose outcome is unknown and the retry. */
+  /** The pause before a request is retried whose outcome is unknown (I4). */
   readonly ambiguousRetryDelayMs: number
   /** The pause between two reads of a record that another replica is refreshing. */
   readonly pollMs: number
   /** How long a caller waits for the refresh of another replica. */
   readonly waitTimeoutMs: number
-  /** I6: how long a process that shuts down keeps trying to commit a rotated pair. */
+  /** How long a process that shuts down tries to commit a rotated token pair (I6). */
   readonly commitDeadlineMs: number
-  /** How long after a rotation the previous refresh token is still tried if the current refresh token is rejected. */
+  /** How long after a rotation the previous refresh token is still tried if the current one is rejected. */
   readonly graceMs: number
-  /** I10: the delays before a rejected refresh token is sent again; if empty, the first rejection is final. */
+  /** The delays before a rejected refresh token is sent again. If empty, the first rejection is final (I10). */
   readonly rejectedGrantRetryDelaysMs: readonly number[]
 }
 
 /** The number of reads of a record between two attempts to acquire its lease. */
 const POLLS_PER_ACQUIRE = 20
 
-/** The durations for provider requests of at most 10 s. Two further durations come from the provider profile. */
+/** The durations if a provider request takes at most 10 s. Two further durations come from the provider profile. */
 export const refreshTiming: Omit<RefreshTiming, 'graceMs' | 'rejectedGrantRetryDelaysMs'> = {
   leaseMs: 15_000,
   foreignIntentMaxAgeMs: 12_000,
-  // The deferral covers a delay that was measured: on an overloaded machine, a process reached the new primary half a
-  // minute after another process. A longer deferral could cost the grant if the other process has died. A provider with
-  // a grace period of 60 s accepts the old refresh token only within 60 s of the rotation, and a failover by Sentinel
-  // may take 15 s of this time.
+  // The deferral covers a measured delay: on an overloaded machine, one process reached the new primary half a minute
+  // after another. A longer deferral could cost the grant if the other process has died. A provider with a grace period
+  // of 60 s accepts the old refresh token only within 60 s of the rotation, and a failover by Sentinel may take 15 s of
+  // this time.
   failoverDeferralMs: 40_000,
   ambiguousRetryDelayMs: 2_000,
   pollMs: 50,
@@ -162,11 +163,11 @@ export interface RefreshReport {
   readonly outcome:
     | 'refreshed'
     | RefreshFailureClass
-    /** Another write advanced the version during the request, so the store has a newer pair. */
+    /** Another write advanced the version during the request, so the store has a newer token pair. */
     | 'superseded'
-    /** The provider rotated the refresh token, and the new pair was written to a file instead of the store. */
+    /** The provider rotated the refresh token, and the new token pair was written to a file instead of the store. */
     | 'rotation_rescued'
-    /** The provider rotated the refresh token, and the new pair was lost with this process. */
+    /** The provider rotated the refresh token, and the new token pair was lost with this process. */
     | 'rotation_dropped'
   /** The number of requests that were sent to the token endpoint. */
   readonly calls: number
@@ -180,17 +181,17 @@ export interface RefreshDeps {
   >
   readonly provider: Pick<Provider, 'refresh'>
   /**
-   * While the provider rejects the client credentials: the milliseconds until the next token request may be sent.
-   * Otherwise 0.
+   * Returns the milliseconds until the next token request may be sent; 0 unless the provider rejects the client
+   * credentials.
    */
   readonly heldBackMs: () => number
   /** Identifies this process in leases. */
   readonly owner: string
   readonly refreshAheadMs: number
-  /** The idle limit: the provider ends a grant that was not refreshed for this time, in milliseconds. */
+  /** The idle limit, in milliseconds: the provider ends a grant that was not refreshed for this time. */
   readonly idleLimitMs: number
   readonly timing: RefreshTiming
-  /** The largest number of refreshes in flight, over all realms. */
+  /** The maximum number of refreshes in flight over all realms. */
   readonly concurrency: number
   /** Returns the current time in epoch milliseconds. */
   readonly now: () => number
@@ -200,7 +201,7 @@ export interface RefreshDeps {
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   /** Called when the outbox has a new entry to relay. */
   readonly notifyOutbox: () => void
-  /** Writes a pair that could not be committed to a file (I6). Resolves with `false` if that is not possible. */
+  /** Writes a token pair that could not be committed to a file (I6). Resolves with `false` if that is not possible. */
   readonly rescue: (pair: KeptPair) => Promise<boolean>
   /**
    * The last time at which the store may have lost writes, in epoch ms (`StoreConnection.serverChangedAt`); `null` if
@@ -209,11 +210,11 @@ export interface RefreshDeps {
   readonly storeChangedAt: () => number | null
   readonly report: (report: RefreshReport) => void
   /**
-   * Receives each token request that got no usable response. If the refresh later fails as `rotation_lost`, this report
-   * explains why: the provider has processed the request, and its response with the new pair is lost.
+   * Receives each token request that got no usable response. If the provider has processed the request, the new token
+   * pair is lost with its response, and this report explains a later failure `rotation_lost`.
    */
   readonly reportWithoutResult: (call: CallWithoutResult) => void
-  /** Receives an unexpected error while a received pair is being committed; the commit is retried. */
+  /** Receives an unexpected error while a token pair is committed. The commit is retried. */
   readonly onError: (error: unknown) => void
   /** Awaited at each failpoint. Only tests set this function. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
@@ -229,20 +230,20 @@ export interface RefreshRoutine extends AsyncDisposable {
   /**
    * Refreshes a credential unless it already satisfies `goal`.
    *
-   * @throws {IntegrationError} `store_unavailable` if the store cannot be used; no refresh token was sent then.
-   * `shutting_down` if this process shuts down.
+   * @throws {IntegrationError} `store_unavailable` if the store cannot be used, in which case no refresh token was
+   * sent; `shutting_down` if this process shuts down.
    */
   refresh(name: string, goal: RefreshGoal, who: string): Promise<RefreshResult>
-  /** The credential with a pair that is in memory and not stored yet (I6); `null` if there is no such pair. */
+  /** The credential with a token pair that is in memory and not stored yet (I6); `null` if there is none. */
   uncommitted(name: string): Credential | null
   /** The number of token pairs in memory that are not stored yet. */
   uncommittedCount(): number
 }
 
-/** A pair that the provider has issued and the store has not accepted yet (I6). */
+/** A token pair that the provider has issued and the store has not accepted yet (I6). */
 interface UncommittedRotation {
   readonly credential: Credential
-  /** Resolves when the pair is committed, superseded, rescued or dropped. */
+  /** Resolves when the token pair is committed, superseded, rescued or dropped. */
   readonly done: Promise<void>
 }
 
@@ -254,7 +255,8 @@ const REPORTED_OUTCOMES = {
 } as const satisfies Record<string, RefreshReport['outcome']>
 
 /**
- * The limit for `nextTryAt` of a rejected grant. It is longer than every delay before the refresh token is sent again.
+ * The maximum delay until `nextTryAt` of a rejected grant. It exceeds every delay before the refresh token is sent
+ * again.
  */
 const MAX_REJECTED_RETRY_DELAY_MS = 48 * 3_600_000
 
@@ -278,8 +280,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   const semaphore = createSemaphore(deps.concurrency)
   const shutdown = new AbortController()
   let commitDeadlineAt = Number.POSITIVE_INFINITY
-  // The pause between two attempts to commit is not aborted at shutdown: during shutdown, commits are retried at the
-  // same intervals.
+  // The pause between two attempts to commit is not aborted at shutdown, because commits are then retried at the same
+  // intervals.
   const neverAborted = new AbortController().signal
   const failpoint = async (point: Failpoint, name: string): Promise<void> =>
     deps.failpoint?.(point, name)
@@ -304,13 +306,12 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   const satisfiesGoal = (credential: Credential, goal: RefreshGoal): boolean =>
     goal.kind === 'newer'
       ? credential.version > goal.version
-      : // the access token may still be valid, but the rejected refresh token must be sent again (I10)
+      : // The access token may still be valid, but the rejected refresh token must be sent again (I10).
         !isProvisional(credential.fault) &&
         freshness(credential, now(), deps.refreshAheadMs) === 'fresh'
 
   /**
-   * Returns the result if the stored record already satisfies the goal, or if it forbids a refresh now; `null` if a
-   * refresh is needed.
+   * Returns the result if the stored record satisfies the goal or forbids a refresh now; `null` if a refresh is needed.
    */
   function alreadySatisfied(credential: Credential, goal: RefreshGoal): RefreshResult | null {
     if (satisfiesGoal(credential, goal)) return { kind: 'refreshed', credential }
@@ -319,7 +320,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       : refreshBlocked(credential, now())
   }
 
-  // The lease excludes refreshes of the same credential by other replicas (I1).
+  // The lease prevents other replicas from refreshing the same credential (I1).
   async function acquireAndRefresh(
     name: string,
     wanted: RefreshGoal,
@@ -335,7 +336,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           return { kind: 'refreshed', credential: rotation.credential }
         await Promise.race([rotation.done, sleep(timing.pollMs, shutdown.signal)])
       } else {
-        // While calls to the provider are blocked, no lease is acquired and no intent or `nextTryAt` is stored. When
+        // While calls to the provider are blocked, no lease is acquired, and no intent or `nextTryAt` is stored. When
         // calls are allowed again, the first refresh of any credential is the probe.
         const heldBackMs = deps.heldBackMs()
         if (heldBackMs > 0) {
@@ -349,7 +350,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         if (acquired.kind === 'acquired') {
           const { leased } = acquired
           const { intent } = leased
-          // The end of the wait is computed once for each intent, because the clock of the store may be set back.
+          // The end of the wait is computed only once for each intent, because the clock of the store may be set back.
           if (intent !== null && intent.fence !== awaitedIntent.fence) {
             const until = performance.now() + timing.foreignIntentMaxAgeMs - intent.ageMs
             awaitedIntent = { fence: intent.fence, until }
@@ -362,7 +363,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         const polled = await pollRecord(name, goal)
         if (polled !== null) return polled
       }
-      // Once this process has waited for another replica's refresh, it accepts the result of that refresh, even a
+      // After this process has waited for the refresh of another replica, it accepts the result of that refresh, even a
       // failure.
       goal = withoutForce(goal)
       if (performance.now() >= waitUntil || shutdown.signal.aborted) {
@@ -371,10 +372,10 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     }
   }
 
-  /** Polls the record for some intervals; returns `null` if the record still does not satisfy the goal. */
+  /** Polls the record for some time. Returns `null` if the record does not satisfy the goal by then. */
   async function pollRecord(name: string, goal: RefreshGoal): Promise<RefreshResult | null> {
-    // After these reads, this process tries to acquire the lease again. This interval is short enough to replace a lease
-    // holder that has died. It causes little load while the lease holder is alive.
+    // The caller tries to acquire the lease again after these reads. This interval is short enough to replace a lease
+    // holder that has died, and long enough to cause little load while the lease holder is alive.
     const until = performance.now() + POLLS_PER_ACQUIRE * timing.pollMs
     while (performance.now() < until && !shutdown.signal.aborted) {
       const credential = await store.get(name)
@@ -387,8 +388,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   }
 
   /**
-   * Resolves with `null` if the lease was lost before a refresh token was sent. Resolves with `in flight` after a pause
-   * if another process may have a request in flight for the next `inFlightMs` (I5).
+   * Resolves with `null` if the lease was lost before a refresh token was sent. If another process may have a request
+   * in flight for the next `inFlightMs`, pauses and resolves with `in flight` (I5).
    */
   async function refreshUnderLease(
     leased: LeasedCredential,
@@ -397,7 +398,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     inFlightMs: number,
   ): Promise<RefreshResult | 'in flight' | null> {
     const { lease } = leased
-    const satisfied = alreadySatisfied(leased.credential, goal) // the record as read under the lease (I2)
+    const satisfied = alreadySatisfied(leased.credential, goal) // The record was read under the lease (I2).
     if (satisfied !== null) {
       await store.release(lease)
       return satisfied
@@ -412,11 +413,11 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       return await exchangeRefreshToken(leased, goal, who, renewal)
     } catch (error) {
       // If the store is unavailable, no token was used (I3). The lease is released, so that other processes need not
-      // wait until it expires.
+      // wait for its expiry.
       if (hasCode(error, 'store_unavailable')) await store.release(lease).catch(() => {})
       throw error
     } finally {
-      // The lease is renewed until the commit of the token pair begins. The commit stops the renewal.
+      // The lease is renewed until the commit of the token pair begins. The commit itself stops the renewal.
       if (!uncommittedRotations.has(lease.name)) renewal.stop()
     }
   }
@@ -457,8 +458,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         return { kind: 'deferred', credential, retryAfterMs }
       }
       await failpoint('after intent', name)
-      // This process was suspended for a long time after it stored the intent. Another process may consider the intent
-      // expired and send the refresh token (I5). So the intent is stored again first.
+      // This process was suspended for a long time after it had stored the intent. Another process may consider the
+      // intent expired and send the refresh token (I5). The intent is therefore stored again first.
       if (performance.now() - requestedAt >= timing.ambiguousRetryDelayMs) {
         calls -= 1
         continue
@@ -492,7 +493,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
             )
           }
           retriesLeft -= 1
-          await sleep(timing.ambiguousRetryDelayMs, shutdown.signal) // the only retry (I4)
+          await sleep(timing.ambiguousRetryDelayMs, shutdown.signal) // This is the only retry (I4).
           break
         }
         case 'throttled':
@@ -500,7 +501,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           return failed(outcome.kind, outcome, outcome.retryAfterMs)
         case 'refused': {
           if (outcome.error !== 'invalid_grant') return failed('provider_rejected', outcome)
-          // Another process may have stored a newer pair in the meantime. In this case the grant has not ended (I9).
+          // Another process may have stored a newer token pair in the meantime. The grant has not ended in this case
+          // (I9).
           const current = await store.get(name)
           if (current === null) return { kind: 'absent' }
           if (current.version !== lease.version) return { kind: 'refreshed', credential: current }
@@ -508,8 +510,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
             token !== previous?.token &&
             previous !== null &&
             now() - previous.retiredAt < timing.graceMs &&
-            // The previous token is sent only once, because a provider may end a grant if retired tokens are presented
-            // repeatedly (I10).
+            // The previous token is sent only once, because a provider may end a grant if superseded tokens are
+            // presented repeatedly (I10).
             !isProvisional(credential.fault)
           ) {
             token = previous.token
@@ -529,7 +531,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     }
   }
 
-  // Commits a token pair: keeps the pair in memory until it is stored (I6), and compares version and fence (I7).
+  // Commits a token pair. Keeps it in memory until it is stored (I6), and compares version and fence (I7).
   async function commitRotation(
     { lease, credential: before }: LeasedCredential,
     grant: Grant,
@@ -547,9 +549,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     await failpoint('before commit', name)
     uncommittedRotations.set(name, { credential, done })
     let fenced = lease
-    /**
-     * Tries once to commit the pair. Returns `null` if the pair was not committed and the commit must be tried again.
-     */
+    /** Tries once to commit the token pair. Returns `null` if the commit must be tried again. */
     const tryCommit = async (): Promise<'committed' | 'superseded' | null> => {
       try {
         const options = { isNoticeNew, version: credential.version }
@@ -557,7 +557,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         if (outcome !== 'fenced') return outcome
         await store.release(fenced)
         const acquired = await store.acquire(name, owner, timing.leaseMs)
-        // Only `commit` decides that the pair is superseded, because `commit` waits until the superseding version is
+        // Only `commit` may decide that the token pair is superseded, because it waits until the superseding version is
         // replicated.
         if (acquired.kind !== 'acquired') return null
         const current = acquired.leased.lease
@@ -567,8 +567,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         }
         await store.release(current)
         fenced = lease
-        // The store has an older version of another grant. If the company was connected again, the pair is superseded.
-        // If the store has lost the grant of the pair, recent-pairs.ts stores this grant again.
+        // The store has an older version of another grant. If the company was connected again, the token pair is
+        // superseded. If the store has lost the grant of the token pair, recent-pairs.ts stores this grant again.
         const isReconnected = acquired.leased.credential.refreshedAt > grant.refreshedAt
         return current.version <= lease.version && isReconnected ? 'superseded' : null
       } catch (error) {
@@ -583,11 +583,11 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       if (outcome === 'committed') deps.notifyOutbox()
       deps.report({ name, outcome: REPORTED_OUTCOMES[outcome], calls, traceId: null })
     }
-    /** Retries the commit in the background, while the access token of the pair is already issued. */
+    /** Retries the commit in the background. The access token of the token pair is already issued in the meantime. */
     const retryCommit = async (): Promise<void> => {
       for (let attempt = 1; ; attempt += 1) {
-        // The retries have no back-off jitter: the token pair can be lost until it is stored, and the retries for a
-        // single credential cause little load.
+        // The retries have no jitter. The token pair can be lost until it is stored, and retries for a single
+        // credential cause little load.
         await sleep(backoffMs(attempt, { baseMs: 100, capMs: 1_000, random: 1 }), neverAborted)
         const outcome = await tryCommit()
         if (outcome !== null) return finish(outcome)
@@ -661,7 +661,9 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       : { kind: 'deferred', credential: failed, retryAfterMs: Math.max(0, (nextTryAt ?? at) - at) }
   }
 
-  /** Renews a lease until stopped. Failed renewals are ignored, because the commit checks the lease (I7). */
+  /**
+   * Renews a lease until the renewal is stopped. Failed renewals are ignored, because the commit checks the lease (I7).
+   */
   function startRenewal(lease: Lease): LeaseRenewal {
     const timer = setInterval(() => {
       store.renew(lease, timing.leaseMs).catch(() => {})
@@ -689,9 +691,7 @@ interface LeaseRenewal {
   readonly stop: () => void
 }
 
-/**
- * Returns the grant after a refresh with the token `used`. Members that are absent in the response keep their values.
- */
+/** Returns the grant after a refresh with the token `used`. Members that the response lacks keep their values. */
 function renewedGrant(
   { credential, refreshToken, idToken, previous }: LeasedCredential,
   used: Secret,
@@ -699,7 +699,7 @@ function renewedGrant(
   startedAt: number,
   idleLimitMs: number,
 ): Grant {
-  const next = tokens.refreshToken ?? used // RFC 6749 §6: without a new refresh token, the sent one stays valid
+  const next = tokens.refreshToken ?? used // Without a new refresh token, the sent one stays valid (RFC 6749 §6).
   const limits = grantLimits(tokens, startedAt, idleLimitMs)
   const hardExpiresAt = limits.hardExpiresAt ?? credential.hardExpiresAt
   const isRotated = refreshToken !== null && next.reveal() !== refreshToken.reveal()

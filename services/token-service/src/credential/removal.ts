@@ -19,11 +19,11 @@ export interface Removed {
 }
 
 /**
- * Returns a function that removes a credential. A record that cannot be decrypted is removed without a revocation.
+ * Returns a function that removes a credential. A record that cannot be decrypted is removed without a revocation. With
+ * `erase`, the event of the removal makes the coordinator erase the data of the company's runs.
  *
  * The function throws the errors of {@link acquireLease}, except `DecryptionError`. It also throws `version_moved` if
- * `ifVersion` is a number and another version is stored; in this case no request was sent to the provider.
- * With `erase`, the event of the removal makes the coordinator erase the data of the company's runs.
+ * `ifVersion` is a number and another version is stored; no request was sent to the provider then.
  */
 export function createRemoval(
   deps: RemovalDeps,
@@ -44,7 +44,7 @@ export function createRemoval(
         await store.release(leased.lease)
         throw versionMoved(leased.credential)
       }
-      // An exported grant is used by another installation, and a revocation here would end the grant there.
+      // Another installation uses an exported grant, so a revocation here would end the grant there.
       const isElsewhere = leased?.credential.fault?.Code === 'transferred'
       const token = leased?.refreshToken ?? leased?.credential.accessToken ?? null
       const revoked = token !== null && !isElsewhere && (await provider.revoke(token))
@@ -59,8 +59,8 @@ export function createRemoval(
       }
       if (leased === null && ifVersion !== null)
         throw new IntegrationError('version_moved', `${name} has another version now`)
-      // The company was reconnected in the meantime, so the stored grant differs from the revoked grant. The removal
-      // starts again.
+      // The company was reconnected in the meantime, so the stored grant is not the revoked one. The removal starts
+      // again.
     }
   }
 }

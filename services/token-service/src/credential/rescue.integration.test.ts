@@ -1,5 +1,5 @@
 /**
- * Tests that a process that shuts down while Redis is unavailable leaves its uncommitted token pairs in RESCUE_DIR
+ * Tests that a process writes its uncommitted token pairs to RESCUE_DIR if it shuts down while Redis is unavailable
  * (I6).
  */
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
@@ -83,7 +83,7 @@ async function shutDownUncommitted(): Promise<unknown> {
 }
 
 describe('a rotated token pair that could not be stored before the process shut down', () => {
-  it('the next process stores a rescued token pair, and sends no used refresh token before that', async () => {
+  it('the next process stores a rescued token pair, and sends no used refresh token before', async () => {
     const token = await shutDownUncommitted()
     const next = await start()
     const early = refresh(next)
@@ -101,7 +101,7 @@ describe('a rotated token pair that could not be stored before the process shut 
     expect((await refresh(next)).status).toBe(200)
   })
 
-  it('the next process deletes the file of a rescued token pair if the company was connected again in the meantime', async () => {
+  it('the next process deletes the file of a rescued token pair if the company has been connected again', async () => {
     await shutDownUncommitted()
     relay.restore()
     await usable(redis)

@@ -1,7 +1,4 @@
-/**
- * Tests the conditions under which a token pair is stored again. The file store of each test has an older state than
- * the pair.
- */
+/** Tests when a token pair is stored again. In each test, the file store has an older state than the token pair. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { auditContextOf, grantOf, START } from '../../test-support/grants.ts'
@@ -81,14 +78,14 @@ describe('storing a token pair again', () => {
     expect(await stored()).toEqual({ version: 2, token: 'access two' })
   })
 
-  it('a restoration does not replace another grant that was stored in the meantime, even under a lower version', async () => {
+  it('a restoration does not replace another grant that was stored later, even if that grant has a lower version', async () => {
     await put('one', 'another grant', START + 2)
     expect(await restorations.restore(keptPair(3))).toBe('superseded')
     expect(await restorations.restore(keptPair(3, { isNewGrant: true }))).toBe('superseded')
     expect(await stored()).toEqual({ version: 1, token: 'access one' })
   })
 
-  it('a new grant that the store lost is restored, whether or not the store has an older grant', async () => {
+  it('a new grant that the store has lost is restored, whether or not the store has an older grant', async () => {
     expect(await restorations.restore(keptPair(1))).toBe('superseded')
     const pair = keptPair(1, { isNewGrant: true })
     expect(await restorations.restore(pair)).toBe('restored')
@@ -111,12 +108,12 @@ describe('storing a token pair again', () => {
     expect(await stored()).toEqual({ version: 2, token: KEPT })
   })
 
-  it('a new grant of a company that was exported before is restored', async () => {
+  it('a new grant is restored even if the company was exported before', async () => {
     await put('one', 'grant one')
     await settleFault('transferred')
     const pair = keptPair(2, { isNewGrant: true, grantId: 'grant two' })
     expect(await restorations.restore(pair)).toBe('restored')
-    // A later refresh of the restored grant is committed, because the store recognizes its grant.
+    // A later refresh of the restored grant is committed, because the store recognizes the grant.
     const acquired = await store.acquire(NAME, 'test', 60_000)
     expect(acquired).toMatchObject({ leased: { lease: { grantId: 'grant two', version: 2 } } })
   })
@@ -135,7 +132,7 @@ describe('storing a token pair again', () => {
     expect(await store.get(NAME)).toMatchObject({ fault: { Code: 'transferred' } })
   })
 
-  it('a restoration waits for a refresh by another process, and keeps the newer token pair of that refresh', async () => {
+  it('a restoration waits for a refresh by another process, and keeps the newer token pair of this refresh', async () => {
     await put('one', 'grant one')
     const acquired = await store.acquire(NAME, 'another process', 60_000)
     if (acquired.kind !== 'acquired') throw new Error(acquired.kind)
@@ -146,7 +143,7 @@ describe('storing a token pair again', () => {
     expect(await stored()).toEqual({ version: 2, token: 'access two' })
   })
 
-  it('a restoration repeats a commit that Redis executed but no replica acknowledged', async () => {
+  it('a restoration repeats a commit that Redis has executed but no replica has acknowledged', async () => {
     await put('one', 'grant one')
     const commits: string[] = []
     const unacknowledged = restorationsOn({
@@ -161,7 +158,7 @@ describe('storing a token pair again', () => {
     expect(commits).toEqual(['committed', 'committed'])
   })
 
-  it('the only copy of a token pair is deleted only after the store confirms that a newer pair is replicated', async () => {
+  it('the only copy of a token pair is deleted only after the store has confirmed that a newer token pair is replicated', async () => {
     await put('one', 'grant one')
     await put('two', 'grant two')
     const commits: string[] = []
@@ -178,7 +175,7 @@ describe('storing a token pair again', () => {
     expect(await stored()).toEqual({ version: 2, token: 'access two' })
   })
 
-  it('a restoration ends as failed at shutdown while the store is unavailable', async () => {
+  it('a restoration fails at shutdown if the store is still unavailable', async () => {
     const unavailable = restorationsOn({
       ...store,
       get: async () => {

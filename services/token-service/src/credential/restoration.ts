@@ -1,14 +1,14 @@
 /**
- * Stores a token pair again if it is missing in the store. Such a pair was lost in a failover of the store after it had
- * been committed, or was saved in a file by a process that shut down. A provider that rotates refresh tokens accepts
- * only the newest pair, so the older pair in the store is of no use.
+ * Stores a token pair again if the store does not have it. Such a token pair was committed and then lost in a failover
+ * of the store, or was saved in a file by a process that shut down. A provider that rotates refresh tokens accepts only
+ * the newest token pair, so the older one in the store is of no use.
  *
- * - As in a refresh, the pair is committed under a lease, version and fence are compared (I7 of refresh.ts), and a
- *   newer pair or another grant takes precedence (I8). The pair keeps its version.
- * - While a restoration runs, this process does not acquire the lease of that credential for anything else. A refresh
- *   would send a refresh token that the provider has already rotated.
- * - A restoration ends only when the store has acknowledged the pair or does not need it, or when the process shuts
- *   down.
+ * - As in a refresh, the token pair is committed under a lease, and version and fence are compared (I7 of refresh.ts).
+ *   A newer token pair or another grant takes precedence (I8). The token pair keeps its version.
+ * - During a restoration, this process does not acquire the lease of that credential for anything else. A refresh would
+ *   send a refresh token that the provider has already rotated.
+ * - A restoration ends only when the store has acknowledged the token pair or does not need it, or when the process
+ *   shuts down.
  */
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { backoffMs } from '@integration-host/shared/process/backoff'
@@ -21,11 +21,9 @@ import type { AuditContext } from './outbox.ts'
 export interface KeptPair {
   readonly name: string
   readonly version: number
-  /** Identifies the grant to which the pair belongs (`Lease.grantId`). */
+  /** Identifies the grant of the token pair (`Lease.grantId`). */
   readonly grantId: string
-  /**
-   * Whether the grant itself may be missing in the store, because the grant was stored only shortly before the pair.
-   */
+  /** Whether the store may have lost the grant as well, because it was stored only shortly before the token pair. */
   readonly isNewGrant: boolean
   readonly grant: Grant
   readonly dueAt: number
@@ -33,21 +31,23 @@ export interface KeptPair {
   readonly isNoticeNew: boolean
 }
 
-/** A folder for pairs that a process could not commit before it shut down (`RESCUE_DIR`). */
+/** A folder for token pairs that a process could not commit before it shut down (`RESCUE_DIR`). */
 export interface RescueFolder {
   /**
-   * Encrypts a pair and writes it to a file.
+   * Encrypts a token pair and writes it to a file.
    *
    * @throws the file system's error if the file cannot be written.
    */
   save(pair: KeptPair): Promise<void>
-  /** Reads all pairs. A file that cannot be read is logged and kept. */
+  /** Reads all token pairs. A file that cannot be read is logged and kept. */
   read(): Promise<readonly { readonly pair: KeptPair; readonly remove: () => Promise<void> }[]>
 }
 
 /**
- * The result of a restoration. `superseded`: the store has this pair, a newer pair or another grant, or the credential
- * was removed. `failed`: the process shut down first, or an unexpected error was reported.
+ * The result of a restoration.
+ *
+ * - `superseded`: the store has this token pair, a newer one or another grant, or the credential was removed.
+ * - `failed`: the process shut down first, or an unexpected error was reported.
  */
 export type RestorationOutcome = 'restored' | 'superseded' | 'failed'
 
@@ -62,15 +62,15 @@ export interface RestorationDeps {
 
 export interface Restorations extends AsyncDisposable {
   /**
-   * Stores a pair again if the store does not have it. Restorations of one credential run one after the other. If
-   * `isOnlyCopy` is true, the caller deletes the pair when it is superseded. The restoration therefore waits until the
-   * newer pair is replicated.
+   * Stores a token pair again if the store does not have it. Restorations of one credential run one after the other.
+   * With `isOnlyCopy`, the caller deletes a superseded token pair, so the restoration waits until the newer token pair
+   * is replicated.
    */
   restore(pair: KeptPair, options?: { readonly isOnlyCopy: boolean }): Promise<RestorationOutcome>
   /**
-   * Resolves when no restoration of this credential runs.
+   * Resolves when no restoration of this credential is running.
    *
-   * @throws {IntegrationError} `store_unavailable` if a restoration still runs after 5 s.
+   * @throws {IntegrationError} `store_unavailable` if a restoration is still running after 5 s.
    */
   settled(name: string): Promise<void>
 }
@@ -80,7 +80,10 @@ const CONCURRENCY = 16
 const SETTLED_WAIT_MS = 5_000
 const RETRY = { baseMs: 50, capMs: 1_000, random: 1 } as const
 
-/** The next step of a restoration. A write whose outcome is unknown is repeated without another comparison. */
+/**
+ * The next step of a restoration. If the outcome of a write is unknown, the write is repeated without another
+ * comparison.
+ */
 type Progress =
   | { readonly step: 'compare' }
   | { readonly step: 'put' }
@@ -92,10 +95,10 @@ export function createRestorations(deps: RestorationDeps): Restorations {
   const semaphore = createSemaphore(CONCURRENCY)
   const shutdown = new AbortController()
 
-  /** Compares the pair with the store, and acquires the lease if the pair has to be stored. */
+  /** Compares the token pair with the store, and acquires the lease if the token pair must be stored. */
   async function compare(pair: KeptPair, isOnlyCopy: boolean): Promise<Progress | 'superseded'> {
     const { name, version } = pair
-    // The store still has most pairs. This read avoids acquiring a lease for them.
+    // The store still has most token pairs. This read avoids acquiring a lease for them.
     const stored = await store.get(name)
     if (stored !== null && stored.version >= version)
       return isOnlyCopy ? { step: 'commit', lease: neverHeld(pair, deps.owner) } : 'superseded'
@@ -192,8 +195,8 @@ export function createRestorations(deps: RestorationDeps): Restorations {
 }
 
 /**
- * Returns a lease that was never acquired. A commit with this lease stores nothing. Its result is `superseded` after
- * the newer pair was replicated, or `fenced` if the store has lost the newer pair.
+ * Returns a lease that was never acquired, with which a commit stores nothing. The commit returns `superseded` when the
+ * newer token pair is replicated, or `fenced` if the store has lost it.
  */
 const neverHeld = ({ name, version, grantId }: KeptPair, owner: string): Lease => ({
   name,
@@ -203,12 +206,12 @@ const neverHeld = ({ name, version, grantId }: KeptPair, owner: string): Lease =
   grantId,
 })
 
-/** Returns whether the stored pair is older than `pair`, so that `pair` may replace it. */
+/** Returns whether the stored token pair is older than `pair`, so that `pair` may replace it. */
 function isOlder(stored: Credential, lease: Lease, pair: KeptPair): boolean {
   if (lease.version >= pair.version) return false
-  // Another installation has custody of this grant, so no token pair of the grant may be stored here.
+  // Another installation has custody of this grant, so its token pair must not be stored here.
   if (stored.fault?.Code === 'transferred' && lease.grantId === pair.grantId) return false
-  // Two grants may have got the same version. The times of their token requests decide which grant is newer.
+  // Two grants may have the same version. The grant whose token request was later is the newer one.
   return (
     lease.grantId === pair.grantId ||
     (pair.isNewGrant && stored.refreshedAt < pair.grant.refreshedAt)

@@ -1,6 +1,6 @@
 /**
  * Refreshes every stored credential when its refresh is due. The due times are an index in the store that all replicas
- * share. So each replica can start the refresh of every credential, whichever replica stored the credential. A starting
+ * share. Each replica can therefore start the refresh of any credential, whichever replica stored it. A starting
  * process reads only a range of the index instead of every credential.
  */
 import type { CredentialStore } from './credential-store.ts'
@@ -11,18 +11,18 @@ export interface ScheduleDeps {
   readonly routine: Pick<RefreshRoutine, 'refresh'>
   readonly now: () => number
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  /** The largest number of scheduled refreshes that run concurrently. */
+  /** The maximum number of scheduled refreshes that run at the same time. */
   readonly concurrency: number
   /** Receives errors of the store and of scheduled refreshes, for which no caller waits. */
   readonly onError: (error: unknown) => void
 }
 
-/** The shortest and the longest time between two reads of the index, in milliseconds. */
+/** The minimum and the maximum time between two reads of the index, in milliseconds. */
 const PAUSE_MS = { shortest: 50, longest: 1_000 } as const
-/** Milliseconds after which a credential is due again if the process died during its refresh. */
+/** The time after which a credential is due again if the process died during its refresh, in milliseconds. */
 const POSTPONE_MS = 30_000
 
-/** Starts due refreshes until it is disposed. Refreshes that were started before continue to their end. */
+/** Starts due refreshes until it is disposed. Refreshes that have already started continue to their end. */
 export function startSchedule(deps: ScheduleDeps): AsyncDisposable {
   const { store, routine, now } = deps
   const shutdown = new AbortController()

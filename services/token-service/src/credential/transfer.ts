@@ -2,9 +2,9 @@
  * Transfers credentials to another installation. Two installations must never refresh the same grant, because each
  * rotation can invalidate the refresh token of the other.
  *
- * X1  A credential gets the fault `transferred` under its lease before its tokens are exported. So no refresh is in
- *     flight during the export, and no refresh starts in this installation afterwards.
- * X2  An export whose response was lost can be requested again, because the tokens stay stored under that fault.
+ * X1  A credential gets the fault `transferred` under its lease before its tokens are exported. No refresh is therefore
+ *     in flight during the export, and none starts in this installation afterwards.
+ * X2  An export can be requested again if its response was lost, because the tokens stay stored under this fault.
  * X3  An import replaces a usable credential, or a newer version of the same grant, only if the caller requests to
  *     overwrite.
  */
@@ -35,8 +35,8 @@ export interface TransferDeps extends LeaseDeps {
 
 export interface Transfers {
   /**
-   * Marks credentials as transferred and returns them encrypted. Credentials that were marked before an error can be
-   * exported again.
+   * Marks credentials as transferred, and returns them encrypted. If an error occurs, the credentials that were already
+   * marked can be exported again.
    *
    * @throws the errors of {@link acquireLease}; also `provider_unavailable` while it is unknown whether the provider
    * has rotated a refresh token
@@ -104,8 +104,8 @@ export function createTransfers(deps: TransferDeps): Transfers {
   }
 
   /**
-   * Acquires the lease of a credential (X1). If the outcome of an earlier refresh is unknown, that refresh is repeated
-   * first, until its outcome is known.
+   * Acquires the lease of a credential (X1). If the outcome of an earlier refresh is unknown, the refresh is repeated
+   * first until its outcome is known.
    */
   async function leaseWithoutIntent(name: string, who: string): Promise<LeasedCredential> {
     const leased = await acquireLease(name, deps)
@@ -122,7 +122,8 @@ export function createTransfers(deps: TransferDeps): Transfers {
   }
 
   /**
-   * Returns the text for the caller that says why a credential must not be imported (X3); `null` if it may be imported.
+   * Returns the reason why a credential must not be imported, as a text for the caller (X3); `null` if it may be
+   * imported.
    */
   function rejectionReason(here: Credential | null, exported: ExportedCredential): string | null {
     if (here === null) return null
@@ -151,8 +152,8 @@ export function createTransfers(deps: TransferDeps): Transfers {
   return {
     async exportCredentials(names, sealedWith, who) {
       const wanted = [...new Set(names)]
-      // All names are checked before the first credential is marked as transferred, because this installation no longer
-      // refreshes a marked credential. An export that fails because of a wrong name therefore marks no credential.
+      // All names are checked before any credential is marked as transferred, because this installation no longer
+      // refreshes a marked credential. An export with a wrong name therefore marks no credential.
       for (const name of wanted) if ((await store.get(name)) === null) throw notFound(name)
       const exported: ExportedCredential[] = []
       try {
