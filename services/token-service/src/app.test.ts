@@ -1,6 +1,6 @@
 /**
- * The HTTP routes of the service over the embedded adapters: the authorization code flow, service keys, rejected
- * input, and secrets that must not be in a log.
+ * Tests of the HTTP routes over the embedded adapters: the authorization code flow, service keys, rejected input, and
+ * secrets that must not be logged.
  */
 import { once } from 'node:events'
 import { get, type IncomingMessage } from 'node:http'
@@ -114,7 +114,7 @@ describe('the authorization code flow', () => {
     expect([finished.status, finished.headers.get('Location')]).toEqual([302, RETURN_TO])
   })
 
-  it('a callback that names another company than the authorization is rejected, and its code is not sent to the provider', async () => {
+  it('a callback that names another company than the authorization is rejected before its code is sent to the provider', async () => {
     const { body } = await service.ask('/authorizations', json({ realm: '77' }))
     const code = provider.authorize(new URL(String(body['url'])))
     expect(
@@ -131,7 +131,7 @@ describe('the authorization code flow', () => {
       started.cookie,
     )
     expect(await problem(denied)).toEqual({ status: 400, code: 'authorization_denied' })
-    // The state cannot be used again after the denial.
+    // The state cannot be used again after the company's owner has denied the authorization.
     const code = provider.authorize(started.consent)
     expect(
       (await callback({ code, realmId: '1', state: started.state }, started.cookie)).status,
@@ -157,7 +157,7 @@ describe('the authorization code flow', () => {
     expect(await answer.text()).toContain('<h1>The authorization cannot be completed</h1>')
   })
 
-  it('two tabs of one browser can each complete an authorization', async () => {
+  it('two tabs of one browser can complete their authorizations independently', async () => {
     const one = await startInBrowser()
     const two = await startInBrowser('', one.cookie)
     expect(two.cookie).toBe(one.cookie)
@@ -176,7 +176,7 @@ describe('the authorization code flow', () => {
     }
   })
 
-  it('a callback from another browser than the one that started the authorization is rejected and does not use up the state', async () => {
+  it('a callback from another browser than the one that started the authorization is rejected, and the state stays usable', async () => {
     const mine = await startInBrowser()
     const theirs = await startInBrowser()
     const query = { code: provider.authorize(mine.consent), realmId: '1', state: mine.state }
@@ -190,7 +190,7 @@ describe('the authorization code flow', () => {
     expect((await callback(query, mine.cookie)).status).toBe(302)
   })
 
-  it('a callback whose state was used before is rejected, and the stored credential is kept', async () => {
+  it('a callback whose state was already used is rejected, and the stored credential is kept', async () => {
     const started = await startInBrowser()
     const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
     expect((await callback(query, started.cookie)).status).toBe(302)
@@ -228,7 +228,7 @@ describe('the authorization code flow', () => {
     expect([status, location]).toEqual([302, expect.stringContaining(provider.url)])
   })
 
-  it('a HEAD request to /callback does not use up the state of the authorization', async () => {
+  it('a HEAD request to /callback does not use up the state of its authorization', async () => {
     const started = await startInBrowser()
     const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
     const path = `${service.url}/callback?${new URLSearchParams(query).toString()}`
@@ -285,7 +285,7 @@ describe('the authorization code flow', () => {
   })
 
   it.each(['code=&realmId=1', 'code=c&realmId=', 'realmId=1', 'code=c'])(
-    'a callback with a valid state is rejected if its other parameters are only %s',
+    'a callback with a valid state is rejected if it has only these other parameters: %s',
     async (query) => {
       const started = await startInBrowser()
       expect((await callback(`${query}&state=${started.state}`, started.cookie)).status).toBe(400)
@@ -339,7 +339,7 @@ describe('an authorization with an https REDIRECT and RETURN_TO_ORIGINS', () => 
     )
   })
 
-  it('a return_to is accepted only if its origin is one of RETURN_TO_ORIGINS', async () => {
+  it('a return_to is accepted only if RETURN_TO_ORIGINS contains its origin', async () => {
     for (const [returnTo, status] of [
       ['https://b.example.com/x', 201],
       ['https://app.example.com:444/', 400],
@@ -455,7 +455,7 @@ describe('access to the routes', () => {
   )
 
   it.each(['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs', '/connected'])(
-    'token-service serves GET %s without a key, and shows no secret and no realm there',
+    'token-service serves GET %s without a key, and its response shows no secret and no realm',
     async (path) => {
       await service.connect('4620816365291')
       const answer = await fetch(service.url + path)
@@ -701,7 +701,7 @@ describe('the credential routes', () => {
     },
   )
 
-  it('a removal accepts erase=true and erase=false, and rejects every other query', async () => {
+  it('the removal of a credential accepts erase=true and erase=false, and rejects every other query parameter', async () => {
     for (const query of ['?erase=1', '?erase=', '?Erase=true', '?erase=true&other=1']) {
       await service.connect('1')
       const rejected = await service.ask(`/credentials/ACC-1${query}`, { method: 'DELETE' })
@@ -759,7 +759,7 @@ describe('the credential routes', () => {
     ].filter((secret) => secret !== null && secret !== '')
     expect(log).toContain('"msg":"credential refresh ended"')
     for (const secret of secrets) expect(log).not.toContain(secret)
-    // This assertion checks that the search finds a token in a text that contains a token.
+    // This check proves that the search finds a token in a text that contains one.
     expect(`${log}${token}`).toContain(token)
   })
 })

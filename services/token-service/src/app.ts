@@ -47,8 +47,8 @@ export const createApp = (deps: AppDeps): Hono =>
       health: deps.health,
       metrics: deps.metrics,
       keys: deps.keys,
-      // These paths need no service key, because browsers have none. POST /callback has the same path as the provider's
-      // redirect. But POST /callback requires a scope, and therefore a key.
+      // These paths require no service key, because browsers have none. POST /callback shares its path with the
+      // redirect of the provider. It requires a scope, and therefore a key.
       openPaths: [
         '/callback',
         '/authorize',

@@ -17,11 +17,11 @@ import type { Config } from './config.ts'
 import { countDecryptionFailures } from './metrics.ts'
 import type { TokenServiceAdapters } from './service.ts'
 
-/** The store operations for which spans are recorded: the operations of token issuance, refresh and code exchange. */
+/** The store operations that are recorded as spans: those of token issuance, refresh and code exchange. */
 const TRACED = ['get', 'put', 'acquire', 'recordIntent', 'commit', 'settle', 'release'] as const
 
 /**
- * Connects to Redis and RabbitMQ in the background. Resolves at once, whether or not they are available.
+ * Connects to Redis and RabbitMQ in the background. Resolves at once, even if they are unavailable.
  *
  * @throws {StartupError} if `RESCUE_DIR` cannot be written.
  */

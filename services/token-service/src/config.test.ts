@@ -24,7 +24,7 @@ const problems = (env: Record<string, string>): string => {
 }
 
 describe('the settings of token-service', () => {
-  it('the settings keep URLs as written and client secrets in order, and have the documented defaults', () => {
+  it('the settings keep URLs as written and client secrets in order, and use the documented defaults', () => {
     const config = readConfig(good)
     expect(config).toMatchObject({
       HOST: '127.0.0.1',
@@ -44,7 +44,7 @@ describe('the settings of token-service', () => {
     expect(readEmbeddedConfig(embedded).PORT).toBe(7217)
   })
 
-  it('one error names every missing setting', () => {
+  it('reading the settings throws one error that names every missing setting', () => {
     const message = problems({})
     for (const name of Object.keys(good)) expect(message).toContain(`${name}: is missing`)
   })

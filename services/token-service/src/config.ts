@@ -17,14 +17,14 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 
 /**
- * A URL that is used exactly as written, because the service fetches it or the provider compares it as text. Parsing
- * must not change the URL.
+ * A URL that is used exactly as written. The service fetches it, or the provider compares it as text, so parsing must
+ * not change it.
  */
 const exactUrl = () =>
   z
     .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
-    // `when` skips this refinement if the format check before it failed. Otherwise zod would run the refinement, and
-    // `new URL` would throw.
+    // `when` skips this refinement if the preceding format check has failed. Otherwise `new URL` would throw in the
+    // refinement.
     .refine(isNormal, {
       error: 'must be in its normal form: lower-case host, a path, no credentials, no fragment',
       when: ({ issues }) => issues.length === 0,
@@ -46,8 +46,8 @@ const originList = () =>
     )
 
 /**
- * A comma-separated list of client secrets in order of preference. During a rotation at the provider, both the old
- * and the new secret are configured.
+ * A comma-separated list of client secrets in order of preference. During a rotation at the provider, it contains both
+ * the old and the new secret.
  */
 const clientSecrets = () =>
   secret().transform((list, context) => {
@@ -78,9 +78,7 @@ const settings = {
   IDLE_LIMIT_DAYS: integer(1, 3_650).optional(),
   METRICS_BY_REALM: onOff(),
   RETURN_TO_ORIGINS: originList().optional(),
-  /**
-   * Whether every browser may start an authorization at `GET /authorize`, or only a browser that opens a connect link.
-   */
+  /** Whether every browser may start an authorization at `GET /authorize`, or only one that opens a connect link. */
   AUTHORIZE: z.enum(['links', 'open']).default('links'),
 }
 
@@ -105,7 +103,7 @@ const Config = EmbeddedConfig.extend({
 /** All settings of the service, from which docs/settings.md is generated. */
 export const reference = Config
 
-/** The settings of an embedded service. It does not use Redis and RabbitMQ, so their settings are left out. */
+/** The settings of an embedded service. It does not use Redis and RabbitMQ, so it has no settings for them. */
 export type TokenServiceConfig = z.output<typeof EmbeddedConfig>
 export type Config = z.output<typeof Config>
 
