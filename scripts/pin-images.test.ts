@@ -3,7 +3,7 @@ import { pinned } from './pin-images.ts'
 
 const digest = (character: string): string => `sha256:${character.repeat(64)}`
 
-it('pin-images adds a missing digest of an image, replaces an existing digest, and changes nothing else', () => {
+it('pin-images adds a missing digest, replaces an existing digest, and changes nothing else', () => {
   const newest: Readonly<Record<string, string>> = {
     'node:24-slim': digest('b'),
     'redis:8': digest('c'),

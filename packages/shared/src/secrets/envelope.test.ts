@@ -26,7 +26,7 @@ describe('an envelope of a secret at rest', () => {
   })
 
   it.each([{ name: 'ACC-222' }, { field: 'Authenticator' }, { version: 5 }])(
-    'an envelope cannot be opened for another place than the one it was sealed for: %j',
+    'an envelope cannot be opened for another record name, field or version than it was sealed for: %j',
     (elsewhere) => {
       const envelope = ring.seal('RT-1', place)
       expect(() => ring.open(envelope, { ...place, ...elsewhere })).toThrow(DecryptionError)
