@@ -53,15 +53,15 @@ export interface TokenServiceAdapters {
   readonly logger: Logger
   readonly health: Health
   readonly store: CredentialStore
-  /** The connection to `store`, if the store may lose its newest writes in a failover. */
+  /** The connection to `store`; absent if the store cannot lose writes in a failover. */
   readonly connection?: StoreConnection
   /** The folder `RESCUE_DIR`; `null` if it is not set. */
   readonly rescue?: RescueFolder | null
   readonly bus: MessageBus
   readonly metrics?: Metrics
-  /** The default store is in memory, which is correct only for a single replica. */
+  /** The default is a store in memory, which is correct only for a single replica. */
   readonly authorizations?: AuthorizationStore
-  /** The default store is in memory, which is correct only for a single replica and loses the links at a restart. */
+  /** The default is a store in memory. It is correct only for a single replica, and loses the links at a restart. */
   readonly links?: ConnectLinkStore
   /** Overrides the defaults of the refresh protocol. */
   readonly timing?: Partial<RefreshTiming>
@@ -69,7 +69,7 @@ export interface TokenServiceAdapters {
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
-/** Milliseconds from the start of a token request to the last byte of its response. */
+/** The deadline for the last byte of a response, in milliseconds from the start of a token request. */
 const PROVIDER_DEADLINE_MS = 10_000
 const MAX_REFRESHES = 32
 const MAX_SCHEDULED_REFRESHES = 16
@@ -93,7 +93,7 @@ export async function startTokenService(
   const profile = config.PROVIDER_PROFILE
   const requestsIdToken = config.SCOPE.split(' ').includes('openid')
   const idleLimitMs = (config.IDLE_LIMIT_DAYS ?? profile.grant.idleLimitDays) * 86_400_000
-  // An unavailable store is logged once, by its health check; every other error is logged here.
+  // Every error is logged here, except an unavailable store, which the health check of the store logs once.
   const onError = (error: unknown): void => {
     if (hasCode(error, 'store_unavailable') || hasCode(error, 'shutting_down')) return
     logger.error({ err: error }, 'background task of token-service failed')
@@ -114,7 +114,7 @@ export async function startTokenService(
   )
   // The dependency `provider-client` is optional, because valid access tokens are issued even while the provider
   // rejects the client credentials. No request is sent only to test the client credentials. They count as accepted
-  // until a refresh shows that the provider rejects them.
+  // until the provider rejects them in a refresh.
   const clientDependency = health.dependency('provider-client', 'optional')
   clientDependency.up()
   const provider = breakOnRejectedClient(
@@ -139,7 +139,7 @@ export async function startTokenService(
       },
     }),
     {
-      // The clock is monotonic, so that a change of the system clock does not change the delay of a probe.
+      // A monotonic clock, so that a change of the system clock does not change the delay of a probe.
       now: () => performance.now(),
       onChange(isRejected) {
         counted.setClientRejected(isRejected)
@@ -174,8 +174,8 @@ export async function startTokenService(
         onError,
       }),
     )
-  // The token pairs that earlier processes left in RESCUE_DIR are read before any refresh can start. No refresh of
-  // their companies starts before each pair was compared with the store.
+  // The token pairs that earlier processes left in RESCUE_DIR are read before any refresh can start. A refresh of their
+  // companies waits until the token pair was compared with the store.
   await recentPairs?.restoreFiles()
   const store = recentPairs?.store ?? adapters.store
   const rescuePair = async (pair: KeptPair): Promise<boolean> =>
@@ -205,7 +205,7 @@ export async function startTokenService(
         counted.countRefresh(report)
         logRefresh(logger, report)
       },
-      // The body of the response is not logged, because it may contain text of any kind.
+      // The body of the response is not logged, because it may contain any text.
       reportWithoutResult: ({ name, wasSent, status, body, traceId }) =>
         logger.warn(
           { name, wasSent, traceId, ...(status === null ? { reason: body } : { status }) },
@@ -292,7 +292,7 @@ export async function startTokenService(
           const lost = { name, outcome, calls: 1, traceId }
           counted.countRefresh(lost)
           logRefresh(logger, lost, 'adoption')
-        } else logger.info(report, 'adoption of an existing grant ended')
+        } else logger.info(report, 'import of an existing grant ended')
       },
       onError,
       ...(adapters.failpoint !== undefined && { failpoint: adapters.failpoint }),
@@ -356,8 +356,8 @@ export async function startTokenService(
 }
 
 /**
- * Returns a function that returns whether a credential is stored. A record that cannot be decrypted also counts as
- * stored, because its company has to be connected again.
+ * Returns a function that checks whether a credential is stored. A record that cannot be decrypted also counts as
+ * stored, because its company must be connected again.
  */
 const createIsKnown =
   (store: Pick<CredentialStore, 'get'>) =>
@@ -371,8 +371,8 @@ const createIsKnown =
     )
 
 /**
- * Logs the outcome of a refresh. `retry` names the operation that sends the earlier refresh token again if a pair was
- * dropped.
+ * Logs the outcome of a refresh. If a token pair was dropped, `retry` names the operation that sends the previous
+ * refresh token again.
  */
 function logRefresh(
   logger: Logger,
@@ -393,5 +393,5 @@ function logRefresh(
 function logRestoration(logger: Logger, report: RestorationReport): void {
   if (report.outcome === 'restored')
     logger.warn(report, 'token pair stored again: the store did not have it')
-  else logger.info(report, 'rescued token pair deleted: the store no longer needs it')
+  else logger.info(report, 'token pair deleted from RESCUE_DIR: the store does not need it')
 }

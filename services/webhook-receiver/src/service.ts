@@ -73,7 +73,7 @@ export async function startWebhookReceiver(
               remediation:
                 'compare WEBHOOK_VERIFIER_TOKENS with the token on the webhooks page of the app',
             },
-            'signature of a webhook fits no verifier token',
+            'signature of a webhook matches no verifier token',
           )
         throw error
       }

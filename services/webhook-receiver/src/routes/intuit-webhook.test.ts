@@ -193,7 +193,7 @@ describe('POST /webhooks/intuit', () => {
       for (let round = 0; round < 5; round += 1)
         expect((await receiver.send(BODY, { 'intuit-signature': forged })).status).toBe(403)
       const log = receiver.lines.join('')
-      expect(log.split('fits no verifier token')).toHaveLength(2)
+      expect(log.split('matches no verifier token')).toHaveLength(2)
       for (const secret of [forged, TOKEN, signatureOf(BODY)]) expect(log).not.toContain(secret)
     })
   })

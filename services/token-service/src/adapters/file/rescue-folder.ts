@@ -80,7 +80,7 @@ export async function openRescueFolder(
             'Add the key that encrypted the file to CREDENTIAL_KEYS and restart, or delete the file.'
           logger.error(
             { file, reason: rejectionOf(error), remediation },
-            'rescue file is not usable',
+            'file in RESCUE_DIR cannot be read',
           )
           return null
         })
