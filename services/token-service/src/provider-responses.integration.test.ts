@@ -1,7 +1,6 @@
 /**
- * Tests unusual responses of the token endpoint over real HTTP and Redis: which fault the credential gets, which
- * tokens stay stored, and how many requests are sent. adapters/openid/provider.test.ts tests more responses, without
- * Redis.
+ * Tests unusual responses of the token endpoint over real HTTP and Redis: the fault of the credential, the tokens that
+ * stay stored, and the number of requests. adapters/openid/provider.test.ts tests more responses, without Redis.
  */
 import { changeRecord, expiringIn } from '@integration-host/shared/test-support/change-record'
 import { gzipSync } from 'node:zlib'
@@ -32,18 +31,15 @@ const page = '<!doctype html><title>Sign in</title>'
 interface Row {
   readonly what: string
   readonly answer: Scripted
-  /** The number of requests that a refresh or a code exchange sends, including retries after an unusable response. */
+  /** The number of requests that a refresh or a code exchange sends, with all retries after unusable responses. */
   readonly calls: { readonly refresh: number; readonly exchange: number }
-  /**
-   * The expected fault of the credential: its class, and the part of its message that follows the name of the
-   * credential.
-   */
+  /** The expected fault of the credential: its class, and the part of its message after the name of the credential. */
   readonly fault: { readonly code: string; readonly body: string | RegExp }
   /** Whether only a new authorization ends the fault. */
   readonly isTerminal?: boolean
 }
 
-/** A test case without a usable response: a refresh is retried once, a code exchange twice. */
+/** A test case without a usable response. A refresh is then retried once, and a code exchange twice. */
 const unusable = (what: string, answer: Scripted, body: string | RegExp): Row => ({
   what,
   answer,
@@ -57,7 +53,7 @@ const BAD_RESPONSE = 'provider_bad_response'
 const UNAVAILABLE = 'provider_unavailable'
 const isWhole = ({ cuts, body = '' }: Scripted): boolean =>
   cuts === undefined && body.length <= 65_536
-/** A test case in which the provider rejects the request, so that the request is not retried. */
+/** A test case in which the provider rejects the request. The request is then not retried. */
 const final = (what: string, answer: Scripted, code: string, body: string): Row => ({
   what,
   answer,
@@ -150,12 +146,12 @@ const rows: readonly Row[] = [
   unusable('a byte order mark before null', { body: '\ufeffnull' }, '\ufeffnull'),
 ]
 
-/** Starts a service on Redis with a provider of its own. */
+/** Starts a service on Redis, with a provider of its own. */
 async function open() {
   const opened = new AsyncDisposableStack()
   const keys = testKeys()
   const provider = opened.use(await startScriptedProvider())
-  // The provider rotates the refresh token even if its response is cut off. So the provider must still accept the
+  // The provider rotates the refresh token even if its response is truncated. It must therefore still accept the
   // previous token.
   provider.knobs.graceMs = 60_000
   const redis: TestRedis = await openTestRedis({ keys })
@@ -172,10 +168,10 @@ async function open() {
     service,
     askedFor: (kind: 'refresh_token' | 'authorization_code') =>
       provider.requests.filter(({ grant: of }) => of === kind).length,
-    /** Every field of the record that holds a secret, as stored. */
+    /** The stored values of all fields of the record that contain a secret. */
     custody: () =>
       redis.redis.hmget(NAME, 'Version', 'Authenticator', 'RefreshToken', 'StoreA', 'Previous'),
-    /** Changes the record so that its access token expired a second ago. */
+    /** Changes the record so that its access token has expired a second ago. */
     expire: () => changeRecord(redis.redis, keys, NAME, expiringIn(-1_000)),
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
   }
@@ -215,7 +211,7 @@ describe('a refresh after an unusual response', () => {
       expect(told?.length).toBeLessThanOrEqual(1_001)
       expect(JSON.stringify([refused, body])).not.toMatch(/[ar]t-[0-9a-fx]/)
 
-      // The provider responds normally to the next refresh, which succeeds unless the grant has ended.
+      // The provider responds normally to the next refresh, which therefore succeeds unless the grant has ended.
       if (row.isTerminal) return
       expect(
         (await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })).body,
@@ -245,7 +241,7 @@ describe('a refresh after an unusual response', () => {
 })
 
 describe('a code exchange after an unusual response', () => {
-  /** The test cases run concurrently, because each waits for the retry delays of the service. */
+  /** The test cases run concurrently, because each of them waits for the retry delays of the service. */
   const found = new Map<
     string,
     { answer: unknown; calls: number; stored: number; atOnce: number }
@@ -254,7 +250,7 @@ describe('a code exchange after an unusual response', () => {
     await Promise.all(
       rows.map(async ({ what, answer }) => {
         await using harness = await open()
-        // A fourth request would be detected: its response would be normal, and its tokens would be stored.
+        // A fourth request would be detected, because it would get a normal response and its tokens would be stored.
         harness.provider.script(answer, answer, answer)
         const { status, body } = await harness.service.connect(REALM).then(async (response) => ({
           status: response.status,

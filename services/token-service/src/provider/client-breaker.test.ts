@@ -44,7 +44,7 @@ const exchangeCode = () =>
   provider.exchangeCode({ code: new Secret('made up'), codeVerifier: null, nonce: null })
 
 describe('the circuit breaker for rejected client credentials', () => {
-  it('the breaker allows one probe after 1 s, and allows all calls when the provider accepts the client credentials again', async () => {
+  it('the breaker allows one probe after 1 s, and allows all calls once the provider accepts the client credentials again', async () => {
     expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1_000 })
     clock += 999
     expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1 })
@@ -85,7 +85,7 @@ describe('the circuit breaker for rejected client credentials', () => {
     expect([calls, provider.heldBackMs()]).toEqual([32, 1_000])
   })
 
-  it('the breaker allows one probe at a time, and returns a retryAfterMs of 1,000 to other callers during the probe', async () => {
+  it('the breaker allows one probe at a time, and other callers get a retryAfterMs of 1,000 during the probe', async () => {
     for (const delayMs of [1_000, 2_000, 4_000, 8_000]) {
       await refresh()
       clock += delayMs
@@ -109,7 +109,7 @@ describe('the circuit breaker for rejected client credentials', () => {
     expect(changes).toEqual([true])
   })
 
-  it('if the client credentials are rejected again after they were accepted, the probe delay starts at 1 s', async () => {
+  it('the probe delay starts at 1 s again if the client credentials are rejected after they were accepted', async () => {
     for (const delayMs of [1_000, 2_000, 4_000]) {
       await refresh()
       clock += delayMs
@@ -121,7 +121,7 @@ describe('the circuit breaker for rejected client credentials', () => {
     expect(changes).toEqual([true, false, true])
   })
 
-  it('refreshes are not blocked if the provider rejects the client credentials in code exchanges', async () => {
+  it('the breaker does not block refreshes if the provider rejects the client credentials in code exchanges', async () => {
     next = async () => accepted
     for (let count = 0; count < 3; count += 1)
       expect(await exchangeCode()).toMatchObject({ kind: 'client_refused' })
@@ -129,7 +129,7 @@ describe('the circuit breaker for rejected client credentials', () => {
     expect(changes).toEqual([])
   })
 
-  it('while refreshes are blocked, code exchanges are sent, and they neither count as the probe nor delay the probe', async () => {
+  it('while refreshes are blocked, code exchanges are sent, but they neither count as the probe nor delay it', async () => {
     await refresh()
     clock += 1_000
     const gate = Promise.withResolvers<ExchangeOutcome>()
@@ -152,7 +152,7 @@ describe('the circuit breaker for rejected client credentials', () => {
     expect(provider.heldBackMs()).toBe(1_000)
   })
 
-  it('the breaker allows the next probe after a probe that threw', async () => {
+  it('the breaker allows the next probe even if a probe has thrown an error', async () => {
     await refresh()
     clock += 1_000
     next = async () => Promise.reject(new Error('a defect'))

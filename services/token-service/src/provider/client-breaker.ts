@@ -1,18 +1,16 @@
 /**
  * A circuit breaker that blocks refreshes while the provider rejects CLIENT_ID and CLIENT_SECRET (`invalid_client`, RFC
- * 6749 §5.2). The cause is not the credential of a company, so every further refresh would be rejected too.
+ * 6749 §5.2). No credential of a company causes this error, so every further refresh would be rejected too.
  *
- * One call at a time is let through as a probe: the first probe after 1 s, and each further probe after twice the
- * previous delay, but at most 60 s. If the provider soon accepts the client again, refreshes are delayed by about a
- * second. Otherwise the provider finally gets only one call a minute. The breaker sends no call of its own; the first
- * call after the delay is the probe. The first response that shows that the provider accepts the client closes the
- * breaker.
+ * The breaker sends no call of its own. It lets one call through as a probe: the first one after 1 s, and each further
+ * one after twice the previous delay, up to 60 s. After a short rejection, refreshes are thus delayed by about a
+ * second, and during a long one the provider gets only one call a minute. The breaker closes at the first response that
+ * shows that the provider accepts the client.
  *
- * Code exchanges bypass the breaker: their results neither open nor close it, and they are not used as probes. A
- * browser can call the callback with any text as code, and a provider may reject an unknown code with `invalid_client`
- * or 401. If such a rejection counted, a browser without any key could stop the refreshes of all companies. Code
- * exchanges are not blocked, because an installation without a stored credential has no refresh that could close the
- * breaker again.
+ * Code exchanges bypass the breaker: their results neither open nor close it. Any browser can call the callback with a
+ * made-up code, and a provider may reject an unknown code with `invalid_client` or 401. If such a rejection counted, a
+ * browser without a key could stop the refreshes of all companies. Code exchanges are not blocked either, because an
+ * installation without credentials sends no refresh that could close the breaker again.
  */
 import type { Provider, TokenOutcome } from './provider.ts'
 
@@ -21,7 +19,7 @@ const MAX_PROBE_MS = 60_000
 
 type ClientRejected = Extract<TokenOutcome, { kind: 'client_refused' }>
 
-/** Outcomes that occur only if the provider has accepted the client. */
+/** The outcomes that occur only if the provider has accepted the client. */
 const SHOW_ACCEPTED_CLIENT: ReadonlySet<TokenOutcome['kind']> = new Set(['granted', 'refused'])
 
 /** The state while the provider rejects the client. */
@@ -40,9 +38,12 @@ export interface BreakerOptions {
 
 /** The provider behind a circuit breaker. */
 export interface GuardedProvider extends Provider {
-  /** Milliseconds until the breaker allows the next call; 0 if the provider accepts the client or a probe is due. */
+  /**
+   * Returns the milliseconds until the breaker allows the next call; 0 if the provider accepts the client or a probe is
+   * due.
+   */
   readonly heldBackMs: () => number
-  /** Whether the provider has rejected the client and has not accepted the client since. */
+  /** Whether the provider has rejected the client and has not accepted it since. */
   readonly isClientRejected: () => boolean
 }
 
@@ -54,8 +55,7 @@ export function breakOnRejectedClient(
 
   function heldBackMs(): number {
     if (rejection === null) return 0
-    // The result of the probe in flight soon decides whether calls are allowed. So callers need not wait until the next
-    // probe.
+    // Callers need not wait until the next probe, because the probe in flight soon decides whether calls are allowed.
     if (rejection.isProbing) return FIRST_PROBE_MS
     return Math.max(0, rejection.nextProbeAt - now())
   }
@@ -64,7 +64,8 @@ export function breakOnRejectedClient(
     const probed = rejection
     if (probed !== null) {
       const retryAfterMs = heldBackMs()
-      // No trace id is returned, because the call is not sent. The only known trace id belongs to the rejected call.
+      // The result has no trace id, because this call is not sent. The only known trace id belongs to the rejected
+      // call.
       if (retryAfterMs > 0) return { ...probed.response, traceId: null, retryAfterMs }
       probed.isProbing = true
     }
@@ -84,8 +85,8 @@ export function breakOnRejectedClient(
         rejection = { response: outcome, probeDelayMs, nextProbeAt, isProbing: false }
         onChange?.(true)
       } else if (rejection === probed) {
-        // Only a rejected probe doubles the delay. The rejection of a call that was already in flight when the
-        // breaker opened leaves the delay unchanged.
+        // Only a rejected probe doubles the delay. The rejection of a call that was in flight when the breaker opened
+        // does not.
         probed.probeDelayMs = Math.min(2 * probed.probeDelayMs, MAX_PROBE_MS)
         probed.nextProbeAt = now() + probed.probeDelayMs
       }

@@ -55,7 +55,7 @@ describe('presentableBody', () => {
     expect(shown).toContain('[redacted]')
     const canary = /canar|Y2FuYXJ5|63616e617279/
     expect(shown).not.toMatch(canary)
-    // In addition, no part of the output may decode to the token.
+    // Additionally, no part of the output may decode to the token.
     for (const run of shown.match(/[\w+/-]{8,}/g) ?? [])
       for (const skipped of [0, 1, 2, 3])
         expect(Buffer.from(run.slice(skipped), 'base64').toString('latin1')).not.toMatch(canary)
@@ -74,7 +74,7 @@ describe('presentableBody', () => {
     'refresh_token=',
     `${'x'.repeat(39)} `,
   ])('presentableBody() takes linear time for a body of 1 MiB that repeats %j', (part) => {
-    // An implementation with quadratic cost would need a minute for this input.
+    // With quadratic cost, this input would take a minute.
     const body = part.repeat(1_048_576 / part.length)
     expect(presentableBody(body, [sent]).length).toBeLessThanOrEqual(1_001)
   })

@@ -1,5 +1,5 @@
 /**
- * The port to the provider. A token request returns its expected results as outcomes instead of throwing them. The
+ * The port to the provider. Expected results of a token request are returned as outcomes instead of thrown. The
  * outcomes differ in whether the provider may have used up the code or the refresh token.
  */
 import type { Secret } from '@integration-host/shared/secrets/secret'
@@ -31,27 +31,27 @@ export interface Provider {
   issuer(): Promise<{ readonly identifier: string; readonly isAlwaysSent: boolean }>
 
   /**
-   * Exchanges a code. Sends one POST per client secret until the provider accepts a secret. Does not retry for any
-   * other reason.
+   * Exchanges a code. Sends one POST per client secret until the provider accepts one, and does not retry for any other
+   * reason.
    */
   exchangeCode(exchange: CodeExchange): Promise<ExchangeOutcome>
 
   /**
-   * Refreshes a token pair. Sends one POST per client secret until the provider accepts a secret. Does not retry for
-   * any other reason.
+   * Refreshes a token pair. Sends one POST per client secret until the provider accepts one, and does not retry for any
+   * other reason.
    */
   refresh(refreshToken: Secret): Promise<TokenOutcome>
 
   /**
-   * Revokes the grant (RFC 7009, or as the provider profile says). Resolves with `true` if the provider confirmed the
-   * revocation. Never throws.
+   * Revokes the grant (RFC 7009, or as the provider profile specifies). Resolves with `true` if the provider confirmed
+   * the revocation. Never throws.
    */
   revoke(refreshToken: Secret): Promise<boolean>
 }
 
 export interface CodeExchange {
   readonly code: Secret
-  /** The PKCE verifier; `null` if the authorization request had no challenge or another application sent it. */
+  /** The PKCE verifier; `null` if the authorization request had no challenge, or if another application sent it. */
   readonly codeVerifier: Secret | null
   /** The nonce of the authorization request; `null` if another application sent it. */
   readonly nonce: string | null
@@ -65,12 +65,12 @@ export interface TokenSet {
   readonly realm: string | null
   readonly lifetimeSeconds: number
   /**
-   * Seconds without a refresh after which the provider ends the grant; `null` if the response did not contain this
+   * Seconds without a refresh after which the provider ends the grant; `null` if the response does not contain this
    * number.
    */
   readonly idleSeconds: number | null
   /**
-   * Seconds after which the provider ends the grant in any case; `null` if the response did not contain this number.
+   * Seconds after which the provider ends the grant in any case; `null` if the response does not contain this number.
    */
   readonly hardSeconds: number | null
 }

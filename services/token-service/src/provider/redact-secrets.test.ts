@@ -38,12 +38,12 @@ describe('redactSecrets', () => {
     expect(redactSecrets('x=%C3%BCn%C3%AFc&y', ['ünïc'])).toBe('x=[redacted]&y')
   })
 
-  it('redactSecrets() redacts a truncated secret if the text contains at least its first 32 characters', () => {
+  it('redactSecrets() redacts a truncated secret of which at least the first 32 characters are left', () => {
     const long = 'abcdefgh'.repeat(10)
     expect(redactSecrets(`echo ${long.slice(0, 50)}`, [long])).toBe('echo [redacted]')
   })
 
-  it('redactSecrets() returns a text without the secret unchanged, even if the text contains escapes', () => {
+  it('redactSecrets() returns a text that contains escapes but no secret unchanged', () => {
     const text = 'a%20b &amp; \\u0041 \\" 100% & &#x; &#99999999;'
     expect(redactSecrets(text, [secret, ''])).toBe(text)
     expect(redactSecrets(text, [])).toBe(text)
@@ -66,7 +66,7 @@ describe('the cost of a redaction', () => {
       expect(decoded.rounds).toBeLessThanOrEqual(4)
       expect(decoded.text.length).toBeLessThanOrEqual(echo.length)
       expect(decoded.offsets).toHaveLength(decoded.text.length + 1)
-      // Each span has at least 32 characters and begins after the end of the previous span, so the search never moves
+      // Each span has at least 32 characters and begins after the end of the previous one, so the search never moves
       // backwards.
       let from = 0
       for (const { start, end } of spansOf(decoded.text, code)) {

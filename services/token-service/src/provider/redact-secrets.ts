@@ -1,8 +1,10 @@
 /**
- * Redacts secrets in a text from another system, even if the text contains them in an escaped form. The text is decoded
- * and searched as plain text. A regular expression for all escaped spellings of a secret would be too slow: its time is
- * proportional to the product of both lengths. For an echoed code of 2,048 `&` it took 7 s, during which the process
- * could not serve any other request.
+ * Redacts secrets in a text from another system, even if the secrets are escaped. The text is decoded and searched as
+ * plain text.
+ *
+ * A regular expression for all escaped spellings of a secret would be too slow, because its time is proportional to the
+ * product of both lengths. For an echoed code of 2,048 `&` it took 7 s, and the process could not serve any other
+ * request during this time.
  */
 
 export const REDACTED = '[redacted]'
@@ -17,13 +19,13 @@ export interface DecodedText {
   readonly text: string
   /** For each character of `text`, its offset in the original text. The last element is the offset of the end. */
   readonly offsets: readonly number[]
-  /** The number of rounds in which escapes were decoded. */
+  /** The number of decoding rounds. */
   readonly rounds: number
 }
 
 /**
- * The escapes of JSON, of forms and URLs, and of HTML and XML. Each alternative has a bounded length, so that a search
- * for the next escape needs linear time.
+ * Matches the escapes of JSON, of forms and URLs, and of HTML and XML. Each alternative has a bounded length, so that a
+ * search for the next escape needs linear time.
  */
 const ESCAPE =
   /\\u([0-9a-f]{4})|%([0-9a-f]{2})|&#x0{0,8}([0-9a-f]{1,4});|&#0{0,8}(\d{1,5});|&(amp|lt|gt|quot|apos);|\\([^\w\s])/gi
@@ -42,7 +44,7 @@ const NAMED: Readonly<Record<string, string>> = {
  */
 const MAX_ROUNDS = 4
 
-/** Decodes the escapes of a text, repeatedly until no escapes are left or `MAX_ROUNDS` rounds are done. */
+/** Decodes the escapes of a text repeatedly, until no escapes are left or `MAX_ROUNDS` rounds are done. */
 export function decode(original: string): DecodedText {
   let text = original
   let offsets = Array.from({ length: original.length + 1 }, (_, index) => index)
@@ -85,15 +87,12 @@ function decodeOnce(text: string, offsets: readonly number[]): { text: string; o
 }
 
 /**
- * A response may contain a truncated copy of the secret. So if a part of a text equals at least this many characters at
- * the beginning of a secret, that part is redacted.
+ * A response may contain a truncated secret. A part of a text is therefore redacted if it equals at least this many
+ * characters from the beginning of a secret.
  */
 const PREFIX_LENGTH = 32
 
-/**
- * Returns where a text contains a secret, or a part of the secret that begins with its first 32 characters. No spans
- * overlap.
- */
+/** Returns the parts of a text that contain a secret, or at least its first 32 characters. The parts do not overlap. */
 export function spansOf(text: string, secret: string): Span[] {
   const spans: Span[] = []
   const prefix = secret.slice(0, PREFIX_LENGTH)
@@ -106,7 +105,7 @@ export function spansOf(text: string, secret: string): Span[] {
   return spans
 }
 
-/** Returns the text with each of the secrets replaced by `[redacted]`, in plain or in any escaped spelling. */
+/** Returns the text with each secret replaced by `[redacted]`, whether the secret is escaped or not. */
 export function redactSecrets(text: string, secrets: readonly string[]): string {
   const wanted = secrets.filter((secret) => secret !== '').flatMap(spellingsOf)
   if (wanted.length === 0) return text
@@ -114,7 +113,7 @@ export function redactSecrets(text: string, secrets: readonly string[]): string 
   const offsetOf = (index: number): number => decoded.offsets[index] ?? text.length
   const spans = wanted.flatMap((secret) => [
     ...spansOf(text, secret),
-    // The secret is decoded as well, because it can contain text that looks like an escape.
+    // The secret is decoded as well, because it may contain text that looks like an escape.
     ...spansOf(decoded.text, decode(secret).text).map(({ start, end }) => ({
       start: offsetOf(start),
       end: offsetOf(end),
@@ -124,8 +123,8 @@ export function redactSecrets(text: string, secrets: readonly string[]): string 
 }
 
 /**
- * Returns the two forms of a secret for which a text is searched: the secret itself, and a text with one character for
- * each UTF-8 byte of the secret. Decoding `%C3%BC` gives the second form. For an ASCII secret both forms are equal.
+ * Returns the two forms in which a secret is searched: the secret itself, and a text with one character for each UTF-8
+ * byte of the secret. Decoding `%C3%BC` gives the second form. Both are equal for an ASCII secret.
  */
 const spellingsOf = (secret: string): string[] => [
   ...new Set([secret, Buffer.from(secret, 'utf8').toString('latin1')]),
