@@ -1,6 +1,6 @@
 /**
- * Runs token-service as an OS process. Tests invalid settings, a start without backends, the memory of an idle process,
- * and shutdown.
+ * Tests token-service as an OS process: invalid settings, a start without backends, the memory of an idle process, and
+ * shutdown.
  */
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -189,7 +189,7 @@ describe('token-service as an OS process', () => {
     const channel = await connection.createChannel()
     await channel.deleteExchange(`${prefix}.integration.credentials`)
     await connection.close()
-    // bench/footprint.ts measures the memory exactly. This limit only detects a large increase.
+    // This limit only detects a large increase. bench/footprint.ts measures the memory exactly.
     expect(residentMb).toBeLessThan(180)
   })
 })

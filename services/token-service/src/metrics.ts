@@ -16,7 +16,7 @@ export interface TokenServiceMetrics {
 
 export function createTokenServiceMetrics(
   metrics: Metrics,
-  /** Adds the label `realm` to the count of refreshes. The label creates one time series per company. */
+  /** Adds the label `realm` to the count of refreshes, which creates one time series per company. */
   { byRealm }: { readonly byRealm: boolean },
 ): TokenServiceMetrics {
   const refreshes = metrics.counter(
@@ -66,23 +66,21 @@ const NOT_FAILED: readonly string[] = [
   'rotation_dropped',
 ] satisfies RefreshReport['outcome'][]
 
-/**
- * The labels of the metric of refreshes. `class` is the class of the failure; it is empty unless the refresh failed.
- */
+/** The labels of the refresh metric. `class` is the class of the failure; empty if the refresh did not fail. */
 const refreshLabels = ({ outcome }: RefreshReport): { outcome: string; class: string } =>
   NOT_FAILED.includes(outcome) ? { outcome, class: '' } : { outcome: 'failed', class: outcome }
 
 const COUNT_INTERVAL_MS = 10_000
 
 /**
- * Publishes the gauges about stored credentials. Their values are read from the store every 10 s instead of at each
- * scrape, so that a scrape does not wait for the store. Disposing stops the reads.
+ * Publishes the gauges about stored credentials. Their values are read from the store every 10 s, so that a scrape does
+ * not wait for the store. Disposing stops the reads.
  */
 export function watchCredentials(
   metrics: Metrics,
   deps: {
     readonly store: Pick<CredentialStore, 'counts'>
-    /** The number of rotated token pairs in this process that the store has not accepted yet. */
+    /** Returns the number of rotated token pairs in this process that the store has not accepted yet. */
     readonly uncommittedCount: () => number
     readonly now: () => number
     readonly onError: (error: unknown) => void
@@ -119,7 +117,7 @@ export function watchCredentials(
   return { [Symbol.dispose]: () => clearInterval(counting) }
 }
 
-/** Returns a key ring that works like `keys` and counts each stored secret that cannot be decrypted. */
+/** Returns a key ring that behaves like `keys`, and also counts the stored secrets that cannot be decrypted. */
 export function countDecryptionFailures(keys: KeyRing, metrics: Metrics): KeyRing {
   const failures = metrics.counter(
     'envelopes_refused_total',

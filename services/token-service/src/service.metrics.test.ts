@@ -31,7 +31,7 @@ const metrics = async ({ url }: { readonly url: string }): Promise<string> =>
 const refuse = (error: string) => ({ status: 400, body: JSON.stringify({ error }) })
 
 describe('the metrics of token-service', () => {
-  it('the metrics count a failed refresh by the class of its fault, without a label for the realm', async () => {
+  it('the refresh metric counts a failed refresh by the class of its fault, without a label for the realm', async () => {
     const service = await start()
     await service.connect('4620816365291')
     provider.script(refuse('invalid_grant'))
@@ -43,7 +43,7 @@ describe('the metrics of token-service', () => {
     expect(text).not.toContain('4620816365291')
   })
 
-  it('the refresh metrics have the label realm if METRICS_BY_REALM is on', async () => {
+  it('the refresh metric has the label realm if METRICS_BY_REALM is on', async () => {
     const service = await start({ METRICS_BY_REALM: 'on' })
     await service.connect('1')
     await service.ask('/credentials/ACC-1/refresh', { method: 'POST' })
@@ -67,7 +67,7 @@ describe('the metrics of token-service', () => {
     })
   })
 
-  it('a metric counts a rotated token pair that is lost at shutdown, and the log names the company', async () => {
+  it('a metric counts a rotated token pair that is lost at shutdown, and the log names its company', async () => {
     const lines: string[] = []
     const logger = createLogger('token-service', 'info', { write: (line) => lines.push(line) })
     const registered = createMetrics('token-service')

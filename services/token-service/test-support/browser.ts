@@ -3,7 +3,7 @@
  * them.
  */
 
-/** The parts of the response of `/authorize` that a browser uses for the callback. */
+/** The parts of the response of `/authorize` that a browser needs for the callback. */
 export interface StartedInBrowser {
   readonly answer: Response
   /** The provider's page on which the company's owner consents. */

@@ -1,7 +1,7 @@
 /**
- * Runs the service as a process that kills itself with SIGKILL at the failpoint in `DIES_AT`. Before that, the process
- * writes no buffered data, releases no lease and logs nothing. With `DIES_FOR=ACC-<realm>` it dies only at a failpoint
- * of that credential. If `DIES_AT` is not a failpoint, the process prints the failpoints and exits.
+ * Runs the service as a process that kills itself with SIGKILL at the failpoint in `DIES_AT`, without writing buffered
+ * data, releasing a lease or logging. With `DIES_FOR=ACC-<realm>` it dies only at a failpoint of that credential. If
+ * `DIES_AT` is not a failpoint, the process prints the failpoints and exits.
  *
  * With `DIES_OF=exception` or `DIES_OF=rejection` the process crashes with an unhandled error instead, while it holds
  * an uncommitted token pair. The error contains both tokens.
@@ -27,7 +27,7 @@ async function failpoint(point: Point, name?: string): Promise<void> {
   if (point !== diesAt || (diesFor !== undefined && diesFor !== name)) return
   writeSync(process.stdout.fd, `died ${point}\n`)
   process.kill(process.pid, 'SIGKILL')
-  await new Promise(() => {}) // never settles: no further code may run before the signal arrives
+  await new Promise(() => {}) // This promise never settles, because no further code may run before the signal arrives.
 }
 
 const untilConfirmed = (bus: MessageBus): MessageBus => ({
@@ -39,7 +39,7 @@ const untilConfirmed = (bus: MessageBus): MessageBus => ({
   },
 })
 
-/** Returns an error that contains tokens in its message, its members and its cause, which a log must redact. */
+/** Returns an error with tokens in its message, its members and its cause. A log must redact all of them. */
 function defect({ name, accessToken, refreshToken }: Grant): Error {
   const tokens = { access: accessToken?.reveal(), refresh: refreshToken?.reveal() }
   const cause = new Error(`with {"refresh_token":"${tokens.refresh}"}`)
@@ -51,7 +51,7 @@ const untilRefreshed = (store: CredentialStore): CredentialStore => ({
   ...store,
   async commit(lease, grant, ...rest) {
     if (diesOf === undefined) return store.commit(lease, grant, ...rest)
-    // The error is thrown outside the caller's promise chain, so that the caller cannot catch it.
+    // The error is thrown outside the promise chain of the caller, which therefore cannot catch it.
     if (diesOf === 'rejection') void Promise.reject(defect(grant))
     else
       setImmediate(() => {

@@ -9,7 +9,10 @@ export interface FaultedEvent {
   readonly messageId: string
 }
 
-/** Consumes the events `credential.faulted` of a bus. Returns a list to which each event is appended. */
+/**
+ * Subscribes to the events `credential.faulted` of a bus. Returns a list to which each event is
+ * appended.
+ */
 export async function collectFaultedEvents(bus: MessageBus): Promise<readonly FaultedEvent[]> {
   const events: FaultedEvent[] = []
   await bus.declare({

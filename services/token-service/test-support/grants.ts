@@ -4,7 +4,7 @@ import type { AuditContext } from '../src/credential/outbox.ts'
 
 export const START = Date.parse('2026-01-01T00:00:00.000Z')
 
-/** Returns a grant whose secrets contain `mark`. */
+/** Returns a grant with `mark` in all of its secrets. */
 export const grantOf = (name: string, mark: string, overrides: Partial<Grant> = {}): Grant => ({
   name,
   environment: name.slice('ACC-'.length),

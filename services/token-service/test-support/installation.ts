@@ -18,8 +18,8 @@ export interface Installation {
 }
 
 /**
- * Starts a token service on Redis. The `prefix` of an earlier installation opens its store again. `cleanup` closes the
- * installation and deletes its keys.
+ * Starts a token service on Redis. With the `prefix` of an earlier installation, it opens the same store. `cleanup`
+ * closes the installation and deletes its keys.
  */
 export async function startInstallation(
   cleanup: AsyncDisposableStack,

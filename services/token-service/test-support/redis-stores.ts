@@ -1,17 +1,17 @@
-/** The Redis stores that the tests of one file open. */
+/** The Redis stores that the tests of a file open. */
 import { afterEach } from 'vitest'
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { dropKeys, openTestRedis, type TestRedis, testKeys, usable } from './service-fixture.ts'
 
 export interface RedisStores {
   /**
-   * Opens a store with the given keys, by default those of the test file. The `prefix` of an earlier store opens the
-   * same store again.
+   * Opens a store with the given encryption keys, by default those of the test file. The `prefix` of an earlier store
+   * opens the same store again.
    */
   readonly open: (keys?: KeyRing, prefix?: string) => Promise<TestRedis>
   /** Opens a store, and resolves when it is available. */
   readonly openUsable: (prefix?: string) => Promise<TestRedis>
-  /** The prefix of the first store that the running test opened. */
+  /** The key prefix of the first store that the running test has opened. */
   readonly firstPrefix: () => string | undefined
 }
 

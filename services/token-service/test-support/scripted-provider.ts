@@ -1,6 +1,6 @@
 /**
- * A fake provider over HTTP: discovery document, JWKS with a real RS256 key, token and revocation endpoint. Tests
- * configure its rotation and script the next responses of its token endpoint.
+ * A fake provider over HTTP: discovery document, JWKS with a real RS256 key, token endpoint and revocation endpoint.
+ * Tests configure its rotation, and script the next responses of its token endpoint.
  */
 import { createHash, createSign, generateKeyPairSync, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -22,14 +22,14 @@ export const CLIENT_SECRET = 'test-client-secret-0123456789'
 
 /** The scripted response of the token endpoint to one request. */
 export interface Scripted {
-  /** Whether the refresh token is rotated although this response does not contain the new pair. */
+  /** Whether the refresh token is rotated although the response does not contain the new token pair. */
   readonly rotatesFirst?: boolean
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Buffer
-  /** Members that replace those of a normal response; `undefined` removes a member. */
+  /** Members that override those of a normal response; `undefined` removes a member. */
   readonly members?: Readonly<Record<string, unknown>>
-  /** When the fake provider closes the connection: before the response body, or after a part of the body. */
+  /** When the fake provider closes the connection: before the response body, or after a part of it. */
   readonly cuts?: 'before' | 'within'
   readonly latencyMs?: number
   /** The fake provider sends the response after this promise has settled. */
@@ -51,7 +51,7 @@ export interface RevocationRequest {
 
 interface GrantState {
   refreshToken: string
-  /** Previous refresh tokens, each with the time in epoch ms at which it was rotated. */
+  /** The previous refresh tokens, each with the time in epoch ms at which it was rotated. */
   readonly retired: Map<string, number>
   isRevoked: boolean
 }
@@ -59,7 +59,7 @@ interface GrantState {
 export interface ScriptedProvider extends AsyncDisposable {
   readonly url: string
   readonly discoveryUrl: string
-  /** Token requests in the order of their arrival. */
+  /** The token requests, in the order of their arrival. */
   readonly requests: TokenRequest[]
   readonly revocations: RevocationRequest[]
   /** The largest number of token requests in flight at the same time. */
@@ -72,7 +72,7 @@ export interface ScriptedProvider extends AsyncDisposable {
     /** The accepted client secrets. A request with another secret gets the error `invalid_client`. */
     secrets: string[]
     pkce: boolean
-    /** Whether the discovery document says that callbacks always have `iss` (RFC 9207 §3). */
+    /** Whether the discovery document announces that callbacks always have `iss` (RFC 9207 §3). */
     sendsIssuer: boolean
     discoveryStatus: number
     jwksStatus: number
@@ -80,15 +80,15 @@ export interface ScriptedProvider extends AsyncDisposable {
     jwks: unknown
     revocationStatus: number
     revocationBody: string
-    /** Members that replace those of the discovery document; `undefined` removes a member. */
+    /** Members that override those of the discovery document; `undefined` removes a member. */
     metadata: Record<string, unknown>
     /** Whether id tokens repeat the nonce of the authorization request. */
     echoesNonce: boolean
-    /** Claims that replace those of an id token; `undefined` removes a claim. */
+    /** Claims that override those of an id token; `undefined` removes a claim. */
     idTokenClaims: Record<string, unknown>
     idTokenHeader: Record<string, unknown>
   }
-  /** Scripts the responses to the next token requests, one per argument. */
+  /** Scripts the responses to the next token requests, with one argument per response. */
   script(...steps: readonly Scripted[]): void
   /** Issues a code for the parameters of an authorization URL, as the authorization page would. */
   authorize(url?: URL): string
@@ -311,7 +311,7 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
 
 const sha256 = (value: string): string => createHash('sha256').update(value).digest('base64url')
 
-/** Returns a random token or code. The text begins with its kind, such as `rt`, so that tests can search for it. */
+/** Returns a random token or code. It begins with its kind, such as `rt`, so that tests can search for it. */
 const random = (kind: 'at' | 'rt' | 'code'): string => `${kind}-${randomBytes(24).toString('hex')}`
 
 function send(

@@ -116,7 +116,7 @@ export async function dropKeys(prefix: string): Promise<void> {
   redis.disconnect()
 }
 
-/** The delays of the refresh protocol for tests. They are shorter than the defaults, in the same proportions. */
+/** The delays of the refresh protocol for tests. They are shorter than the defaults, but in the same proportions. */
 const quickTiming: Partial<RefreshTiming> = {
   leaseMs: 900,
   foreignIntentMaxAgeMs: 600,

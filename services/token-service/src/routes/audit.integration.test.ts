@@ -1,4 +1,4 @@
-/** The newest entries of the audit log over HTTP and real Redis. */
+/** Tests of the newest entries of the audit log over HTTP and real Redis. */
 import { createHash } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -76,7 +76,7 @@ describe('the newest audit entries', () => {
     ])
   })
 
-  it('a key that is bound to realms sees only the audit entries of these realms, and may not read the whole audit log', async () => {
+  it('a key that is bound to realms can read the audit entries of these realms, but not the whole audit log', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'audit-'))
     const path = join(folder, 'keys.json')
     const key = 'bounded-key-0123456789-0123456789-0123'

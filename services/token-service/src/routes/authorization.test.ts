@@ -1,4 +1,4 @@
-/** The authorization routes under hostile input: forged states, cookies, issuers, parameters and bodies. */
+/** Tests of the authorization routes with hostile input: forged states, cookies, issuers, parameters and bodies. */
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { text } from 'node:stream/consumers'
@@ -57,7 +57,7 @@ const exchanges = () => provider.requests.filter(({ grant }) => grant === 'autho
 const names = async () =>
   ((await service.ask('/credentials')).body['items'] as { Name: string }[]).map(({ Name }) => Name)
 
-/** Sends a callback with the parameters of the provider's redirect; members of `query` replace these parameters. */
+/** Sends a callback with the parameters of the provider's redirect. Members of `query` override these parameters. */
 const callBackFor = (
   started: StartedInBrowser,
   query: Readonly<Record<string, string>> = {},
@@ -67,7 +67,7 @@ const callBackFor = (
   return callBack(service.url, { code, realmId: '1', state: started.state, ...query }, cookie)
 }
 
-/** Expects that the service rejected a callback: no request to the provider, no credential, no redirect. */
+/** Expects that the service has rejected a callback: no request to the provider, no credential, no redirect. */
 async function expectRefused(
   answer: Response,
   statuses: readonly number[] = [400],
@@ -108,7 +108,7 @@ describe('the state parameter of an authorization request', () => {
     },
   )
 
-  it('two simultaneous callbacks of one state get the same result, whichever comes first', async () => {
+  it('two simultaneous callbacks with one state get the same result, whichever comes first', async () => {
     for (let pair = 0; pair < 10; pair += 1) {
       const started = await startInBrowser()
       const code = provider.authorize(started.consent)
@@ -124,7 +124,7 @@ describe('the state parameter of an authorization request', () => {
     expect(exchanges()).toHaveLength(10)
   })
 
-  it('twenty concurrent callbacks of one state cause one code exchange and get the same result', async () => {
+  it('twenty concurrent callbacks with one state cause one code exchange and get the same result', async () => {
     const started = await startInBrowser()
     const gate = Promise.withResolvers<void>()
     provider.script({ until: gate.promise })
@@ -140,7 +140,7 @@ describe('the state parameter of an authorization request', () => {
     expect(exchanges()).toHaveLength(1)
   })
 
-  it('at most 100 callbacks wait for the result of a code exchange in flight, and further callbacks are rejected as busy', async () => {
+  it('at most 100 callbacks wait for the result of a code exchange, and further callbacks are rejected as busy', async () => {
     const started = await startInBrowser()
     const gate = Promise.withResolvers<void>()
     provider.script({ until: gate.promise })
@@ -157,7 +157,7 @@ describe('the state parameter of an authorization request', () => {
     expect(exchanges()).toHaveLength(1)
   })
 
-  it('a used state that is replayed with another code is rejected', async () => {
+  it('a callback with another code is rejected if its state was already used', async () => {
     const started = await startInBrowser()
     expect((await callBackFor(started)).status).toBe(302)
     expect((await callBackFor(started)).status).toBe(400)
@@ -166,7 +166,7 @@ describe('the state parameter of an authorization request', () => {
     expect(await names()).toEqual(['ACC-1'])
   })
 
-  it('two authorizations in two tabs both succeed, even if the one that was started last ends first', async () => {
+  it('two authorizations in two tabs both succeed, even if the one that started last ends first', async () => {
     const one = await startInBrowser()
     const two = await startInBrowser('', one.cookie)
     expect((await callBackFor(two, { realmId: '2' }, one.cookie)).status).toBe(302)
@@ -190,7 +190,7 @@ describe('the state parameter of an authorization request', () => {
     expect((await callBackFor(started)).status).toBe(302)
   })
 
-  it('the code of an attacker with the state of a victim is rejected, because the PKCE verifier differs', async () => {
+  it('the code of an attacker with the state of a victim is rejected, because the PKCE verifier does not match', async () => {
     const attacker = await startInBrowser()
     const victim = await startInBrowser()
     const code = provider.authorize(attacker.consent)
@@ -213,7 +213,7 @@ describe('the state parameter of an authorization request', () => {
 })
 
 describe('concurrent code exchanges of browsers', () => {
-  it('at most 8 code exchanges of browsers run at a time, 32 more wait, and any further exchange gets a busy page', async () => {
+  it('at most 8 code exchanges of browsers run at a time, 32 more wait, and any further one gets a busy page', async () => {
     const gate = Promise.withResolvers<void>()
     provider.script(...Array.from({ length: 8 }, () => ({ until: gate.promise })))
     const started = await Promise.all(Array.from({ length: 41 }, () => startInBrowser()))
@@ -231,7 +231,7 @@ describe('concurrent code exchanges of browsers', () => {
     expect([busy.status, busy.headers.get('Retry-After')]).toEqual([503, '5'])
     expect(await busy.text()).toContain('<h1>Too many authorizations at the same time</h1>')
     expect(exchanges()).toHaveLength(8)
-    // The limit for browsers does not affect holders of a service key.
+    // The limit for browsers does not apply to holders of a service key.
     expect((await service.connect('77')).status).toBe(201)
     gate.resolve()
     const statuses = (await Promise.all(waiting)).map(({ status }) => status)
@@ -241,7 +241,7 @@ describe('concurrent code exchanges of browsers', () => {
     expect(provider.mostAtOnce).toBeLessThanOrEqual(9)
   })
 
-  it('the code in the callback of a browser is sent to the provider only once, even if the provider gives no usable response', async () => {
+  it('the code in the callback of a browser is sent to the provider only once, even without a usable response', async () => {
     provider.script({ status: 500, body: 'x' })
     expect((await callBackFor(await startInBrowser())).status).toBe(502)
     expect(exchanges()).toHaveLength(1)
@@ -261,7 +261,7 @@ describe('the issuer of an authorization response (RFC 9207)', () => {
   })
 
   it.each(['', 'iss=', 'iss=&iss=x'])(
-    'a callback without exactly one iss (%j) is rejected if the provider always sends iss',
+    'a callback with the iss parameters %j is rejected if the provider always sends one iss',
     async (query) => {
       provider.knobs.sendsIssuer = true
       const keys = testKeys()
@@ -356,7 +356,7 @@ describe('a parameter of a callback', () => {
 })
 
 describe('failed code exchanges of browsers', () => {
-  it('failed code exchanges of browsers write one audit entry a second, with their number instead of the realms', async () => {
+  it('failed code exchanges of browsers are counted in one audit entry per second, without their realms', async () => {
     await service.connect('77')
     const failures = Array.from({ length: 6 }, async (_, index) => {
       const started = await startInBrowser()
@@ -443,7 +443,7 @@ describe('a callback without a company', () => {
 })
 
 describe('a denied authorization', () => {
-  it('if the provider denies an authorization with an error other than access_denied, the response names this error', async () => {
+  it('if the provider denies an authorization with another error than access_denied, the response names this error', async () => {
     const started = await startInBrowser()
     const query = { error: 'invalid_scope', state: started.state }
     const response = await callBack(service.url, query, started.cookie)
@@ -518,13 +518,13 @@ describe('an authorization that starts at another loopback host than that of the
     expect(named.url).toContain(port)
   })
 
-  it('the route /authorize does not redirect to REDIRECT if the ports differ, as behind a proxy that rewrites Host', async () => {
+  it('the route /authorize does not redirect to REDIRECT if the ports differ, because a proxy may have rewritten Host', async () => {
     const started = await startInBrowser()
     expect(started.answer.headers.get('Location')).toContain(provider.url)
   })
 })
 
-/** Sends a request by node:http: fetch does not allow the header Host and some methods. */
+/** Sends a request by node:http, because fetch does not allow the header Host and some methods. */
 async function raw(method: string, path: string, headers: Readonly<Record<string, string>> = {}) {
   const { hostname, port } = new URL(service.url)
   const outgoing = request({ hostname, port, method, path, headers, agent: false })
@@ -700,7 +700,7 @@ describe('the parameter return_to', () => {
   })
 
   it.each(['http://localhost/%0d%0aSet-Cookie:%20x=1', 'http://127.0.0.1:3000/?a=%0a&b=//evil'])(
-    'token-service redirects to return_to unchanged and without a further header: %s',
+    'token-service redirects to this return_to without changes and without further headers: %s',
     async (returnTo) => {
       const started = await startInBrowser(`?return_to=${encodeURIComponent(returnTo)}`)
       const answer = await callBackFor(started)
@@ -723,7 +723,7 @@ describe('the body of a request', () => {
     'json',
   ])('token-service responds 415 to a POST with the Content-Type %j', async (type) => {
     for (const path of paths) {
-      const body = new Blob(['{}']) // without a type, so that fetch sets no Content-Type
+      const body = new Blob(['{}']) // A Blob without a type, so that fetch sets no Content-Type.
       const headers: Record<string, string> = type === undefined ? {} : { 'Content-Type': type }
       const answer = await service.call(path, { method: 'POST', headers, body })
       expect([path, answer.status]).toEqual([path, 415])

@@ -48,13 +48,16 @@ export interface AuthorizationRoutesDeps {
   readonly completeAuthorization: CompleteAuthorization
   readonly exchanges: Pick<CodeExchanges, 'exchange'>
   readonly admission: ExchangeAdmission
-  /** Whether `GET /authorize` starts an authorization for every client (the setting `AUTHORIZE`). */
+  /** Whether any client can start an authorization with `GET /authorize` (the setting `AUTHORIZE`). */
   readonly isAuthorizeOpen: boolean
   /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
   readonly redirectUri: URL
 }
 
-/** The routes of the authorization code flow (RFC 6749 §4.1): start, callback of the provider, final page. */
+/**
+ * The routes of the authorization code flow (RFC 6749 §4.1): the start, the callback of the provider, and the final
+ * page.
+ */
 export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
   const { authorization, completeAuthorization, exchanges, admission, redirectUri } = deps
   const tags = ['authorization']
@@ -81,7 +84,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       validate('json', StartBody),
       async (c) => {
         const { return_to = null, realm = null, ...labels } = c.req.valid('json')
-        // If no realm is given, any company can be connected.
+        // Without a realm in the request, any company can be connected.
         if (realm === null) callerOf(c).requireEveryRealm()
         else requireRealm(c, realm)
         const wanted = { returnTo: return_to, realm, browser: null, ...labels }

@@ -6,7 +6,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { PAGE_POLICY, PAGE_STYLE_SOURCE, smallPage } from '@integration-host/shared/http/small-page'
 import { problemOf, problemResponse } from '@integration-host/shared/http/problem'
 
-/** Responds to an error with an HTML page if the client accepts HTML, else with a problem document. */
+/** Responds to an error with an HTML page if the client accepts HTML, and with a problem document otherwise. */
 export async function forBrowser(c: Context, work: () => Promise<Response>): Promise<Response> {
   c.header('Cache-Control', 'no-store')
   c.header('Content-Security-Policy', PAGE_POLICY)
@@ -25,11 +25,11 @@ export async function forBrowser(c: Context, work: () => Promise<Response>): Pro
 type PageContent = ReturnType<typeof html>
 
 /**
- * Returns an HTML page with a heading and one paragraph, and with `content` below it. Both texts are escaped.
+ * Returns an HTML page with a heading, one paragraph, and `content` below them. Heading and paragraph are escaped.
  *
- * The page replaces the header `Referrer-Policy: no-referrer`. Under that policy, browsers send `Origin: null` with a
- * form (Fetch, section 3.2). But {@link requireSameOrigin} needs the origin if a browser does not support Fetch
- * Metadata. The policy of this page sends no referrer to other origins.
+ * The page overrides the header `Referrer-Policy: no-referrer`, under which browsers send `Origin: null` with a form
+ * (Fetch, section 3.2). {@link requireSameOrigin} needs the origin if a browser does not support Fetch Metadata. The
+ * policy of the page sends no referrer to other origins.
  */
 export const page = (title: string, text: string, content?: PageContent) =>
   smallPage(
@@ -41,9 +41,9 @@ export const page = (title: string, text: string, content?: PageContent) =>
   )
 
 /**
- * Returns a form with one button, which sends a POST to the URL of the page. A script disables the button after a
- * click, because a second click would cancel the first request and send it again. `scriptNonce` is the nonce in the
- * page's policy ({@link formPolicy}).
+ * Returns a form with one button that sends a POST to the URL of the page. A script disables the button after the first
+ * click, because a second click would cancel the request and send it again. `scriptNonce` is the nonce in the page's
+ * policy ({@link formPolicy}).
  */
 export const button = (label: string, scriptNonce: string): PageContent =>
   html`<form method="post"><button>${label}</button></form>
@@ -54,8 +54,8 @@ export const button = (label: string, scriptNonce: string): PageContent =>
     </script>`
 
 /**
- * Returns the `Content-Security-Policy` of a page with a {@link button}. The policy has no `form-action`, because
- * browsers would also apply this directive to the redirect to the provider that follows the form.
+ * Returns the `Content-Security-Policy` of a page with a {@link button}. It has no `form-action`, because browsers
+ * would also apply this directive to the redirect to the provider after the form.
  */
 export const formPolicy = (scriptNonce: string): string =>
   `default-src 'none'; style-src ${PAGE_STYLE_SOURCE}; script-src 'nonce-${scriptNonce}'; base-uri 'none'; frame-ancestors 'none'`

@@ -1,5 +1,5 @@
 /**
- * Functions that all routes for browsers use: the authorization cookie, the checks of a navigation, and the error
+ * Functions for all routes that browsers use: the authorization cookie, the checks of a navigation, and the error
  * pages.
  */
 import { randomBytes } from 'node:crypto'
@@ -19,7 +19,7 @@ export interface BrowserCookie {
   read(c: Context): string | null
   /**
    * Starts an authorization that is bound to the browser of the request, and redirects the browser to the provider. The
-   * cookie is valid for as long as the authorization.
+   * cookie expires together with the authorization.
    */
   authorize(
     c: Context,
@@ -27,11 +27,11 @@ export interface BrowserCookie {
   ): Promise<Response>
 }
 
-/** `redirectUri` is the setting `REDIRECT`, the URL of this service as browsers see it. */
+/** @param redirectUri - the setting `REDIRECT`, which is the URL of this service as browsers see it */
 export function createBrowserCookie(redirectUri: URL): BrowserCookie {
   const isSecure = redirectUri.protocol === 'https:'
-  // A browser accepts a __Host- cookie only from this host and over https. So neither a sibling domain nor an attacker
-  // in the network can set this cookie.
+  // A browser accepts a __Host- cookie only from this host and over https. Neither a sibling domain nor an attacker in
+  // the network can therefore set this cookie.
   const name = isSecure ? '__Host-authorization' : 'authorization'
   const read = (c: Context): string | null => {
     const cookie = getCookie(c, name)
@@ -46,7 +46,7 @@ export function createBrowserCookie(redirectUri: URL): BrowserCookie {
       const { url } = await start(browser)
       setCookie(c, name, browser, {
         httpOnly: true,
-        sameSite: 'Lax', // not Strict, which browsers omit when the provider's site redirects to the callback
+        sameSite: 'Lax', // Browsers do not send a Strict cookie when the provider's site redirects to the callback.
         secure: isSecure,
         path: '/',
         maxAge: AUTHORIZATION_TTL_MS / 1_000,
@@ -58,8 +58,8 @@ export function createBrowserCookie(redirectUri: URL): BrowserCookie {
 }
 
 /**
- * Returns the `responses` entries of routes for browsers: an HTML page if the client accepts HTML, else a problem
- * document.
+ * Returns the `responses` entries of routes for browsers: an HTML page if the client accepts HTML, and a problem
+ * document otherwise.
  */
 export const browserProblems = (statuses: Readonly<Record<number, string>>) =>
   Object.fromEntries(
@@ -70,8 +70,8 @@ export const browserProblems = (statuses: Readonly<Record<number, string>>) =>
   )
 
 /**
- * Rejects HEAD requests, which Hono would handle like GET. Browsers and mail scanners check links with HEAD requests.
- * These must not start an authorization or use up a state.
+ * Rejects HEAD requests, which Hono would handle like GET. Browsers and mail scanners check links with HEAD requests,
+ * and these must not start an authorization or use up a state.
  */
 export function rejectHead(c: Context, allow: string): void {
   if (c.req.method !== 'HEAD') return
@@ -80,8 +80,8 @@ export function rejectHead(c: Context, allow: string): void {
 }
 
 /**
- * Rejects a request that a browser sends for an image, a script or a fetch of some page. Only a navigation can continue
- * at the provider. A client without Fetch Metadata headers is not rejected.
+ * Rejects a request for an image, a script or a fetch of a web page, because only a navigation can continue at the
+ * provider. A client without Fetch Metadata headers is not rejected.
  */
 export function rejectSubresource(c: Context): void {
   const destination = c.req.header('Sec-Fetch-Dest')
@@ -90,8 +90,8 @@ export function rejectSubresource(c: Context): void {
 }
 
 /**
- * Rejects a form that another site has submitted. Browsers send `Sec-Fetch-Site` with each POST, and older browsers
- * send `Origin`. A client that sends neither is not a browser, so no other site can control it.
+ * Rejects a form from another site. Browsers send `Sec-Fetch-Site` with each POST, and older browsers send `Origin`. A
+ * client that sends neither is not a browser, so no other site can control it.
  */
 export function requireSameOrigin(c: Context): void {
   const site = c.req.header('Sec-Fetch-Site')
@@ -107,11 +107,12 @@ export function requireSameOrigin(c: Context): void {
 }
 
 /**
- * Returns the URL of the request with the origin of `REDIRECT`, if the two have different loopback names; else `null`.
+ * Returns the URL of the request at the origin of `REDIRECT` if the two have different loopback names; otherwise
+ * `null`.
  *
- * The authorization must start at the origin of `REDIRECT`. A browser does not send a cookie of `127.0.0.1` to
- * `localhost`, and Intuit accepts only `localhost` as a loopback name. A URL is returned only if the ports are equal,
- * because behind a proxy that rewrites `Host` the redirect would loop.
+ * The authorization must start at the origin of `REDIRECT`, because a browser does not send a cookie of `127.0.0.1` to
+ * `localhost`, and Intuit accepts only `localhost` as a loopback name. A URL is returned only if the ports are equal.
+ * Otherwise the redirect would loop behind a proxy that rewrites `Host`.
  */
 export function atOwnOrigin(c: Context, redirectUri: URL): string | null {
   const requested = new URL(c.req.url)

@@ -1,15 +1,16 @@
-/** Reads the parameters of the provider's redirect (RFC 6749 §4.1.2, with `realmId` added by the provider). */
+/** Reads the parameters of the provider's redirect (RFC 6749 §4.1.2), to which the provider adds `realmId`. */
 import type { Context } from 'hono'
 import { z } from 'zod'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Callback } from '../authorization/authorization-request.ts'
 
-/** An authorization code. RFC 6749 appendix A.11 allows visible ASCII. */
+/** An authorization code, which consists of visible ASCII characters (RFC 6749 appendix A.11). */
 export const Code = z.string().regex(/^[\x21-\x7e]{1,2048}$/, 'must be 1-2048 visible characters')
 
 /**
- * Reads the callback in the query of a request. `browser` is the value of the authorization cookie, or `null`.
+ * Reads the callback from the query of a request. `browser` is the value of the authorization cookie; `null` if there
+ * is none.
  *
  * @throws {IntegrationError} `invalid_request`, `authorization_denied`, `authorization_invalid`
  */
@@ -20,8 +21,7 @@ export function readCallback(c: Context, browser: string | null): Callback {
     z.string().regex(/^[\x20-\x7e]{1,2048}$/, 'is not a state that this service issued'),
   )
   const error = single(c, ['error'], z.string().regex(/^[\x20-\x7e]{1,256}$/, 'must be printable'))
-  // RFC 6749 §4.1.2.1 requires the state in an error response too, but Intuit does not document that it sends the
-  // state.
+  // RFC 6749 §4.1.2.1 requires the state in an error response, but Intuit does not document that it sends the state.
   if (state === null && error !== null)
     throw new IntegrationError(
       'authorization_denied',
@@ -40,10 +40,10 @@ export function readCallback(c: Context, browser: string | null): Callback {
 }
 
 /**
- * Returns a query parameter that may have one of several names; `null` if the parameter is absent or empty.
+ * Returns a query parameter that has one of several names; `null` if it is absent or empty.
  *
- * @throws {IntegrationError} `invalid_request` if the parameter occurs more than once under any of its names, or if it
- * does not match the schema.
+ * @throws {IntegrationError} `invalid_request` if there is more than one parameter with any of the names, or if the
+ * value does not match the schema.
  */
 export function single(
   c: Context,

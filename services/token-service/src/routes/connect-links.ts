@@ -67,7 +67,7 @@ const PageQuery = z.object({
 export interface ConnectLinkRoutesDeps {
   readonly connectLinks: ConnectLinks
   readonly links: Pick<ConnectLinkStore, 'get' | 'list'>
-  /** The setting `REDIRECT`. The URLs of links have the same origin and path prefix. */
+  /** The setting `REDIRECT`. The URLs of links get its origin and path prefix. */
   readonly redirectUri: URL
 }
 
@@ -106,7 +106,7 @@ export function connectLinkRoutes({
           tags: companyTags = {},
           expires_in = DEFAULT_LINK_SECONDS,
         } = c.req.valid('json')
-        // If no realm is given, any company can be connected.
+        // Without a realm in the request, any company can be connected with the link.
         if (realm === null) callerOf(c).requireEveryRealm()
         else requireRealm(c, realm)
         const { ticket, link } = await connectLinks.create({
@@ -175,7 +175,7 @@ export function connectLinkRoutes({
       async (c) => {
         const { id } = c.req.valid('param')
         const link = await links.get(id)
-        // A link that the caller's key may not see is treated as absent.
+        // A link that the caller's key may not see is treated as if it did not exist.
         const caller = callerOf(c)
         const isRemoved =
           link !== null &&

@@ -1,4 +1,7 @@
-/** Tests connect links over HTTP: the routes for operators, and the page and its form in a browser. */
+/**
+ * Tests of connect links over HTTP: the routes for operators, and the page with its form in a
+ * browser.
+ */
 import type { AuditPage } from '@integration-host/shared/contracts/audit'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -63,7 +66,7 @@ const press = (page: string, headers: Record<string, string> = {}): Promise<Resp
   fetch(page, { method: 'POST', redirect: 'manual', headers: { ...BROWSER, ...headers } })
 const open = (page: string, init: RequestInit = {}): Promise<Response> =>
   fetch(page, { redirect: 'manual', headers: { Accept: 'text/html' }, ...init })
-/** Presses the button, and returns those parts of the response that the callback needs. */
+/** Presses the button, and returns the parts of the response that the callback needs. */
 const startedBy = (response: Response) => {
   const consent = new URL(response.headers.get('Location') ?? 'http://none')
   return {
@@ -80,7 +83,7 @@ const shown = async () =>
   (await service.ask('/connect-links')).body['items'] as { id: string; used_at: string | null }[]
 
 describe('a connect link', () => {
-  it('the button on the page of a connect link starts an authorization that connects the company and ends at return_to', async () => {
+  it('the button on the page of a connect link starts an authorization, which connects the company and ends at return_to', async () => {
     const { id, page } = await createLink({ realm: '7', return_to: 'http://localhost/done' })
     const opened = await open(page)
     expect(opened.status).toBe(200)
@@ -120,7 +123,7 @@ describe('a connect link', () => {
     expect((await press(page)).status).toBe(303)
   })
 
-  it('the page of a used connect link says that the link was used, in the same browser and in another one', async () => {
+  it('the page of a used connect link says in any browser that the link was used', async () => {
     const { page } = await createLink()
     const { cookie } = startedBy(await press(page))
     for (const response of [
@@ -142,13 +145,13 @@ describe('a connect link', () => {
     ])
   })
 
-  it('the authorization of a connect link is completed only in the browser that used the link', async () => {
+  it('the authorization of a connect link can be completed only in the browser that used the link', async () => {
     const pressed = await press((await createLink()).page)
     expect((await finish(pressed, '7', `authorization=${'x'.repeat(43)}`)).status).toBe(400)
     expect((await finish(pressed, '7')).status).toBe(302)
   })
 
-  it('a connect link for one company rejects another company with an explanation, and stores nothing', async () => {
+  it('a connect link for one company rejects any other company with an explanation, and stores nothing', async () => {
     const pressed = await press((await createLink({ realm: '7' })).page)
     const refused = await finish(pressed, '8')
     expect(refused.status).toBe(409)
@@ -203,7 +206,7 @@ describe('a connect link', () => {
     },
   )
 
-  it('a connect link stays usable while the provider is unavailable', async () => {
+  it('a connect link stays unused if it is opened while the provider is unavailable', async () => {
     provider.knobs.discoveryStatus = 500
     await start()
     const { page } = await createLink()
@@ -211,7 +214,7 @@ describe('a connect link', () => {
     expect((await shown())[0]?.used_at).toBeNull()
   })
 
-  it('the ticket of a connect link is in no log line, metric or list, and its page sends no referrer and is not cached', async () => {
+  it('the ticket of a connect link occurs in no log line, metric or list, and its page sends no referrer and is not cached', async () => {
     const { page } = await createLink()
     const ticket = page.split('/').at(-1) ?? ''
     const opened = await open(page)
@@ -257,7 +260,7 @@ describe('the routes for connect links', () => {
     expect(hours).toEqual([168, 1])
   })
 
-  it('creating, using and deleting a connect link are audited with the caller and without the ticket', async () => {
+  it('the creation, the use and the deletion of a connect link are audited with the caller and without the ticket', async () => {
     const { page } = await createLink({ realm: '7' })
     await press(page)
     const { id } = await createLink()
@@ -284,7 +287,7 @@ describe('the routes for connect links', () => {
     expect((await press(page)).status).toBe(410)
   })
 
-  it('token-service lists 10,000 connect links in pages, and each link once', async () => {
+  it('token-service lists 10,000 connect links page by page, and each link once', async () => {
     for (let count = 0; count < 10_000; count += 1)
       await links.add(linkOf({ expiresAt: Date.now() + 86_400_000 + (count % 100) }), Date.now())
     const seen = new Set<string>()

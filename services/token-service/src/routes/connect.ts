@@ -18,7 +18,10 @@ export interface ConnectRoutesDeps {
   readonly redirectUri: URL
 }
 
-/** The routes of a connect link in a browser: its page, and the form on the page that uses the link. */
+/**
+ * The routes of a connect link for browsers: its page, and the form on the page, which uses the
+ * link.
+ */
 export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps): Hono {
   const tags = ['authorization']
   const cookie = createBrowserCookie(redirectUri)

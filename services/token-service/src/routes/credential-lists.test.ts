@@ -1,5 +1,5 @@
 /**
- * Tests the lists over HTTP, with the embedded adapters. The contract suite of the stores tests each condition
+ * Tests of the lists over HTTP, with the embedded adapters. The contract suite of the stores tests each condition
  * (credential-lists.contract.ts).
  */
 import { chmod, writeFile } from 'node:fs/promises'

@@ -16,7 +16,7 @@ import { faultClasses } from '../credential/fault.ts'
 import { folded, nameRanges } from '../credential/listing.ts'
 import { wholeNumber } from './whole-number.ts'
 
-/** Returns the schema of a query parameter that may be repeated, and whose values may be separated by commas. */
+/** Returns the schema of a query parameter that may be repeated and may contain several values, separated by commas. */
 const oneOrMore = <Item extends z.ZodType<unknown, string>>(item: Item) =>
   z
     .union([z.string(), z.array(z.string())])
@@ -25,7 +25,7 @@ const oneOrMore = <Item extends z.ZodType<unknown, string>>(item: Item) =>
 
 const TagQuery = z
   .string()
-  .max(641) // 64 and 256 characters may take twice as many UTF-16 code units
+  .max(641) // A name of 64 and a value of 256 characters may take twice as many UTF-16 code units.
   .regex(/^[^:]+:/, 'must be <name>:<value>')
   .transform((text): readonly [string, string] => {
     const colon = text.indexOf(':')
@@ -33,7 +33,7 @@ const TagQuery = z
   })
 
 const ListQuery = z.object({
-  // The cursor of a search need not be the name of a credential.
+  // The cursor of a search is not always the name of a stored credential.
   cursor: z
     .string()
     .regex(/^ACC-[A-Za-z0-9_.-]{1,128}~?$/, 'must be next_cursor of the previous page')

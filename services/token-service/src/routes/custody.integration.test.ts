@@ -1,4 +1,4 @@
-/** Audit log, transfer and key rotation over HTTP and real Redis. */
+/** Tests of the audit log, of transfers and of key rotations over HTTP and real Redis. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type AuditPage, auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
 import type { CredentialStore } from '../credential/credential-store.ts'
@@ -90,7 +90,7 @@ describe('the audit log', () => {
     expect(head).toEqual({ Seq: items.at(-1)?.Seq, Hash: items.at(-1)?.Hash })
   })
 
-  it('while several replicas write concurrently, the audit log has each entry once in one hash chain', async () => {
+  it('the audit log has each entry once and in one hash chain while several replicas write concurrently', async () => {
     const keys = testKeys()
     const first = await install({ keys })
     const replicas = [
@@ -159,7 +159,7 @@ describe('the transfer of a credential', () => {
     more: object = { Passphrase: PASSPHRASE },
   ) => post(to, '/imports', { Document: document, ...more }) as Promise<Answer<ImportReport>>
 
-  it('after an export and an import, the target installation refreshes the credential, and the source stops refreshing it', async () => {
+  it('after an export and an import, the target installation refreshes the credential, and the source no longer does', async () => {
     const source = await install()
     const target = await install()
     await source.service.connect('1')
@@ -218,7 +218,7 @@ describe('the transfer of a credential', () => {
     expect(await credential(source, 'ACC-1')).toMatchObject({ Status: 'active' })
   })
 
-  it('an export first completes a refresh of unknown outcome', async () => {
+  it('an export first completes a refresh whose outcome is unknown', async () => {
     const source = await install()
     await source.service.connect('1')
     const acquired = await source.redis.store.acquire('ACC-1', 'a process that died', 50)
@@ -277,7 +277,7 @@ describe('the transfer of a credential', () => {
     expect((await target.service.ask('/credentials/ACC-1')).status).toBe(404)
   })
 
-  it('an exported grant is not revoked when the exporting token-service removes its credential', async () => {
+  it('a grant that was exported is not revoked when the exporting installation removes its credential', async () => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     await importTo(target, (await exportFrom(source, ['ACC-1'])).body)
@@ -399,7 +399,7 @@ describe('a rotation of the encryption keys', () => {
     expect((await alone.service.ask('/credentials/ACC-0/refresh', json({}))).status).toBe(200)
   })
 
-  it('a key rotation reports a record that cannot be decrypted, and then does not retire the old key', async () => {
+  it('a key rotation reports a record that cannot be decrypted, and does not retire the old key', async () => {
     const before = await installOld()
     const { prefix, redis } = before.redis
     await redis.hset('ACC-3', 'StoreA', (await redis.hget('ACC-4', 'StoreA')) ?? '')
@@ -422,7 +422,7 @@ describe('a rotation of the encryption keys', () => {
 describe('a grant that the provider will end', () => {
   const DAY_SECONDS = 86_400
 
-  it('a credential shows when the provider ends its grant, and a notice is published 90, 30 and 7 days before the end', async () => {
+  it('a credential shows when the provider ends its grant, and notices are published 90, 30 and 7 days before', async () => {
     const here = await install()
     const days = [400, 90, 89, 30, 29, 7, 6]
     for (const left of days)

@@ -28,7 +28,7 @@ const KeyCheckQuery = z.object({
   limit: wholeNumber(1, 500).optional(),
 })
 
-/** The size limit of an import body, which is large enough for the largest export. */
+/** The size limit of an import body. It is sufficient for the largest export. */
 export const MAX_IMPORT_BYTES = 32 * 1_048_576
 
 export interface CustodyRoutesDeps {
@@ -99,7 +99,7 @@ export function custodyRoutes({
       validate('json', ImportRequest),
       async (c) => {
         const { Document, Overwrite: overwrite, ...secret } = c.req.valid('json')
-        callerOf(c).requireEveryRealm() // the realms of the document are unknown until it is decrypted
+        callerOf(c).requireEveryRealm() // The realms of the document are unknown until it is decrypted.
         const options = { overwrite, who: callerOf(c).name }
         return c.json(await transfers.importCredentials(Document, documentSecret(secret), options))
       },
@@ -124,16 +124,16 @@ export function custodyRoutes({
         const caller = callerOf(c)
         caller.requireEveryRealm()
         const lines = rotateKeys(caller.name, AbortSignal.any([shutdown, c.req.raw.signal]))
-        // The first line is computed before the response head is sent. So if the store is unavailable, the status of
-        // the response can still report this.
+        // The first line is computed before the response head is sent, so that an unavailable store can still be
+        // reported by the status.
         let line = await lines.next()
         c.header('Content-Type', 'application/x-ndjson')
         const write = async (out: { write(text: string): Promise<unknown> }): Promise<void> => {
           for (; line.done !== true; line = await lines.next())
             await out.write(`${JSON.stringify(line.value)}\n`)
         }
-        // If an error occurs later, the response head with status 200 was already sent. The caller detects the
-        // failure because the last line (IsFinished) is missing.
+        // The response head with status 200 was already sent when this error occurred. The caller detects the failure
+        // because the last line (IsFinished) is missing.
         return stream(c, write, async (error) =>
           logger.warn({ err: error }, 'key rotation aborted'),
         )

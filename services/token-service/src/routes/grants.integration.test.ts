@@ -60,7 +60,10 @@ afterEach(async () => {
   await dropKeys(redis.prefix)
 })
 
-/** Authorizes a company for another program. Resolves with the refresh token of that program. */
+/**
+ * Authorizes a company for another program, and resolves with the refresh token that this program
+ * gets.
+ */
 async function foreignToken(): Promise<string> {
   const basic = Buffer.from('test-client:test-client-secret-0123456789').toString('base64')
   const response = await fetch(`${provider.url}/token`, {
@@ -127,7 +130,7 @@ describe('POST /imports/grants', () => {
     expect((await service.ask('/credentials/ACC-1')).body).toMatchObject(names)
   })
 
-  it('POST /imports/grants does not send the token of a grant that was adopted before, even after later rotations', async () => {
+  it('POST /imports/grants does not send a token again that was adopted before, even after later rotations', async () => {
     const line = { Realm: '1', RefreshToken: await foreignToken() }
     await adopt(line)
     await service.ask('/credentials/ACC-1/refresh', json({}))
@@ -140,7 +143,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(0)
   })
 
-  it('POST /imports/grants rejects a line without sending its token if its grant was adopted before and has ended since', async () => {
+  it('POST /imports/grants rejects a grant that was adopted before and has ended since, and does not send its token', async () => {
     await service[Symbol.asyncDispose]()
     service = await start({ env: { PROVIDER_PROFILE: 'generic' } })
     const line = { Realm: '1', RefreshToken: await foreignToken() }
@@ -152,7 +155,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(0)
   })
 
-  it('POST /imports/grants does not replace a usable credential, and sends no token for it', async () => {
+  it('POST /imports/grants does not replace a usable credential, and sends no token for its company', async () => {
     await service.connect('1')
     const token = await foreignToken()
     expect(await adoptOne({ Realm: '1', RefreshToken: token })).toMatchObject({
@@ -179,7 +182,7 @@ describe('POST /imports/grants', () => {
     expect((await service.ask('/credentials/ACC-1')).body).toMatchObject({ Status: 'active' })
   })
 
-  it("POST /imports/grants reports the provider's error without the token, audits it, and stores nothing", async () => {
+  it("POST /imports/grants reports and audits the provider's error without the token, and stores nothing", async () => {
     const token = 'rt-refused-01234567890123456789'
     provider.script({
       status: 400,
@@ -198,7 +201,7 @@ describe('POST /imports/grants', () => {
     await eventually(async () => expect(await audited('ACC-1')).toEqual(['adopted invalid_grant']))
   })
 
-  it('POST /imports/grants reports the numbers of invalid lines and adopts the grants of the valid lines', async () => {
+  it('POST /imports/grants reports the numbers of invalid lines, and adopts the grants of the valid lines', async () => {
     const token = await foreignToken()
     const secret = 'AB11xyz0123456789012345678901234567890'
     const report = await adopt(
@@ -239,7 +242,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(1)
   })
 
-  it('POST /imports/grants rejects the second line of a company, and never sends the token of that line', async () => {
+  it('POST /imports/grants rejects the second line of a company, and never sends its token', async () => {
     const [first, second] = [await foreignToken(), await foreignToken()]
     const report = await adopt(
       { Realm: '1', RefreshToken: first },
@@ -278,7 +281,7 @@ describe('POST /imports/grants', () => {
     },
   )
 
-  it("POST /imports/grants rejects the whole request if the caller's key is bound to other realms, before a token is sent", async () => {
+  it("POST /imports/grants rejects the whole request and sends no token if the caller's key is bound to other realms", async () => {
     const folder = await mkdtemp(join(tmpdir(), 'grants-'))
     const path = join(folder, 'keys.json')
     const key = 'bounded-key-0123456789-0123456789-0123'
@@ -301,7 +304,7 @@ describe('POST /imports/grants', () => {
   })
 
   it('POST /imports/grants rejects a grant if the id token in the response names another company', async () => {
-    provider.script({}) // the provider's response to the code exchange of the other program
+    provider.script({}) // The provider's response to the code exchange of the other program.
     const token = await foreignToken()
     provider.knobs.idTokenClaims = { realmid: '2' }
     expect(await adoptOne({ Realm: '1', RefreshToken: token })).toMatchObject({
@@ -311,7 +314,7 @@ describe('POST /imports/grants', () => {
     expect((await service.ask('/credentials/ACC-1')).status).toBe(404)
   })
 
-  it('POST /imports/grants sends a token once more if the outcome of the first request is unknown', async () => {
+  it('POST /imports/grants sends a token a second time if the outcome of the first request is unknown', async () => {
     provider.knobs.graceMs = 60_000
     const token = await foreignToken()
     provider.script({ rotatesFirst: true, cuts: 'within' })
@@ -319,7 +322,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests.map(({ form }) => form.get('refresh_token'))).toEqual([token, token])
   })
 
-  it('POST /imports/grants explains a rejection after a request whose response was lost', async () => {
+  it('POST /imports/grants explains the rejection of a token if the response to an earlier request was lost', async () => {
     const token = await foreignToken()
     provider.script({ rotatesFirst: true, cuts: 'before' })
     expect(await adoptOne({ Realm: '1', RefreshToken: token })).toMatchObject({
@@ -369,7 +372,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(1)
   })
 
-  it('POST /imports/grants sends no token while the store does not accept a claim', async () => {
+  it('POST /imports/grants sends no token while the store cannot store a claim', async () => {
     const token = await foreignToken()
     await service[Symbol.asyncDispose]()
     service = await start({
@@ -433,7 +436,7 @@ describe('POST /imports/grants', () => {
     await rm(folder, { recursive: true })
   })
 
-  it('a company that is connected during its adoption keeps the connected grant', async () => {
+  it('a company that is connected during its adoption keeps the new grant', async () => {
     const token = await foreignToken()
     failpoint = async (point) => {
       if (point === 'before commit') await service.connect('1')

@@ -24,7 +24,7 @@ import type { Adoption } from '../credential/adoption-outcome.ts'
 import { labelsChangeOf } from '../credential/labels.ts'
 import type { Adoptions } from '../credential/adoption.ts'
 
-/** The size limit of a body of grants. */
+/** The size limit of a request body with grants. */
 export const MAX_GRANTS_BYTES = 4 * 1_048_576
 
 export interface GrantRoutesDeps {
@@ -32,8 +32,8 @@ export interface GrantRoutesDeps {
 }
 
 /**
- * `POST /imports/grants` adopts the grants of another program, from NDJSON or a JSON list, with a result for each line.
- * If the caller disconnects, the remaining lines are not started.
+ * `POST /imports/grants` adopts the grants of another program, from NDJSON or a JSON list, and returns a result for
+ * each line. If the caller disconnects, the remaining grants are not adopted.
  */
 export function grantRoutes({ adoptions }: GrantRoutesDeps): Hono {
   return new Hono().post(
@@ -96,13 +96,13 @@ export function grantRoutes({ adoptions }: GrantRoutesDeps): Hono {
 }
 
 interface Line {
-  /** The number of the line in the body, or its position in the list. Counts from 1. */
+  /** The number of the line in the body, or the position in the list, counted from 1. */
   readonly number: number
   readonly grant: GrantLine | InvalidLine
 }
 
 /**
- * Validates the lines of a body. The caller has checked how many lines the body has.
+ * Validates the lines of a body. The caller has already checked their number.
  *
  * @throws {IntegrationError} if the body as a whole is invalid.
  */
@@ -135,10 +135,7 @@ function listOf(text: string): unknown[] {
   return value as unknown[]
 }
 
-/**
- * Marks the second and each further line of a realm as invalid, because only one of the tokens of a realm can be the
- * newest.
- */
+/** Marks the second and each further line of a realm as invalid, because only one of its tokens can be the newest. */
 function withoutRepeatedRealms(lines: readonly Line[]): Line[] {
   const firstLines = new Map<string, number>()
   return lines.map(({ number, grant }) => {

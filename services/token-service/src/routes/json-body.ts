@@ -2,7 +2,7 @@ import type { MiddlewareHandler } from 'hono'
 import { IntegrationError } from '@integration-host/shared/errors'
 
 /**
- * Rejects a body whose Content-Type is not JSON with 415. The validator that runs later would treat such a body as
+ * Rejects a body whose Content-Type is not JSON with 415, because the validator that runs later would treat it as
  * empty.
  */
 export const requireJson: MiddlewareHandler = async (c, next) => {

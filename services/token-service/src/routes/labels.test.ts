@@ -1,6 +1,6 @@
 /**
- * Tests labels and tags over HTTP, with the embedded adapters: labels that an authorization sets and labels that a
- * PATCH changes.
+ * Tests of labels and tags over HTTP with the embedded adapters: labels from an authorization, and labels that a PATCH
+ * changes.
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import * as browser from '../../test-support/browser.ts'
@@ -38,7 +38,7 @@ const patch = (body: unknown, headers: Record<string, string> = {}): RequestInit
 const PATH = '/credentials/ACC-1'
 const authorize = (body: object) => service.ask('/authorizations', json(body))
 
-/** Completes an authorization with `body`; resolves with the credential of realm 1. */
+/** Completes an authorization with `body`, and resolves with the credential of realm 1. */
 async function connected(body: object): Promise<Record<string, unknown>> {
   const { body: started } = await authorize(body)
   const url = new URL(String(started['url']))
@@ -131,7 +131,7 @@ describe('PATCH /credentials/{name}', () => {
 describe('If-Match on the actions of a credential', () => {
   beforeEach(async () => {
     await service.connect('1')
-    await service.connect('1') // version 2
+    await service.connect('1') // This connection creates version 2.
   })
   const withVersion = (init: RequestInit, version: string): RequestInit => ({
     ...init,
@@ -144,7 +144,7 @@ describe('If-Match on the actions of a credential', () => {
   ]
 
   it.each(actions)(
-    'an If-Match with another version makes %s fail without a change',
+    'with another version in If-Match, %s of a credential fails and changes nothing',
     async (_, path, init) => {
       const before = (await service.ask(PATH)).body
       const sent = provider.requests.length
@@ -157,9 +157,12 @@ describe('If-Match on the actions of a credential', () => {
     },
   )
 
-  it.each(actions)('an If-Match with the stored version allows %s', async (_, path, init) => {
-    expect((await service.ask(path, withVersion(init, '"2"'))).status).toBeLessThan(300)
-  })
+  it.each(actions)(
+    'with the stored version in If-Match, %s of a credential succeeds',
+    async (_, path, init) => {
+      expect((await service.ask(path, withVersion(init, '"2"'))).status).toBeLessThan(300)
+    },
+  )
 
   it.each(['2', 'W/"2"', '*', '"2", "3"', '"two"'])(
     'the If-Match value %s is rejected',

@@ -1,4 +1,4 @@
-/** Tests the Reconnect URL and the Disconnect URL, with two replicas on Redis. */
+/** Tests of the Reconnect URL and the Disconnect URL, with two replicas on Redis. */
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -89,7 +89,7 @@ describe('GET /reconnect', () => {
     const before = await credential()
     expect((await visitor()).status).toBe(409)
     expect(await credential()).toEqual(before)
-    // If the grant of a company has ended, a visitor may replace it.
+    // A visitor may replace the grant of a company if it has ended.
     provider.revokeAll()
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
     expect((await visitor()).status).toBe(302)
@@ -111,7 +111,7 @@ describe('GET /reconnect', () => {
     expect(pages.slice(1)).toEqual([pages[0], pages[0]])
   })
 
-  it('GET /reconnect looks up at most 20 companies a second, and asks further visitors to retry', async () => {
+  it('GET /reconnect looks up at most 20 companies a second, and asks further visitors to try again', async () => {
     const statuses = await Promise.all(
       Array.from(
         { length: 60 },
@@ -164,7 +164,7 @@ describe('GET /disconnected', () => {
     )
     await eventually(() => expect(events).toHaveLength(1))
     expect(events[0]?.event.Fault?.Code).toBe('disconnected')
-    // The stored access token has not expired, but the provider has revoked the token together with the grant.
+    // The stored access token has not expired, but the provider has revoked it together with the grant.
     const issued = await service.ask(`/credentials/${NAME}/token`)
     expect([issued.status, issued.body['code']]).toEqual([424, 'credential_faulted'])
     expect(refreshes()).toHaveLength(1)
@@ -174,7 +174,7 @@ describe('GET /disconnected', () => {
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
   })
 
-  it('a disconnect hint makes the fault final at once if the provider profile has no retries of rejected tokens', async () => {
+  it('a disconnect hint makes the fault final at once if the provider profile does not retry rejected tokens', async () => {
     const strict = await start({ PROVIDER_PROFILE: 'generic', SCOPE: 'openid' })
     await strict.connect(REALM)
     provider.revokeAll()
@@ -184,7 +184,7 @@ describe('GET /disconnected', () => {
     )
   })
 
-  it('a disconnect is recognized even while an earlier rejection is still provisional', async () => {
+  it('a disconnect hint is recognized even while an earlier rejection is still provisional', async () => {
     await service.connect(REALM)
     provider.revokeAll()
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -207,12 +207,12 @@ describe('GET /disconnected', () => {
     expect(refreshes()).toHaveLength(1)
     const key = `authorization:hint:${NAME}`
     expect(await redis.redis.pttl(key)).toBeGreaterThan(50_000)
-    await redis.redis.del(key) // what the expiry of this key after a minute would do
+    await redis.redis.del(key) // The expiry of this key after a minute would have the same effect.
     await disconnected(REALM, other)
     await eventually(() => expect(refreshes()).toHaveLength(2))
   })
 
-  it('a disconnect hint while the provider is unavailable causes no fault', async () => {
+  it('a disconnect hint causes no fault while the provider is unavailable', async () => {
     await service.connect(REALM)
     provider.script({ status: 503, body: '' }, { status: 503, body: '' })
     await disconnected()
@@ -230,7 +230,7 @@ describe('GET /disconnected', () => {
     expect(refreshes()).toHaveLength(20)
   })
 
-  it('disconnect hints about unknown companies write nothing and get the same page as hints about known companies', async () => {
+  it('disconnect hints about unknown companies write nothing, and get the same page as hints about known companies', async () => {
     const [first, second] = await Promise.all(['1', '2'].map((realm) => disconnected(realm)))
     expect((await first?.text())?.replaceAll('realmId=1', '')).toBe(
       (await second?.text())?.replaceAll('realmId=2', ''),

@@ -17,21 +17,21 @@ import {
 } from './browser-session.ts'
 import { single } from './callback-parameters.ts'
 
-/** How often each process may look up a company for browsers. The limit slows down clients that guess realm ids. */
+/** How often each process may look up a company for a browser. The limit slows down clients that guess realm ids. */
 const LOOKUPS = { count: 20, intervalMs: 1_000 }
 
 export interface ReconnectRoutesDeps {
   readonly authorization: Pick<Authorization, 'start'>
   readonly disconnectHints: Pick<DisconnectHints, 'follow'>
-  /** Whether a credential of this name is stored. */
+  /** Returns whether a credential of this name is stored. */
   readonly isKnown: (name: string) => Promise<boolean>
   /** The setting `REDIRECT`. */
   readonly redirectUri: URL
 }
 
 /**
- * The pages at the Reconnect URL and at the Disconnect URL. Operators enter these URLs at the provider, in the settings
- * of the application.
+ * The pages at the Reconnect URL and at the Disconnect URL. Operators enter both URLs in the settings of the
+ * application at the provider.
  */
 export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
   const { authorization, disconnectHints, isKnown, redirectUri } = deps
@@ -89,7 +89,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
       (c) =>
         forBrowser(c, async () => {
           const realm = single(c, ['realmId'], Realm)
-          // The response does not wait for the refresh, so that it is the same for every company.
+          // The response does not wait for the refresh, so it is the same for every company.
           if (realm !== null && c.req.method === 'GET')
             disconnectHints.follow(credentialName(realm))
           const query = realm === null ? '' : `?realmId=${realm}`
