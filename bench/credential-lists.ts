@@ -11,7 +11,8 @@ import { quantile } from './support/statistics.ts'
 const REALMS = Number(process.env['REALMS'] ?? 1_000_000)
 const LIMIT = 100
 /**
- * For each filter, this many pages are measured from the beginning of the sorted names and as many from their middle.
+ * Number of pages to measure for each filter: this many from the beginning of the sorted names, and this many from
+ * their middle.
  */
 const PAGES = 20
 const DAY_SECONDS = 86_400

@@ -95,8 +95,8 @@ async function refreshDue(store: Redis): Promise<number> {
     await changeRecord(store, keys, nameOf(n), { Expiry: new Date().toISOString() })
   const startedAt = performance.now()
   await makeDue(store)
-  // A completed refresh moves the due time by most of a day. A claim alone moves the due time by less than a
-  // minute, so a realm whose due time is more than an hour away has been refreshed.
+  // A completed refresh moves the due time by most of a day, and a claim moves it by less than a minute. So a realm
+  // that is due in more than an hour has been refreshed.
   while ((await store.zcount(DUE_INDEX, '-inf', Date.now() + HOUR_MS)) > 0) {
     if (performance.now() - startedAt > DEADLINE_MS)
       throw new Error('the due realms were not refreshed in time')
@@ -110,7 +110,7 @@ async function makeDue(store: Redis): Promise<void> {
   await store.zadd(DUE_INDEX, ...Array.from({ length: DUE }, (_, n) => [dueAt, nameOf(n)]).flat())
 }
 
-/** Returns the SHA-1 digest of the Lua script with which the running service claims due realms. */
+/** Returns the SHA-1 digest of the Lua script by which the running service claims the realms that are due. */
 async function takeDueCall(redisUrl: string): Promise<string> {
   const log = await logCommands(redisUrl)
   await delay(LOOK_MS)

@@ -54,7 +54,7 @@ const { values: args } = parseArgs({
 })
 const rounds = Number(args.rounds)
 const sweep = args.concurrency.split(',').filter(Boolean).map(Number)
-/** Whether only the coordinator is measured, in two or more forms. */
+/** Whether the benchmark compares variants of the coordinator and measures no other engine. */
 const isOfCoordinator =
   args.finished || args.standby || args['payload-keys'] || args.against !== undefined
 const chosen = entries
@@ -85,8 +85,8 @@ const chosen = entries
 const leaving = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leaving.abort())
 await using opened = new AsyncDisposableStack()
-// The benchmark uses only local servers. The processor time of a server in a container cannot be read, and a PostgreSQL
-// server that the test setup starts runs without fsync.
+// The benchmark accepts only servers on this machine, because it cannot read the processor time of a server in a
+// container. It also needs a server with fsync, and a PostgreSQL server that the test setup starts has none.
 process.env['TEST_BACKENDS'] ??= 'local'
 opened.defer(await setupBackends())
 const stub = opened.use(await startStub())

@@ -50,8 +50,7 @@ const REQUEST: Pick<Target, 'method' | 'body'> & { readonly resource: string } =
     : { method: 'POST', resource: 'invoice', body: 'x'.repeat(Number(values.post)) }
 const REALMS = 100
 const PACE = 500
-// Several rounds are needed, because after the first round V8 has not yet optimized the hot functions of the
-// proxies.
+// Number of warm-up rounds. After one round, V8 has not yet optimized the hot functions of the proxies.
 const WARM_UP_ROUNDS = 3
 
 await using opened = new AsyncDisposableStack()

@@ -5,8 +5,8 @@
  *   npm run bench -- retention [--runs 1000000] [--per-second 100] [--seconds 20] [--cycles 10]
  *
  * `--per-second 0` keeps 64 transactions in flight instead of starting them at a fixed rate, so that no processor is
- * idle during the purge. Each cycle adds a tenth of the runs to the tables, purges the runs, deletes their stubs, and
- * vacuums the tables. Uses the PostgreSQL and RabbitMQ on this machine's standard ports.
+ * idle during the purge. Each cycle adds a tenth of the runs to the tables, purges the runs, deletes their stubs (the
+ * rows that a purge keeps), and vacuums the tables. Uses the PostgreSQL and RabbitMQ on this machine's standard ports.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
@@ -62,7 +62,8 @@ await measureSizes()
 /** Runs transactions during `work`, and checks the integrity of the tables every second. */
 async function measured(env: Readonly<Record<string, string>>, work: () => Promise<unknown>) {
   system.start('demo-api')
-  // This claim of another owner delays the purge pass until the load runs at an even rate.
+  // The benchmark claims the purge under another owner's name, so the coordinator starts its purge pass only when this
+  // claim expires. By then the load runs at an even rate.
   await sql.query(
     `insert into "Order_Installation" values ('Retention', $1)
     on conflict ("Name") do update set "Value" = excluded."Value"`,
@@ -134,7 +135,7 @@ async function purgedSoFar(): Promise<number> {
 async function untilPurged(): Promise<void> {
   const startedAt = performance.now()
   let shownAt = startedAt
-  // The coordinator deletes the count at the end of the pass.
+  // At the end of the purge pass, the coordinator deletes the count.
   for (let count; (count = await purgedSoFar()) > 0; await delay(100)) {
     if (performance.now() - shownAt < PROGRESS_MS) continue
     shownAt = performance.now()

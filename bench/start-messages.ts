@@ -4,9 +4,9 @@
  *
  *   npm run bench -- start-messages [--rounds 5] [--messages 20000]
  *
- * The process is paused while the messages are published, so that only the intake is measured. The steps of the runs do
- * not run, because their process needs the internet and the probe of the coordinator fails; their step messages are
- * published. Uses the PostgreSQL and RabbitMQ on this machine's standard ports.
+ * The process is paused while the messages are published, so that only the intake is measured. The coordinator
+ * publishes the step messages of the runs but runs no step: the process needs the internet, and the coordinator's
+ * internet probe fails. Uses the PostgreSQL and RabbitMQ on this machine's standard ports.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'

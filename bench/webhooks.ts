@@ -1,5 +1,6 @@
-// Measures how many signed webhooks the receiver acknowledges, with RabbitMQ's confirm of a durable quorum queue for each
-// event. Prints a table with events per second and response times, and the memory of the receiver.
+// Measures how many signed webhooks the receiver acknowledges. The receiver publishes each event to a durable quorum
+// queue and waits for RabbitMQ's confirm before it acknowledges. Prints a table with events per second and response
+// times, and the memory of the receiver.
 //   npm run bench -- webhooks [--seconds 10]
 import { createHmac } from 'node:crypto'
 import { parseArgs } from 'node:util'

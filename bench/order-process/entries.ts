@@ -10,8 +10,8 @@ export interface Entry {
   readonly variant?: string
   readonly backends: readonly Backend[]
   /**
-   * Maximum number of transactions in flight, counted for each queue if each step has its own queue. Among the values
-   * 16, 64, 128, 192, 256 and 400, the present value was the fastest when measured with `--concurrency`.
+   * Maximum number of transactions in flight. If each step has its own queue, the maximum applies to each queue. The
+   * value was the fastest of 16, 64, 128, 192, 256 and 400 in measurements with `--concurrency`.
    */
   readonly concurrency: number
   /** Number of transactions in a round, chosen so that a round takes about five seconds. */

@@ -66,8 +66,8 @@ export async function fill(
       )
       await client.query(`vacuum analyze "${table}"`)
     }
-    // The checkpoint writes the new pages to disk now, so that PostgreSQL does not write them during the first
-    // measured rounds.
+    // The checkpoint writes the new pages to disk before the first round. Otherwise PostgreSQL would write them while
+    // the first rounds are measured.
     await client.query('checkpoint')
   } finally {
     await client.end()

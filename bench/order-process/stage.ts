@@ -101,7 +101,8 @@ export async function setStage(entry: Entry, options: StageOptions): Promise<Sta
     restate,
   }
   const driver = opened.use(await startDriver(entry.engine, settings, options.leaving))
-  // In the other engines the driver process is both worker and client. For the coordinator it is only the client.
+  // For the coordinator, the driver process is only the client. For every other engine, it is both client and worker,
+  // so its processor time counts.
   if (!entry.isOurs) pids['node'] = driver.pid
   const running = opened.move()
   return {

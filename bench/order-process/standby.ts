@@ -7,7 +7,7 @@ export interface ReplicatedSystem extends AsyncDisposable {
   readonly hasStandby: boolean
 }
 
-// The servers of the tests run without fsync, but a measured commit must reach the disk.
+// A measured commit must reach the disk. The servers of the tests run without fsync.
 const settings = { fsync: 'on', synchronous_commit: 'on' }
 
 /**

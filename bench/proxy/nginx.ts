@@ -5,7 +5,7 @@
 import { type Nginx, startNginx } from '../support/nginx.ts'
 import { tokenOf } from './peer.ts'
 
-/** nginx rejects a parameter of its configuration that is longer than its buffer of 4 KiB, so it joins parts. */
+/** The response body is joined from parts, because nginx rejects a configuration parameter of more than 4 KiB. */
 const PART = 'x'.repeat(950)
 
 /**

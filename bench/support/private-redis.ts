@@ -41,8 +41,8 @@ export async function startPrivateRedis({
     ),
   )
   const url = `redis://127.0.0.1:${port}`
-  // The server refuses connections until it listens. ioredis retries twenty times by default, which takes more than
-  // a second and is long enough for the start.
+  // ioredis retries a refused connection twenty times, which takes more than a second. The server starts within this
+  // time.
   const redis = opened.adopt(new Redis(url), (connection) => connection.disconnect())
   redis.on('error', () => {})
   await redis.ping()
