@@ -41,7 +41,7 @@ describe('an audit of a table with many finished runs', () => {
     expect(runsByStatus.Completed).toBeLessThan(COMPLETED * 1.1)
   })
 
-  it('an audit counts all failed runs of an error class, and the steps of the 20,000 oldest of these runs', async () => {
+  it('an audit counts all failed runs of an error class, and the failed steps of the 20,000 oldest of these runs', async () => {
     const { endedBadly } = await source.audit(['OrderProcess'])
     const group = { Status: 'Failed', ErrorClass: 'http_400' }
     expect(endedBadly).toMatchObject([

@@ -83,8 +83,8 @@ describe('a connection to PostgreSQL', () => {
     },
   )
 
-  // The error code EPIPE has five capital letters, like an SQLSTATE. When the code was mistaken for an
-  // SQLSTATE, the message of a claim was dead-lettered and the outcome of a step was lost.
+  // EPIPE has five capital letters, like an SQLSTATE. A client that mistakes EPIPE for an SQLSTATE dead-letters the
+  // message of a claim and loses the outcome of a step.
   it.each(['EPIPE', 'ECONNRESET', 'EAI_AGAIN', 'CONNECTION_CLOSED'])(
     'a query fails with store_unavailable if its connection breaks with %s',
     async (code) => {
@@ -137,8 +137,8 @@ describe('the pool of connections to PostgreSQL', () => {
   const expectAllRespond = (connection: PostgresConnection): Promise<void> =>
     eventually(async () => expect(new Set(await queryAll(connection)).size).toBe(CONNECTIONS))
 
-  // If a query was sent between the reset and the close of a connection, the published driver waits for ever for
-  // the result of that query on the next connection. The patch in patches/ fixes this bug.
+  // The published driver has a fault that the patch in patches/ fixes: if a query is sent between the reset and the
+  // close of a connection, the driver waits for ever for its result on the next connection.
   it.each([
     ['reset', 'reset'],
     ['closed', 'end'],
@@ -162,7 +162,7 @@ describe('the pool of connections to PostgreSQL', () => {
       relay.cut(how)
       for (const work of await ended)
         expect(work).toMatchObject({ status: 'rejected', reason: { code: 'store_unavailable' } })
-      // Checked twice, because the unpatched driver fails only on the second query of the new connection.
+      // Two queries are checked, because the unpatched driver fails only on the second query of the new connection.
       await expectAllRespond(connection)
       await expectAllRespond(connection)
     },
@@ -378,8 +378,8 @@ describe('an unsupported database', () => {
 
   it('a PostgreSQL server is used even if its clock is minutes off, and the difference is reported in one log line', async () => {
     await using relay = await startRelay(database.url, 5_432)
-    // The response holds the version followed by the server's time in ms. Changing the first digits of the time
-    // moves it by a day.
+    // The response contains the version and then the server's time in ms. Changing the first digits of the time moves
+    // it by a day.
     relay.edit = (response) =>
       edited(
         response,

@@ -53,8 +53,8 @@ export interface PostgresOptions {
 export interface PostgresConnection extends AsyncDisposable {
   readonly run: <Result>(work: (sql: postgres.Sql) => Promise<Result>) => Promise<Result>
   /**
-   * Calls `onNotice` for each notification on a channel, and after each reconnect, because notifications sent
-   * while the connection was down are not repeated.
+   * Calls `onNotice` for each notification on a channel. Also calls it after each reconnect, because PostgreSQL does
+   * not repeat notifications that were sent while the connection was down.
    */
   readonly listen: (channel: string, onNotice: () => void) => void
 }
@@ -68,8 +68,8 @@ const LOOKUP_BY_KEY = {
   enable_seqscan: 'off',
   enable_hashjoin: 'off',
   enable_mergejoin: 'off',
-  // While full scans are disabled, an unavoidable one gets such a high cost estimate that PostgreSQL would
-  // spend time on JIT compilation.
+  // While full scans are disabled, an unavoidable full scan has such a high cost estimate that PostgreSQL would spend
+  // time on JIT compilation.
   jit: 'off',
 }
 const CONNECTIONS = 10
@@ -103,9 +103,9 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
       onPooled(isShared) {
         isPooled = true
         isPoolingTransactions ||= isShared
-        // The pooler may execute each statement of a session in another server process, which does not have the
-        // prepared statements of the session. If the prepared statement of `rollback` were missing there, the database
-        // transaction would stay open and block a server connection.
+        // No statement is prepared on such a connection. The pooler may execute each statement of a session in another
+        // server process, in which the prepared statements of the session are missing. A `rollback` that fails for this
+        // reason would leave the database transaction open and block a server connection.
         if (isShared) sql.options.prepare = false
       },
     })
@@ -197,18 +197,18 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
 
   return {
     async run(work) {
-      // While commits are blocked, a further statement would also wait, and would run after its caller has timed out.
+      // A statement sent while commits are blocked would also wait, and would run after its caller has timed out.
       if (!isMigrated || monitor.isBlocked) throw unavailable()
       for (let tries = 1; ; tries += 1) {
         try {
           return await within(isPooled ? unpipelined.run(() => work(sql)) : work(sql))
         } catch (error) {
           const { code, routine } = error as { code?: unknown; routine?: unknown }
-          // The server rolled the database transaction back because of a conflict with another one, so none of its
-          // changes were committed.
+          // The server rolled the database transaction back because of a conflict with another one. None of its changes
+          // were committed, so it can be repeated.
           if ((code === DEADLOCK || code === SERIALIZATION) && tries < MAX_TRIES) continue
-          // Each connection has its own prepared statements. On each of them, the statement may be outdated by a
-          // migration or may be lost. So a query may have to be repeated once for each connection.
+          // Each connection has its own prepared statements, and the prepared statement may be outdated or lost on each
+          // of them. So a query is repeated at most once for each connection.
           if (STALE_STATEMENT.has(routine) && tries <= CONNECTIONS) {
             // Only a pooler drops prepared statements. Preparing them repeatedly costs more than not preparing them.
             if (routine === LOST_STATEMENT) sql.options.prepare = false
@@ -238,7 +238,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
         ...new Set([monitor, listener]).values().map((each) => each.end()),
       ])
       for (const { sockets } of [database, listenDatabase]) sockets.closeAll()
-      // `watch` may wait for the migration lock that another replica holds, so closing does not wait for `watch`.
+      // Closing does not wait for `watch`, because `watch` may wait for the migration lock that another replica holds.
       await Promise.race([watching, delay(0)])
     },
   }
@@ -278,8 +278,8 @@ const unavailable = (cause?: unknown): IntegrationError =>
   })
 
 /**
- * Milliseconds that are added to each timeout. After the coordinator was frozen, timers fire before responses that
- * have already arrived are read from the sockets. The added time lets the coordinator read the responses first.
+ * Milliseconds that are added to each timeout. When the coordinator continues after it was frozen, its timers fire
+ * before it reads responses that have already arrived. The added time lets it read these responses first.
  */
 const GRACE_MS = 100
 
@@ -302,10 +302,10 @@ async function withTimeout<Result>(work: Promise<Result>, ms: number): Promise<R
 }
 
 /**
- * Whether an error comes from the connection or the server instead of the statement itself. This is true for
- * errors that ended or rejected the connection (FATAL), and for every code of the driver or the operating
- * system. It is also true for SQLSTATE classes 08, 40, 53, 57, 58 and code 25006, which report the state of the
- * server (such as persistent deadlocks, or read-only after a failover).
+ * Whether an error comes from the connection or the server instead of the statement itself. Such errors are: errors
+ * that ended or rejected the connection (FATAL), every code of the driver or the operating system, and SQLSTATE classes
+ * 08, 40, 53, 57, 58 and code 25006. These SQLSTATEs report the state of the server, for example persistent deadlocks,
+ * or read-only after a failover.
  */
 function isConnectionLoss(error: unknown): boolean {
   if (error instanceof IntegrationError) return false

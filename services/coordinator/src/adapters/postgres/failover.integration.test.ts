@@ -76,7 +76,7 @@ const countConnections = async ({ sql }: PostgresNode): Promise<number> => {
 }
 
 describe('a coordinator with a PostgreSQL primary and a standby', () => {
-  it('the coordinator connects to the primary whatever the order of the hosts is, even if the first host refuses connections', async () => {
+  it('the coordinator connects to the primary in whatever order the hosts are listed, even if the first host refuses connections', async () => {
     await using afterStandby = connect(urlOf(standby, primary))
     await afterStandby.ready()
     await standby.kill()
@@ -152,7 +152,8 @@ describe('a coordinator with a PostgreSQL primary and a standby', () => {
     const rows = await standby.sql<{ id: number }[]>`select id from kept`
     const stored = new Set(rows.map(({ id }) => id))
     expect(acknowledged.filter((id) => !stored.has(id))).toEqual([])
-    // Notifications may have been missed while the connection was lost.
+    // After the reconnect, the coordinator reports a notification, because some may have been missed while the
+    // connection was lost.
     await eventually(() => expect(notices).toBe(2))
     await standby.sql.notify(CHANNEL, '')
     await eventually(() => expect(notices).toBe(3))
@@ -203,8 +204,8 @@ describe('a coordinator whose PostgreSQL waits for a frozen synchronous standby'
         reason: 'no synchronous standby acknowledges commits',
       }),
     )
-    // These 6 s are three times the 2 s that a statement waits for its response. Without a limit there would be 40
-    // connections.
+    // The test counts for 6 s, three times the 2 s that a statement waits for its response. Without a limit there would
+    // be 40 connections.
     for (let checks = 0; checks < 6; checks += 1) {
       counts.push(await countConnections(primary))
       await primary.sql`select pg_sleep(1)`
@@ -213,7 +214,7 @@ describe('a coordinator whose PostgreSQL waits for a frozen synchronous standby'
     expect(connection.state()).toMatchObject({
       reason: 'no synchronous standby acknowledges commits',
     })
-    // No waiting commit was cancelled, so every visible row is also on the standby.
+    // Every visible row must also be on the standby, because no waiting commit was cancelled.
     expect(await primary.sql`select count(*)::int as count from waiting`).toEqual([{ count: 0 }])
 
     await standby.thaw()

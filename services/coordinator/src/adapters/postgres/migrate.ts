@@ -22,19 +22,19 @@ const MIGRATIONS = {
 export const MIGRATION_LOCK = 7_219_001
 
 /**
- * Applies the migrations that drizzle-kit wrote, with drizzle's own bookkeeping, in one transaction.
+ * Applies the migrations that drizzle-kit wrote in one transaction, and records them in drizzle's own table.
  *
- * The lock serializes replicas that start together, and is released when the transaction ends. Drizzle's own
- * migrator takes no lock: if three replicas start on an empty database, two fail. That migrator also loads
- * drizzle's whole query builder, 200 MB of resident memory that nothing here uses.
+ * A lock serializes replicas that start together. It is released when the transaction ends. Drizzle's own migrator is
+ * not used, because it takes no lock: if three replicas start on an empty database, two of them fail. It also loads
+ * drizzle's query builder, which takes 200 MB of resident memory.
  *
- * @throws {UnsupportedBackend} if the database is partly migrated, or was migrated by a newer version. The
- * database is then not changed.
+ * @throws {UnsupportedBackend} if the database is partly migrated, or was migrated by a newer version. The database is
+ *   then not changed.
  */
 export async function migrate(sql: postgres.Sql): Promise<void> {
   const migrations = readMigrationFiles({ migrationsFolder: MIGRATIONS.folder })
   await sql.begin(async (tx) => {
-    // Waiting for another replica, or building an index, may take longer than the time limit of other statements.
+    // The migration has no time limit, because building an index, or waiting for another replica, may take long.
     await tx`set local statement_timeout = 0`
     await tx`select pg_advisory_xact_lock(${MIGRATION_LOCK})`
     await tx`create schema if not exists drizzle`

@@ -28,8 +28,8 @@ export interface Monitor {
   /** Whether commits wait for a synchronous standby that does not respond. */
   readonly isBlocked: boolean
   /**
-   * Calls `onNotice` for each notification on a channel, and after each reconnect, because notifications sent while
-   * the connection was down are not repeated.
+   * Calls `onNotice` for each notification on a channel. Also calls it after each reconnect, because PostgreSQL does
+   * not repeat notifications that were sent while the connection was down.
    */
   readonly listen: (channel: string, onNotice: () => void) => void
   readonly end: () => Promise<void>
@@ -68,7 +68,7 @@ export function startMonitor(deps: MonitorDeps): Monitor {
     } else {
       const [server] = await sql<{ isStandby: boolean }[]>`
         select pg_is_in_recovery() as "isStandby"`
-      // A proxy or a pooler can lead existing connections to another server.
+      // The server may be a standby now: a proxy or a pooler can connect existing connections to another server.
       if (server?.isStandby === true && deps.needsWrites) sockets.closeAll()
     }
     for (const [channel, onNotice] of channels) {

@@ -8,9 +8,9 @@ import type postgres from 'postgres'
 const CHECK = 'connection pooler'
 
 /**
- * Checks the features that fail if a pooler assigns a server session for only one transaction, such as PgBouncer with
- * `pool_mode = transaction`. These features are LISTEN and the settings of the session. The settings do not fail if
- * they are set for the role instead.
+ * Checks the two features that fail if a pooler assigns a server session for only one transaction, as PgBouncer does
+ * with `pool_mode = transaction`: LISTEN and the settings of the session. The settings work with such a pooler if they
+ * are set for the role instead.
  */
 export async function checkPooling(
   sql: postgres.Sql,

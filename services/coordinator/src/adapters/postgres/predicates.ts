@@ -55,8 +55,8 @@ export const isDelayed = (sql: Sql) => sql`(h."Status" = 'Queued' and h."NextAtt
 export const isUnleased = (sql: Sql) => sql`(h."LeaseUntil" is null or h."LeaseUntil" <= now())`
 
 /**
- * True for a run that the request `w` may claim. A request may claim the version that it names, or the next version if
- * that version is the claim of a lost worker.
+ * True for a run that the request `w` may claim. A request may claim the version that it names. If a lost worker has
+ * already claimed this version, the request may claim the version that this claim has created.
  */
 export const isClaimable = (sql: Sql) => sql`${isRunOf(sql, 'w')}
   and (h."Version" = w.version or (h."Version" = w.version + 1 and h."LeaseUntil" <= now()))
@@ -71,9 +71,9 @@ export const isRun = (sql: Sql, key: RunKey) =>
   sql`h."Process" = ${key.Process} and h."TransactionID" = ${key.TransactionID} and h."ReplayID" = ${key.ReplayID}`
 
 /**
- * True for the run to which a row of `alias` refers. Each run is found with one lookup in the primary key. With a join
- * of the runs and the batch, the planner would read all active rows for every batch. `renewLeases` uses this condition
- * in a LATERAL subquery with FOR UPDATE, which locks the rows in key order.
+ * True for the run to which a row of `alias` refers. Each run is found by one lookup in the primary key; with a join,
+ * the planner would read all active rows for every batch. `renewLeases` uses this condition in a LATERAL subquery with
+ * FOR UPDATE, so that it locks the rows in key order.
  */
 export const isRunOf = (sql: Sql, alias: Alias) => {
   const other = sql(alias)
@@ -81,7 +81,10 @@ export const isRunOf = (sql: Sql, alias: Alias) => {
     and h."ReplayID" = ${other}."ReplayID"`
 }
 
-/** True for the row `h` of `"Order_Debounce"` of a run. Only the first run of a transaction is debounced. */
+/**
+ * True if the row `h` of `"Order_Debounce"` refers to this run. It can only be the first run of a transaction, because
+ * replays are not debounced.
+ */
 export const isFirstRunOf = (sql: Sql, alias: Alias) => {
   const other = sql(alias)
   return sql`h."Process" = ${other}."Process" and h."TransactionID" = ${other}."TransactionID"
@@ -89,9 +92,9 @@ export const isFirstRunOf = (sql: Sql, alias: Alias) => {
 }
 
 /**
- * True for every row of a batch; it only lowers the planner's row estimate. PostgreSQL expects a hundred rows
- * from `json_to_recordset`. Reading a small table whole then looks cheaper than one lookup by key for each row,
- * and the prepared statement keeps that plan after the table has grown. Two bounds make PostgreSQL expect one
- * row (DEFAULT_RANGE_INEQ_SEL in its sources).
+ * True for every row of a batch. It exists only to lower the planner's row estimate. PostgreSQL expects a hundred rows
+ * from `json_to_recordset`, so reading a small table whole looks cheaper to it than one lookup by key for each row. The
+ * prepared statement would keep that plan after the table has grown. The two bounds make PostgreSQL expect one row
+ * (DEFAULT_RANGE_INEQ_SEL in its sources).
  */
 export const areFew = (sql: Sql) => sql`n between 0 and 1000000`

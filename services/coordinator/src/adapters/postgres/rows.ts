@@ -62,7 +62,7 @@ export type ClaimedRow = Pick<
 > & { readonly items: FinishedItem[] | null }
 
 /**
- * Builds a claim from the returned row and from the request. The statement does not return the values that the
+ * Builds a claim from the returned row and from the request, because the statement does not return values that the
  * request contains.
  */
 export function claimOf(
@@ -107,7 +107,10 @@ export function claimOf(
 
 export type RecordedRow = Pick<Numbered<RunRow>, 'n' | 'NextAttemptAt' | 'UpdatedAt'>
 
-/** Returns the state of a run after a recorded transition. The database returns only the times that it has set. */
+/**
+ * Returns the state of a run after a recorded transition. The caller knows all other values; the database returns only
+ * the times that it has set.
+ */
 export function stateOf(lease: Lease, transition: Transition, row: RecordedRow): RunState {
   return {
     Process: lease.Process,
@@ -158,8 +161,8 @@ export const attemptOf = (row: AttemptRow): Attempt => ({
 })
 
 /**
- * Returns the position of the last row of a page of finished runs; `null` if the page is not full, because then no
- * further run follows. `position` is the time at which the run ended, as text with microseconds.
+ * Returns the position of the last row of a page of finished runs. Returns `null` for a page that is not full, because
+ * no run follows it. `position` is the time at which the run ended, as text with microseconds.
  */
 export function positionAfter(
   rows: readonly (Pick<RunKey, 'TransactionID' | 'ReplayID'> & { readonly position: string })[],

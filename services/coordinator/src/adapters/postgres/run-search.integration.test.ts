@@ -20,7 +20,7 @@ beforeAll(async () => {
   const off = { enable_seqscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off', jit: 'off' }
   sql = postgres(database.url, { max: 1, connection: off })
   // Of every 20 runs of three processes, 18 are completed, one has failed and one waits. A thousand runs at a time have
-  // the same creation time. One run in a thousand has a rare step, realm, class, version and tag.
+  // the same creation time. One run in a thousand has a rare step, realm, error class, version and tag.
   await sql`
     insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "StepName", "Realm",
       "ErrorClass", "WaitingFor", "NextSweepAt", "CreatedAt", "UpdatedAt", "CompletedAt", "Tags",
@@ -129,7 +129,7 @@ describe('the search for runs in a large table', () => {
 
   it('a page reads a bounded number of rows, and only few rows if an index contains the runs of the filter', async () => {
     const limit = 50
-    const page = 2 * (limit + 1) // each run of the page is read in the index and in the table
+    const page = 2 * (limit + 1) // each run of the page is read once in the index and once in the table
     const unfinished = RUNS / 20
     const cases: readonly [RunFilter, RunOrder, number][] = [
       [{}, 'created', 3 * page],

@@ -65,7 +65,7 @@ function connect(url: string, tls: TlsPaths = {}) {
   }
 }
 
-/** In the query, `{ca}`, `{other}`, `{cert}` and `{key}` stand for the paths of files. */
+/** The query is a template: `{ca}`, `{other}`, `{cert}` and `{key}` stand for the paths of files. */
 function urlOf(node: PostgresNode, host: string, query: string, user?: string): string {
   const url = new URL(node.url)
   url.hostname = host
@@ -141,7 +141,7 @@ describe('TLS to PostgreSQL', () => {
     },
   )
 
-  it('the coordinator uses a PostgreSQL server without TLS with sslmode=prefer, and rejects it with sslmode=require', async () => {
+  it('the coordinator connects to a PostgreSQL server without TLS with sslmode=prefer, and not with sslmode=require', async () => {
     await using plain = connect(urlOf(withoutTls, '127.0.0.1', '?sslmode=prefer'))
     await plain.ready()
     await using encrypted = connect(urlOf(withoutTls, '127.0.0.1', '?sslmode=require'))
@@ -162,7 +162,7 @@ describe('TLS to PostgreSQL', () => {
     await withTls.rotate({ ...next, caFile: authority.caFile })
     await eventually(
       async () => {
-        // The server loads its certificate soon after the call above, and uses it only for new connections.
+        // The server loads its new certificate soon after this call, and uses it only for new connections.
         await withTls.sql`
           select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'test'`
         expect(connection.state()).toMatchObject({ status: 'down', reason: UNKNOWN_AUTHORITY })

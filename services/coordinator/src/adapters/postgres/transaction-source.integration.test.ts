@@ -78,7 +78,7 @@ schedulesContract('Postgres', async () => ({
 }))
 
 describe('the slots of a process on two replicas', () => {
-  it('claims and grants of two replicas at the same time never give more slots than the limit', async () => {
+  it('concurrent claims of two replicas never get more slots than the limit', async () => {
     const limit = 2
     const slot = { limit, key: null }
     const limits = [{ process: outline.name, limit }]
@@ -152,7 +152,7 @@ describe('the tables of the PostgreSQL source', () => {
     for (const { source } of replicas) await source[Symbol.asyncDispose]()
   })
 
-  it('queueing fails with store_unavailable and a retry time if an id is neither inserted nor found', async () => {
+  it('queueing fails with store_unavailable and a retry time if an id can be neither inserted nor found', async () => {
     await using own = await createDatabase()
     const { source, ready } = connect(own.url)
     await ready()
@@ -171,7 +171,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('the index columns of an ended run are updated if another program clears the doubt of the run', async () => {
+  it('if another program clears the in-doubt flag of an ended run, the index columns of the run are updated', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "InDoubt", "CompletedAt")
@@ -183,7 +183,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('the erasure needs only two reads to find the run that follows ten thousand erased runs', async () => {
+  it('an erasure needs only two reads to find the run that follows ten thousand erased runs', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Realm", "Status",
@@ -234,7 +234,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('a claim uses the whole primary key of the table, even if ANALYZE last saw the table with one row', async () => {
+  it('a claim finds its run by the whole primary key, even if the last ANALYZE saw a table with one row', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'alone', InitialData: 1 }])
     // In a table with one row every column looks unique. The planner then considers an index that starts with
@@ -325,7 +325,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('a run that SQL inserts without version and deadline gets those of its process when a sweep finds it', async () => {
+  it('when the sweeper finds a run that SQL inserted without version and deadline, it stores those of the process', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "DefinitionVersion", "DeadlineAt")
@@ -437,7 +437,7 @@ describe('notifications of rows that other programs insert', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('PostgreSQL sends no notification for runs that the coordinator itself queues or replays', async () => {
+  it('PostgreSQL sends no notification for runs that the coordinator queues or replays', async () => {
     const source = await open()
     const hints = await watch(source)
     const lines = Array.from({ length: 50 }, (_, n) => ({

@@ -3,8 +3,9 @@
  *
  * Each transition is one statement for all runs that are requested at the same time. The statement locks rows in key
  * order, so that the batches of two replicas cannot deadlock. The statement is fenced on `Version`, and other database
- * transactions see either all of its changes or none. If it had to wait for a row, READ COMMITTED checks the condition
- * again (PostgreSQL manual, section 13.2.1). Therefore, of two claims of the same version, exactly one succeeds.
+ * transactions see either all of its changes or none. If the statement had to wait for a row lock, PostgreSQL checks
+ * the condition again under READ COMMITTED (PostgreSQL manual, section 13.2.1). Therefore, of two claims of the same
+ * version, exactly one succeeds.
  */
 import { batched } from '@integration-host/shared/batching/batched'
 import type postgres from 'postgres'
@@ -122,7 +123,7 @@ import { wakeRuns } from './statements/wake-runs.ts'
 import { addWebhooks, startWebhooks, webhookBacklog } from './statements/webhooks.ts'
 
 export interface PostgresSourceOptions {
-  /** Milliseconds after which a run that no worker has claimed is due for the sweeper. */
+  /** The time in milliseconds after which the sweeper republishes a run that no worker has claimed. */
   readonly sweepMs?: number
   readonly leaseMs?: number
   /** An export contains only runs that were completed at least this many milliseconds ago. */
@@ -132,13 +133,16 @@ export interface PostgresSourceOptions {
 /** Makes all statements of an audit see the same rows. */
 const AUDIT_MODE = 'isolation level repeatable read read only'
 const QUEUE_BATCH = 1_000
-/** Bounds the advisory locks that one database transaction holds: two for each debounced transaction. */
+/**
+ * The maximum number of debounced transactions in one database transaction, which holds two advisory locks for each of
+ * them.
+ */
 const DEBOUNCE_BATCH = 100
-/** Bounds the disk space: 10,000 dead letters of 64 KiB are 640 MB. */
+/** The maximum number of stored dead letters. It bounds the disk space: 10,000 dead letters of 64 KiB are 640 MB. */
 const DEAD_LETTERS = 10_000
 /**
- * The channel of the trigger `Order_Header_inserted`. The trigger notifies when rows are inserted that are due at once.
- * Only other programs insert such rows, because a row that `queue` inserts becomes due for the sweeper later.
+ * The channel on which the trigger `Order_Header_inserted` notifies about inserted rows that are due at once. Only
+ * other programs insert such rows: a row that `queue` inserts becomes due for the sweeper later.
  */
 const DUE_CHANNEL = 'Order_Header'
 
@@ -178,8 +182,8 @@ export function createPostgresTransactionSource(
   const claim = batched<ClaimRequest, ClaimResult>((requests) =>
     run(async (sql) => {
       if (webhooksOf === null) return claimRuns(sql, requests, times)
-      // A claim that replaces the lease of a lost worker leaves its step in doubt, which causes a webhook. If the
-      // webhook cannot be stored, the runs must not stay claimed, because no worker would know of the claims.
+      // A claim that replaces the lease of a lost worker leaves its step in doubt and stores a webhook about it. If the
+      // webhook cannot be stored, the claims are undone, because no worker would know of them.
       return sql.begin(async (tx) => {
         const results = await claimRuns(tx, requests, times)
         await addWebhooks(tx, webhooksWithRealm(inDoubtOf(results)))
@@ -233,7 +237,7 @@ export function createPostgresTransactionSource(
       }
       return results
     },
-    // Claims of processes without a limit execute one statement and take no lock.
+    // Claims of processes without a limit need only one statement and no advisory lock.
     claim: (request) =>
       request.slot === undefined
         ? claim(request)

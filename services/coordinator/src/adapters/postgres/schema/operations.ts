@@ -1,4 +1,4 @@
-/** The tables of the actions of operators, of webhooks and dead letters, and of the installation. */
+/** The tables of operator actions, webhooks, dead letters, schedules and settings of the installation. */
 import { sql } from 'drizzle-orm'
 import {
   bigint,
@@ -14,8 +14,9 @@ import {
 import { bytea, key, time } from './columns.ts'
 
 /**
- * Webhooks that are not delivered yet, in the order of their events. Only the oldest webhook of each receiver and
- * `OrderedBy` has a run. The row of a webhook is deleted when its run is over.
+ * Webhooks that are not delivered yet, in the order of their events. A run of a built-in process delivers a webhook,
+ * and only the oldest webhook of each receiver and `OrderedBy` has such a run. The row of a webhook is deleted when its
+ * run has ended.
  */
 export const orderWebhook = pgTable(
   'Order_Webhook',
@@ -24,7 +25,10 @@ export const orderWebhook = pgTable(
     ID: bigint('ID', { mode: 'bigint' }).generatedAlwaysAsIdentity(),
     Receiver: key('Receiver').notNull(),
     Realm: text('Realm'),
-    /** The realm. Events without a realm need no order; they are spread over 64 values, so that 64 can be in flight. */
+    /**
+     * The realm, within which webhooks are sent in order. Events without a realm need no order, so they are spread over
+     * 64 values: 64 of them can be in flight.
+     */
     OrderedBy: key('OrderedBy').notNull(),
     InitialData: jsonb('InitialData').notNull(),
     At: time('At').notNull().defaultNow(),
@@ -134,9 +138,11 @@ export const orderTarget = pgTable(
   {
     Process: key('Process').notNull(),
     Target: key('Target').notNull(),
-    /** The earliest time of the next call. */
+    /** The earliest time at which the next call may be sent. */
     NextCallAt: time('NextCallAt').notNull(),
-    /** For each call in flight the name of its slot, and the epoch milliseconds at which the slot expires. */
+    /**
+     * For each call in flight, the name of its concurrency slot and the epoch milliseconds at which the slot expires.
+     */
     Slots: jsonb('Slots').notNull().default({}),
   },
   (table) => [primaryKey({ columns: [table.Process, table.Target] })],
@@ -153,41 +159,43 @@ export const orderSchedule = pgTable(
     Each: text('Each').notNull(),
     CatchUp: text('CatchUp').notNull(),
     JitterSeconds: integer('JitterSeconds').notNull(),
-    /** The earliest time of the schedule that was not decided yet. */
+    /** The earliest scheduled time for which it is not decided yet whether a run starts. */
     NextAt: time('NextAt').notNull(),
     LastAt: time('LastAt'),
-    /** The time whose runs of companies are being queued; null if there is none. */
+    /** The scheduled time for which runs are being queued, one per company; null if there is none. */
     TickAt: time('TickAt'),
-    /** The position in the list of companies after which `TickAt` continues. */
+    /** The cursor in token-service's list of companies from which the runs of `TickAt` continue. */
     TickCursor: text('TickCursor'),
     PausedAt: time('PausedAt'),
     PausedBy: text('PausedBy'),
     Reason: text('Reason'),
-    /** When a coordinator first declared the process without this schedule; null if the schedule is not removed. */
+    /**
+     * The time at which a coordinator first declared the process without this schedule; null while the schedule exists.
+     */
     RemovedAt: time('RemovedAt'),
     UpdatedAt: time('UpdatedAt').notNull().defaultNow(),
   },
   (table) => [primaryKey({ columns: [table.Process, table.Name] })],
 )
 
-/** How far the change feed of each company was read. */
+/** How far the coordinator has read the change feed of each company. */
 export const realmCursor = pgTable(
   'Realm_Cursor',
   {
     Realm: key('Realm').primaryKey(),
     /** Every change before this time was read. */
     Position: time('Position').notNull().defaultNow(),
-    /** When the last sweep has ended; null if there was none. */
+    /** The time at which the last sweep of the change feed ended; null if there was none. */
     SweptAt: time('SweptAt'),
     /** The number of events that the last sweep has published. */
     Events: integer('Events').notNull().default(0),
-    /** What the last sweep could not read; null if it has read everything. */
+    /** A description of what the last sweep could not read; null if it has read everything. */
     Incomplete: text('Incomplete'),
   },
   (table) => [index('Realm_Cursor_position').on(table.Position)],
 )
 
-/** Facts about this installation as a whole, such as the default of the retention. */
+/** Values that exist once per installation, such as the default of the retention. */
 export const orderInstallation = pgTable('Order_Installation', {
   Name: key('Name').primaryKey(),
   Value: jsonb('Value').notNull(),

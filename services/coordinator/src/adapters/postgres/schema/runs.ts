@@ -46,8 +46,8 @@ export const orderHeader = pgTable(
     InitialData: jsonb('InitialData').notNull(),
     Realm: text('Realm'),
     /**
-     * Grows by 1 with each transition. It is the fence: the outcome of a worker with an older version is
-     * rejected.
+     * Grows by 1 with each transition. The version is a fence (fencing token): the outcome of a worker with an older
+     * version is rejected.
      */
     Version: integer('Version').notNull().default(0),
     LeaseOwner: text('LeaseOwner'),
@@ -56,14 +56,14 @@ export const orderHeader = pgTable(
     StartedAt: time('StartedAt'),
     Attempt: integer('Attempt').notNull().default(0),
     /**
-     * Whether an earlier attempt of the due step may have done its work. If so, `confirm` is called before the
-     * next attempt.
+     * Whether an earlier attempt of the due step may have taken effect. If so, `confirm` is called before the next
+     * attempt.
      */
     InDoubt: boolean('InDoubt').notNull().default(false),
     NextAttemptAt: time('NextAttemptAt').defaultNow(),
     /**
-     * The time at which the sweeper next publishes the run, and how often the sweeper has published the run since its
-     * last transition.
+     * The time at which the sweeper next publishes the step message of the run again, and how often it has done so
+     * since the last transition of the run.
      */
     NextSweepAt: time('NextSweepAt').notNull().defaultNow(),
     SweepCount: integer('SweepCount').notNull().default(0),
@@ -73,16 +73,19 @@ export const orderHeader = pgTable(
     CreatedAt: time('CreatedAt').notNull().defaultNow(),
     UpdatedAt: time('UpdatedAt').notNull().defaultNow(),
     CompletedAt: time('CompletedAt'),
-    /** An object of strings, which every replay keeps. A trigger copies the pairs to `Order_Tag`. */
+    /** The tags of the run as an object of strings; replays keep them. A trigger copies the pairs to `Order_Tag`. */
     Tags: jsonb('Tags').$type<Readonly<Record<string, string>>>(),
-    /** Whether this replay has other initial data than the run before it. */
+    /** Whether the initial data of this replay differs from that of the run before it. */
     InputChanged: boolean('InputChanged').notNull().default(false),
-    /** The key for which the limit of the process holds. Set when the run is queued, or else by its first claim. */
+    /**
+     * The concurrency key to which the limit of the process applies. It is set when the run is queued, or else by its
+     * first claim.
+     */
     ConcurrencyKey: text('ConcurrencyKey'),
     /**
-     * Status, class and doubt of a run that has failed or was cancelled; null for every other run. They may be indexed,
-     * because a trigger updates them only when a run ends, is resumed or is settled, whereas every claim changes
-     * `Status`.
+     * Status, error class and in-doubt flag of a run that has failed or was cancelled; null for every other run. They
+     * are copies that can be indexed at low cost, because a trigger updates them only when a run ends, is resumed or is
+     * settled. `Status` itself is changed by every claim.
      */
     EndedAs: key('EndedAs'),
     EndedClass: key('EndedClass'),
@@ -90,11 +93,11 @@ export const orderHeader = pgTable(
     /** The time at which an erasure blanked the data of the run. */
     ErasedAt: time('ErasedAt'),
     /**
-     * The time at which retention removed the data, items and attempts of the run. The row stays, so that its id is
-     * still known and a late duplicate is not run again.
+     * The time at which retention removed the data, items and attempts of the run. The row stays as a record of the id,
+     * so that a late duplicate of the transaction is not run again.
      */
     PurgedAt: time('PurgedAt'),
-    /** The version that the definition of the process had when the run began; null if it had none. */
+    /** The version that the definition of the process had when the run began; null if the definition had none. */
     DefinitionVersion: key('DefinitionVersion'),
     /** The time at which the run fails unless it has ended; null if there is no deadline. */
     DeadlineAt: time('DeadlineAt'),
@@ -103,34 +106,37 @@ export const orderHeader = pgTable(
      * `NextAttemptAt` to this time.
      */
     NotBefore: time('NotBefore'),
-    /** The key of `Debounce`, and how many requests the run has absorbed; null if it was queued without `Debounce`. */
+    /**
+     * The debounce key, and the number of requests that the run has absorbed; null if it was queued without `Debounce`.
+     */
     DebounceKey: text('DebounceKey'),
     Absorbed: integer('Absorbed'),
   },
   (table) => [
     primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID] }),
     check('Order_Header_Status', oneOf('Status', headerStatuses)),
-    // Other programs insert rows as well. A row with values that this code cannot parse would make the
-    // statement fail for all rows of its batch.
+    // Other programs insert rows as well. If the coordinator could not parse the values of one row, a statement would
+    // fail for all rows of its batch.
     check(
       'Order_Header_numbers',
       sql`"ReplayID" >= 0 and "Version" >= 0 and "Attempt" >= 0 and "SweepCount" between 0 and 1000000`,
     ),
     check('Order_Header_times', sql.raw(HEADER_TIMES.map(isCalendarTime).join(' and '))),
-    // A constraint of its own, so that the migration did not have to check all rows again.
+    // This constraint is separate from `Order_Header_times`, so that the migration did not have to check all rows
+    // again.
     check('Order_Header_NotBefore', sql.raw(isCalendarTime('NotBefore'))),
-    // Contains unfinished runs only, so the index stays small as finished runs accumulate. A transition should
-    // change no indexed column: the new row version can then stay on its page (HOT update), and no index has to
-    // be written. Therefore `Status`, which every claim changes, is not indexed.
+    // The index contains unfinished runs only, so it stays small as finished runs accumulate. `Status` is not indexed,
+    // because every claim changes it: an update that changes no indexed column writes no index, and its new row version
+    // can stay on the same page (HOT update).
     index('Order_Header_due')
       .on(table.NextSweepAt)
       .where(sql`"CompletedAt" is null`),
     index('Order_Header_waiting_for')
       .on(table.WaitingFor)
       .where(sql`"WaitingFor" is not null`),
-    // Lists do not contain purged rows. Only the statements of lists have the condition `"PurgedAt" is null`, so the
-    // planner uses these indexes for those statements only. Without the condition on the indexes, other statements
-    // might use one of them instead of the primary key.
+    // The lists contain no purged rows. Only statements of lists have the condition `"PurgedAt" is null`, so the
+    // planner uses these indexes only for lists. Without this condition, it might use one of them instead of the
+    // primary key.
     index('Order_Header_newest')
       .on(table.Process, table.CreatedAt, table.TransactionID, table.ReplayID)
       .where(sql`"PurgedAt" is null`),
@@ -225,8 +231,8 @@ export const orderAttempt = pgTable(
 
 /**
  * The runs of processes with a limit (`concurrency`) that have a slot, or wait for one. A row with `Held` counts only
- * while its run is `Running`, so a transition that ends a run or makes it wait gives the slot back without an
- * additional statement. All statements on a group of rows hold the advisory lock of its process and key.
+ * while its run is `Running`. Therefore a transition that ends a run or makes it wait needs no additional statement to
+ * release the slot. All statements on a group of rows hold the advisory lock of its process and key.
  */
 export const orderSlot = pgTable(
   'Order_Slot',
@@ -237,7 +243,7 @@ export const orderSlot = pgTable(
     /** Empty if the limit is for the whole process. */
     Key: key('Key').notNull(),
     Held: boolean('Held').notNull(),
-    /** The time at which the waiting run became due. The slots are given in this order. */
+    /** The time at which the waiting run became due. Slots are assigned in the order of these times. */
     DueAt: time('DueAt').notNull(),
   },
   (table) => [
@@ -254,9 +260,9 @@ export const orderSlot = pgTable(
 )
 
 /**
- * The newest run of each key of `Debounce`, which absorbs requests while it waits. All statements that queue with a key
- * hold its advisory lock. A claim neither reads nor writes this table: the row in `Order_Header`, under its lock,
- * decides whether the run still waits.
+ * The newest run of each debounce key. This run absorbs further requests while it waits. A statement that queues a run
+ * with a debounce key holds the advisory lock of the key. A claim neither reads nor writes this table: whether the run
+ * still waits is decided by its locked row in `Order_Header`.
  */
 export const orderDebounce = pgTable(
   'Order_Debounce',

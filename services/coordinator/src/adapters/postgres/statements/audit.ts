@@ -36,8 +36,9 @@ export async function auditTables(
   const paused = await pausedProcesses(tx)
   const unfinished = await unfinishedGroups(tx)
   const orphanItems = await countOrphanItems(tx)
-  // From here on, bitmap scans are disabled: a bitmap scan reads the whole index before its first row, whatever the
-  // LIMIT is. The statements above need bitmap scans, and their indexes contain only unfinished or recent rows.
+  // The following statements must not use bitmap scans, because a bitmap scan reads the whole index before its first
+  // row, whatever the LIMIT is. The statements above need them, and their indexes contain only unfinished or recent
+  // rows.
   await tx`set local enable_bitmapscan = off`
   const { groups: endedBadly, isLowerBound } = await endedBadlyGroups(tx)
   const completed = await countCompleted(tx, { count: sumOf(endedBadly), isLowerBound })
@@ -108,7 +109,10 @@ async function endedBadlyGroups(
   return { groups: endedGroups(ranges, rows), isLowerBound }
 }
 
-/** The counts of one index range: the runs at each step, as far as their rows were read, and all runs of the range. */
+/**
+ * The counts of one index range: the number of all its runs, and the number of runs at each step, of those whose rows
+ * were read.
+ */
 interface EndedRow {
   readonly n: number
   readonly inRange: number
@@ -118,7 +122,7 @@ interface EndedRow {
   readonly newest: string
 }
 
-/** Adds up the runs that are in doubt and the runs that are not in doubt. */
+/** Adds the runs that are in doubt to those that are not in doubt. */
 function endedGroups(ranges: readonly EndedRange[], rows: readonly EndedRow[]): RunGroup[] {
   const groups = new Map<string, RunGroup>()
   const add = (range: EndedRange, StepName: string | null, count: number, oldest: string): void => {
@@ -148,7 +152,7 @@ function endedGroups(ranges: readonly EndedRange[], rows: readonly EndedRow[]): 
   return [...groups.values()].toSorted((a, b) => b.Count - a.Count)
 }
 
-/** Counts completed runs, which are over but neither failed nor cancelled. */
+/** Counts completed runs: those that have ended but were neither failed nor cancelled. */
 async function countCompleted(
   tx: postgres.TransactionSql,
   endedBadly: { readonly count: number; readonly isLowerBound: boolean },

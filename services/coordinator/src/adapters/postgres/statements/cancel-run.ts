@@ -7,7 +7,7 @@ import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { lockRun } from './lock-run.ts'
 
-/** Ends an active run. If a worker has claimed the run, that worker can no longer record an outcome. */
+/** Ends an active run. A worker that has claimed the run can no longer record an outcome. */
 export async function cancelRun(
   tx: postgres.TransactionSql,
   process: string,

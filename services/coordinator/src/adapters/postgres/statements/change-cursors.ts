@@ -17,7 +17,7 @@ const cursorOf = (row: CursorRow): ChangeCursor => ({
 })
 
 export async function beginCursor(sql: postgres.Sql, realm: string): Promise<ChangeCursor> {
-  // The update changes nothing, but makes the statement return a row that another coordinator has inserted.
+  // The update changes nothing. Without it, the statement would not return a row that another coordinator has inserted.
   const rows = await sql<CursorRow[]>`
     insert into "Realm_Cursor" as c ("Realm") values (${realm})
     on conflict ("Realm") do update set "Realm" = excluded."Realm" returning ${columns(sql)}`

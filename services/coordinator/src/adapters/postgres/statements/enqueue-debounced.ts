@@ -18,8 +18,8 @@ const MAX_TRIES = 3
 
 /**
  * Queues debounced transactions, in one database transaction that holds the advisory locks of their keys and ids and
- * the locks of the rows of the waiting runs. A claim locks the same rows: a run is either claimed before, and no longer
- * absorbs a request, or it has the new data and the later start when the claim reads it.
+ * the locks of the rows of the waiting runs. A claim locks the same rows. If the claim locks a row first, the run
+ * absorbs no more requests. Otherwise the claim reads the new data and the later start.
  *
  * @throws {IntegrationError} `store_unavailable` if an id was queued without `Debounce` at the same time, in each try.
  */
@@ -46,7 +46,10 @@ export async function enqueueDebounced(
   }
 }
 
-/** Rolls the database transaction back, because a statement that does not lock the id has queued it meanwhile. */
+/**
+ * Thrown to roll the database transaction back, because a statement that does not lock the id has queued the id in the
+ * meantime.
+ */
 class IdQueuedMeanwhile extends Error {}
 
 async function planLocked(
@@ -68,7 +71,8 @@ async function planLocked(
       select distinct hashtextextended(text, 0) as lock
       from jsonb_array_elements_text(${JSON.stringify(locks)}::text::jsonb) as text
       order by lock) locked -- all transactions take the locks in the same order`
-  // Separate statements, so that they see what was committed during the wait for the locks.
+  // These are separate statements, because a statement sees only what was committed before it began, and the previous
+  // one may have waited for the locks.
   const waiting = await tx<(RunRow & { until: number })[]>`
     select h.*, (extract(epoch from d."Until") * 1000)::float8 as until
     from (
@@ -87,8 +91,8 @@ async function planLocked(
       join "Order_Header" h on h."Process" = ${name} and h."TransactionID" = id and h."ReplayID" = 0`
   const [clock] = await tx<[{ now: number }]>`
     select floor(extract(epoch from clock_timestamp()) * 1000)::float8 as now`
-  // The list may contain two runs of an id: first the run that has absorbed it, then its own run, which replaces the
-  // first.
+  // The list may contain two runs for an id: first the run that has absorbed the id, then the id's own run, which takes
+  // precedence.
   const runs = new Map(known.map((row) => [row.id, runOf(row)]))
   const waitingRuns = new Map(
     waiting.map((row) => [
@@ -164,7 +168,7 @@ const insertedOf = (run: Run, reason: string | undefined) => ({
   ...(reason !== undefined && { Reason: reason }),
 })
 
-/** Gives the waiting runs, whose rows are locked, the data of the transactions that they absorb. */
+/** Stores the data of the absorbed transactions in the waiting runs. The rows of these runs are locked. */
 function replaceData(
   tx: Tx,
   process: ProcessOutline,
@@ -210,7 +214,7 @@ async function recordAbsorbed(
     insert into "Order_Absorbed" as a ("Process", "TransactionID", "AbsorbedBy")
     select ${process.name}, id, run from jsonb_to_recordset(${rows}::text::jsonb) as w(id text, run text)
     order by id
-    -- The former run was deleted by SQL.
+    -- A row exists only if the run that absorbed the id was deleted by SQL.
     on conflict ("Process", "TransactionID") do update set "AbsorbedBy" = excluded."AbsorbedBy", "At" = now()`
   if (by === undefined) return
   await tx`

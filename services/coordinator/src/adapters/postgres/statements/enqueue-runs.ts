@@ -13,7 +13,7 @@ import type {
 import { deadlineFrom } from '../predicates.ts'
 import { claimOf, runOf, type RunRow } from '../rows.ts'
 
-/** How often the insertion is repeated if an existing id is deleted between the two statements. */
+/** The maximum number of insertions of an id whose existing run is deleted again before it can be read. */
 const MAX_TRIES = 3
 
 /**
@@ -44,7 +44,7 @@ export async function enqueueRuns(
     missing = missing.filter(({ TransactionID }) => !known.has(TransactionID))
   }
   for (let tries = 0; missing.length > 0; tries += 1) {
-    // The existing run was deleted before it could be read. In the next try, its transaction is new.
+    // The existing run was deleted before it could be read, so the next try inserts its transaction as new.
     if (tries === MAX_TRIES) throw neitherInsertedNorFound()
     for (const row of await insertRuns(sql, process, missing, times, by)) {
       const claim = claimOnArrival(process, row)
@@ -76,7 +76,7 @@ const neitherInsertedNorFound = () =>
     retryAfterSeconds: 1,
   })
 
-/** Returns the claim that the insertion of this row has made; `null` if it has made none. */
+/** Returns the claim with which this row was inserted; `null` if the row was inserted without a claim. */
 function claimOnArrival({ name, steps: [step] }: ProcessOutline, row: RunRow): Claim | null {
   const { TransactionID, ReplayID, LeaseOwner: owner } = row
   if (owner === null) return null
@@ -87,8 +87,8 @@ function claimOnArrival({ name, steps: [step] }: ProcessOutline, row: RunRow): C
 const beforeClaim = (run: Run): Run => ({ ...run, Status: 'Queued', Version: 0, Attempt: 0 })
 
 /**
- * A transaction of which other transactions of the same batch may have been absorbed. With `owner`, the statement also
- * claims the run for this replica.
+ * A transaction to insert. `absorbed` is the number of transactions of the same batch that it has absorbed. With
+ * `owner`, the statement also claims the run for this replica.
  */
 type Inserted = NewTransaction & { readonly absorbed?: number; readonly owner?: string }
 
@@ -100,7 +100,7 @@ export function insertRuns(
   { sweepMs, leaseMs }: { readonly sweepMs: number; readonly leaseMs: number },
   by: Actor | undefined,
 ): Promise<RunRow[]> {
-  // Columns that no run of the batch needs are not part of the statement, because most processes do not use them.
+  // A column that no run of the batch needs is left out of the statement. Most processes do not use these columns.
   const isKeyed = transactions.some(({ ConcurrencyKey }) => ConcurrencyKey !== undefined)
   const isDelayed = transactions.some(({ NotBefore }) => NotBefore !== undefined)
   const isDebounced = transactions.some(({ Debounce }) => Debounce !== undefined)
@@ -131,7 +131,7 @@ export function insertRuns(
     order by t."TransactionID" -- two batches with the same ids must lock them in the same order
     on conflict do nothing
     returning *`
-  // Without an actor, the statement contains no part for the action log, because programs queue most transactions.
+  // Programs queue most transactions, without an actor. For them, the statement contains no part for the action log.
   return by === undefined
     ? sql<RunRow[]>`${insertion}`
     : sql<RunRow[]>`
@@ -161,8 +161,8 @@ const rowOf = (transaction: Inserted) => {
 }
 
 /**
- * The reasons are looked up in one JSON object, because a join would compare each reason with each row. OFFSET makes
- * PostgreSQL parse the object once instead of once per row.
+ * Records the queued runs in the action log. The reasons are looked up in one JSON object, because a join would compare
+ * each reason with each row. OFFSET makes PostgreSQL parse the object only once.
  */
 const recordQueued = (
   sql: postgres.Sql | postgres.TransactionSql,
@@ -174,7 +174,7 @@ const recordQueued = (
       .flatMap(({ TransactionID, Reason }) =>
         Reason === undefined ? [] : [[TransactionID, Reason] as const],
       )
-      .toReversed(), // if two lines have the same id, the first line is queued
+      .toReversed(), // if two lines have the same id, the first line wins
   )
   return sql`
     insert into "Order_Action" ("KeyID", "Person", "Action", "Process", "TransactionID", "ReplayID",

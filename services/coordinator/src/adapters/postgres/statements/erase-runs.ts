@@ -14,7 +14,10 @@ import { recordOnChanged } from './actions.ts'
 import { FILES_LEFT } from './retention.ts'
 import { deleteTags } from './tags.ts'
 
-/** The maximum number of rows that a statement reads. It bounds the duration even if all of these rows are erased. */
+/**
+ * The maximum number of rows that a statement reads. It bounds the duration of the statement even if all of these rows
+ * are already erased.
+ */
 const WINDOW = 10_000
 
 const idsOf = (sql: postgres.Sql, ids: readonly string[]) =>
@@ -72,9 +75,9 @@ export async function erasableRuns(
 }
 
 /**
- * Blanks the data of runs, their items, attempts and tags, and records this in the action log. A first statement locks
- * the rows in the same order as all other statements. The second statement then sees everything that was committed
- * while the first statement waited for a lock.
+ * Blanks the data of runs, their items, attempts and tags, and records this in the action log. The first statement
+ * locks the rows in the order that all statements use. The second statement therefore sees everything that was
+ * committed while the first one waited for a lock.
  */
 export async function eraseRuns(
   tx: postgres.TransactionSql,

@@ -21,7 +21,7 @@ export const leaseMembers = (sql: postgres.Sql, { owner, leaseMs }: Installation
 export const isAvailable = (sql: postgres.Sql, { owner }: InstallationLease) => sql`
   (r."Value" ->> 'Owner' = ${owner} or (r."Value" ->> 'Until')::timestamptz <= now())`
 
-/** True for a row `r` whose value lacks the member, or has a time in it that is at least `ms` milliseconds ago. */
+/** True for a row `r` in which the time of the member is at least `ms` milliseconds ago, or is missing. */
 export const isLongAgo = (sql: postgres.Sql, member: 'RenewedAt', ms: number) => sql`
   coalesce((r."Value" ->> ${member})::timestamptz <= now() - ${ms} * interval '1 ms', true)`
 

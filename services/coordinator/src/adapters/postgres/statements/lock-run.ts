@@ -42,9 +42,8 @@ export async function latestReplayId(
 
 /**
  * Locks a run for the rest of the database transaction. Without a `replayId`, locks the latest run. The required
- * version is checked under the lock, so that no other transition can happen between the check and the change. For the
- * same reason, it is checked under the lock whether the bulk operation of the action has already changed the
- * transaction.
+ * version is checked under the lock, so that no other transition can happen between the check and the change. Whether
+ * the bulk operation of the action has already changed the transaction is checked under the lock, too.
  *
  * @throws {IntegrationError} `transaction_not_found`, `transaction_purged` or `version_moved`.
  * @throws {DoneBefore} if the bulk operation has already changed the run.
@@ -65,7 +64,7 @@ export async function lockRun(
   if (row.PurgedAt !== null) throw purged()
   requireVersion(row, act)
   if (act.operation !== undefined) {
-    // A separate statement, so that it sees what was committed while the first statement waited for the lock.
+    // This is a separate statement, so that it sees what was committed while the first statement waited for the lock.
     const [done] = await tx<DoneEntry[]>`
       select "Action", "ReplayID" from "Order_Action"
       where "TransactionID" = ${transactionId} and "Process" = ${process}

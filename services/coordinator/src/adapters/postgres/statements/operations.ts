@@ -39,7 +39,7 @@ const MEMBERS = [
   'FinishedAt',
 ] as const
 const columns = (sql: Sql) => sql.unsafe(MEMBERS.map((name) => `o."${name}"`).join(', '))
-/** The request, with the number of its ids instead of the ids, because there may be many. */
+/** The request of an operation. It contains the number of ids instead of the ids, because there may be many ids. */
 const shortRequest = (sql: Sql) => sql`
   ("Request" - 'Ids') || jsonb_build_object('IdCount', jsonb_array_length("Request"->'Ids')) as "Request"`
 
@@ -106,7 +106,7 @@ const CHANGES = {
   continue_operation: { status: 'Running', rejection: operationNotPaused },
 } as const
 
-/** Stops an operation that is not over, or continues a paused operation. */
+/** Stops an operation that has not ended, or continues a paused operation. */
 export async function changeOperation(
   sql: postgres.Sql,
   kind: keyof typeof CHANGES,
@@ -163,7 +163,7 @@ export async function renewOperation(
   return count > 0
 }
 
-/** Records the progress of a leased operation. Keeps a status that was set meanwhile by a stop. */
+/** Records the progress of a leased operation. If the operation was stopped in the meantime, it keeps its status. */
 export async function recordProgress(
   sql: postgres.Sql,
   { id, owner }: OperationLease,

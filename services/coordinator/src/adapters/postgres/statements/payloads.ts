@@ -16,7 +16,7 @@ import {
   renewLease,
 } from './installation.ts'
 
-/** The outdated payloads of the run `h`. */
+/** The payloads of the run `h` that are not encrypted with the current key. */
 const outdatedOf = (sql: postgres.Sql, keyId: string) => sql`
   select 'InitialData' as column, null as step, h."InitialData" as stored
   where h."InitialData" <> 'null'
@@ -30,7 +30,7 @@ const outdatedOf = (sql: postgres.Sql, keyId: string) => sql`
   where ${isRunOf(sql, 'i')} and i."ResponseBody" is not null
     and not (i."ResponseBody" like '$sealed:%' and split_part(i."ResponseBody", '.', 2) = ${keyId})`
 
-/** The next runs in the order of the primary key. */
+/** A page of runs in the order of the primary key. */
 const nextRuns = (sql: postgres.Sql, { after, limit }: PayloadPage) => sql`
   from "Order_Header" h
   ${
@@ -41,7 +41,7 @@ const nextRuns = (sql: postgres.Sql, { after, limit }: PayloadPage) => sql`
   }
   order by h."Process", h."TransactionID", h."ReplayID" limit ${limit}`
 
-/** Reads the outdated payloads of the next runs. The database does not return the other payloads. */
+/** Reads those payloads of the next runs that are not encrypted with the current key. */
 export async function outdatedPayloads(
   sql: postgres.Sql,
   keyId: string,
@@ -109,7 +109,7 @@ interface ResealingRow {
   readonly Value: ResealingProgress
 }
 
-/** Acquires the lease of the pass and returns the progress at which the pass continues. */
+/** Acquires the lease of the re-encryption and returns the position from which it continues. */
 export async function beginResealing(
   sql: postgres.Sql,
   owner: string,

@@ -29,15 +29,15 @@ export interface EndedRange {
 }
 
 /**
- * Returns which combinations of process, status, class and doubt exist in failed and cancelled runs; `null` if there
- * are too many combinations.
+ * Returns the combinations of process, status, error class and in-doubt flag that exist in failed and cancelled runs;
+ * `null` if there are too many.
  */
 export async function endedRanges(
   sql: postgres.Sql | postgres.TransactionSql,
   process: string | null,
 ): Promise<readonly EndedRange[] | null> {
-  // With a fixed process, the comparison must begin with the column after it. Otherwise PostgreSQL begins each search
-  // in the index at the first entry of the process, instead of at the compared values.
+  // If the process is fixed, the comparison must begin with the column after it. Otherwise PostgreSQL begins each
+  // search at the first entry of the process instead of at the compared values.
   const [columns, last, inProcess] =
     process === null
       ? [

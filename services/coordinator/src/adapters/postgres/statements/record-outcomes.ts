@@ -14,9 +14,9 @@ import { type RecordedRow, stateOf } from '../rows.ts'
 import { hasNoRun, webhookRows } from './webhooks.ts'
 
 /**
- * The column `NextSweepAt` is rewritten only if less than this share of the sweep interval remains. It is indexed, so
- * rewriting it for each outcome would write the index each time. The exact time does not matter, because the sweeper is
- * needed only if the message that follows a commit is lost.
+ * The column `NextSweepAt` is rewritten only if less than this share of the sweep interval remains. The column is
+ * indexed, so each rewrite also writes the index. The exact time does not matter, because the sweeper is needed only if
+ * the message after a commit is lost.
  */
 const MIN_REMAINING_SWEEP = 2 / 3
 
@@ -37,8 +37,8 @@ export async function recordOutcomes(
     readonly webhooksOf: WebhooksOf | null
   },
 ): Promise<(RunState | null)[]> {
-  // Most members of an outcome are null. They are left out of the JSON, because json_to_recordset reads a missing
-  // member as null.
+  // Members that are null are left out of the JSON: most are null, and json_to_recordset reads a missing member as
+  // null.
   const done = outcomes.map(({ lease, transition }, n) => ({
     n,
     Process: lease.Process,
@@ -98,7 +98,7 @@ export async function recordOutcomes(
         "Attempt" = d.attempt, "InDoubt" = d."isInDoubt", "WaitingFor" = d."waitingFor",
         "LastError" = d."lastError", "ErrorClass" = d."errorClass",
         "NextAttemptAt" = case when not d."isOver" then now() + d."delayMs" * interval '1 ms' end,
-        -- Rewritten only if necessary, because the column is indexed. Sweeps ignore leased runs.
+        -- NextSweepAt is indexed, so it is rewritten only if necessary. The sweeper ignores leased runs.
         "NextSweepAt" = case
           when d."sweepMs" is null or h."NextSweepAt" - now() between d."soonMs" * interval '1 ms'
             and d."sweepMs" * interval '1 ms' then h."NextSweepAt"

@@ -15,18 +15,23 @@ import { deleteTags } from './tags.ts'
 
 /** The names of the rows of `"Order_Installation"` that the retention uses. Each count has one row per process. */
 const LEASE = 'Retention'
-/** The prefix of the names of rows that list purged runs. Such a row exists until the files of its runs are removed. */
+/**
+ * The prefix of the names of rows that list purged runs. Such a row is deleted when the files of its runs are removed.
+ */
 export const FILES_LEFT = 'Files left '
 const COUNTS = { purge: 'Purged ', forget: 'Forgotten ' } as const
 
 export async function keepsByDefault(sql: postgres.Sql): Promise<boolean> {
   const [row] = await sql<{ Value: boolean }[]>`
     select "Value" from "Order_Installation" where "Name" = 'KeepsByDefault'`
-  // If the row is missing, runs are kept, because this choice loses nothing.
+  // A missing row means that runs are kept, because this default loses no data.
   return row?.Value ?? true
 }
 
-/** The value of this row also has the member `Passed`: the time of the last pass over each process. */
+/**
+ * Acquires the lease of the purge. The value of its row also has the member `Passed`: the time of the last pass over
+ * each process.
+ */
 export async function beginPurge(
   sql: postgres.Sql,
   owner: string,
@@ -89,13 +94,13 @@ export async function endPurge(
       order by process`
 }
 
-/** Adds the rows of the CTE `changed` to the counts of their processes. */
+/** Adds the number of rows in the CTE `changed` to the count of each process. */
 const addToCounts = (sql: postgres.Sql, action: keyof typeof COUNTS) => sql`
   insert into "Order_Installation" as i ("Name", "Value")
   select ${COUNTS[action]} || "Process", to_jsonb(count(*)) from changed group by "Process" order by 1
   on conflict ("Name") do update set "Value" = to_jsonb(i."Value"::bigint + excluded."Value"::bigint)`
 
-/** True for a run (of the given alias) that has ended and is older than the retention of its outcome. */
+/** True for an ended run (of the given alias) that is older than the retention time for its outcome. */
 const isOld = (sql: postgres.Sql, alias: 'h' | 's', { completedMs, failedMs }: RetentionPolicy) => {
   const run = sql(alias)
   return sql`coalesce(${run}."CompletedAt" < now() - interval '1 ms'
@@ -192,9 +197,7 @@ export async function filesRemoved(sql: postgres.Sql, { id }: FilesLeft): Promis
   await sql`delete from "Order_Installation" where "Name" = ${id}`
 }
 
-/**
- * Deletes the rows of the runs that were purged first. All rows of a transaction are deleted together.
- */
+/** Deletes the rows of the runs that were purged longest ago. All rows of a transaction are deleted together. */
 export async function forgetRuns(
   sql: postgres.Sql,
   dedupeMs: number,
@@ -226,7 +229,9 @@ export async function forgetRuns(
   return row?.count ?? 0
 }
 
-/** No index contains the time at which operations end. There are only few operations, because operators start them. */
+/**
+ * This scan uses no index, because no index contains the time at which operations end. There are only few operations.
+ */
 export async function forgetOperations(
   sql: postgres.Sql,
   keptMs: number,

@@ -9,9 +9,9 @@ import { recordOnChanged } from './actions.ts'
 import { lockRun } from './lock-run.ts'
 
 /**
- * Makes a waiting run due at once. The run may wait for its next attempt, for the time for which it was queued, or for a
- * credential. A run that waits for a slot keeps `NextAttemptAt`, which is its place among the waiting runs. The deadline
- * of a delayed run begins at its start, so it moves with the start.
+ * Makes a waiting run due at once. The run may wait for its next attempt, for its start time, or for a credential. A
+ * run that waits for a slot keeps `NextAttemptAt`, because the runs get slots in this order. The deadline of a delayed
+ * run counts from its start, so it moves to an earlier time as well.
  */
 export async function retryRun(
   tx: postgres.TransactionSql,

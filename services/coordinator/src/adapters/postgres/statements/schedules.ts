@@ -1,6 +1,6 @@
 /**
  * The schedules of the processes. `fireSchedules` locks the schedules that are due with SKIP LOCKED, so that two
- * coordinators fire different ones. The runs and the next time are committed together.
+ * coordinators never fire the same schedule. The runs and the next time are committed together.
  */
 import type postgres from 'postgres'
 import { type Act, entryOf } from '../../../transaction/action.ts'
@@ -32,7 +32,7 @@ const timingOf = (row: ScheduleRow): ScheduleTiming => ({
   jitterSeconds: row.JitterSeconds,
 })
 
-/** Inserts or changes the schedules of a process, and marks the others as removed. */
+/** Inserts or updates the schedules of a process, and marks its other schedules as removed. */
 export async function declareSchedules(
   tx: postgres.TransactionSql,
   process: string,
@@ -62,7 +62,7 @@ export async function declareSchedules(
       select jsonb_array_elements_text(${JSON.stringify(schedules.map(({ name }) => name))}::text::jsonb))`
 }
 
-/** Returns the names of the schedules that these processes have, as rows for a condition. */
+/** Returns the names of the schedules of these processes as JSON rows, for use in a condition. */
 const namesOf = (processes: readonly ScheduledProcess[]): string =>
   JSON.stringify(
     processes.flatMap(({ outline, schedules }) =>
@@ -70,7 +70,7 @@ const namesOf = (processes: readonly ScheduledProcess[]): string =>
     ),
   )
 
-/** The schedules of these processes that the definitions still have. */
+/** True for the schedules that are still in the definitions of these processes. */
 const declared = (sql: Sql, processes: readonly ScheduledProcess[]) => sql`
   s."RemovedAt" is null and (s."Process", s."Name") in (
     select d.process, d.name from jsonb_to_recordset(${namesOf(processes)}::text::jsonb)
@@ -143,7 +143,7 @@ export async function queueTick(
   next: string | null,
   times: { readonly sweepMs: number; readonly leaseMs: number },
 ): Promise<Run[] | null> {
-  // The condition fails if another coordinator has queued this page meanwhile.
+  // The condition fails if another coordinator has already queued this page.
   const moved = await tx`
     update "Order_Schedule" set "TickCursor" = ${next}, "UpdatedAt" = now()
       ${next === null ? tx`, "TickAt" = null` : tx``}

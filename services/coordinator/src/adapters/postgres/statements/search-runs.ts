@@ -15,7 +15,8 @@ import { ABANDONED, createSearchText, type SearchText } from './search-text.ts'
 
 /**
  * The maximum number of rows that a scan or a collection examines. Rows that are adjacent in an index by process and
- * time are also adjacent in the table. Rows of the other indexes are scattered, and each may require a read from disk.
+ * time are also adjacent in the table. Rows that are adjacent in another index are scattered in the table, and each may
+ * need a read from disk.
  */
 const MAX_EXAMINED = 10_000
 const MAX_SCATTERED = 2_000
@@ -30,7 +31,8 @@ const BY_COMPLETION = ['h."CompletedAt"', ...RUN]
 const REALM_BY_CREATION = ['h."CreatedAt"', 'h."Process"', ...RUN]
 const TAG_BY_CREATION = ['t."CreatedAt"', 't."Process"', 't."TransactionID"', 't."ReplayID"']
 /**
- * With OFFSET, PostgreSQL reads the tags and looks up the run of each tag. Without OFFSET, it may read all runs first.
+ * OFFSET makes PostgreSQL read the tags first and look up the run of each tag. Without OFFSET, it may read all runs
+ * first.
  */
 const TAGGED = `"Order_Tag" t cross join lateral (
   select * from "Order_Header" h where h."Process" = t."Process"
@@ -39,10 +41,11 @@ const TAGGED = `"Order_Tag" t cross join lateral (
 /**
  * Finds runs by a filter, newest first. The time is bounded, whatever the size of the table is.
  *
- * A search reads runs from sources; each source uses one index. A source is a scan or a collection. A scan reads runs
- * in the order of the list, and stops when it has a page or has examined its share of rows. If a scan stops without a
- * full page, the page ends there. A collection reads all runs of its ranges and sorts them. If there are too many runs,
- * the collection is abandoned, and the search continues with the next plan. The last plan is never abandoned.
+ * A search follows a plan, which reads runs from sources. Each source uses one index and is either a scan or a
+ * collection. A scan reads runs in the order of the list, and stops when it has a page or has examined its share of
+ * rows. If a scan stops without a full page, the page ends there. A collection reads all runs of its index ranges and
+ * sorts them. If there are too many runs, the plan is abandoned, and the search continues with the next plan. The last
+ * plan is never abandoned.
  *
  * The statements are not prepared. There are thousands of combinations of filters, and PostgreSQL should plan each
  * combination with its actual values.
@@ -58,7 +61,7 @@ export async function searchRuns(sql: postgres.Sql, search: RunSearch): Promise<
 /** Returns the SQL of a source of runs; `null` if it has too many ranges. */
 type Source = (text: SearchText) => string | null | Promise<string | null>
 
-/** Returns the plans in the order in which they are tried. A plan merges the runs of its sources. */
+/** Returns the plans in the order in which the search tries them. A plan merges the runs of its sources. */
 function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Source[])[] {
   const { process, filter, order, visible } = search
   const { version = [], realm = [], tag = [], idPrefix, waitingFor = [] } = filter
@@ -147,10 +150,10 @@ function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Sourc
     ...(waitingFor.length === 0 ? [] : [[waiting]]),
     ...(isUnfinishedOnly ? [[unfinished(MAX_UNFINISHED)]] : []),
     ...(tag.length > 0 ? [[tagged]] : realm.length > 0 ? [[ofRealm]] : []),
-    // Few runs have the same error class, so a filter by class reads these runs first and leaves out other versions.
-    // Without a class, the runs of the version are closer together in the index than all failed and cancelled runs.
+    // A filter by error class first reads the failed runs of the class, because there are few. Without a class, the
+    // runs of the version come first: in the index, they are closer together than all failed and cancelled runs.
     ...(filter.class === undefined ? [...byVersion, ...byEnd] : [...byEnd, ...byVersion]),
-    // No index is ordered by the time at which unfinished runs were changed, so all of them are sorted.
+    // No index has the order in which unfinished runs were changed, so all of them are sorted.
     isInOrder ? [newest] : [completed, unfinished(null)],
   ]
 }
@@ -177,7 +180,7 @@ async function execute(
 interface FoundRow extends RunRow {
   readonly at: string
   readonly matches: boolean | null
-  /** Whether the runs after this run are unknown, because a scan stopped at this run. */
+  /** Whether a scan stopped at this run, so that the runs after it are unknown. */
   readonly stops: boolean
 }
 

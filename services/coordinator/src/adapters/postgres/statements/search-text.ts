@@ -23,8 +23,8 @@ export interface SearchText {
   /** Returns a condition that an index on `column` can use. */
   startsWith(column: string, prefix: string): string
   /**
-   * Reads each range in the order `by` of the index, and merges the ranges. The order begins with a time. Stops after
-   * `most` rows. Each range gets the same share of these rows.
+   * Reads each range in the order `by`, which is the order of the index and begins with a time, and merges the ranges.
+   * Stops after `most` rows, of which each range gets the same share.
    */
   scan(
     ranges: readonly Range[],
@@ -33,10 +33,14 @@ export interface SearchText {
     most: number,
     table?: string,
   ): string
-  /** Like `scan`, for failed and cancelled runs. The ranges contain only statuses, classes and doubts of the filter. */
+  /**
+   * Like `scan`, for failed and cancelled runs. The ranges contain only the statuses, error classes and in-doubt flags
+   * of the filter.
+   */
   scanEnded(ranges: readonly Range[], by: readonly string[], most: number): string
   /**
-   * Reads all rows of the ranges and sorts them. If there are more than `most`, returns a row at `ABANDONED` instead.
+   * Reads all rows of the ranges and sorts them. If there are more than `most` rows, returns a single row at the
+   * position `ABANDONED` instead.
    */
   collect(ranges: readonly Range[], condition: string, most: number | null, table?: string): string
   /** Returns the statement that merges the sources. */
@@ -65,8 +69,8 @@ export function createSearchText(search: RunSearch): SearchText {
   }
 
   /**
-   * Returns the condition that the patterns of a service key cover a name. A pattern is an exact name, or a prefix that
-   * ends in `*`.
+   * Returns the condition that a service key permits a process name or realm. A pattern of the key is an exact name, or
+   * a prefix that ends in `*`.
    */
   const isCovered = (column: string, patterns: readonly string[]): string => {
     const exact = patterns.filter((pattern) => !pattern.endsWith('*'))
@@ -108,7 +112,7 @@ export function createSearchText(search: RunSearch): SearchText {
     ]
   }
   const allConditions = (): string[] => [...endedConditions(), ...otherConditions()]
-  /** The ranges as rows of `k`. The LIMIT keeps PostgreSQL from estimating a hundred rows. */
+  /** The ranges as rows of `k`. Because of the LIMIT, PostgreSQL does not estimate a hundred rows. */
   const kOf = (ranges: readonly Range[]): string =>
     `(select * from jsonb_to_recordset(${json(ranges)}) as ${RANGE} limit ${ranges.length}) k`
   const all = (conditions: readonly string[]): string => conditions.join(' and ') || 'true'
@@ -140,7 +144,7 @@ export function createSearchText(search: RunSearch): SearchText {
       'k.id',
       'k.replay',
     ]
-    // A run is created before it is completed, so `from` limits both orders.
+    // `from` limits both orders, because a run is created before it is completed.
     const bounds = [filter.from, order === 'updated' ? filter.since : undefined]
       .filter((bound) => bound !== undefined)
       .map((bound) => `and ${column} >= ${time(bound)}`)
@@ -200,8 +204,9 @@ export function createSearchText(search: RunSearch): SearchText {
 }
 
 /**
- * Returns where a list of all processes continues in one of these processes. Of the runs with the same time as `start`,
- * the list has those of processes with larger names before `start`, and those of processes with smaller names after it.
+ * Returns where a list over all processes continues within one of them. In the list, runs with the same time are
+ * ordered by descending process name. So runs with the time of `start` come before `start` if their process has a
+ * larger name, and after it if the name is smaller.
  */
 function startOf(process: string, start: RunPosition) {
   const order = Buffer.compare(Buffer.from(process), Buffer.from(start.Process))
@@ -215,7 +220,7 @@ function endOfPrefix(prefix: string): string | null {
   const points = Array.from(prefix, (character) => character.codePointAt(0) ?? 0)
   for (let last = points.pop(); last !== undefined; last = points.pop())
     if (last < 0x10ffff)
-      // The code points from D800 to DFFF are not characters.
+      // The code points from D800 to DFFF are surrogates instead of characters.
       return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1)
   return null
 }

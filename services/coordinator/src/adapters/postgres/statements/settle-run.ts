@@ -13,9 +13,9 @@ import { recordOnChanged } from './actions.ts'
 import { latestReplayId, lockRun, lockTransaction } from './lock-run.ts'
 
 /**
- * Ends the doubt about the due step of a run. Either completes the item of the step and moves the run on, or makes the
- * step due again. A run that is over stays over if it has a later run, because a transaction must not have two active
- * runs. If the lease of a lost worker has expired, the attempt of that worker is recorded as `in_doubt`.
+ * Settles a run in doubt. Either completes the item of the due step and continues the run, or makes the step due again.
+ * If an ended run has a later run, it stays ended, because a transaction must not have two active runs. If the lease of
+ * a lost worker has expired, its attempt is recorded as `in_doubt`.
  */
 export async function settleRun(
   tx: postgres.TransactionSql,
@@ -70,7 +70,7 @@ export async function settleRun(
   return runOf(row)
 }
 
-/** The assignments that continue a run, in addition to those that clear the doubt. */
+/** The assignments that continue a run, in addition to the assignments that clear its in-doubt flag. */
 const continued = (
   tx: postgres.TransactionSql,
   { Status, StepName, Attempt }: Pick<Run, 'Status' | 'StepName' | 'Attempt'>,

@@ -18,7 +18,9 @@ import { areFew, isClaimable, isRunOf } from '../predicates.ts'
 
 type Tx = postgres.TransactionSql
 
-/** A claim of a run whose process has a limit. `key` is `null` if it should be the key that is stored with the run. */
+/**
+ * A claim of a run whose process has a limit. A `key` of `null` means the concurrency key that is stored with the run.
+ */
 export interface LimitedClaim extends ClaimRequest {
   readonly n: number
   readonly limit: number
@@ -27,7 +29,7 @@ export interface LimitedClaim extends ClaimRequest {
 
 export interface LockedClaim {
   readonly n: number
-  /** `null` if the key of the run is not known. Then `InitialData` is set. */
+  /** `null` if the concurrency key of the run is unknown; then `InitialData` is set, from which the key is derived. */
   readonly key: string | null
   readonly InitialData: Json
   readonly Version: number
@@ -48,16 +50,19 @@ const isSameRun = (tx: Tx, alias: 's', other: 'h' | 'r') => {
     and ${one}."ReplayID" = ${two}."ReplayID"`
 }
 /**
- * Returns the value of a condition on the run of the row `s`; false if there is no such run. A scalar subquery reads
- * the run by its primary key. For EXISTS, the planner may read all waiting runs first.
+ * Returns the value of a condition on the run of the row `s`; false if there is no such run. The scalar subquery makes
+ * PostgreSQL read the run by its primary key; with EXISTS, the planner may read all waiting runs first.
  */
 const ofRun = (tx: Tx, condition: postgres.Fragment) => tx`coalesce((
   select ${condition} from "Order_Header" h where ${isRunOf(tx, 's')}), false)`
-/** True for a run in progress: a row of `"Order_Slot"` with `Held` counts only while this is true. */
+/**
+ * True if the run of the row is in progress. A row of `"Order_Slot"` with `Held` occupies a slot only while this is
+ * true.
+ */
 const isInProgress = (tx: Tx) => ofRun(tx, tx`h."Status" = 'Running'`)
 const isParked = (tx: Tx) => tx`h."Status" = 'Waiting' and h."WaitingFor" = ${WAITS_FOR_SLOT}`
 /**
- * True for the row of a run that a request may claim. With IN, PostgreSQL builds one hash table. With EXISTS, it would
+ * True for the row of a run that a request may claim. IN makes PostgreSQL build one hash table; with EXISTS, it would
  * scan the requests for each row.
  */
 const isClaimed = (tx: Tx) => tx`(s."Process", s."TransactionID", s."ReplayID") in (
@@ -95,9 +100,9 @@ export async function lockSlotsOfClaims(
 }
 
 /**
- * Decides which of the runs may be claimed, because they have a slot or get one now, and stores the others as waiting.
- * A run gets a slot only if a slot would still be free after all runs that have waited longer have got one. `isLeased`
- * is true for a run of a lost worker.
+ * Decides which runs may be claimed. A run may be claimed if it has a slot, or if a slot would still be free after all
+ * runs that have waited longer have got one; then it gets the slot. All other runs are stored as waiting. `isLeased` is
+ * true for a run of a lost worker.
  */
 export async function assignSlots(
   tx: Tx,
@@ -168,14 +173,14 @@ export async function parkRuns(
 }
 
 /**
- * The rows at the front of a group may belong to runs that no longer wait. Besides the rows that get a slot, one call
- * checks and removes at most this many rows.
+ * The maximum number of rows that one call removes, in addition to the rows that get a slot. A row is removed if its
+ * run no longer waits.
  */
 const MAX_REMOVED = 100
-/** The maximum number of groups whose slots one call gives. */
+/** The maximum number of groups whose slots one call assigns. */
 const MAX_GROUPS = 100
 
-/** Gives free slots to the runs that have waited longest for them. */
+/** Assigns free slots to the runs that have waited longest for them. */
 export async function grantSlots(
   sql: postgres.Sql,
   limits: readonly ProcessLimit[],
@@ -212,7 +217,7 @@ async function groupsToGrant(
   sql: postgres.Sql,
   limits: readonly ProcessLimit[],
 ): Promise<readonly Group[]> {
-  const tx = sql as unknown as Tx // only the type of the fragments differs
+  const tx = sql as unknown as Tx // the two types differ only in the type of their fragments
   const rows = limits.map(({ process, limit }) => ({ process, limit: limit ?? NO_LIMIT }))
   return sql<Group[]>`
     with g as (
@@ -233,7 +238,7 @@ function lockGroups(
 ): Promise<readonly Group[]> {
   const chosen =
     groups === null
-      ? // The row of a released run may be removed already, so its key comes from the run too.
+      ? // The row of a released run may already be removed, so the key is read from the run as well.
         tx`
           with r as (
             select * from json_to_recordset(${JSON.stringify(released)}::text::json)
@@ -252,8 +257,8 @@ function lockGroups(
 }
 
 /**
- * Removes the rows of runs that are not in progress, and gives the free slots to the first waiting runs. A row at the
- * front whose run does not wait any more is removed instead; `removed` is the number of such rows.
+ * Removes the rows of runs that are not in progress, and assigns the free slots to the first waiting runs. If the run
+ * of a row no longer waits, the row is removed and gets no slot; `removed` counts these rows.
  */
 async function grant(
   tx: Tx,

@@ -3,7 +3,7 @@ import { isRunOf } from '../predicates.ts'
 
 /**
  * Returns the CTEs that delete the tags of the runs in the CTE `runs`, which has the columns `CreatedAt` and `Tags`.
- * `tagged` is materialized, so that each tag is looked up by its whole key.
+ * The CTE `tagged` is materialized, because otherwise PostgreSQL might not look up each tag by its whole key.
  */
 export const deleteTags = (
   sql: postgres.Sql | postgres.TransactionSql,

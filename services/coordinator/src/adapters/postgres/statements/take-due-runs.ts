@@ -5,11 +5,15 @@ import { isActive, isRunOf, isUnleased } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
 /**
- * Returns at most `limit` overdue runs at these steps. For each of them, doubles the interval until it is returned
- * again. A row without a step name was inserted by another program. It gets the version and the deadline of its process
- * here: a sweep writes to an index anyway, but a claim should not. Its deadline counts from `CreatedAt`, or from a later
- * `NotBefore`. Before a run is due, it is returned only once, because a further message would only be delayed together
- * with the first one.
+ * Returns at most `limit` overdue runs at these steps, and doubles the interval after which each of them is returned
+ * again.
+ *
+ * A row without a step name was inserted by another program. This statement stores the version and the deadline of its
+ * process, because it writes to an index in any case and a claim should not. The deadline counts from `CreatedAt`, or
+ * from a later `NotBefore`.
+ *
+ * A run that is not due yet is returned only once, because a second message would only be delayed together with the
+ * first one.
  */
 export async function takeDueRuns(
   sql: postgres.Sql,
@@ -19,7 +23,8 @@ export async function takeDueRuns(
 ): Promise<Run[]> {
   const given = JSON.stringify(steps)
   /**
-   * Reads a value of the first step of the run's process. Used only for rows without a step name, so it is rarely run.
+   * Reads a value of the first step of the run's process. PostgreSQL evaluates it only for the few rows without a step
+   * name.
    */
   const ofFirstStep = (value: 's.version' | 's."deadlineMs"') => sql`(
     select ${sql.unsafe(value)} from jsonb_to_recordset(${given}::text::jsonb)

@@ -1,22 +1,22 @@
 /**
- * The statements that count the calls to targets with limits. A target has one row, and each statement changes one row:
- * if two replicas reserve at the same time, the second waits for the first and then sees its change, so the sum over
- * all replicas stays within the limits.
+ * The statements that count the calls to targets with limits. A target has one row, and each statement changes one row.
+ * If two replicas reserve at the same time, the second one waits for the row lock and then sees the change of the
+ * first. So the sum over all replicas stays within the limits.
  *
  * The statements use `clock_timestamp()` instead of `now()`, because a statement may have waited for its row.
  */
 import type postgres from 'postgres'
 import type { CallRequest, CallReservation, TargetKey } from '../../../transaction/target-calls.ts'
 
-/** Epoch milliseconds of a time, as the slots contain them. */
+/** A time in epoch milliseconds, the format of the times in the column `Slots`. */
 const epochMs = (sql: postgres.Sql, time: postgres.Fragment) =>
   sql`floor(extract(epoch from ${time}) * 1000)`
 const clock = (sql: postgres.Sql) => sql`clock_timestamp()`
 const milliseconds = (sql: postgres.Sql, ms: number) => sql`${ms}::float8 * interval '1 ms'`
 
 /**
- * If nothing is reserved, the second part of the statement reads the row as it was when the statement began. If the row
- * did not exist or has changed since then, the reason that it returns is out of date, and the caller requests again.
+ * If the first part of the statement reserves nothing, the second part reads the row as it was when the statement
+ * began. If the row was inserted or changed since then, the returned reason is outdated, and the caller requests again.
  */
 export async function reserveCall(
   sql: postgres.Sql,
@@ -24,7 +24,7 @@ export async function reserveCall(
 ): Promise<CallReservation> {
   const { intervalMs, concurrent } = limits
   const nextCall = sql`greatest(t."NextCallAt", clock_timestamp())`
-  /** The slot of a call at this time. */
+  /** The concurrency slot of a call that is sent at this time. */
   const slotAt = (at: postgres.Fragment) => sql`
     jsonb_build_object(${slot}::text, ${epochMs(sql, sql`${at} + ${milliseconds(sql, holdMs)}`)})`
   const isLive = sql`s.value::float8 > ${epochMs(sql, clock(sql))}`

@@ -9,11 +9,14 @@ import { runOf, type RunRow } from '../rows.ts'
 
 type Sql = postgres.Sql | postgres.TransactionSql
 
-/** Returns the columns of the JSON rows from which webhooks are inserted. The column `k` preserves their order. */
+/** Returns webhooks as JSON rows for an insertion. The column `k` preserves their order. */
 export const webhookRows = (webhooks: readonly NewWebhook[]): string =>
   JSON.stringify(webhooks.map((webhook, k) => ({ ...webhook, k })))
 
-/** True for a webhook of the rows `w` without a run. A copy of an event may arrive after its webhook was delivered. */
+/**
+ * True for a webhook of the rows `w` without a run. A webhook with a run must not be stored again: a copy of its event
+ * may arrive after the delivery.
+ */
 export const hasNoRun = (sql: Sql) => sql`not exists (
   select from "Order_Header" r where r."Process" = ${WEBHOOK_PROCESS}
     and r."TransactionID" = w."TransactionID" and r."ReplayID" = 0)`
@@ -63,8 +66,8 @@ const oldest = (sql: Sql) => sql`
       select * from first limit ${MAX_RUNS}) own)`
 
 /**
- * Deletes the webhooks at the head of their order whose runs are over. Then queues a run for each webhook that is now
- * the oldest one of its receiver and order, unless it has a run.
+ * Deletes the first webhook of each order if its run has ended. Then queues a run for each webhook that is now the
+ * first of its receiver and order and has no run yet.
  */
 export async function startWebhooks(
   sql: postgres.Sql,
