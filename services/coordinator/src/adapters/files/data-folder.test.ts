@@ -7,7 +7,10 @@ import { checkSpace, type Space, watchDataFolder } from './data-folder.ts'
 const GB = 1_000_000_000
 const MB = 1_000_000
 
-/** Resolves with the reported state of the dependency after the first check. */
+/**
+ * Runs the first check of the data folder and resolves with the state that `/health/ready` would
+ * report.
+ */
 async function reportAfter(read: () => Promise<Space>) {
   const health = createHealth(createLogger('test', 'silent'))
   using _ = watchDataFolder('/data', health.dependency('data-folder', 'optional'), read)
@@ -33,7 +36,7 @@ describe('the check of the free space in the data folder', () => {
     },
   )
 
-  it('the check reports a full disk with its free and total size, and the service stays ready', async () => {
+  it('the check of the data folder reports a full disk with its free and total size, and the service stays ready', async () => {
     expect(await reportAfter(async () => ({ free: 12 * MB, total: 20 * GB }))).toMatchObject({
       readiness: 'ready',
       status: 'down',
@@ -42,14 +45,14 @@ describe('the check of the free space in the data folder', () => {
     })
   })
 
-  it('if the check cannot read the folder, it reports the error code', async () => {
+  it('the check of the data folder reports the error code if the folder cannot be read', async () => {
     const denied = Object.assign(new Error('a path'), { code: 'EACCES' })
     expect(await reportAfter(() => Promise.reject(denied))).toMatchObject({
       reason: 'the folder cannot be used (EACCES)',
     })
   })
 
-  it('the check reports the free space of a folder that does not exist yet', async () => {
+  it('the check of the data folder reports the free space of the disk before the folder exists', async () => {
     const health = createHealth(createLogger('test', 'silent'))
     using _ = watchDataFolder(`${import.meta.dirname}/not/yet`, health.dependency('data-folder'))
     await eventually(async () =>

@@ -19,8 +19,8 @@ export interface Space {
 }
 
 /**
- * Checks the free space of a disk. `isShort` is true if less than 100 MB is free, or less than 1 % of a small disk:
- * soon no file can be written. The result is a warning if less than ten times that amount is free.
+ * Checks the free space of a disk. `isShort` is true if less than 100 MB is free, or, on a disk of less than 10 GB,
+ * less than 1 %. The result is already a warning at ten times that amount.
  */
 export function checkSpace({ free, total }: Space): {
   readonly isShort: boolean

@@ -3,16 +3,16 @@ import { dirname, resolve, sep } from 'node:path'
 import { syncFolder } from '@integration-host/shared/files/write-file-atomic'
 
 /**
- * Removes files durably. The results are in the order of the paths. A result is whether the file existed, or the error
- * that prevented its removal. A failure does not affect the other files.
+ * Removes files durably. The results are in the order of the paths. Each result is either a boolean, which says whether
+ * the file existed, or the error that prevented its removal. A failure does not affect the other files.
  */
 export type RemoveFiles = (
   paths: readonly string[],
 ) => Promise<readonly PromiseSettledResult<boolean>[]>
 
 /**
- * Returns a function that removes files in `dataDir`. It rejects other paths, because the paths come from process
- * files, and a mistake in a process file must not remove other files.
+ * Returns a function that removes files in `dataDir`. The function rejects a path outside `dataDir`, because the paths
+ * come from process files, which may contain mistakes.
  */
 export function createFileRemover(dataDir: string): RemoveFiles {
   const root = resolve(dataDir) + sep
@@ -43,8 +43,8 @@ export function createFileRemover(dataDir: string): RemoveFiles {
       paths.map(async (path, index) => {
         const result = removed[index] as PromiseSettledResult<boolean>
         if (result.status === 'rejected') throw result.reason
-        // Without the flush, a power failure could restore the file of a run that is already purged or erased. The
-        // flush is needed even if the file does not exist: a coordinator may have removed it and died before it flushed
+        // The folder is flushed, because otherwise a power failure could restore the file of a purged or erased run. A
+        // file that does not exist needs the flush too: a coordinator may have removed it and crashed before it flushed
         // the folder.
         await syncFolderOf(path)
         return result.value

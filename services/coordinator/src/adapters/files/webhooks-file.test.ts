@@ -26,21 +26,21 @@ async function settingsWith(content: readonly object[] | string, hosts = '127.0.
   }
 }
 
-describe('the settings of webhooks', () => {
-  it('the settings accept a valid webhooks file, and a coordinator without WEBHOOKS_FILE has no receivers', async () => {
+describe('the setting WEBHOOKS_FILE', () => {
+  it('the coordinator accepts a valid WEBHOOKS_FILE, and has no receivers if the setting is unset', async () => {
     expect(readConfig(await settingsWith([entry])).WEBHOOKS_FILE?.text).toContain(entry.url)
     const { WEBHOOKS_FILE: _, ...others } = await settingsWith([])
     expect(readConfig(others).WEBHOOKS_FILE).toBeUndefined()
   })
 
-  it('the settings reject a webhooks file that does not exist at the start', async () => {
+  it('the coordinator rejects a WEBHOOKS_FILE that does not exist at the start', async () => {
     const settings = { ...(await settingsWith([])), WEBHOOKS_FILE: '/does/not/exist' }
     expect(() => readConfig(settings)).toThrow(
       'The settings are not usable:\n  WEBHOOKS_FILE: the file cannot be read (ENOENT)',
     )
   })
 
-  it('the settings report every fault of an invalid webhooks file in one message, without any value of the file', async () => {
+  it('the coordinator reports every fault of an invalid WEBHOOKS_FILE in one message, without any value of the file', async () => {
     const settings = await settingsWith([
       { ...entry, events: ['hidden'] },
       { ...entry, url: 'http://hidden.example', secret: 'hidden' },
@@ -60,7 +60,7 @@ describe('the settings of webhooks', () => {
     expect(message).not.toContain('hidden')
   })
 
-  it('the settings allow hosts by their exact names, in upper or lower case', async () => {
+  it('WEBHOOKS_ALLOWED_HOSTS allows hosts by their exact names, in upper or lower case', async () => {
     const list = [{ ...entry, url: 'http://Relay.Internal:8080/in' }]
     const settings = await settingsWith(list, 'other.internal, RELAY.internal')
     expect(() => readConfig(settings)).not.toThrow()

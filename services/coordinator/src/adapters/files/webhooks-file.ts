@@ -26,7 +26,7 @@ const parse = (
 ): ParsedList<Receiver> =>
   parseReceivers(text, { allowedHosts: WEBHOOKS_ALLOWED_HOSTS, isPrivateLiteral })
 
-/** Returns a line for each fault of the file; an empty list if the setting is unset. */
+/** Returns one line for each fault of the webhooks file; an empty list if `WEBHOOKS_FILE` is unset. */
 export const webhookFaults = (settings: Settings): readonly string[] =>
   settings.WEBHOOKS_FILE === undefined
     ? []
@@ -39,7 +39,7 @@ export interface OpenedReceivers extends Disposable {
   readonly current: () => readonly Receiver[]
 }
 
-/** Reads the receivers from a valid file and reloads them when the file changes; `null` if the setting is unset. */
+/** Reads the receivers from a valid file and reloads them when the file changes; `null` if `WEBHOOKS_FILE` is unset. */
 export function openReceivers(
   settings: Settings,
   deps: { readonly logger: Logger; readonly health: Health; readonly metrics: Metrics },

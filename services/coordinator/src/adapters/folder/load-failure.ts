@@ -14,7 +14,7 @@ export interface LoadFailure {
   readonly reason: string
   /** The kind of the fault, such as `SyntaxError`. It contains no text of the file. */
   readonly kind: string
-  /** Whether an earlier version of the file was loaded, which then keeps running. Set when files are loaded again. */
+  /** Whether an earlier version of the file was loaded and keeps running. Set when files are loaded again. */
   readonly hasLoadedBefore?: boolean
   /** For faults of settings: one line per faulty variable, without the value of the variable. */
   readonly settings: readonly string[]
@@ -87,7 +87,7 @@ export function exitPlace(isOfUser: (path: string) => boolean): string | null {
 }
 
 /**
- * The texts of the value that a file has thrown. The parameter `generation` is removed from the URLs in these texts.
+ * A value that a file has thrown, as texts. The query parameter `generation` is removed from the URLs in these texts.
  */
 interface Thrown {
   readonly kind: string

@@ -1,15 +1,15 @@
 /**
  * Resolves the imports of process files, which lie outside this installation.
  *
- * H1  `integration-host` always resolves to the copy of this installation. So does `zod` in a file of the user, because
- *     the coordinator works with the definitions and schemas that a process file creates. Node resolves every other
- *     import, from the `node_modules` of the importing file's own folder.
+ * H1  `integration-host` always resolves to the copy of this installation. In a file of the user, `zod` does too,
+ *     because the coordinator works with the definitions and schemas that a process file creates. Node resolves every
+ *     other import from the `node_modules` of the importing file's own folder.
  * H2  A file of the user is a file that is not below a `node_modules` folder, or that belongs to a package from which
  *     processes are loaded. The modules of the coordinator are not files of the user.
  * H3  A TypeScript file of the user is always an ES module, whatever a `package.json` above it says.
- * H4  A file of the user belongs to the generation of the file that imports it. Therefore the process files of one load
- *     share their helper files, and the next load reads all of them again. Node caches CommonJS modules
- *     by file name, so that they are read once.
+ * H4  A generation is one load of all process files. A file of the user belongs to the generation of the file that
+ *     imports it. Therefore the process files of one load share their helper files, and the next load reads all of them
+ *     again. CommonJS modules are read only once, because Node caches them by file name.
  */
 import { registerHooks } from 'node:module'
 import { pathToFileURL } from 'node:url'
@@ -21,7 +21,7 @@ const API = new URL(
   import.meta.url.endsWith('.ts') ? '../../process/api.ts' : '../../process/api.js',
   import.meta.url,
 )
-/** The modules of the coordinator. In a checkout they are not below a `node_modules` folder either. */
+/** The modules of the coordinator. In a checkout these are not below a `node_modules` folder. */
 const COORDINATOR = new URL('../../', import.meta.url).href
 const BUILT_IN_PROCESSES = `${COORDINATOR}processes/`
 const ZOD = /^zod(?:\/|$)/
@@ -87,12 +87,14 @@ export function installModuleHook(packageRoots: readonly URL[]): ModuleHook {
   }
 }
 
-/** Returns the URL of a module in a generation. Node loads a module once per URL. */
+/**
+ * Returns the URL of a module in a generation. Node loads each URL only once, so each generation needs its own URLs.
+ */
 export function ofGeneration(url: string, generation: number): string {
   const versioned = new URL(url)
   if (generation > 0) versioned.searchParams.set(GENERATION, String(generation))
   return versioned.href
 }
 
-/** Returns the text without the parameter `generation` in its URLs. */
+/** Returns the text without the query parameter `generation` in its URLs. */
 export const withoutGeneration = (text: string): string => text.replaceAll(/\?generation=\d+/g, '')

@@ -35,7 +35,7 @@ export interface LoadedProcesses {
   readonly failures: readonly LoadFailure[]
 }
 
-/** Returns the loaded processes; definitions that did not come from files have no failures. */
+/** Returns the loaded processes. Definitions that do not come from files have no failures. */
 export const loadedOf = (given: readonly ProcessDefinition[] | LoadedProcesses): LoadedProcesses =>
   'definitions' in given
     ? given
@@ -188,7 +188,7 @@ export async function createProcessLoader(
       const reported = (failure: LoadFailure): LoadFailure[] => [
         { ...failure, hasLoadedBefore: running.has(failure.file) },
       ]
-      // A name is free again when its file was removed, or defines another process.
+      // A process name becomes free when its file is removed or defines another process.
       for (const [name, file] of ownerOf)
         if (file !== BUILT_IN_FILE && !keepsName(found, file, name)) ownerOf.delete(name)
       const withSettings = createSettingsReader(env, reserved)
@@ -220,9 +220,9 @@ const DEADLINE_MS = 10_000
 const BUILT_IN_FILE = 'the coordinator itself'
 
 /**
- * Whether the file keeps the name of its process: it still defines the process, or the file or its folder cannot be
- * read, so that the last version keeps running. A folder that can be read but has no process files keeps no names,
- * because its files were removed.
+ * Whether the file keeps the name of its process. A file keeps the name if it still defines the process, or if the file
+ * or its folder cannot be read: the last version then keeps running. If a folder can be read but contains no process
+ * files, the files were removed, so no name is kept.
  */
 const keepsName = (found: readonly Found[], file: string, name: string): boolean =>
   found.some((one) =>

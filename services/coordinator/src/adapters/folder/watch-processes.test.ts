@@ -197,7 +197,7 @@ describe('a coordinator that watches its process files', () => {
     expect(coordinator.output()).not.toContain('two processes have the name')
   })
 
-  it('the log reports that an earlier version runs only for a file of which one was loaded', async () => {
+  it('the log says that an earlier version keeps running only if an earlier version of the file was loaded', async () => {
     await put('a.ts', returning('1'))
     await put('b.ts', returning('2', 'Another'))
     await put('c.ts', withSetting)
@@ -207,7 +207,7 @@ describe('a coordinator that watches its process files', () => {
     await untilResult(2, 'Another')
     await put('c.ts', `${withSetting}\nconst broken = ;`)
     await coordinator.waitForOutput(/c\.ts","line":4.*until then it has no process that runs/)
-    // At each later load, both messages stay as they are.
+    // After each later load, the coordinator logs both messages again, with the same text.
     await put('a.ts', returning('4'))
     await coordinator.waitForOutput(/(?:c\.ts","line":4.*has no process that runs[^]*){2}/)
     expect(coordinator.output().match(/b\.ts","reason".*the last version that was/g)).toHaveLength(

@@ -63,7 +63,8 @@ export async function loadWatchableProcesses(
         while (!signal.aborted) {
           await sleep(CHECK_MS, null, { signal }).catch(() => {})
           const found = stateOf(sources, loader.files)
-          // An editor may write a file in several steps.
+          // The change is loaded only when the files have stopped changing, because an editor may write a file in
+          // several steps.
           const isSettled = !differs(previous, found)
           previous = found
           if (signal.aborted || !isSettled || !differs(known, found)) continue

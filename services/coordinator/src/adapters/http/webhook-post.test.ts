@@ -90,7 +90,7 @@ describe('sending a webhook', () => {
   })
 
   it.each(['http://127.0.0.1:1/', 'http://[::1]:1/', 'http://localhost:1/', 'https://0x7f000001/'])(
-    'a webhook is not sent to %s, because the host is not allowed by name',
+    'a webhook is not sent to %s unless the settings allow the host by name',
     async (url) => {
       expect(await createWebhookPost()(request(new URL(url), false))).toEqual({
         kind: 'private_address',

@@ -37,7 +37,8 @@ export function auditRuns(
 }
 
 /**
- * Ended runs are counted across versions, because the PostgreSQL source counts them in an index that has no versions.
+ * Removes the definition version from a run. Ended runs are counted without regard to their version, because the
+ * PostgreSQL source counts them in an index without a version column.
  */
 const withoutVersion = (stored: StoredRun): StoredRun => ({
   ...stored,

@@ -10,7 +10,10 @@ export function createMemoryChangeCursors(
   { cursors, deliveredAt, commit }: Pick<MemoryStore, 'cursors' | 'deliveredAt' | 'commit'>,
   now: () => number,
 ): ChangeCursors & Subscriptions {
-  /** The wanted routing keys by process. They are not stored, because the only replica knows its own definitions. */
+  /**
+   * For each process, the routing keys to which it subscribes. They are not stored, because a memory source has only
+   * one coordinator, which knows its own definitions.
+   */
   const wanted = new Map<string, readonly string[]>()
   const shown = (row: CursorRow): ChangeCursor => ({
     ...row,

@@ -3,7 +3,7 @@ import { runKey } from '../../transaction/run.ts'
 import type { Claim, ClaimRequest } from '../../transaction/transaction-source.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 
-/** Returns the claim that a request has made. */
+/** Returns the claim of a run that was claimed with this request. */
 export const claimOf = (
   { header: run, items, lease }: StoredRun,
   request: ClaimRequest,

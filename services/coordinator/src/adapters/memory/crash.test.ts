@@ -213,7 +213,7 @@ function startWorker(dataDir: string, round: number): ChildProcess {
   })
 }
 
-/** Makes call number `at` of a file operation fail. An append that fails still writes its first `bytes` bytes. */
+/** Makes call number `at` of a file operation fail. A failing append still writes the first `bytes` bytes. */
 interface Fault {
   readonly operation: 'appendFile' | 'datasync' | 'sync' | 'truncate'
   readonly at: number
@@ -249,8 +249,8 @@ const failingFile =
       },
       async datasync() {
         await file.datasync()
-        // The call fails after the bytes were written. The bytes are on the disk, but the caller must treat them as not
-        // durable.
+        // The fault is raised after the bytes were written. The caller must treat bytes as not durable although they
+        // are on the disk.
         if (due('datasync') !== undefined) throw fail('EIO')
       },
       async sync() {
@@ -266,8 +266,8 @@ const failingFile =
   }
 
 /**
- * Runs four rounds of transactions on a disk with these faults. After each round, opens a copy of the files as after a
- * restart.
+ * Runs four rounds of transactions on a disk with these faults. After each round, opens a copy of the files as a
+ * restarted coordinator would.
  */
 async function workOn(own: string, faults: readonly Fault[]) {
   const source = await createMemoryTransactionSource(own, { openFile: failingFile(faults) })
@@ -293,7 +293,7 @@ async function workOn(own: string, faults: readonly Fault[]) {
     versions.set(id, 0)
     for (let tries = 0; tries < 6; tries += 1) {
       const stored = (await source.get(outline.name, id, 0))?.run as Run
-      // A rejected change must be undone in memory too.
+      // A rejected change must also be undone in memory.
       expect(stored.Version).toBe(versions.get(id))
       if (stored.Status === 'Completed') return
       const { TransactionID, ReplayID, Process, Version: version, StepName: step } = stored
@@ -323,7 +323,7 @@ async function workOn(own: string, faults: readonly Fault[]) {
   return { refused, acknowledged }
 }
 
-/** Copies the current files to another folder, in the state in which a power failure would leave them. */
+/** Copies the current files to another folder, in the state that a power failure would leave. */
 async function powerCut(own: string): Promise<string> {
   const cut = await mkdtemp(`${own}-cut-`)
   for (const file of ['ITSourceMemory.json', 'ITSourceMemory.journal'])

@@ -8,7 +8,10 @@ import {
 import type { StoredDeadLetter } from './dead-letters.ts'
 import type { MemoryStore } from './store.ts'
 
-/** Bounds the memory and the size of the snapshot: 500 dead letters of 64 KiB are 32 MB. */
+/**
+ * The maximum number of dead letters that are kept. It bounds the memory and the snapshot: 500 dead letters of 64 KiB
+ * are 32 MB.
+ */
 const DEAD_LETTERS = 500
 
 /** Returns the methods of the memory source that store, read and remove dead letters. */
@@ -30,7 +33,7 @@ export function createMemoryDeadLetters(store: MemoryStore, now: () => number): 
   return {
     deadLetterCapacity: DEAD_LETTERS,
     async addDeadLetter(letter) {
-      // An earlier copy of the dead letter may not be flushed yet.
+      // The dead letter is already known, but an earlier call may still be writing it to disk.
       if (deadLetters.has(letter)) return store.flush()
       const Content = letter.Content.toString('base64')
       const At = new Date(now()).toISOString()

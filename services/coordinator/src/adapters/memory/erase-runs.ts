@@ -51,7 +51,7 @@ export function createMemoryErasures(
       await commit(...entries)
       return entries.length
     },
-    // Until the journal and the snapshot are rewritten, they still contain the erased data.
+    // The journal and the snapshot are rewritten, because they still contain the erased data.
     endErasure: compact,
     async realmsOf(process, ids) {
       const found = [...new Set(ids)].map((id) => table.runsOf(process, id))
@@ -74,7 +74,7 @@ function scopeTest(scope: ErasureScope): (run: Run) => boolean {
 const text = ({ CreatedAt, Process, TransactionID }: ErasurePosition): string =>
   JSON.stringify([CreatedAt, Process, TransactionID])
 
-/** Orders runs by time. Pages only need a stable order in which no two runs have the same position. */
+/** Orders runs by time. The order only has to be stable and total, because it only separates pages. */
 function compare(a: ErasurePosition, b: ErasurePosition): number {
   const [left, right] = [text(a), text(b)]
   return left === right ? a.ReplayID - b.ReplayID : left < right ? -1 : 1

@@ -16,7 +16,7 @@ import {
 } from '../../transaction/errors.ts'
 import type { MemoryStore } from './store.ts'
 
-/** A change of an operation. Only the first change contains the request, which may have many ids. */
+/** A changed bulk operation to be journaled. Only its first entry contains the request, which may have many ids. */
 export type OperationChange = Omit<Operation, 'Request'> & Partial<Pick<Operation, 'Request'>>
 
 export interface OperationTable {

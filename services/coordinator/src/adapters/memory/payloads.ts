@@ -12,7 +12,7 @@ import { keyText, type Run, runKey } from '../../transaction/run.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 import type { MemoryStore } from './store.ts'
 
-/** The payloads of the memory source. No other OS process uses its files, so a pass needs no lease. */
+/** The payloads of the memory source. A pass needs no lease, because no other OS process uses the files. */
 export function createMemoryPayloads(
   { table, commit, compact }: Pick<MemoryStore, 'table' | 'commit' | 'compact'>,
   now: () => number,
@@ -60,7 +60,7 @@ export function createMemoryPayloads(
       return pass
     },
     async saveResealing(_owner, progress) {
-      // Until the journal and the snapshot are rewritten, they still contain the replaced payloads.
+      // The journal and the snapshot are rewritten, because they still contain the replaced payloads.
       if (progress.isDone) await compact()
       pass = progress
       savedAt = now()

@@ -20,7 +20,7 @@ import { claimOf } from './claim-of.ts'
 import type { Entry, MemoryStore } from './store.ts'
 
 interface Queued {
-  /** In the order of the transactions. */
+  /** One result per transaction, in the order of the transactions. */
   readonly results: readonly QueueResult[]
   readonly entries: readonly Entry[]
 }
@@ -55,7 +55,7 @@ export function createMemoryQueue(
       const request = { ...key, step, isFirst: true, version: 0, owner: start?.owner ?? '' }
       const result = starting.has(transaction) ? claimed(queuedRun, request, at) : null
       const run = result?.kind === 'claimed' ? result.stored : queuedRun
-      table.put(run) // so that a second transaction with the same id in this call is detected
+      table.put(run) // a second transaction with the same id in this call is then detected
       const action = () =>
         log.next(entryOf('queue', { by: by as Actor, reason }, queuedRun.header, at))
       added.set(run, by === undefined ? null : action())
@@ -65,7 +65,7 @@ export function createMemoryQueue(
         ...(run !== queuedRun && { claim: claimOf(run, request) }),
       }
     })
-    // The new runs are removed here, because the commit adds them again and records how to undo the addition.
+    // The new runs are removed from the table here. The commit adds them again, and then it can also undo the addition.
     for (const run of added.keys()) table.remove(run)
     const entries = [...added].map(([run, action]): Entry =>
       action === null ? { run } : { run, action },
@@ -122,13 +122,13 @@ export function createMemoryQueue(
     const isCommitted = commit(...first.entries)
     const second = queueDebounced(process, debounced, at, by)
     await Promise.all([isCommitted, commit(...second.entries)])
-    // An existing run may not be flushed yet, so the method waits for the flush even if no run was added.
+    // If no run was added, an existing run may still not be flushed, so the method always waits for the flush.
     await flush()
     const results = new Map([
       ...plain.map((transaction, n) => [transaction, first.results[n]] as const),
       ...debounced.map((transaction, n) => [transaction, second.results[n]] as const),
     ])
-    // Each transaction has a result of one of the two calls.
+    // Each transaction has a result in exactly one of the two lists.
     return transactions.map((transaction) => results.get(transaction) as QueueResult)
   }
 }

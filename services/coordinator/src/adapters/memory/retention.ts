@@ -15,7 +15,7 @@ const MAX_FILES_LEFT = 1_000
 
 type Counted = keyof RetentionState['counts']
 
-/** The retention of the memory source. No other OS process uses its files, so a pass needs no lease. */
+/** The retention of the memory source. A pass needs no lease, because no other OS process uses the files. */
 export function createMemoryRetention(store: MemoryStore, now: () => number): Retention {
   const { table, log, commit } = store
   let hasPurged = false
@@ -26,8 +26,8 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
     return { ...rest, counts: { ...counts, [action]: { ...counts[action], [process]: count } } }
   }
   /**
-   * Commits the entries. Each entry counts one run and contains the new count, so the entries are built one after
-   * another.
+   * Commits the entries. Each entry counts one run and contains the new count, so an entry is built only after the
+   * previous one was applied.
    */
   async function commitCounted(entries: readonly (() => Entry)[]): Promise<number> {
     await Promise.all(entries.map((entry) => commit(entry())))
@@ -52,7 +52,7 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
     continuePurge: async () => true,
     async endPurge() {
       const { keepsByDefault, counts } = store.retention()
-      // The pass counts as completed only when the files do not contain the purged data any more.
+      // The pass counts as completed only when the purged data is no longer in the files.
       if (hasPurged) await store.compact()
       hasPurged = false
       const actions = Object.entries(counts).flatMap(([action, byProcess]) =>
@@ -75,7 +75,7 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
       const runs = []
       for (const { header } of table.all()) {
         if (header.Process === policy.process && mayGo(header, policy)) runs.push(runKey(header))
-        // A purged run is not returned again, so the next page may begin at any position.
+        // Every page starts the search from the beginning, because a purged run is not found again.
         if (runs.length === limit) return { runs, next: FIRST_END }
       }
       return { runs, next: null }

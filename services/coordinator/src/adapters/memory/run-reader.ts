@@ -2,7 +2,7 @@ import { DEFAULT_ATTEMPTS, NO_LEASE, type RunReader } from '../../transaction/ru
 import type { StoredRun } from '../../transaction/transitions.ts'
 import type { RunTable } from './run-table.ts'
 
-/** The members that an attempt lacks if an earlier version has stored it. */
+/** Defaults for the members of an attempt that was stored by an earlier version without them. */
 const NO_REQUEST = { Request: null, TraceId: null, ResponseId: null }
 
 export const runReader = (table: RunTable): RunReader => ({

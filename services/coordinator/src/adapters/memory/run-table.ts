@@ -17,9 +17,9 @@ export interface RunTable {
   /** Returns the unfinished runs. */
   active(): StoredRun[]
   all(): StoredRun[]
-  /** Returns the run that was queued last for a key of `Debounce`, while no transition of it has followed. */
+  /** Returns the newest run that was queued for a debounce key, if this run has had no transition since then. */
   debounced(key: string): StoredRun | undefined
-  /** Stores or removes the ids of transactions that a run has absorbed. */
+  /** Stores or removes the ids of the transactions that a run has absorbed (debounced into itself). */
   addAbsorbed(run: RunKey, ids: readonly string[]): void
   removeAbsorbed(run: RunKey, ids: readonly string[]): void
   /** Returns the run that has absorbed the transaction. */
@@ -49,7 +49,7 @@ export interface SlotGroup {
 
 export function createRunTable(): RunTable {
   const runs = new Map<string, StoredRun>()
-  /** The replay ids of each transaction. They give access to its latest run without a search. */
+  /** The replay ids of each transaction, with which its latest run is found without a search. */
   const replays = new Map<string, number[]>()
   /**
    * The keys of the unfinished runs. Polling reads only these runs, so it does not slow down as finished runs
@@ -57,21 +57,24 @@ export function createRunTable(): RunTable {
    */
   const active = new Set<string>()
   /**
-   * For each group, the keys of the runs that have a slot, and of those that wait for one. They are separate, because
-   * many runs may wait, and the claim of a run that finds no free slot reads none of them.
+   * For each group, the keys of the runs that have a slot, and the keys of the runs that wait for one. The two sets are
+   * separate, because a claim that finds no free slot must not read the waiting runs, which may be many.
    */
   const slots = new Map<
     string,
     { readonly group: SlotGroup; readonly held: Set<string>; readonly waiting: Set<string> }
   >()
 
-  /** The run that was queued last for each key of `Debounce`. */
+  /** The newest run that was queued for each debounce key. */
   const debounces = new Map<string, string>()
   /** The ids of the absorbed transactions: those of each run, and the run of each id. */
   const absorbed = new Map<string, { readonly run: RunKey; readonly ids: Set<string> }>()
   const absorbers = new Map<string, string>()
 
-  /** Must be called before the run is stored. A run that is stored already does not replace a newer run of its key. */
+  /**
+   * Must be called before the run is stored in `runs`. An update of a stored run must not replace a newer run of its
+   * debounce key.
+   */
   const updateDebounce = (key: string, { header, absorbsUntil }: StoredRun): void => {
     if (absorbsUntil === undefined) return
     const debounce = debounceKeyText(header.Process, header.Realm, header.DebounceKey)

@@ -48,7 +48,7 @@ export function createMemorySchedules(
   const action = (kind: ActionKind, act: Act, Process: string, TransactionID: string) =>
     log.next(entryOf(kind, act, { Process, TransactionID }, { now: times().now }))
 
-  /** Returns the runs of the transactions that have none yet. */
+  /** Returns new runs for those transactions that have no run yet. */
   const newRuns = (
     process: ProcessOutline,
     transactions: readonly NewTransaction[],
@@ -61,9 +61,7 @@ export function createMemorySchedules(
       const data = { ...process, InitialData, Realm, ConcurrencyKey, notBefore }
       return [transitions.queued(key, process.steps[0], data, times())]
     })
-  /**
-   * Commits the runs before the schedule. After a crash in between, the next check finds that the runs exist already.
-   */
+  /** Commits the runs before the schedule. After a crash between the two, the next check finds the existing runs. */
   const commitBoth = async (runs: readonly StoredRun[], row: ScheduleRow): Promise<Run[]> => {
     await commit(...runs.map((run): Entry => ({ run })), { schedule: row })
     return runs.map(({ header }) => header)

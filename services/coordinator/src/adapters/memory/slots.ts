@@ -1,4 +1,4 @@
-/** Gives runs the slots of processes that limit the number of runs in progress. */
+/** Assigns slots to runs of processes that limit the number of runs in progress. */
 import type { Run, RunKey } from '../../transaction/run.ts'
 import { granted } from '../../transaction/slot-transitions.ts'
 import {
@@ -11,7 +11,7 @@ import {
 import type { StoredRun, Times } from '../../transaction/transitions.ts'
 import type { RunTable, SlotGroup } from './run-table.ts'
 
-/** Returns the key for which the limit holds; `null` if it is not known yet. */
+/** Returns the concurrency key to which the limit applies; `null` if the key is not known yet. */
 export const slotKeyOf = ({ ConcurrencyKey }: Run, { key }: SlotRequest): string | null =>
   key === WHOLE_PROCESS ? WHOLE_PROCESS : (ConcurrencyKey ?? key)
 
@@ -56,7 +56,10 @@ export function createMemorySlots(
   }
 }
 
-/** Returns the groups whose slots are given: those of the released runs, or all groups. */
+/**
+ * Returns the groups whose free slots are to be assigned: the groups of the released runs, or all
+ * groups.
+ */
 function groupsOf(
   table: Pick<RunTable, 'get' | 'slotGroups'>,
   released: readonly RunKey[] | null,

@@ -58,18 +58,17 @@ export interface RetentionState {
   readonly keepsByDefault: boolean
   /** The time at which the last pass was completed, epoch ms. */
   readonly passedAt: number | null
-  /** For each action of the pass in progress (purge or forget): the number of affected runs of each process. */
+  /** The number of runs that the pass in progress has changed, by action (purge or forget) and process. */
   readonly counts: Readonly<Record<'purge' | 'forget', Readonly<Record<string, number>>>>
 }
 
 /**
  * One durable change. It is one of: the new state of a run with the webhooks of its transition, and with the ids of
- * transactions that it absorbs; the new set of paused
- * processes; webhooks of other events; the id of a webhook whose run is over; a new dead letter; the ids of removed
- * dead letters; the new state of a bulk operation; the new state of a schedule; the new state
- * of a cursor, or the realm of a removed one; the time of a delivery. It may also contain the entry of the change
- * in the action log; for a
- * rejected action it contains only this entry. A run or an operation whose id is in `forgotten` is deleted.
+ * transactions that it absorbs; the new set of paused processes; webhooks of other events; the id of a webhook whose
+ * run is over; a new dead letter; the ids of removed dead letters; the new state of a bulk operation; the new state of
+ * a schedule; the new state of a cursor, or the realm of a removed one; the time of a delivery. A change may also
+ * contain an entry of the action log; for a rejected action, the entry is the only member. A run or an operation whose
+ * id is in `forgotten` is deleted.
  */
 export type Entry = { readonly action?: Action; readonly retention?: RetentionState } & (
   | { readonly action: Action }
@@ -260,8 +259,8 @@ export async function openMemoryStore(
       },
       loaded,
     )
-    // Files of an earlier version have no state of the retention. Its default depends on whether there are runs, so it
-    // is written to the files now, before more runs are queued.
+    // Files of an earlier version contain no retention state. The default state depends on whether there are runs, so
+    // it is written before more runs are queued.
     if (loaded.state !== null && known === undefined) await journal.compact()
   } catch (error) {
     unlock()

@@ -1,8 +1,8 @@
 import type { TargetCalls, TargetKey } from '../../transaction/target-calls.ts'
 
 /**
- * Counts the calls to targets with limits. The counts are not stored: only one OS process uses the memory source, and
- * its calls end when it ends.
+ * Counts the calls to targets with limits. The counts are not stored, because only one OS process uses the memory
+ * source, and all its calls end with the process.
  *
  * @param now - returns epoch ms
  */

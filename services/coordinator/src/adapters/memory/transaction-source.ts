@@ -125,7 +125,7 @@ export async function createMemoryTransactionSource(
     const added = newWebhooks(webhooksOf(run.header), run.header)
     return added.length === 0 ? { run } : { run, webhooks: added }
   }
-  /** Returns the webhooks that are new. Unless set otherwise, they get the realm and the time of `event`. */
+  /** Returns those webhooks of the list that are not stored yet. Missing realms and times are taken from `event`. */
   const newWebhooks = (
     list: readonly NewWebhook[],
     event: Pick<Run, 'Realm' | 'UpdatedAt'> | null = null,
@@ -157,7 +157,7 @@ export async function createMemoryTransactionSource(
     { key }: { readonly key: string },
     { step }: ClaimRequest,
   ): Promise<ClaimResult> {
-    // Lease recovery must first record the attempt of the lost worker.
+    // The run has a lease, so lease recovery must first record the attempt of the lost worker.
     if (stored.lease !== null) return { kind: 'stale' }
     const run = parked(stored, { key, step }, times())
     if (isWaitingForSlot(stored.header)) {
@@ -188,7 +188,7 @@ export async function createMemoryTransactionSource(
       if (stored === undefined) return null
       const run = transitions.recorded(stored, lease, transition, times())
       if (run === null) return null
-      // The other members must not replace those of the claim, whose payloads are decrypted.
+      // These members are left out: the claim has them in decrypted form.
       const { InitialData: _data, Realm: _realm, CreatedAt: _at, ...moved } = await commitRun(run)
       const { DefinitionVersion: _version, DeadlineAt: _deadline, ...state } = moved
       return state
@@ -200,7 +200,7 @@ export async function createMemoryTransactionSource(
         const stored = table.get(lease)
         const run = stored === undefined ? null : transitions.renewed(stored, lease, times())
         if (run === null) lost.push(lease)
-        // The renewal of a lease is not written to the journal, because after a crash every lease is void anyway.
+        // A renewed lease is not written to the journal, because a restart ends every lease.
         else table.put(run)
       }
       return lost
@@ -217,7 +217,7 @@ export async function createMemoryTransactionSource(
         )
         .toSorted((a, b) => a.nextSweepAt - b.nextSweepAt)
         .slice(0, limit)
-      // A sweep is not written to the journal, because after a restart the intervals between sweeps may start again.
+      // The time of a sweep is not written to the journal, because the intervals may start again after a restart.
       for (const stored of picked) table.put(transitions.swept(stored, at))
       return picked.map(({ header }) => header)
     },

@@ -8,7 +8,7 @@ export type StoredWebhook = Required<NewWebhook>
 /** The webhooks of the memory source that are not delivered yet, in the order of their events. */
 export interface WebhookQueue {
   all(): readonly StoredWebhook[]
-  /** Whether the webhook is new: it is not in the queue and has no run. */
+  /** Whether the webhook is new: it is not in the queue, and no run was queued for it. */
   isNew(webhook: NewWebhook): boolean
   add(webhooks: readonly StoredWebhook[]): void
   remove(transactionId: string): void
@@ -18,7 +18,8 @@ export interface WebhookQueue {
   restore(webhook: StoredWebhook): void
   get(transactionId: string): StoredWebhook | undefined
   /**
-   * Returns the webhooks whose runs are over, and the oldest webhook of each receiver and realm that has no run yet.
+   * Returns the webhooks whose runs have ended. Also returns, for each receiver and realm, the oldest webhook that has
+   * no run yet.
    */
   oldest(): { readonly over: readonly StoredWebhook[]; readonly next: readonly StoredWebhook[] }
   /** @param now epoch ms */

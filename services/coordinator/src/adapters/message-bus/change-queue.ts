@@ -29,7 +29,7 @@ export const createChangeQueue = (bus: MessageBus, owner: string): ChangeQueue =
       },
     ),
 
-  // The event also reaches the queues of the other processes a second time, but it starts no second run there.
+  // The exchange also sends the event to the queues of other processes again. It starts no second run there.
   publishAgain: (_, { messageId, content, traceparent, renewals, routingKey }) =>
     bus.publish({
       exchange: PROVIDER_EXCHANGE,

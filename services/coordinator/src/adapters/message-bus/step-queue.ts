@@ -24,8 +24,8 @@ export function createStepQueue(
   owner: string,
   traceparentOf: Traceparents,
 ): StepQueue {
-  // The prefix distinguishes the message ids of this replica from those of other replicas. A counter makes each id
-  // unique.
+  // A unique prefix distinguishes the message ids of this replica from those of other replicas. A counter makes each id
+  // unique within the replica.
   const messagePrefix = randomBytes(2).toString('hex')
   let messages = 0
   let areDelaysDeclared = false
@@ -113,9 +113,9 @@ const spanOf = (
 })
 
 /**
- * Returns the longest delay tier that does not exceed the delay; `null` for no delay. A message may therefore
- * arrive early. Its claim is then rejected as early, and the message is published again with the remaining
- * delay.
+ * Returns the longest delay tier (the delay of one of the delay queues) that does not exceed the delay; `null` for no
+ * delay. A message may therefore arrive early. Its claim is then rejected as early, and the message is published again
+ * with the remaining delay.
  */
 function delayTierFor(delayMs: number): string | null {
   if (delayMs <= 0) return null

@@ -33,7 +33,7 @@ const json = (response: ServerResponse, status: number, body: unknown): void => 
 }
 
 describe('the list of connected companies', () => {
-  it('the list of connected companies has all pages of the companies with a usable credential, and sends the service key', async () => {
+  it('the list of connected companies contains all pages of companies with a usable credential', async () => {
     const requests: string[] = []
     const companies = await companiesFrom(
       (request, response) => {
@@ -95,7 +95,7 @@ describe('the list of connected companies', () => {
     },
   )
 
-  it('the list of connected companies reports a token-service that does not respond in time as token_service_unavailable', async () => {
+  it('if token-service does not respond in time, the list of connected companies fails with token_service_unavailable', async () => {
     const companies = await companiesFrom(() => {}, { timeoutMs: 20 })
     await expect(companies.page(null)).rejects.toMatchObject({ code: 'token_service_unavailable' })
   })

@@ -20,10 +20,15 @@ export interface TokenServiceOptions {
 
 const TIMEOUT_MS = 10_000
 const PAGE_SIZE = 200
-/** The maximum size of a response in bytes: 500 credentials with long labels have less than half of it. */
+/**
+ * The maximum size of a response in bytes. A page of 500 credentials with long labels has less than half of this size.
+ */
 const MAX_RESPONSE_BYTES = 8 * 1_048_576
 const RETRY_AFTER_S = 5
-/** All states except `must_reconnect`: while a refresh fails and is retried, runs wait for the credential. */
+/**
+ * The states of a usable credential: all except `must_reconnect`. A failing refresh is retried, so runs wait for the
+ * credential.
+ */
 const USABLE = 'active,expiring,failing'
 
 const Page = z.object({
@@ -61,7 +66,7 @@ export function createConnectedCompanies({
       const { status, body } = await get(`credentials?${query.toString()}`)
       if (status !== 200) throw rejected(status)
       const page = Page.safeParse(body)
-      // A cursor that does not move would repeat the same page for ever.
+      // A page whose cursor equals the requested one would be requested again for ever.
       if (!page.success || (after !== null && page.data.next_cursor === after))
         throw unavailable('token-service sent an invalid response')
       return {
