@@ -1,5 +1,5 @@
 /**
- * What process files import: everything that a business process is defined with.
+ * The module that process files import. It exports what defines a business process.
  *
  * @module integration-host
  */

@@ -5,11 +5,11 @@ import { defineProcess } from './define-process.ts'
 const entry = { provider: 'intuit', entity: 'Invoice', operations: ['create', 'update'] }
 
 describe('the member on of a process definition', () => {
-  it('the member on of a process definition is optional', () => {
+  it('a process definition may omit the member on', () => {
     expect(triggersOf('Sale', undefined)).toEqual([])
   })
 
-  it('the member on results in one routing key for each entity and operation', () => {
+  it('the member on of a process definition results in one routing key for each entity and operation', () => {
     const on = [entry, { provider: 'intuit', entity: 'Payment', operations: ['void'] }]
     expect(routingKeysOf(triggersOf('Sale', on))).toEqual([
       'intuit.Invoice.create',

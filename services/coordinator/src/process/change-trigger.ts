@@ -38,7 +38,7 @@ export const ProviderChange = z.strictObject({
   /** The id of the changed object. */
   id: EntityId,
   operation: z.enum(providerOperations),
-  /** When the object was changed, as the provider reports it, in ISO 8601. */
+  /** The time at which the object was changed, as the provider reports it, in ISO 8601. */
   changedAt: z.iso.datetime(),
   /** For a merge: the id of the object that was merged into `id` and deleted. */
   deletedId: EntityId.optional(),
@@ -108,7 +108,7 @@ export const debounceSecondsOf = (
   triggers.find(({ entity, operations }) => entity === Entity && operations.includes(Operation))
     ?.debounceSeconds
 
-/** Returns the key of `Debounce`, which is the same for all changes of an object. */
+/** Returns the debounce key, which is the same for all changes of an object. */
 export const debounceKeyOf = ({
   Provider,
   Entity,
@@ -137,7 +137,7 @@ export const changeOf = (event: ProviderEvent): Readonly<Record<string, string>>
 const shown = (value: unknown): string =>
   typeof value === 'string' ? `'${value.slice(0, 64)}'` : typeof value
 
-/** Returns a hint for an entity that differs from a known one only in upper and lower case. */
+/** Returns a hint if the entity differs from a known one only in upper and lower case. */
 function spelling(entity: unknown): string {
   if (typeof entity !== 'string') return ''
   const meant = providerEntities.find((name) => name.toLowerCase() === entity.toLowerCase())

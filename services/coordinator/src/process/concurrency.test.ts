@@ -10,7 +10,7 @@ const accepted = (keyOf: (data: never) => unknown, data: unknown, input: z.ZodTy
   )
 
 describe('the function concurrencyKey', () => {
-  it('a promise that it returns is not a key, and its rejection does not end the coordinator', async () => {
+  it('a promise that concurrencyKey returns is not accepted as a key, and its rejection does not end the coordinator', async () => {
     const rejections: unknown[] = []
     const onRejection = (reason: unknown): void => void rejections.push(reason)
     process.on('unhandledRejection', onRejection)
@@ -21,7 +21,7 @@ describe('the function concurrencyKey', () => {
     expect(accepted(key, {})).toEqual({
       problems: [expect.stringMatching(/must return a text/)],
     })
-    await setImmediate() // Node reports a rejection that nothing handles after the microtasks of a turn
+    await setImmediate() // Node reports an unhandled rejection only after all microtasks
     expect(rejections).toEqual([])
   })
 

@@ -1,16 +1,24 @@
-/** The limit of the runs of a process that are in progress at the same time, and the key for which the limit holds. */
+/**
+ * The limit on the number of runs of a process that are in progress at the same time, and the key to which the limit
+ * applies.
+ */
 import type { z } from 'zod'
 import { checkedInput } from './input-check.ts'
 import { isPreservedAsJson } from './json-normalization.ts'
 
 export interface Concurrency {
-  /** The maximum number of runs in progress: of the process, or of each key if there is `keyOf`. */
+  /** The maximum number of runs in progress. With `keyOf` it applies to each key, otherwise to the whole process. */
   readonly limit: number
-  /** The function of the process that returns the key for its input; `null` if the limit is for the whole process. */
+  /**
+   * The function of the process that returns the key for its input; `null` if the limit applies to the whole process.
+   */
   readonly keyOf: ((input: never) => unknown) | null
 }
 
-/** `WaitingFor` of a run that waits until the number of runs in progress is below the limit of its process. */
+/**
+ * The value of `WaitingFor` for a run that waits because the number of runs in progress has reached the limit of its
+ * process.
+ */
 export const WAITS_FOR_SLOT = 'concurrency'
 
 const MAX_KEY_LENGTH = 255
@@ -39,7 +47,7 @@ export function concurrencyOf(
   }
 }
 
-/** The members of a process definition that say which initial data the process accepts. */
+/** The members of a process definition that determine which initial data the process accepts. */
 export interface Acceptance {
   readonly input: z.ZodType | null
   readonly concurrency: Concurrency | null
@@ -47,15 +55,15 @@ export interface Acceptance {
 
 /**
  * Checks initial data, and returns the concurrency key of a run with this data; `null` if the process has no
- * `concurrencyKey`. The problems contain neither values nor messages of the function, because both may be business
- * data.
+ * `concurrencyKey`. The returned problems contain neither values nor the messages of errors that the function throws,
+ * because both may contain business data.
  */
 export function acceptedKey(
   { input: schema, concurrency }: Acceptance,
   data: unknown,
 ): { readonly key: string | null } | { readonly problems: readonly [string, ...string[]] } {
   const keyOf = concurrency?.keyOf ?? null
-  // The function gets a copy, because it may sort or change its input, and the data is stored as it was sent.
+  // The function gets a copy of the data, because it may change its input, and the data must be stored as it was sent.
   const checked = checkedInput(schema, keyOf === null ? data : structuredClone(data))
   if ('problems' in checked) return checked
   if (keyOf === null) return { key: null }
@@ -66,7 +74,7 @@ export function acceptedKey(
     const why = error instanceof Error ? error.name : 'not an error'
     return { problems: [`concurrencyKey: the function of the process threw ${why}`] }
   }
-  // A rejection that nothing handles would end the OS process.
+  // The rejection is handled here, because an unhandled rejection would end the OS process.
   if (key instanceof Promise) key.catch(() => {})
   if (typeof key !== 'string' || key === '' || key.length > MAX_KEY_LENGTH)
     return {

@@ -7,7 +7,7 @@ function coolDownsAt(start: number) {
 }
 
 describe('the cool-down of a credential', () => {
-  it('a cool-down lasts as long as the Retry-After of the 429 says, and delays only calls with the same credential', () => {
+  it('a cool-down lasts as long as the Retry-After of the 429, and delays only calls with the same credential', () => {
     const { clock, coolDowns } = coolDownsAt(5_000)
     expect(coolDowns.start('ACC-1', 3_000)).toBe(3_000)
     expect(coolDowns.delayOf('ACC-2')).toBeNull()
@@ -24,7 +24,7 @@ describe('the cool-down of a credential', () => {
     expect([...delays, coolDowns.delayOf('ACC-1')]).toEqual([3_000, 3_100, 2_200])
   })
 
-  it('the cool-down ends at the latest time if concurrent 429 responses have different Retry-After times', () => {
+  it('if concurrent 429 responses have different Retry-After times, the cool-down ends at the latest of them', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 3_000)
     coolDowns.start('ACC-1', 2_000)
@@ -46,7 +46,8 @@ describe('the cool-down of a credential', () => {
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 50; n += 1) coolDowns.delayOf('ACC-1') // the last one waits until 6_000
     clock.now = 1_000
-    // The step with the 429, and those whose time comes during the second cool-down, are the first after its end.
+    // After the second cool-down, the first calls are those of the step with the 429 and of the steps whose times
+    // passed during the cool-down.
     expect(coolDowns.start('ACC-1', 1_000)).toBe(1_000)
     for (let n = 0; n < 9; n += 1) {
       clock.now += 100
@@ -58,11 +59,11 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.delayOf('ACC-1')).toBe(1_100)
   })
 
-  it('many waiting runs of one company call its target at its permitted rate, and each run is claimed only a few times', () => {
+  it('while many runs of one company wait, its target is called at the permitted rate, and each run is claimed only a few times', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     const runs = 1_000
     const admittedPerSecond = 8
-    /** When each run is claimed next, in the order of these times. */
+    /** For each time, the runs that are claimed next at this time. */
     const due = new Map<number, number[]>([[0, [...Array(runs).keys()]]])
     let [claims, done, admitted, windowEnd] = [0, 0, 0, 0]
     for (; done < runs; clock.now += 10) {

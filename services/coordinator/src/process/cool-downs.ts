@@ -1,8 +1,9 @@
 /**
- * Credentials whose calls must wait after a call with the same credential got a 429. Each worker keeps this state only
- * in its own memory. The gateway enforces the cool-down of the realm for all replicas: the first call of each replica
- * gets a 429 too, so each replica starts its own cool-down. Targets of processes have cool-downs too. The cool-down of
- * a target with limits is also stored, so that it holds for the other replicas.
+ * Credentials and targets whose calls must wait after a 429. Each worker keeps its cool-downs only in its own memory.
+ *
+ * For a credential, the gateway enforces the cool-down of the realm across all replicas: the first call of each replica
+ * gets a 429 too, so each replica starts its own cool-down. For a target with limits, the cool-down is also stored, so
+ * that it applies to all replicas.
  */
 export interface CoolDowns {
   /**
@@ -31,8 +32,9 @@ interface Line {
   nextAt: number
   readonly spacingMs: number
   /**
-   * How many steps may make their call as soon as the cool-down ends, although others wait. The times of these steps
-   * passed during the cool-down. Without them, the target would get no call directly after each cool-down.
+   * The number of steps that may call as soon as the cool-down ends, although other steps wait. The cool-down has
+   * displaced these steps, because their times passed during it. Without them, the target would get no call directly
+   * after each cool-down.
    */
   displaced: number
 }
@@ -74,14 +76,13 @@ export const coolDownMs = (retryAfterMs: number | null): number =>
 
 // The length of a cool-down after a 429 without Retry-After. The gateway has the same default.
 const DEFAULT_MS = 60_000
-// A cool-down lasts at least this long, even after Retry-After: 0. An attempt that ends in a cool-down does not count
-// against the maximum number of attempts. Without a minimum, the step could therefore repeat its call without delay and
-// without limit.
+// The minimum length of a cool-down, even after `Retry-After: 0`. It prevents a step from repeating its call without
+// delay and without end, because an attempt that ends in a cool-down does not count against the maximum number of
+// attempts.
 const MIN_MS = 1_000
-// A cool-down lasts at most this long. A longer Retry-After is treated as a mistake of the target, as in
-// retry-policy.ts.
+// The maximum length of a cool-down. A longer Retry-After counts as a mistake of the target, as in retry-policy.ts.
 const MAX_MS = 86_400_000
-// The time between the calls of two waiting steps. The gateway admits ten calls per second for a realm.
+// The time between the calls of two waiting steps, because the gateway admits ten calls per second for a realm.
 const SPACING_MS = 100
-/** As many calls as the gateway admits per second for a realm. */
+/** The number of calls per second that the gateway admits for a realm. */
 const MAX_DISPLACED = 10

@@ -27,7 +27,7 @@ import type { Targets } from './targets.ts'
 const noFiles = (): readonly string[] => []
 const DEFAULT_STEP_SECONDS = 300
 const MAX_DEADLINE_SECONDS = 366 * 86_400
-/** The maximum is needed because each step has its own queue. */
+/** The maximum number of steps. There is a maximum because each step needs its own queue. */
 const MAX_STEPS = 100
 const MEMBERS = new Set<string>([
   'input',
@@ -54,13 +54,13 @@ const STEP_MEMBERS = new Set<string>(['confirm', 'retry', 'timeoutMs'] satisfies
 
 /**
  * Defines a business process. Its steps are added with `.step(name, function, options)`, in the order in which they
- * run. A process file has the definition as its default export, and the coordinator runs the process.
+ * run. The default export of a process file is such a definition.
  *
  * The steps can also be passed as `steps`, an object of functions. The types of such steps are not checked against each
  * other.
  *
  * @throws {TypeError} if the definition cannot run, for example because of an invalid name (names are used in queue
- * names), an unknown member, or a time limit longer than RabbitMQ allows for a delivery.
+ *   names), an unknown member, or a time limit longer than RabbitMQ allows for a delivery.
  */
 export function defineProcess(
   name: string,
@@ -82,9 +82,10 @@ export function defineProcess(
   requireMembers(options, MEMBERS, `process ${name}`)
   const { steps, ...others } = options
   if (steps === undefined) return chained(name, others, [])
-  // `{ __proto__: … }` is not a member but the prototype of the object.
+  // In an object literal, `__proto__` sets the prototype instead of a member.
   if (!isPlainObject(steps)) throw new TypeError(`steps of ${name} must be a plain object`)
-  // Objects keep their keys in insertion order, except keys that look like numbers, which StepName does not allow.
+  // The order of the steps is the order of the keys. Objects keep their keys in insertion order, except keys that look
+  // like numbers; StepName does not allow those.
   const named = Object.entries(steps)
   for (const [step, run] of named) requireStep(name, step, run)
   return definitionOf(name, others, named)
@@ -168,7 +169,7 @@ function definitionOf(
     schedules: schedulesOf(name, options.schedules, { input, concurrency }),
     on: triggersOf(name, options.on),
     retention,
-    // The functions that name a run's files read the settings of the process, which `bindSettings` sets.
+    // The cast hides that the function reads the settings of the process, which `bindSettings` sets later.
     files: files as RunFiles,
     limits,
     stepNames: [first, ...others],

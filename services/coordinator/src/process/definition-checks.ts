@@ -7,7 +7,10 @@ import type { ProcessOptions } from './process-options.ts'
 import type { RetryPolicy } from './retry-policy.ts'
 import type { AnyStep, ProcessSettings } from './step.ts'
 
-/** The time limit of a step must be below the 30 minutes after which RabbitMQ closes the channel. */
+/**
+ * The maximum time limit of a step. It must be below 30 minutes, because RabbitMQ then closes the channel of an
+ * unacknowledged delivery.
+ */
 export const MAX_STEP_SECONDS = 1_500
 const RETRY_MEMBERS = new Set<string>([
   'maxAttempts',
@@ -34,7 +37,7 @@ export function requireStep(process: string, step: string, run: unknown): void {
   if (typeof run !== 'function') throw new TypeError(`step ${step} of ${process} is not a function`)
 }
 
-/** @throws {TypeError} for an unknown member, because it would have no effect. */
+/** @throws {TypeError} for an unknown member, which would otherwise be ignored without an error. */
 export function requireMembers(options: object, known: ReadonlySet<string>, what: string): void {
   const unknown = Object.keys(options).find((member) => !known.has(member))
   if (unknown !== undefined) throw new TypeError(`${what} has no option ${unknown}`)

@@ -9,7 +9,7 @@ import { defineStep, type Step, type StepItem } from './step.ts'
 const key = 'erp-key-0123456789'
 const steps = { only: () => null }
 
-// Here `tsc` checks the types: each `@ts-expect-error` fails the type check if the line below it compiles.
+// This file also tests types: `tsc` reports an unused `@ts-expect-error` if the line after it compiles.
 describe('a process definition that is built as a chain of steps', () => {
   const Sale = z.object({
     customer: z.string(),
@@ -105,7 +105,7 @@ describe('a process definition that is built as a chain of steps', () => {
     start.step('first', first, { confirm: async (step) => step.complete(66) })
   })
 
-  it('a step can return and send objects with undefined members, which JSON omits', () => {
+  it('a step may return and send objects with undefined members, which JSON omits', () => {
     const Bill = z.object({
       Id: z.string(),
       BillEmail: z.object({ Address: z.string() }).optional(),
@@ -121,7 +121,7 @@ describe('a process definition that is built as a chain of steps', () => {
     expect(process.stepNames).toEqual(['read', 'mail'])
   })
 
-  it('two different steps can be added to the same definition, because adding a step does not change the definition', () => {
+  it('two different steps can be added to the same definition, because adding a step creates a new definition', () => {
     const base = defineProcess('P').step('a', () => null)
     expect(base.step('b', () => null).stepNames).toEqual(['a', 'b'])
     expect(base.step('c', () => null).stepNames).toEqual(['a', 'c'])
@@ -172,7 +172,7 @@ describe('a process definition that cannot run', () => {
     },
   )
 
-  it('a process definition is rejected if a member __proto__ gives its object of steps a prototype', () => {
+  it('a process definition is rejected if a member __proto__ of its object of steps sets a prototype', () => {
     expect(() => define('P', { steps: { a: () => null, __proto__: { b: () => null } } })).toThrow(
       'steps of P must be a plain object',
     )
@@ -253,7 +253,7 @@ describe('a process definition that cannot run', () => {
   })
 })
 
-describe('the concurrency of a process', () => {
+describe('the concurrency limit of a process', () => {
   it('a process has no concurrency limit (the default), one limit, or one limit for each key of its typed input', () => {
     const step = () => null
     expect(defineProcess('P').step('a', step).concurrency).toBeNull()
@@ -282,7 +282,7 @@ describe('the settings of a process', () => {
     }).step('a', () => null)
   const values = { erpUrl: 'https://erp.example', erpKey: new Secret(key) }
 
-  it('a process without settings can run at once, and a process with settings can run after bindSettings()', () => {
+  it('a process without settings can run at once, and a process with settings only after bindSettings()', () => {
     expect(defineProcess('P').step('a', () => null).bound).toMatchObject({ values: {} })
     const definition = process(({ erpKey }) => ({
       erp: { url: 'https://erp.example/v1/', auth: { bearer: erpKey }, timeoutMs: 10 },
@@ -376,7 +376,7 @@ describe('the settings of a process', () => {
     expect(bind).not.toThrow(key)
   })
 
-  it('a setting that contains itself is searched for secrets once', () => {
+  it('a setting whose value contains itself is searched for secrets only once', () => {
     const erp: Record<string, unknown> = { url: 'http://erp' }
     erp['self'] = erp
     expect(

@@ -52,7 +52,7 @@ export interface ProcessDefinition {
   /** The values of the settings; `null` until `bindSettings` has set them. @internal */
   readonly bound: BoundSettings | null
   /**
-   * Set only for a process that is built into the coordinator. The function runs the step in place of a step function,
+   * Set only for a process that is built into the coordinator. This function runs the step instead of a step function,
    * and its promise must not reject. It makes its calls with `deps`. Clients cannot queue transactions of such a
    * process.
    *
@@ -80,8 +80,8 @@ export interface BoundSettings {
  * Returns a copy of the definition with the values of its settings, so that its steps can run. `values` has the results
  * of the schemas in `settings`.
  *
- * @throws {TypeError} in either of two cases: a setting has a secret nested in its value, or the process describes a
- * target that cannot be called. The message contains no secret.
+ * @throws {TypeError} if a setting has a secret nested in its value, or if a target cannot be called. The message
+ *   contains no secret.
  */
 export function bindSettings<Definition extends ProcessDefinition>(
   definition: Definition,
@@ -110,7 +110,8 @@ export function bindSettings<Definition extends ProcessDefinition>(
 }
 
 /**
- * Marks definitions. The symbol is registered globally, because another copy of this module may have made a definition.
+ * Marks process definitions. The symbol is registered globally, because a definition may come from another copy of this
+ * module.
  */
 const DEFINITION = Symbol.for('integration-host.process-definition')
 export const MARK = { [DEFINITION]: true }
@@ -126,7 +127,7 @@ export const isStartable = ({ runBuiltIn }: ProcessDefinition): boolean => runBu
 export const limitsOf = (definition: ProcessDefinition, step: string): StepLimits =>
   definition.stepLimits.get(step) ?? definition.limits
 
-/** Returns the error of a run at a step that its process does not have. The error names the remedy. */
+/** Returns the error of a run at a step that its process does not have. The error says how to fix it. */
 export function stepUnknownError(
   { StepName: step, DefinitionVersion: began }: Pick<Run, 'StepName' | 'DefinitionVersion'>,
   { version }: Pick<ProcessDefinition, 'version'>,

@@ -16,8 +16,8 @@ export interface CallRequest {
 
 export interface CallLimits {
   /**
-   * An abort with a reason ends the call at any time. `blockNewCalls` ends the call only if no part of the request was
-   * sent yet.
+   * Aborts the call: an abort with a reason ends the call at any time, and `blockNewCalls` only if no part of the
+   * request was sent yet.
    */
   readonly abort: StepAbort
   /** The time limit of the whole call in milliseconds, including connecting. */
@@ -50,7 +50,7 @@ export type CallOutcome =
     }
 
 /**
- * The data that is stored about the last call of an attempt, so that the call can be found in the logs of the target.
+ * What is stored about the last call of an attempt, so that an operator can find the call in the logs of the target.
  */
 export interface StepCall {
   readonly method: string

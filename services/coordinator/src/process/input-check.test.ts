@@ -35,14 +35,14 @@ it('checkedInput() rejects the data if a refinement of the schema throws', () =>
   })
 })
 
-it('checkedInput() rejects the data if a refinement is asynchronous, and a rejection of the refinement does not end the OS process', async () => {
+it('checkedInput() rejects the data if a refinement is asynchronous, and a rejected promise of the refinement does not end the OS process', async () => {
   let calls = 0
   const asynchronous = schema.refine(async () => {
     calls += 1
     await Promise.reject(new Error('refinement'))
     return true
   })
-  // Vitest fails the test file if the rejection is not handled.
+  // If the rejection were not handled, Vitest would fail this test file.
   expect(checkedInput(asynchronous, { id: 'a' })).toEqual({
     problems: ['InitialData: the input schema of the process is asynchronous'],
   })

@@ -2,8 +2,8 @@
 import type { z } from 'zod'
 
 /**
- * `input` is the data that the schema returns. `problems` has the path of each invalid value. A path contains names of
- * members and keys of records, but not the value.
+ * `input` is the data that the schema returns. `problems` lists the path of each invalid value. A path consists of
+ * member names and record keys, and does not contain the value.
  */
 export type CheckedInput =
   | { readonly input: unknown }
@@ -16,8 +16,8 @@ export function checkedInput(schema: z.ZodType | null, data: unknown): CheckedIn
   if (schema === null) return { input: data }
   let result: z.ZodSafeParseResult<unknown>
   try {
-    // In this mode, zod returns the promise of an asynchronous refinement. `safeParse` would drop it, and its rejection
-    // would end the process.
+    // `safeParse` would drop the promise of an asynchronous refinement, and its rejection would end the OS process. In
+    // this mode, zod returns the promise.
     // oxlint-disable-next-line no-underscore-dangle -- zod documents `_zod` for libraries that run schemas
     const parsed = schema._zod.run({ value: data, issues: [] }, { async: true })
     if (parsed instanceof Promise) {
@@ -27,7 +27,8 @@ export function checkedInput(schema: z.ZodType | null, data: unknown): CheckedIn
     if (parsed.issues.length === 0) return { input: parsed.value }
     result = schema.safeParse(data)
   } catch (error) {
-    // A refinement of the schema threw. A run whose data cannot be checked must not start.
+    // A refinement of the schema threw. The data is rejected, because a run must not start with data that cannot be
+    // checked.
     const why = error instanceof Error ? error.name : 'not an error'
     return { problems: [`InitialData: the input schema of the process threw ${why}`] }
   }

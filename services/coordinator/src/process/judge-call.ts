@@ -26,7 +26,7 @@ const MAX_ERROR_LENGTH = 1_000
 /** Shortens an error text to the maximum stored length, and replaces characters that PostgreSQL cannot store. */
 export const shortText = (text: string): string => normalizedText(text.slice(0, MAX_ERROR_LENGTH))
 
-/** Whether a call may have taken effect without a response that confirms the effect. The step is then in doubt. */
+/** Whether a call may have taken effect although no response confirms the effect. If so, the step is in doubt. */
 export const mayHaveTakenEffect = (outcome: CallOutcome): boolean =>
   outcome.kind === 'failed' || outcome.kind === 'aborted'
     ? outcome.isSent
@@ -37,7 +37,7 @@ export const mayHaveTakenEffect = (outcome: CallOutcome): boolean =>
 /** The calls that a cool-down delays: those with the same credential, or those to the same target. */
 export interface CallOwner {
   readonly credential: string | undefined
-  /** `target:<Process>/<name>`. */
+  /** `target:<Process>/<name>`; `undefined` if the call has no target. */
   readonly targetKey: string | undefined
 }
 
@@ -57,7 +57,9 @@ export function isForStep(
   return targetKey === undefined || !isBusy(status, parseRetryAfter(outcome.retryAfter, now))
 }
 
-/** Returns the milliseconds of the cool-down that the response of a target starts; `null` if it starts none. */
+/**
+ * Returns the length in milliseconds of the cool-down that the response of a target starts; `null` if it starts none.
+ */
 export function coolDownOf(outcome: CallOutcome, now: number): number | null {
   if (outcome.kind !== 'answered' && outcome.kind !== 'too_large') return null
   const retryAfterMs = parseRetryAfter(outcome.retryAfter, now)
@@ -83,7 +85,8 @@ export async function judgeCall(
     const error = shortText(
       outcome.isSent ? `${what} got no response: ${reason}` : `${what} failed: ${reason}`,
     )
-    // A call that failed while the internet is unreachable does not count as an attempt, like an aborted call.
+    // If the internet is unreachable, a failed call does not count as an attempt. An aborted call does not count
+    // either.
     if (outcome.kind === 'aborted' || !(await isOnline()))
       return { kind: 'released', ...(outcome.isSent && { noResponse: error }) }
     const errorClass = outcome.isSent ? NO_RESPONSE : 'network'
@@ -142,17 +145,17 @@ function providerFailure(response: Response, what: string, gateway: Gateway): Ea
     errorClass: faultClass,
     error: shortText(`${what} responded with ${response.status} and ${code}. ${remedy}`),
     response,
-    // The provider has already processed an earlier call with this requestid, and that call may have done the
-    // step's work.
+    // The step is in doubt: the provider has already processed an earlier call with this requestid, which may have
+    // taken effect.
     ...(faultClass === 'provider_duplicate_request' && { isInDoubt: true }),
   }
 }
 
 // RFC 4918 §11.4: the gateway responds with 424 if the credential is faulted (cannot be refreshed any more).
 const FAILED_DEPENDENCY = 424
-// With 401 the provider rejects the access token. The gateway then refreshes the token, but at most once a
-// minute. After a minute a retry therefore succeeds, or the gateway reports a faulted credential and the run
-// waits until the company is connected again.
+// With 401 the provider rejects the access token. The gateway then refreshes the token, at most once a minute. So a
+// retry after a minute either succeeds, or gets 424 if the credential can no longer be refreshed; the run then waits
+// until the company is connected again.
 const UNAUTHORIZED = 401
 const TOKEN_RENEWAL_MS = 60_000
 // RFC 6585 §4: too many requests.
@@ -160,7 +163,7 @@ const TOO_MANY_REQUESTS = 429
 // RFC 9110 §15.6.4: with Retry-After, the target says how long it will be overloaded or in maintenance.
 const SERVICE_UNAVAILABLE = 503
 
-/** Parses a response body for a step. If the body cannot be parsed, `why` describes what is wrong with it. */
+/** Parses a response body for a step. If the body cannot be parsed, the result has the reason in `why`. */
 export function parseBody<Data>(
   { body }: Response,
   parse: (body: unknown) => Data,

@@ -50,9 +50,9 @@ export interface StepInput {
   readonly claim: Claim
   /** The name of the previous step. */
   readonly before: string | undefined
-  /** What the `input` schema of the process returned for the initial data. */
+  /** The result of the `input` schema of the process for the initial data. */
   readonly initialData: unknown
-  /** Whether an earlier attempt may have done the work of the step. */
+  /** Whether an earlier attempt may have taken effect. */
   isInDoubt: boolean
 }
 
@@ -72,7 +72,7 @@ export async function perform(
   let calls = 0
   let fetches = 0
   let hasDoubt = isInDoubt
-  /** Whether a call that may have changed something has succeeded. */
+  /** Whether a successful call may have changed something at its target. */
   let hasResult = false
   const redaction = process.bound?.redaction ?? null
   const short = (text: string): string => shortRedacted(process, text)
@@ -94,7 +94,7 @@ export async function perform(
       data: item.Data,
     }
   }
-  /** Makes a call. If the call must not be sent, the step ends here. */
+  /** Makes a call. Ends the step if the call must not be sent. */
   async function send(
     request: StepRequest | TargetRequest,
     options: CallOptions,
@@ -105,7 +105,7 @@ export async function perform(
     const sent = await sendCall({ process, run, request, options, callKey, isEnded }, deps)
     return 'end' in sent ? end(sent.end) : sent
   }
-  /** Returns the result of `parse` for the body of a response. If `parse` throws, the step ends here. */
+  /** Returns the result of `parse` for the body of a response. Ends the step if `parse` throws. */
   function parsedBody<Data>(
     received: Response,
     what: string,
@@ -113,14 +113,14 @@ export async function perform(
   ): Data {
     const parsed = parseBody(received, parse)
     if ('data' in parsed) return parsed.data
-    // A retry would not help: the call succeeded, so the target would send the same response again.
+    // The step fails without a retry. Its call succeeded, so the target would send the same response again.
     hasDoubt ||= hasResult
     const error = short(`${what} responded with ${received.status}, and the body is ${parsed.why}`)
     return end({ kind: 'failed', errorClass: 'response_invalid', error, response: received })
   }
   /**
    * Makes a call and returns its successful response. Returns `null` if `isAbsent` returns true for the status of the
-   * response. With any other response the step ends here.
+   * response. Ends the step with any other response.
    */
   async function succeed<Data extends JsonInput>(
     request: StepRequest | TargetRequest,
@@ -166,7 +166,7 @@ export async function perform(
       options: ExecuteOptions<Data> = {},
     ) {
       calls += 1
-      // The target treats a further call of the same step as another operation, so the call gets its own key.
+      // A further call of the same step is another operation for the target, so it needs its own idempotency key.
       const callKey = calls === 1 ? key : `${key}/${calls}`
       const succeeded = await succeed(request, options, callKey, () => false)
       if (succeeded === null) throw new StepEnded() // unreachable, because no status counts as absent here
@@ -221,7 +221,7 @@ export async function perform(
   } catch (error) {
     if (ended === null && !(error instanceof StepEnded)) {
       log().warn({ err: error }, 'step function threw an error')
-      // If an earlier call of the step succeeded, its result is now lost, so the step is in doubt.
+      // The step is in doubt if an earlier call of it succeeded, because the result of that call is lost.
       hasDoubt ||= hasResult
       const failure = { errorClass: 'step_threw', error: short(thrownText(error)), response }
       ended =
@@ -231,8 +231,8 @@ export async function perform(
     }
   }
   isOver = true
-  // `ended` and `completion` are assigned in the functions above, which TypeScript's control flow analysis does not
-  // follow.
+  // These casts are needed because the functions above assign `ended` and `completion`, which TypeScript's control flow
+  // analysis ignores.
   const early = ended as EarlyOutcome | null
   const completed = completion as { data: Json; endsRun: boolean } | null
   const outcome: StepOutcome | null =
@@ -247,13 +247,13 @@ export async function perform(
 }
 
 /**
- * Whether an error is a bug of the step's own code, which would occur again in another attempt. Errors of these classes
- * that have a `cause` are excluded, because `fetch` throws a TypeError with a cause if the network fails.
+ * Whether an error is a bug of the step's own code, which would occur again in another attempt. An error with a `cause`
+ * does not count as a bug, because `fetch` throws a TypeError with a cause if the network fails.
  */
 const isBug = (error: unknown): boolean =>
   (error instanceof TypeError || error instanceof ReferenceError) && error.cause === undefined
 
-/** The safe methods (RFC 9110 §9.2.1). A safe call changes nothing, so it leaves no doubt if it gets no response. */
+/** The safe methods (RFC 9110 §9.2.1). A safe call changes nothing, so without a response it leaves no doubt. */
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 /** Returns the name and the message of what was thrown. A program can set both to values that are not texts. */

@@ -13,7 +13,7 @@ import type {
 } from './step.ts'
 import type { Targets } from './targets.ts'
 
-/** A step of a chain, as the type of a later step refers to it: only its return type is known. */
+/** The type of an earlier step in the type of a later step. Only its return type is known. */
 type StepOf<Result> = (step: unknown) => Result
 
 /**

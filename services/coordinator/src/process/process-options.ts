@@ -15,9 +15,9 @@ export interface ProcessOptions<
   Named extends Targets = Targets,
 > {
   /**
-   * The schema of the initial data. A request to queue a transaction whose data does not match is rejected. If another
-   * program inserts the transaction directly into the database, the data is checked only when the run starts. If it
-   * does not match then, the run fails as `input_invalid`. Steps get the data that the schema returns.
+   * The schema of the initial data. A request to queue a transaction is rejected if the data does not match. If another
+   * program inserts the transaction directly into the database, the data is checked when the run starts, and the run
+   * fails as `input_invalid` if it does not match. Steps get the data that the schema returns.
    */
   readonly input?: Input
   /**
@@ -40,8 +40,8 @@ export interface ProcessOptions<
   /** How often a step is attempted. Default: ten times, after pauses of about 1 s up to 5 minutes. */
   readonly retry?: Partial<RetryPolicy>
   /**
-   * The time limit of a whole step in seconds. It must be below 30 minutes, because RabbitMQ closes the channel if a
-   * delivery is not acknowledged within 30 minutes.
+   * The time limit of a whole step in seconds. It must be below 30 minutes, because RabbitMQ closes the channel of a
+   * delivery that is not acknowledged by then.
    */
   readonly stepTimeoutSeconds?: number
   /**
@@ -73,11 +73,13 @@ export interface ProcessOptions<
    */
   readonly concurrencyKey?: (input: z.output<Input>) => string
   /**
-   * For how many days finished runs of the process are kept; 0 means for ever. Overrides the settings
+   * For how many days finished runs of the process are kept; 0 means for ever. The default comes from the settings
    * `RETENTION_…_DAYS`.
    */
   readonly retention?: ProcessRetention
-  /** The schedules at whose times runs begin without a request, for example every night. */
+  /**
+   * The schedules of the process. At the times of a schedule, runs begin without a request, for example every night.
+   */
   readonly schedules?: readonly ScheduleOptions<z.input<Input>>[]
   /**
    * Returns the paths of the files that the steps of a run may have written into `settings.dataDir`. These files are
@@ -88,9 +90,9 @@ export interface ProcessOptions<
 
 /** How long the runs of a process are kept after their end. */
 export interface ProcessRetention {
-  /** For completed runs. */
+  /** The retention of completed runs, in days. */
   readonly completedDays?: number
-  /** For failed and cancelled runs. */
+  /** The retention of failed and cancelled runs, in days. */
   readonly failedDays?: number
 }
 

@@ -29,7 +29,7 @@ import type { RetryPolicy } from './retry-policy.ts'
 
 const SEQUENCES = process.env['TEST_FAULTS'] === undefined ? 4_000 : 100_000
 const SEED = Number(process.env['TEST_SEED'] ?? 1)
-/** A source keeps all its runs and becomes slow. After this many sequences the test therefore opens a new source. */
+/** The number of sequences after which the test opens a new source. A source keeps all its runs, so it becomes slow. */
 const SEQUENCES_PER_SOURCE = 500
 
 const steps = ['order', 'report', 'csv'] as const
@@ -54,8 +54,8 @@ const outcomes: Readonly<Record<string, StepOutcome>> = {
 type OutcomeName = keyof typeof outcomes
 
 /**
- * One random operation. `run` and `lease` count back from the newest run or lease, so that most random values
- * name an existing one.
+ * One random operation. `run` and `lease` are positions counted back from the newest run or lease, so that most random
+ * values name an existing one.
  */
 type Happening =
   | {
@@ -85,7 +85,7 @@ type Happening =
 const anyId = fc.constantFrom(...ids)
 const recent = fc.nat({ max: 3 })
 /**
- * How many versions a message is behind its run: usually 0, sometimes more, and -1 for a message that is one version
+ * By how many versions a message is behind its run: usually 0, sometimes more, and -1 for a message that is one version
  * ahead.
  */
 const behind = fc.constantFrom(0, 0, 0, 0, 1, 2, -1)
@@ -101,7 +101,7 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   },
   {
     weight: 8,
-    // An empty step name stands for the due step. A random name would hardly ever match the due step.
+    // An empty step name stands for the due step, because a random name would hardly ever match it.
     arbitrary: fc.record({
       do: fc.constant('claim'),
       run: recent,
@@ -168,10 +168,7 @@ class Clock {
   now = Date.parse('2026-11-20T00:00:00Z')
 }
 
-/**
- * Applies operations to the transactions of one process, both in the source and in the model that predicts the
- * state of the source.
- */
+/** Applies operations to the transactions of one process, in both the source and the model, and compares the two. */
 class Model {
   readonly runs: ModelRun[] = []
   readonly leases: Lease[] = []
@@ -179,7 +176,7 @@ class Model {
   readonly #source: TransactionSource
   readonly #process: ProcessOutline
   readonly #clock: Clock
-  /** Each completed run as the test first read it. Every later read must return an equal run. */
+  /** The state in which the test first read each completed run. Every later read must return the same state. */
   readonly #completed = new Map<ModelRun, RunDetail | null>()
 
   constructor(source: TransactionSource, name: string, clock: Clock) {
@@ -219,7 +216,8 @@ class Model {
           version,
           step,
           isFirst: step === steps[0],
-          // All claims have the same owner, so that only the version can fence a stale worker.
+          // All claims have the same owner, so that only the version can distinguish a stale worker from the current
+          // one.
           owner: 'worker',
         })
         expect(result.kind).toBe(expected)
@@ -235,7 +233,7 @@ class Model {
         if (lease === undefined || outcome === undefined) return
         const run = this.#find(lease.TransactionID, lease.ReplayID) as ModelRun
         const held = run.lease?.version === lease.version
-        // A worker computes the transition from the run as claimed, even if the run has changed after the claim.
+        // A worker computes the transition from the run as it was claimed, even if the run has changed since then.
         const claimed = {
           ...(await this.#get(run)).run,
           StepName: lease.step,
@@ -350,7 +348,7 @@ class Model {
   }
 
   /**
-   * Expects that `due` returns every unfinished run, including a run that was already returned many times and never
+   * Expects that `due` returns every unfinished run, even if the run was already returned many times and was never
    * claimed.
    */
   async expectAllToComeUp(): Promise<void> {
@@ -427,7 +425,7 @@ class Model {
     }
   }
 
-  /** Models a worker that continues with the next step under the same lease. */
+  /** Models a worker that keeps its lease and continues with the next step. */
   #goOn(run: ModelRun, lease: Lease): void {
     run.attempt = 1
     run.lease = { version: run.version, step: run.step, until: this.#clock.now + LEASE_MS }
@@ -497,7 +495,7 @@ class Model {
   }
 
   #start(id: string, replay: number, step: string, data: number): ModelRun {
-    // A new run must have an unused ReplayID, otherwise it would replace another run.
+    // A new run must have a new ReplayID. Otherwise it would replace another run.
     expect(this.#find(id, replay)).toBeUndefined()
     const run: ModelRun = {
       id,
@@ -539,8 +537,7 @@ class Model {
 }
 
 /**
- * A journal file that discards all writes. Other tests cover durability, and disk writes would slow this test
- * down.
+ * A journal file that discards all writes, because disk writes would slow this test down. Other tests cover durability.
  */
 const nowhere = async () => ({
   appendFile: async () => {},
@@ -584,7 +581,7 @@ describe('a transaction source under random operations', () => {
           await rm(folder, { recursive: true })
         }
       }
-      // The random sequences prove little unless runs have reached every status.
+      // The random sequences must have reached every status; otherwise they would prove little.
       expect([...happened.keys()].toSorted()).toEqual([
         'Cancelled',
         'Completed',

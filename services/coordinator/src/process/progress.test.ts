@@ -39,20 +39,20 @@ describe('the transition of a run', () => {
     if (status === 'Running') expect(transition.attempt).toBe(0)
   })
 
-  it('a step that calls setStatus() completes the run, even if the process has further steps', () => {
+  it("a step that calls setStatus('Completed') completes the run, even if the process has further steps", () => {
     expect(advance(run(), { ...completed, endsRun: true }, options)).toMatchObject({
       status: 'Completed',
       stepName: 'order',
     })
   })
 
-  it('if a changed definition has finished steps after the current step, the run skips them', () => {
+  it('a run skips the finished steps that a changed definition has after the current step', () => {
     const next = (finished: string[]) => advance(run(), completed, { ...options, finished })
     expect(next(['report'])).toMatchObject({ status: 'Running', stepName: 'csv' })
     expect(next(['report', 'csv'])).toMatchObject({ status: 'Completed', stepName: 'order' })
   })
 
-  it('a run fails, instead of starting again, if its process no longer has the due step', () => {
+  it('a run fails instead of starting again if its process no longer has the due step', () => {
     const transition = advance(run({ StepName: 'gone' }), failed, options)
     expect(transition.status).toBe('Failed')
   })
@@ -72,7 +72,7 @@ describe('the transition of a run', () => {
     expect([after(0), after(7_000), after(9e12)]).toEqual([0, 7_000, 86_400_000])
   })
 
-  it('a run fails if the tenth attempt of a step would have to be retried', () => {
+  it('a run fails if the tenth attempt of a step ends with an outcome to be retried', () => {
     expect(advance(run({ Attempt: 9 }), retry, options).status).toBe('Retrying')
     expect(advance(run({ Attempt: 10 }), retry, options)).toMatchObject({
       status: 'Failed',
@@ -104,7 +104,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('no attempt is counted during a cool-down, and only the call that got the 429 is stored as an attempt', () => {
+  it('during a cool-down no attempt is counted, and only the call that got the 429 is stored as an attempt', () => {
     expect(advance(run({ Attempt: 10 }), told429, options)).toMatchObject({
       status: 'Retrying',
       attempt: 9,

@@ -17,8 +17,8 @@ export interface Response {
 }
 
 /**
- * How an attempt of a step ended. `isInDoubt`: the attempt may have done the work of the step, so the next attempt
- * calls `confirm` first.
+ * How an attempt of a step ended. `isInDoubt` means that the attempt may have taken effect, so the next attempt calls
+ * `confirm` first.
  */
 export type StepOutcome =
   /**
@@ -68,8 +68,8 @@ export type StepOutcome =
       readonly isInDoubt?: boolean
     }
   /**
-   * The step starts again later, and the attempt is not counted. Either the step has called `waitFor()`, or `error` says
-   * why the run has to wait.
+   * The step starts again later, and the attempt is not counted. If the step has not called `waitFor()`, `error` is the
+   * reason why the run has to wait.
    */
   | {
       readonly kind: 'later'
@@ -92,7 +92,7 @@ export interface Transition {
   readonly waitingFor: string | null
   readonly lastError: string | null
   readonly errorClass: string | null
-  /** Whether an earlier attempt may have done the work of the due step. */
+  /** Whether an earlier attempt of the due step may have taken effect. */
   readonly isInDoubt: boolean
   /** Whether the worker keeps the lease and continues with the next step. */
   readonly continues?: boolean
@@ -110,8 +110,8 @@ export interface Transition {
 export interface TransitionOptions {
   readonly steps: readonly string[]
   /**
-   * The finished steps of the run. They are left out, because a changed definition may have one of them after the
-   * current step. Default: none.
+   * The finished steps of the run. They are not run again if a changed definition has one of them after the current
+   * step. Default: none.
    */
   readonly finished?: readonly string[]
   readonly policy: RetryPolicy
@@ -262,8 +262,8 @@ const failed = (
 })
 
 /**
- * Returns the status of a run after an attempt that does not count against the maximum number of attempts. The status
- * depends on whether the due step was attempted before.
+ * Returns the status of a run after an attempt that does not count. The status depends on whether the due step was
+ * attempted before.
  */
 function dueStatus(stepName: string, attempt: number, steps: readonly string[]): HeaderStatus {
   if (attempt > 0) return 'Retrying'

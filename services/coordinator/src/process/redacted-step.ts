@@ -7,7 +7,10 @@ import { shortText } from './judge-call.ts'
 import type { StepOutcome } from './progress.ts'
 import type { Redaction } from './redaction.ts'
 
-/** Returns the name of a secret that a request contains outside the authentication for its target. */
+/**
+ * Returns the name of a secret that a request contains; `null` if it contains none. The authentication for its target
+ * is not searched.
+ */
 export function secretIn(
   redaction: Redaction,
   url: URL,
@@ -22,7 +25,7 @@ function decoded(url: string): string {
   try {
     return decodeURIComponent(url)
   } catch {
-    return url // a percent sign that encodes nothing
+    return url // a percent sign without a valid encoding
   }
 }
 
@@ -40,7 +43,7 @@ export function redactedOutcome(redaction: Redaction, outcome: CallOutcome): Cal
 }
 
 /**
- * Redacts secrets in the error and the data of a step. The step may have read a secret elsewhere, for example from the
+ * Redacts secrets in the error and the data of a step. The step may have found a secret elsewhere, for example in the
  * environment.
  */
 export function redactedResult(
@@ -54,6 +57,6 @@ export function redactedResult(
     : outcome
 }
 
-/** Redacts an error text before it is shortened, because a part of a secret would not be found. */
+/** Redacts an error text before it is shortened, because a secret that is cut off would not be found. */
 export const shortRedacted = ({ bound }: Pick<ProcessDefinition, 'bound'>, text: string): string =>
   shortText(bound?.redaction?.text(text) ?? text)

@@ -17,7 +17,10 @@ export interface Redaction {
   text(text: string): string
   /** Returns the body of a response. JSON stays JSON, and is unchanged outside the literals that contain a secret. */
   body(text: string): string
-  /** Returns the value with `[secret]` in place of each secret in its texts, and of each number that contains one. */
+  /**
+   * Returns the value with `[secret]` in place of each secret in its texts. A number that contains a secret is replaced
+   * as a whole.
+   */
   json(value: Json): Json
   /** Returns a logger that redacts its entries. */
   log(log: StepLog): StepLog
@@ -28,12 +31,12 @@ const REPLACEMENT = '[secret]'
 /** A string or a number in JSON text. */
 const LITERAL = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g
 
-/** `secrets` are pairs of a name and a secret. Returns `null` if there are no secrets, so that nothing is searched. */
+/** `secrets` are pairs of a name and a secret. Returns `null` if there are no secrets. */
 export function createRedaction(
   secrets: readonly (readonly [name: string, secret: Secret])[],
 ): Redaction | null {
-  // A value is searched for only once, even if several settings have it, or if a setting is also the whole auth of a
-  // target.
+  // The map contains each value only once, even if several settings have it, or if a setting is also the whole auth of
+  // a target.
   const known = new Map(
     secrets.flatMap(([name, secret]) => {
       const value = secret.reveal()
@@ -50,15 +53,15 @@ export function createRedaction(
   const contains = (given: string): boolean => nameIn(given) !== null
   const text = (given: string): string =>
     searched.reduce((rest, { everywhere }) => rest.replace(everywhere, REPLACEMENT), given)
-  // Each literal is searched by itself: a match across literals would leave text that is not JSON. A string is decoded
-  // first, because JSON can write each of its characters in several ways.
+  // Each literal is searched separately, because a replaced match across two literals would leave text that is not
+  // JSON. A string is decoded first, because JSON can write each of its characters in several ways.
   const jsonText = (given: string): string =>
     given.replace(LITERAL, (literal) => {
       if (!literal.startsWith('"'))
         return contains(literal) || contains(String(Number(literal)))
           ? JSON.stringify(REPLACEMENT)
           : literal
-      if (literal.length < minLength) return literal // most literals are shorter
+      if (literal.length < minLength) return literal // most literals are too short to contain a secret
       const decoded = JSON.parse(literal) as string
       return contains(decoded) ? JSON.stringify(text(decoded)) : literal
     })
@@ -82,7 +85,7 @@ export function createRedaction(
       return '[not JSON]' // a cycle, or a bigint
     }
   }
-  // JavaScript lets a program set the members of an error to anything, such as a symbol.
+  // In JavaScript, the members of an error can have any value, such as a symbol.
   const errorText = (member: unknown): string => (typeof member === 'string' ? text(member) : '')
   const redactedError = (error: Error, depth = 0): Error => {
     const { cause } = error
@@ -136,10 +139,11 @@ function patternsOf(value: string) {
 }
 
 /**
- * Returns the source of a pattern for a text whose characters may each be written as in URLs, forms or JSON.
+ * Returns the source of a pattern that finds a text in any encoding: each character may be written as in URLs, forms or
+ * JSON.
  *
- * Each encoding of the text may double its backslashes, so several may stand for one. Consecutive backslashes are
- * matched as a group, because a pattern with a choice for each of them would take exponential time.
+ * Each encoding may double the backslashes of the text, so a backslash is matched by one or more of them. Consecutive
+ * backslashes are matched as a group, because a pattern with a choice for each of them would take exponential time.
  */
 const anyNotation = (text: string): string =>
   text.replaceAll(/\\+|[^\\]/gu, (part) =>
@@ -165,7 +169,7 @@ function notationsOf(character: string): readonly string[] {
   ]
 }
 
-/** RFC 8259 §7, without the backslash itself. */
+/** The short escapes of RFC 8259 §7, without that of the backslash. */
 const SHORT_ESCAPES: ReadonlyMap<string, string> = new Map([
   ['"', '"'],
   ['/', String.raw`\/`],
@@ -177,8 +181,8 @@ const SHORT_ESCAPES: ReadonlyMap<string, string> = new Map([
 ])
 
 /**
- * Returns the Base64 text of a secret that begins at this offset in a group of three bytes. The characters at both ends
- * that also encode neighbouring bytes are omitted.
+ * Returns the Base64 text of a secret that begins at this offset in a group of three bytes. The characters at its two
+ * ends are omitted if they also encode neighbouring bytes.
  */
 function base64At(bytes: Buffer, offset: number): readonly string[] {
   const shifted = Buffer.concat([Buffer.alloc(offset), bytes])

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { verdictOf } from './retry-policy.ts'
 
-describe('the verdict on the status of an HTTP response', () => {
+describe('the classification of an HTTP status for a step', () => {
   it.each([
     [200, 'completed'],
     [201, 'completed'],

@@ -4,7 +4,7 @@ import { backoffMs } from '@integration-host/shared/process/backoff'
 export interface RetryPolicy {
   /** A whole number, 1 or more. */
   readonly maxAttempts: number
-  /** The longest pause after the first attempt in milliseconds. It doubles with each further attempt. */
+  /** The longest pause after the first attempt, in milliseconds. It doubles after each further attempt. */
   readonly baseMs: number
   /** The longest pause between two attempts in milliseconds. */
   readonly capMs: number
@@ -13,9 +13,9 @@ export interface RetryPolicy {
 export const defaultRetryPolicy: RetryPolicy = { maxAttempts: 10, baseMs: 1_000, capMs: 300_000 }
 
 /**
- * Returns the delay in milliseconds between attempt number `attempt` (from 1) and the next attempt: base × 2ⁿ⁻¹ up to
- * the cap, with full jitter, so that steps that failed together are not retried together. A `Retry-After` of the target
- * takes precedence.
+ * Returns the delay in milliseconds between attempt number `attempt` (from 1) and the next attempt. The delay is base ×
+ * 2ⁿ⁻¹ up to the cap, with full jitter, so that steps that failed together are not retried together. A `Retry-After` of
+ * the target takes precedence.
  */
 export function retryDelayMs(
   attempt: number,
@@ -26,10 +26,10 @@ export function retryDelayMs(
   return backoffMs(attempt, { ...policy, random })
 }
 
-// A longer Retry-After is treated as a mistake of the target: the call is retried after a day.
+// The longest Retry-After that is respected: a day. A longer one counts as a mistake of the target.
 const MAX_RETRY_AFTER_MS = 86_400_000
 
-/** What the status of an HTTP response means for the step that made the call. */
+/** The class of an HTTP status for the step that made the call. */
 export type CallVerdict = 'completed' | 'retry' | 'failed'
 
 /** 2xx is success; 408, 425, 429 and 5xx may be temporary; any other status is permanent. */
@@ -39,7 +39,7 @@ export function verdictOf(status: number): CallVerdict {
 }
 
 /**
- * Whether a target that responds with this status may have done the work. The target may have crashed during the work
- * (500), or the response comes from a gateway that does not know the result (502, 504; RFC 9110 §15.6).
+ * Whether a target that responds with this status may have executed the request. With 500, the target may have crashed
+ * while it did so. With 502 and 504, a gateway responds that does not know the result (RFC 9110 §15.6).
  */
 export const leavesDoubt = (status: number): boolean => [500, 502, 504].includes(status)

@@ -6,7 +6,7 @@ import type { Step } from './step.ts'
 const lost = { kind: 'failed', reason: 'ECONNRESET', isSent: true } as const
 
 describe('a call that a step makes with fetch', () => {
-  it('fetch() returns the response to the step, so that the step can wait for a report that is not ready', async () => {
+  it('fetch() returns a response that means "not ready" to the step, so that the step can wait', async () => {
     const poll = async (step: Step) => {
       const report = await step.fetch({ url: 'http://x/report' })
       if (report.status === 202) return step.waitFor(Number(report.header('Retry-After')) * 1_000)
@@ -56,7 +56,7 @@ describe('a call that a step makes with fetch', () => {
     expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'status_not_set' })
   })
 
-  it('fetch() ends the attempt if it gets no response, and leaves the step in doubt only if the method is not safe', async () => {
+  it('fetch() ends the attempt if it gets no response, and leaves the step in doubt only if the method is unsafe', async () => {
     const send = (method: string) =>
       outcomeOf((step: Step) => step.fetch({ url: 'http://x/', method }), [lost])
     const { outcome } = await send('GET')

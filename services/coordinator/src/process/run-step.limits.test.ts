@@ -1,4 +1,4 @@
-/** Steps that call targets with limits. The limits themselves are tested in target-limiter.test.ts. */
+/** Tests steps that call targets with limits. target-limiter.test.ts tests the limits themselves. */
 import { setImmediate as turn } from 'node:timers/promises'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { until } from '@integration-host/shared/test-support/eventually'
@@ -36,7 +36,7 @@ const finding = defineStep((step: Step) => step.complete(), {
   },
 })
 
-/** Counts the occupied slots of the target: those of calls in flight, and those that were never released. */
+/** Counts the occupied slots of the target: slots of calls in flight, and slots that were never released. */
 function startSource(change: Partial<TargetCalls> = {}) {
   const memory = createMemoryTargetCalls(() => 0)
   const held = new Set<string>()
@@ -129,7 +129,7 @@ describe('a step that calls a target with limits', () => {
     expect(held.size).toBe(0)
   })
 
-  it('a step that is aborted while its call waits sends no call and occupies no slot, and its attempt is not counted', async () => {
+  it('a step that is aborted while its call waits for a limit sends no call and occupies no slot, and its attempt is not counted', async () => {
     const { source, limiter, held } = startSource()
     await source.reserveCall(occupied)
     const abort = new StepAbort()
@@ -142,7 +142,7 @@ describe('a step that calls a target with limits', () => {
     expect([...held]).toEqual(['other'])
   })
 
-  it('a call whose step has ended while the call waited is not sent', async () => {
+  it('a call that waits for a limit is not sent after its step has ended', async () => {
     const { source, limiter, held, statements } = startSource()
     await source.reserveCall(occupied)
     const { outcome, calls } = await outcomeOf(
@@ -161,7 +161,7 @@ describe('a step that calls a target with limits', () => {
     expect(held.size).toBe(0)
   })
 
-  it('a call is not sent while the store is unavailable, and the attempt is not counted', async () => {
+  it('a call to a target with limits is not sent while the store is unavailable, and the attempt is not counted', async () => {
     const { limiter } = startSource({
       reserveCall: () => Promise.reject(new IntegrationError('store_unavailable', 'down')),
     })
@@ -182,10 +182,11 @@ describe('a step that calls a target with limits', () => {
         definition,
         limiter,
       })
-      // If the slot were released before the cool-down is stored, another replica could call the target in between.
+      // The cool-down is stored before the slot is released. Otherwise another replica could call the target in
+      // between.
       expect(statements).toEqual(['reserve', 'cool down', 'release'])
       expect(first.outcome).toMatchObject({ kind: 'held', errorClass: `http_${status}` })
-      // Another replica has a limiter and cool-downs of its own.
+      // The second limiter stands for another replica, which has its own limiter and cool-downs.
       const other = createTargetLimiter({ source, clock: stoppedClock })
       const second = await outcomeOf(executing, [answered(200)], { definition, limiter: other })
       expect(second.calls).toEqual([])
@@ -193,7 +194,7 @@ describe('a step that calls a target with limits', () => {
     },
   )
 
-  it('a call that waited while another step got a 429 is not sent', async () => {
+  it('a call that waits for a limit is not sent if another step gets a 429 meanwhile', async () => {
     const { limiter, held } = startSource()
     const coolDowns = createCoolDowns(() => 0)
     const running = outcomeOf(executing, [answered(200)], { definition, limiter, coolDowns })
@@ -204,7 +205,7 @@ describe('a step that calls a target with limits', () => {
     expect(held.size).toBe(0)
   })
 
-  it('calls to a URL and calls to a target without limits execute no statement of the limits', async () => {
+  it('calls to a URL and calls to a target without limits need no statement of the store', async () => {
     const { limiter, statements } = startSource()
     for (const request of [
       { target: 'open', path: '/x' } as const,

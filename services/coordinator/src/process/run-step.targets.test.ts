@@ -139,7 +139,7 @@ describe('a call to a target of the process', () => {
     },
   )
 
-  it('if a call to a target gets a 503 without Retry-After, the call is retried after the usual delay', async () => {
+  it('a call to a target is retried after the usual delay if it gets a 503 without Retry-After', async () => {
     const { outcome } = await outcomeOf(sendTo({}), [answered(503)], { definition: define() })
     expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'http_503' })
   })
@@ -246,7 +246,7 @@ describe('the secret of a target', () => {
     },
   )
 
-  it('data is stored unchanged if only its JSON text contains the secret', async () => {
+  it('data is stored unchanged if its JSON text contains the secret but none of its values does', async () => {
     const { outcome } = await outcomeOf((step: Step) => step.complete({ a: 'x', token: 1 }), [], {
       definition: define('bearer', 'x","token'),
     })
@@ -256,7 +256,7 @@ describe('the secret of a target', () => {
   it.each([
     ['12345678', '{"id":1234567890}', '{"id":"[secret]"}'],
     ['12345678', '{"id":1.2345678e7}', '{"id":"[secret]"}'],
-    // The other members keep their digits and their notation, and a repeated member is redacted too.
+    // The other members keep their digits and their notation. A repeated member is redacted too.
     [
       '12345678',
       '{ "n": 9007199254740993, "a": 12345678, "a": 1.50 }',
@@ -277,7 +277,7 @@ describe('the secret of a target', () => {
     expect(outcome).toMatchObject({ kind: 'completed', response: { body: stored } })
   })
 
-  it('the secret is redacted in a response nested so deep that recursion would overflow the stack', async () => {
+  it('a secret is redacted in a response that is nested so deeply that recursion would overflow the stack', async () => {
     const nested = (inner: string) => '['.repeat(100_000) + inner + ']'.repeat(100_000)
     const { outcome } = await outcomeOf(sendTo({}), [answered(200, nested(`"${plainKey}"`))], {
       definition,
@@ -285,7 +285,7 @@ describe('the secret of a target', () => {
     expect(outcome).toMatchObject({ response: { body: nested('"[secret]"') } })
   })
 
-  it('the error that reports a secret in a URL contains the secret in no encoding', async () => {
+  it('the error about a secret in a URL does not contain the secret in any encoding', async () => {
     const { outcome } = await outcomeOf(sendTo({ path: `/x/%2563${plainKey.slice(1)}` }), [], {
       definition,
     })
@@ -340,7 +340,7 @@ describe('the input of a process', () => {
     .step('first', () => null)
     .step('second', () => null)
 
-  it('a step gets what the schema returns for the initial data', async () => {
+  it('a step gets the result of the input schema for the initial data', async () => {
     const { outcome } = await outcomeOf((step: Step) => step.complete(step.initialData), [], {
       definition,
       initialData: { amount: '66' },
@@ -348,7 +348,7 @@ describe('the input of a process', () => {
     expect(outcome).toMatchObject({ kind: 'completed', data: { amount: 66, note: 'none' } })
   })
 
-  it('a run with initial data that does not match the schema fails before its first step, with the paths of the invalid values', async () => {
+  it('a run fails before its first step if its initial data does not match the schema, and the error has the paths of the invalid values', async () => {
     const { outcome } = await outcomeOf(() => Promise.reject(new Error('has run')), [], {
       definition,
       initialData: { amount: 'much', note: 7 },
@@ -361,7 +361,7 @@ describe('the input of a process', () => {
     expect(JSON.stringify(outcome)).not.toContain('much')
   })
 
-  it('initial data is rejected if a check of the schema throws', async () => {
+  it('initial data is rejected if a refinement of the schema throws', async () => {
     const throwing = defineProcess('P', {
       input: z.unknown().refine(() => {
         throw new RangeError('a bug')

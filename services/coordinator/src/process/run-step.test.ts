@@ -36,7 +36,7 @@ describe('the argument that a step function gets', () => {
   })
 })
 
-describe('a step that throws an error that cannot be read', () => {
+describe('a step that throws an error whose members cannot be read', () => {
   const log = () => createLogger('test', 'debug', { write: () => {} })
   const secretive = bindSettings(
     defineProcess('P', {
@@ -65,7 +65,7 @@ describe('a step that throws an error that cannot be read', () => {
     }
   })
 
-  it('a step that throws an error is retried in doubt if reading the error fails', async () => {
+  it('a step that throws an error is retried in doubt if reading the members of the error fails', async () => {
     const { proxy, revoke } = Proxy.revocable(new Error('why'), {})
     revoke()
     const { outcome } = await outcomeOf(() => Promise.reject(proxy))
@@ -81,7 +81,7 @@ describe('a step that throws an error that cannot be read', () => {
 })
 
 describe('an HTTP call that a step makes', () => {
-  it('a call is reported without user info and query before it is sent, and again with the id of its response', async () => {
+  it('a call of a step is reported without user info and query before it is sent, and again with the id of its response', async () => {
     const reported: StepCall[] = []
     let before: readonly StepCall[] = []
     await outcomeOf(
@@ -137,7 +137,7 @@ describe('an HTTP call that a step makes', () => {
     expect(calls).toEqual([])
   })
 
-  it('a call with a credential is sent only to the gateway, together with the service key', async () => {
+  it('a call of a step with a credential is sent only to the gateway, together with the service key', async () => {
     const send = (url: string) =>
       outcomeOf((step: Step) => step.execute({ url }, { credential: 'ACC-42' }), [answered(200)])
     const { calls } = await send('/v3/company/42/query?query=x')
@@ -158,7 +158,7 @@ describe('an HTTP call that a step makes', () => {
     }
   })
 
-  it('a step of a run with a realm cannot call for another company, whatever its initial data says', async () => {
+  it('a step of a run with a realm cannot call for another company, whatever its initial data contains', async () => {
     const refused = await outcomeOf(
       (step: Step) => step.execute({ url: '/v3/company/43/invoice' }, { credential: 'ACC-43' }),
       [answered(200)],
@@ -185,7 +185,7 @@ describe('an HTTP call that a step makes', () => {
     })
   })
 
-  it('a step of a run without a realm can call for any company', async () => {
+  it('a step of a run without a realm may call for any company', async () => {
     const { calls } = await outcomeOf(
       (step: Step) => step.execute({ url: '/v3/company/43/invoice' }, { credential: 'ACC-43' }),
       [answered(200)],
@@ -239,7 +239,7 @@ describe('an HTTP call that a step makes', () => {
     },
   )
 
-  it('an attempt is not counted if its call fails while the internet is unreachable', async () => {
+  it('an attempt of a step is not counted if its call fails while the internet is unreachable', async () => {
     const { outcome } = await outcomeOf(
       (step: Step) => step.execute({ url: 'http://x/' }),
       [{ kind: 'failed', reason: 'ENETUNREACH', isSent: false }],
@@ -295,7 +295,7 @@ describe('an error body of the provider', () => {
     })
   })
 
-  it('after a 401 with an unclassified error code a call is retried in a minute, when the gateway may refresh the token again', async () => {
+  it('after a 401 with an unknown error code, a call is retried in a minute, when the gateway may refresh the token again', async () => {
     const body = JSON.stringify({ fault: { error: [{ code: '3200' }] } })
     const { outcome } = await outcomeOf(throughGateway, [answered(401, body)])
     expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'http_401', retryAfterMs: 60_000 })
@@ -303,20 +303,20 @@ describe('an error body of the provider', () => {
     expect(foreign.outcome).toMatchObject({ kind: 'failed', errorClass: 'http_401' })
   })
 
-  it('a response with an unclassified provider error code fails the step because of its HTTP status', async () => {
+  it('a response with an unknown provider error code fails the step because of its HTTP status', async () => {
     const { outcome } = await outcomeOf(throughGateway, [answered(400, faultBody('610'))])
     expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'http_400' })
   })
 
   it.each([500, 503, 429])(
-    'a call that gets status %i is retried, whatever the error code in the response body',
+    'a call that gets status %i is retried, whatever error code is in the response body',
     async (status) => {
       const { outcome } = await outcomeOf(throughGateway, [answered(status, faultBody('120'))])
       expect(['retry', 'held']).toContain(outcome.kind)
     },
   )
 
-  it('a response that looks like a provider error is not treated as one if the call used no credential', async () => {
+  it("a response to a call without a credential is not classified by the provider's error codes", async () => {
     const { outcome } = await outcomeOf(elsewhere, [answered(200, faultBody('5020'))])
     expect(outcome.kind).toBe('completed')
   })
@@ -359,8 +359,8 @@ describe('a 429 response to a call with a credential', () => {
   })
 })
 
-describe('the end of a step', () => {
-  it('a run fails with the reason that its step gives to fail()', async () => {
+describe('a step that ends with fail() or setStatus()', () => {
+  it('a run fails with the reason that its step passes to fail()', async () => {
     const { outcome } = await outcomeOf((step: Step) => step.fail('no such account'))
     expect(outcome).toMatchObject({
       kind: 'failed',
@@ -369,7 +369,7 @@ describe('the end of a step', () => {
     })
   })
 
-  it('setStatus() completes the run after an HTTP call of the step, and the response of this call is stored', async () => {
+  it('setStatus() completes the run after an HTTP call of the step, and the response to this call is stored', async () => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/' }, { parse: () => ({ a: 1 }) })
@@ -461,7 +461,7 @@ describe('a call of waitFor() in a step', () => {
   )
 })
 
-describe('whether an attempt leaves its step in doubt', () => {
+describe('the doubt that an attempt leaves about its step', () => {
   const lost: CallOutcome = { kind: 'failed', reason: 'ECONNRESET', isSent: true }
   const unsent: CallOutcome = { kind: 'failed', reason: 'ECONNREFUSED', isSent: false }
   const call = (step: Step) =>
@@ -521,12 +521,12 @@ describe('a step in doubt that has a confirm function', () => {
     },
   )
 
-  it('a step that is not in doubt runs without a call of its confirm function', async () => {
+  it('the confirm function of a step is not called if the step is not in doubt', async () => {
     const { calls } = await outcomeOf(step, [answered(200, '"O-1"')])
     expect(calls.map(({ method }) => method)).toEqual(['POST'])
   })
 
-  it('a step in doubt completes with the data of its confirm function, and the call is not repeated', async () => {
+  it('a step in doubt completes with the data of its confirm function, and its call is not repeated', async () => {
     const { outcome, calls } = await outcomeOf(step, [answered(200, '"O-1"')], { isInDoubt: true })
     expect(outcome).toEqual({
       kind: 'completed',
@@ -536,13 +536,13 @@ describe('a step in doubt that has a confirm function', () => {
     })
     expect(calls).toHaveLength(1)
     expect(calls[0]?.url.searchParams.get('key')).toBe('P/a%2Fb/2/second')
-    // The query of `confirm` must not have the idempotency key of the step's call. With that key, the target would
-    // return the response that it stored for the call.
+    // The query of `confirm` must not have the idempotency key of the step's call. With the same key, the target would
+    // return its stored response to that call.
     expect(calls[0]?.headers['idempotency-key']).toBeUndefined()
   })
 
   it.each([404, 410])(
-    'a step in doubt runs again with the same idempotency key if the query of its confirm function gets %i',
+    'a step in doubt runs again with the same idempotency key if the query of its confirm function gets the status %i',
     async (status) => {
       const { outcome, calls } = await outcomeOf(step, [answered(status), answered(503)], {
         isInDoubt: true,

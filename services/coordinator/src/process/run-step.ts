@@ -52,18 +52,20 @@ export async function runStep(
       error: 'what the step threw or returned cannot be read',
       response: null,
       retryAfterMs: null,
-      // The step may have made its call before.
+      // The step is in doubt, because it may have sent its call before this error.
       isInDoubt: true,
     }
   }
 }
 
-/** Returns what a step function needs of its run. If the step cannot start, returns its outcome. */
+/**
+ * Returns what a step function needs to know about its run. If the step cannot start, returns the outcome of the step.
+ */
 function inputOf(claim: Claim, process: StepProcess): StepInput | StepOutcome {
   const { stepNames } = process
   const { run } = claim
   const before = stepNames[stepNames.indexOf(run.StepName) - 1]
-  // If another program has inserted the row of this run at a later step, the item of the preceding step never exists.
+  // The item of the preceding step is missing if another program has inserted the row of this run at a later step.
   if (before !== undefined && finishedItem(claim, before) === undefined)
     return {
       kind: 'failed',

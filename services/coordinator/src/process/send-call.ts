@@ -1,4 +1,4 @@
-/** Sends the calls of steps: checks whether a call may be sent, and waits until its target may be called. */
+/** Sends the calls of steps: checks whether a call may be sent, and waits until the limits of its target permit it. */
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import type { ClaimedRun } from '../transaction/run.ts'
 import type { ProcessDefinition } from './definition.ts'
@@ -15,7 +15,7 @@ import type { BoundTarget } from './targets.ts'
 export interface SendDeps extends JudgeDeps {
   readonly call: HttpCall
   readonly limiter: TargetLimiter
-  /** Returns the `traceparent` of the next call; each call has a span id of its own. */
+  /** Returns the `traceparent` of the next call. Each call has its own span id. */
   readonly traceparent: () => string
   /** Called before each call is sent, and again with the id of its response. */
   readonly onCall: (call: StepCall) => void
@@ -68,7 +68,7 @@ interface NotSent {
   readonly end: EarlyOutcome
 }
 
-/** A call that may be sent as far as its request shows. */
+/** A call whose request has passed the checks. */
 interface PreparedCall extends ReturnType<typeof outgoingCall> {
   readonly process: Pick<ProcessDefinition, 'bound'>
   readonly processName: string
@@ -95,8 +95,8 @@ function prepareCall(
       'realm_missing',
       'the step calls with the credential of the realm, but the run has no Realm: queue a transaction with "Realm" (command line: --realm)',
     )
-  // The service key that queued the run was allowed to use the realm of the run. The credential may come from the
-  // initial data, and nothing has checked whether the key may use that credential.
+  // A run with a realm may call only for this realm: the service key that queued the run was allowed to use it. The
+  // credential may come from the initial data, for which no permission was checked.
   if (credential !== undefined && run.Realm !== null && credential !== credentialName(run.Realm))
     return failed(
       process,
@@ -113,7 +113,7 @@ function prepareCall(
     return failed(
       process,
       'secret_in_request',
-      // The text does not have the path, because the path may contain the secret in an encoding.
+      // The error text does not contain the path, because the path may contain the secret in an encoding.
       `${method} ${url.origin} was not sent: it contains ${exposed} outside the auth of a target`,
     )
   const targetKey = targetName === undefined ? undefined : `target:${run.Process}/${targetName}`
@@ -181,7 +181,7 @@ async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<Sen
     responseId: null,
   }
   deps.onCall(sent)
-  // The headers can be changed in place, because `outgoingCall` has created this object for this call only.
+  // The headers may be changed, because `outgoingCall` has created this object for this call only.
   if (callKey !== null) headers['idempotency-key'] = callKey
   headers['traceparent'] = traceparent
   const given = await deps.call(
@@ -195,7 +195,7 @@ async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<Sen
   return { outcome, method, what, owner }
 }
 
-/** Waits until the target may be called, and then sends the call. */
+/** Waits until the limits of the target permit the call, and then sends it. */
 async function sendWithinLimits(
   prepared: PreparedCall,
   limits: TargetLimits,
@@ -205,7 +205,7 @@ async function sendWithinLimits(
   const { processName, targetName = '', timeoutMs, method, what, owner } = prepared
   const limitedTarget = { Process: processName, Target: targetName }
   const now = deps.now()
-  // The wait takes at most half of the time that the step has left. The other half is for the call.
+  // The call waits for at most half of the time that the step has left. The other half is for the call itself.
   const waitUntil = now + Math.min(MAX_WAIT_MS, (deps.endsAt - now) / 2)
   const admission = await deps.limiter.admit({
     target: limitedTarget,
@@ -224,13 +224,12 @@ async function sendWithinLimits(
       return { end: { kind: 'released' } }
     case 'admitted':
       try {
-        // While this call waited, another call of the same step may have ended the step, and another step may have got
-        // a 429.
+        // While this call waited, another call may have ended its step, or another step may have got a 429.
         const end = isEnded() ? notSent : coolDownOfCall(prepared, deps)
         if (end !== null) return end
         const sent = await sendPrepared(prepared, deps)
         const ms = coolDownOf(sent.outcome, deps.now())
-        // The slot is released after this, because another replica would otherwise use the slot before the cool-down.
+        // The cool-down is stored before the slot is released. Otherwise another replica could use the slot in between.
         if (ms !== null) await deps.limiter.coolDown(limitedTarget, ms)
         return sent
       } finally {
@@ -247,8 +246,8 @@ function targetOf({ bound }: Pick<ProcessDefinition, 'bound'>, name: string): Bo
 }
 
 const DEFAULT_CALL_MS = 60_000
-// A call waits this long inside its step for its target. A step that waits occupies a place of `PREFETCH`, so the
-// waiting steps of a busy target stay in the queue instead of being deferred again and again.
+// The maximum time that a call waits for its target inside its step. While a step waits, it counts against `PREFETCH`.
+// So the further steps for a busy target stay in the queue and are not deferred repeatedly.
 const MAX_WAIT_MS = 5_000
 const MAX_URL_LENGTH = 2_000
 

@@ -5,7 +5,7 @@ import { z } from 'zod'
 /** The declared settings: a zod schema for each setting. The schema parses the text of an environment variable. */
 export type SettingSchemas = Readonly<Record<string, z.ZodType>>
 
-/** The values of the declared settings, secrets included. */
+/** The values of the declared settings, including the secrets. */
 export type SettingValues<Schemas extends SettingSchemas> = {
   readonly [Name in keyof Schemas]: z.output<Schemas[Name]>
 }
@@ -17,9 +17,10 @@ export type StepSettings<Schemas extends SettingSchemas> = {
   ]: z.output<Schemas[Name]>
 }
 
-// Secrets are searched for in the data that a step sends and stores. A shorter secret would occur there by chance.
+// The minimum length of a secret. The data that a step sends and stores is searched for secrets, and a shorter text
+// could occur there by chance.
 const MIN_SECRET_LENGTH = 8
-// The pattern that finds a longer secret could be too large for the regular expressions of V8.
+// The maximum length of a secret. The search pattern for a longer one could be too large for V8's regular expressions.
 const MAX_SECRET_LENGTH = 2_048
 
 /**
@@ -45,7 +46,7 @@ export const secretsOf = (
     value instanceof Secret ? [[name, value] as const] : [],
   )
 
-/** Whether a secret is nested in a value. Steps could read it there, and it would not be redacted. */
+/** Whether a value contains a nested secret. Steps could read such a secret, and it would not be redacted. */
 export function hasNestedSecret(value: unknown, seen = new Set<unknown>()): boolean {
   if (typeof value !== 'object' || value === null || value instanceof Secret || seen.has(value))
     return false

@@ -2,8 +2,8 @@
 export type AbortReason = 'timeout' | 'lease_lost' | 'shutdown'
 
 /**
- * Aborts a step, or blocks only those of its calls that were not sent yet. Two AbortControllers would do the same, but
- * would cost time in every step. Here an AbortSignal is created only if the step reads it.
+ * Aborts a step, or blocks only those calls of the step that were not sent yet. Two AbortControllers per step would do
+ * the same, but creating them costs time in every step. So an AbortSignal is created only if the step reads it.
  */
 export class StepAbort {
   #reason: AbortReason | null = null
@@ -17,8 +17,8 @@ export class StepAbort {
   }
 
   /**
-   * Whether the step may send no further call. The response to a call that was already sent may still arrive, unless
-   * there is a `reason`.
+   * Whether the step must not send further calls. A call that was sent before may still get its response, unless there
+   * is a `reason`.
    */
   get areNewCallsBlocked(): boolean {
     return this.#areNewCallsBlocked
@@ -36,7 +36,7 @@ export class StepAbort {
     this.#notify()
   }
 
-  /** Aborts the step. Later calls do not change the reason. */
+  /** Aborts the step. The first call sets the reason; later calls do not change it. */
   abort(reason: AbortReason): void {
     if (this.#reason !== null) return
     this.#reason = reason

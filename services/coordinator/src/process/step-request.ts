@@ -114,7 +114,7 @@ function urlOf(
 function targetUrl(path: string, target: BoundTarget): URL {
   const base = new URL(target.url)
   const url = new URL(target.url + path)
-  // The call contains the key of the target, so the path must not lead to another host.
+  // A path must not lead to another host, because the call contains the key of the target.
   const isBelow = url.pathname.startsWith(`${base.pathname.replace(/\/$/, '')}/`)
   if (!path.startsWith('/') || url.origin !== base.origin || !isBelow)
     throw new TypeError('the path of a call must begin with a slash and stay below its target')
@@ -124,8 +124,8 @@ function targetUrl(path: string, target: BoundTarget): URL {
 function gatewayUrl(path: string, credential: string, gateway: string): URL {
   const realm = realmOf(credential)
   const url = new URL(gateway + path)
-  // The call contains the coordinator's service key. Therefore it must be sent only to the gateway, and only to the
-  // named realm.
+  // The call contains the coordinator's service key, so it must be sent only to the gateway and only for the named
+  // realm.
   if (!path.startsWith('/') || url.origin !== new URL(gateway).origin)
     throw new TypeError('the url of a call with a credential must be a path, not an address')
   if (!credential.startsWith('ACC-') || !url.pathname.startsWith(`/v3/company/${realm}/`))

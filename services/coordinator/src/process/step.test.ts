@@ -2,8 +2,8 @@ import { describe, expect, expectTypeOf, it } from 'vitest'
 import { defineProcess } from './define-process.ts'
 import { type DataOf, defineStep, type Step, type StepItem } from './step.ts'
 
-// The behaviour of steps is tested in run-step.test.ts. Here `tsc` checks the types: each `@ts-expect-error` fails the
-// type check if the line below it compiles.
+// This file tests types: `tsc` reports an unused `@ts-expect-error` if the line after it compiles. run-step.test.ts
+// tests the behaviour of steps.
 describe('the types of steps', () => {
   const order = (step: Step<{ number: string }>) =>
     step.execute({ url: step.initialData.number }, { parse: () => ({ Order: 'O-66' }) })
@@ -16,7 +16,7 @@ describe('the types of steps', () => {
     step.setStatus('Completed')
   }
 
-  it('the type of the data that a step returns is known in the next step and in each later step that names this step', () => {
+  it('the type of the data that a step returns is known in the next step and in each later step that names it in its type', () => {
     expectTypeOf<Step<string>['previous']>().toEqualTypeOf<null>()
     expectTypeOf<Parameters<typeof report>[0]['previous']['data']>().toEqualTypeOf<{
       Order: string

@@ -8,7 +8,7 @@ import type { Json, JsonInput } from './json-normalization.ts'
 /** A step function with any types of data from earlier steps, and with the options of `defineStep` if it has any. */
 export interface AnyStep {
   (step: never): unknown
-  /** See {@link StepOptions}, as for the other members. */
+  /** The options of `defineStep`, if the step has any; see {@link StepOptions}. */
   readonly confirm?: (step: never) => unknown
   readonly retry?: Partial<RetryPolicy>
   readonly timeoutMs?: number
@@ -29,9 +29,9 @@ export interface StepItem<Data = Json> {
   readonly ReplayID: number
   /** The body of the response to the step's last call; `null` if the step has made no call. */
   readonly ResponseBody: string | null
-  /** The status of that response; `null` if the step has made no call. */
+  /** The status of the response to the step's last call; `null` if the step has made no call. */
   readonly responseStatus: number | null
-  /** What `parse` has returned, or the argument of `complete`. */
+  /** The data of the step: the result of `parse`, or the argument of `complete`. */
   readonly data: Data
 }
 
@@ -55,7 +55,7 @@ export interface StepResponse<Data extends JsonInput> {
   readonly status: number
   /** The body as text. */
   readonly body: string
-  /** What `parse` has returned; `null` without `parse`. */
+  /** The result of `parse`; `null` without `parse`. */
   readonly data: Data
 }
 
@@ -76,7 +76,7 @@ export interface StepReply {
   parse<Data>(parse: (body: unknown) => Data): Data
 }
 
-/** Settings of the installation that steps may use. */
+/** The settings of the installation that steps may use. */
 export interface ProcessSettings {
   /** The address of demo-api, which the example process OrderProcess calls. */
   readonly demoApiUrl: string
@@ -105,7 +105,7 @@ export interface Step<
   /** The name of the step. */
   readonly name: string
   readonly transactionId: string
-  /** The number of the run of the transaction: 0 for the first run, and one more for each replay. */
+  /** The number of the run within its transaction: 0 for the first run, and one more for each replay. */
   readonly replayId: number
   readonly isReplay: boolean
   /** The `version` that the process had when this run began; `null` if it had none. */
@@ -115,11 +115,11 @@ export interface Step<
   /** The number of this attempt of the step, from 1. */
   readonly attempt: number
   /**
-   * The idempotency key that the step's call sends. The key is the same in every attempt of the step, and different in
-   * every replay.
+   * The idempotency key that the step's call sends. It is the same in every attempt of the step, and different in every
+   * replay.
    */
   readonly idempotencyKey: string
-  /** The data that was queued, as `input` of the process returns it. */
+  /** The initial data of the run, as the `input` schema of the process returns it. */
   readonly initialData: Initial
   /** The previous step; `null` in the first step of the process. */
   readonly previous: Previous extends AnyStep ? StepItem<DataOf<Previous>> : null
@@ -164,7 +164,7 @@ export interface Step<
 /** The argument of `confirm`. */
 export type InDoubtStep<Of extends AnyStep> = InDoubt<Parameters<Of>[0], string>
 
-/** A step with `find` in place of `execute`. */
+/** A step that can query its target but make no other call: it has `find` in place of `execute`. */
 export type InDoubt<Given, TargetName extends string> = Omit<Given, 'execute'> & {
   /**
    * Queries the target for the effect of the earlier call, without an idempotency key. Returns `null` for 404
@@ -202,10 +202,10 @@ export const defineStep = <Run extends AnyStep>(
   run: Run,
   options: StepOptions<InDoubtStep<Run>, DataOf<Run>>,
 ): Run =>
-  // The function is copied with `bind`, because another process definition may use the same function without options.
+  // `bind` makes a copy of the function. Another process definition may use the same function without options.
   Object.assign(run.bind(null) as Run, givenOf(run), givenOf(options))
 
-/** Returns the options that are set. An absent option must not replace an option that the function already has. */
+/** Returns the options that are set, because an absent option must not overwrite one that the function already has. */
 const givenOf = ({
   confirm,
   retry,

@@ -61,8 +61,8 @@ afterEach(() => void vi.useRealTimers())
 /** The milliseconds by which a call may be sent after its reserved time, because timers are rounded up. */
 const TIMER_MS = 2
 
-describe('the limit of calls per second', () => {
-  it('calls are sent one interval apart, in the order in which they were requested', async () => {
+describe('the limit of calls per second to a target', () => {
+  it('calls to a target are sent one interval apart, in the order in which they were requested', async () => {
     const { admit, admitted } = start()
     const order: number[] = []
     for (const n of [1, 2, 3, 4]) void admit({ intervalMs: 500 }).then(() => order.push(n))
@@ -74,7 +74,7 @@ describe('the limit of calls per second', () => {
     }
   })
 
-  it('a call that would have to wait too long is deferred until its time, and reserves nothing', async () => {
+  it('a call that would have to wait too long for its target is deferred until its time, and reserves nothing', async () => {
     const { admit, admitted } = start()
     await admit({ intervalMs: 2_000 })
     expect(await admit({ intervalMs: 2_000 }, { waitMs: 1_999 })).toEqual({
@@ -86,7 +86,7 @@ describe('the limit of calls per second', () => {
     expect(admitted).toHaveLength(2)
   })
 
-  it('deferred calls are scheduled one interval apart, without a request to the store for each of them', async () => {
+  it('deferred calls to a target are scheduled one interval apart, without a request to the store for each', async () => {
     const { admit, requests } = start()
     const limits = { intervalMs: 10_000 }
     await admit(limits)
@@ -97,16 +97,16 @@ describe('the limit of calls per second', () => {
     expect(requests).toHaveLength(2)
   })
 
-  it('if the time of a call passes while the process is blocked, the call reserves another time instead of being sent late', async () => {
+  it('a call whose reserved time passes while the process is blocked reserves another time instead of being sent late', async () => {
     const { admit, admitted } = start()
     const limits = { intervalMs: 200 }
     for (let n = 0; n < 4; n += 1) void admit(limits)
     await vi.advanceTimersByTimeAsync(10)
     expect(admitted).toHaveLength(1)
-    // Time passes, but no timer fires until the process continues.
+    // The test lets time pass without firing timers, as if the process were blocked.
     vi.setSystemTime(now() + 700)
     await vi.advanceTimersByTimeAsync(590)
-    // If late calls were not checked, all three waiting calls would have been sent by now.
+    // If calls were sent late, all three waiting calls would have been sent by now.
     expect(admitted.length).toBeLessThan(4)
     await vi.advanceTimersByTimeAsync(2_000)
     expect(admitted).toHaveLength(4)
@@ -115,20 +115,20 @@ describe('the limit of calls per second', () => {
   })
 })
 
-describe('the limit of calls in flight', () => {
-  it('a call waits until another call has ended, and is then admitted at once', async () => {
+describe('the limit of calls in flight to a target', () => {
+  it('a call waits until another call to its target has ended, and is then admitted at once', async () => {
     const { admit, admitted } = start()
     const limits = { concurrent: 2 }
     for (let n = 0; n < 3; n += 1) void admit(limits)
     await vi.advanceTimersByTimeAsync(950)
     expect(admitted).toHaveLength(2)
     void admitted[0]?.end()
-    // This time is shorter than the interval at which a waiting call polls.
+    // The test moves the clock by less than the interval at which a waiting call polls.
     await vi.advanceTimersByTimeAsync(20)
     expect(admitted).toHaveLength(3)
   })
 
-  it('a waiting call is admitted within a tenth of a second after a call of another replica has ended', async () => {
+  it('a waiting call is admitted within a tenth of a second after a call of another replica to its target has ended', async () => {
     const { admit, admitted, source } = start()
     const limits = { intervalMs: 0, concurrent: 1 }
     await source.reserveCall({ ...erp, limits, slot: 'elsewhere', maxWaitMs: 0, holdMs: 60_000 })
@@ -140,7 +140,7 @@ describe('the limit of calls in flight', () => {
     expect(admitted).toHaveLength(1)
   })
 
-  it('only one of the calls that wait for a slot sends requests to the store', async () => {
+  it('of the calls that wait for a slot of their target, only one sends requests to the store', async () => {
     const { admit, requests } = start()
     const limits = { concurrent: 1 }
     await admit(limits)
@@ -149,7 +149,7 @@ describe('the limit of calls in flight', () => {
     expect(requests.length).toBeLessThanOrEqual(12)
   })
 
-  it('calls that find no slot in time are deferred for a second', async () => {
+  it('calls that find no slot of their target in time are deferred for a second', async () => {
     const { admit } = start()
     const limits = { concurrent: 1 }
     await admit(limits)
@@ -175,7 +175,7 @@ describe('the limit of calls in flight', () => {
     },
   )
 
-  it('the end of a call is not delayed and does not fail if its slot cannot be released', async () => {
+  it('a slot that cannot be released neither delays nor fails the end of its call', async () => {
     const { admit, admitted } = start({
       releaseCalls: () => Promise.reject(new IntegrationError('store_unavailable', 'down')),
     })
@@ -185,7 +185,7 @@ describe('the limit of calls in flight', () => {
     await expect(ended).resolves.toBeUndefined()
   })
 
-  it('slots of calls that end at the same time are released with one request', async () => {
+  it('slots of a target whose calls end at the same time are released with one request', async () => {
     const released: (readonly string[])[] = []
     const { admit, admitted } = start({
       releaseCalls: async (_, slots) => void released.push(slots),
@@ -213,7 +213,7 @@ describe('a call that waits for its target', () => {
       abort.blockNewCalls()
       await vi.advanceTimersByTimeAsync(0)
       expect(await waiting).toEqual({ kind: 'aborted' })
-      // Every slot that is not held by the first call is free.
+      // Every slot is free, except the one of the first call.
       await source.coolDownTarget(erp, 0)
       await vi.advanceTimersByTimeAsync(10_000)
       const free = []
@@ -231,7 +231,7 @@ describe('a call that waits for its target', () => {
     },
   )
 
-  it('an aborted step requests no reservation', async () => {
+  it('an aborted step requests no reservation for its target', async () => {
     const { admit, requests } = start()
     const abort = new StepAbort()
     abort.abort('shutdown')
@@ -239,7 +239,7 @@ describe('a call that waits for its target', () => {
     expect(requests).toEqual([])
   })
 
-  it('a call is not sent while the store is unavailable, and later calls are admitted again', async () => {
+  it('a call to a target with limits is not sent while the store is unavailable, and later calls are admitted again', async () => {
     let isDown = true
     const source = createMemoryTargetCalls(now)
     const { admit } = start({
@@ -253,7 +253,7 @@ describe('a call that waits for its target', () => {
     expect(await admit({ concurrent: 1 })).toMatchObject({ kind: 'admitted' })
   })
 
-  it('a busy target delays neither other targets nor the target of the same name in another process', async () => {
+  it('a busy target delays neither other targets nor a target of the same name in another process', async () => {
     const { admit, admitted } = start()
     const limits = { concurrent: 1, intervalMs: 60_000 }
     await admit(limits)
@@ -262,7 +262,7 @@ describe('a call that waits for its target', () => {
     expect(admitted).toHaveLength(3)
   })
 
-  it('a cool-down delays the calls of all replicas', async () => {
+  it('a cool-down of a target delays the calls of all replicas', async () => {
     const { limiter, source } = start()
     await limiter.coolDown(erp, 30_000)
     const other = createTargetLimiter({ source, clock: fakeClock })

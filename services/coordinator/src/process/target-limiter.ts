@@ -20,7 +20,9 @@ import type { StepAbort } from './step-abort.ts'
 export interface TargetLimiter {
   /** Waits until the call may be sent. Returns how the wait ended. */
   admit(call: LimitedCall): Promise<Admission>
-  /** Starts a cool-down of a target for all replicas. Best effort: without it, the other replicas get a 429 as well. */
+  /**
+   * Starts a cool-down of a target for all replicas. A failure is ignored: the other replicas then get a 429 as well.
+   */
   coolDown(target: TargetKey, ms: number): Promise<void>
 }
 
@@ -29,7 +31,7 @@ export interface LimitedCall {
   readonly limits: TargetLimits
   /** The time limit of the call in milliseconds. */
   readonly timeoutMs: number
-  /** The wait for the time of the call ends at this time (epoch ms). */
+  /** The latest time (epoch ms) until which the call waits for its target. */
   readonly waitUntil: number
   readonly abort: StepAbort
 }
@@ -48,21 +50,27 @@ export interface TargetLimiterDeps {
   readonly source: TargetCalls
   /** Used for durations only. */
   readonly clock: Pick<Clock, 'now' | 'setTimeout'>
-  /** Gets each wait of a call for the clock, and returns it. Default: returns it without doing anything. */
+  /**
+   * Called with each promise with which a call waits for the clock; returns the promise to await. Default: the same
+   * promise.
+   */
   readonly waitForClock?: WaitForClock | undefined
 }
 
-/** Observes a wait for the clock. A test that moves the clock itself must know that the step is not busy meanwhile. */
+/**
+ * Observes a promise with which a call waits for the clock. A test that moves the clock must know that the step is only
+ * waiting.
+ */
 export type WaitForClock = <Result>(wait: Promise<Result>) => Promise<Result>
 
 /** The calls of this worker to one target. */
 interface Line {
-  /** Whether a call has its turn to request a reservation. */
+  /** Whether one of these calls is requesting a reservation. Only one call at a time may do so. */
   isTaken: boolean
-  /** The calls that wait for their turn, in their order. Each function gives its call the turn. */
+  /** The calls that wait until they may request a reservation, in their order. Each function lets its call continue. */
   readonly waiting: Set<() => void>
   readonly release: (slot: string) => Promise<void>
-  /** Ends the pause of the call that waits for a free slot, if there is one. */
+  /** Wakes the call that waits for a free slot, if there is one. */
   onRelease: () => void
 }
 
@@ -77,7 +85,7 @@ export function createTargetLimiter({
 }: TargetLimiterDeps): TargetLimiter {
   const { now } = clock
   const lines = new Map<string, Line>()
-  /** The steps that were deferred because the next call to their target was too far away. */
+  /** The schedule of the steps that were deferred because the next possible call to their target was too late. */
   const deferrals = createCoolDowns(now)
 
   function lineOf(target: TargetKey): Line {
@@ -95,7 +103,7 @@ export function createTargetLimiter({
       isTaken: false,
       waiting: new Set(),
       async release(slot) {
-        // A slot that cannot be released expires by itself.
+        // If releasing a slot fails, the slot expires later.
         await releaseAll(slot).catch(() => {})
         line.onRelease()
       },
@@ -106,8 +114,8 @@ export function createTargetLimiter({
   }
 
   /**
-   * Resolves after `ms` milliseconds, or earlier when new calls are blocked. `onStart` gets the function that ends the
-   * pause.
+   * Resolves after `ms` milliseconds, or earlier if new calls are blocked. `onStart` gets a function that ends the
+   * pause early.
    */
   const pause = (
     ms: number,
@@ -121,14 +129,14 @@ export function createTargetLimiter({
           abort.unwatch(end)
           resolve()
         }
-        // A timer may fire a fraction of a millisecond early.
+        // The time is compared with a tolerance, because a timer may fire a fraction of a millisecond early.
         const timer = clock.setTimeout(end, Math.ceil(ms) + 1)
         abort.watch(end)
         onStart(end)
       }),
     )
 
-  /** Waits for the turn of the call. Resolves with `false` if the call must not wait any longer. */
+  /** Waits until the call may request a reservation. Resolves with `false` if the call must not wait any longer. */
   async function takeTurn(line: Line, { waitUntil, abort }: LimitedCall): Promise<boolean> {
     if (!line.isTaken) return (line.isTaken = true)
     let hasTurn = false
@@ -152,11 +160,11 @@ export function createTargetLimiter({
     }
   }
 
-  /** Requests a reservation until there is one, or until the call must not wait any longer. */
+  /** Requests reservations until one succeeds, or until the call must not wait any longer. */
   async function reserve(line: Line, call: LimitedCall): Promise<Reservation> {
     const { target, limits, timeoutMs, waitUntil, abort } = call
     const key = keyOf(target)
-    // The value of `timeoutMs` may come from an option of the call, and such an option is not checked.
+    // `timeoutMs` may come from an option of the call, which is not checked.
     const holdMs = (timeoutMs > 0 ? Math.min(timeoutMs, MAX_HOLD_MS) : 0) + SLOT_GRACE_MS
     while (!abort.areNewCallsBlocked) {
       const delayMs = deferrals.delayOf(key)
@@ -199,8 +207,8 @@ export function createTargetLimiter({
           await end()
           return { kind: 'aborted' }
         }
-        // The call is late if this process was blocked. If late calls were sent, several calls would be sent at the
-        // same time.
+        // This process was blocked, so the call is late. It is not sent now, because all late calls would be sent at
+        // the same time.
         if (now() - sendAt <= MAX_LATE_MS) return { kind: 'admitted', end }
         await end()
       }
@@ -215,16 +223,16 @@ export function createTargetLimiter({
 const keyOf = ({ Process, Target }: TargetKey): string => `${Process}/${Target}`
 
 /**
- * The time from the end of a call's time limit until its slot expires. It is longer than the time limit of a statement,
- * because the call is sent only after the response to the statement that reserved its slot.
+ * The time from the end of a call's time limit until its slot expires. It exceeds the time limit of a statement,
+ * because a call is sent only after the response to the statement that reserved its slot.
  */
 export const SLOT_GRACE_MS = 15_000
-/** The time limit of a step, which ends its calls. */
+/** The maximum time limit of a call: the time limit of a step, which ends its calls. */
 const MAX_HOLD_MS = 1_500_000
-// A call that waits for a slot polls at this interval, because another replica may have released a slot.
+// The interval at which a call that waits for a slot polls. It polls because another replica may have released a slot.
 const POLL_MS = 100
-// How long a step that found no free slot waits before it is tried again. It can be short, because the step has waited
-// inside its attempt before.
+// The time after which a step that found no free slot is tried again. It may be short, because the step has already
+// waited inside its attempt.
 const FULL_DELAY_MS = 1_000
 const MAX_LATE_MS = 100
 const MIN_SPACING_MS = 100

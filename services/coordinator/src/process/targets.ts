@@ -1,4 +1,4 @@
-/** The targets of a process: services that its steps call by name, and not through the gateway. */
+/** The targets of a process: services that its steps call by name, without the gateway. */
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type { TargetLimits } from '../transaction/target-calls.ts'
 import { CONNECTION_HEADERS } from './http-call.ts'
@@ -13,7 +13,7 @@ export type TargetAuth =
 export interface Target {
   /** An http(s) URL without user information, query and fragment. The path of a call is appended to it. */
   readonly url: string
-  /** If it is absent, calls are sent without authentication. */
+  /** The authentication of the calls. If it is absent, calls are sent without authentication. */
   readonly auth?: TargetAuth
   /** The time limit of a call in milliseconds, if the call has no time limit of its own. Default: 60 seconds. */
   readonly timeoutMs?: number
@@ -36,13 +36,13 @@ export interface BoundTarget {
   /** The header that authenticates a call. Its value is sent to this target only. */
   readonly auth: { readonly name: string; readonly value: Secret } | null
   readonly timeoutMs: number | null
-  /** `null` if the target has neither `perSecond` nor `concurrent`. */
+  /** The limits of the target; `null` if it has neither `perSecond` nor `concurrent`. */
   readonly limits: TargetLimits | null
 }
 
 const TARGET_NAME = /^[A-Za-z][A-Za-z0-9_-]{0,63}$/
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$/
-/** Visible ASCII characters with spaces between them. Every server accepts such a header value. */
+/** Visible ASCII characters with spaces between them, because every server accepts such a header value. */
 const HEADER_VALUE = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 /** The headers that the coordinator sets itself. */
 const OWN_HEADERS = new Set(['accept', 'content-type', 'idempotency-key', 'traceparent'])
@@ -171,7 +171,7 @@ export const authSecretsOf = (
   targets: ReadonlyMap<string, BoundTarget>,
 ): readonly (readonly [name: string, secret: Secret])[] =>
   [...targets].flatMap(([name, { auth }]) =>
-    // Only the credentials of `Bearer x` and `Basic x` are secret, not the scheme.
+    // In `Bearer x` and `Basic x`, only the credentials after the scheme are secret.
     auth === null
       ? []
       : [[`the auth of ${name}`, new Secret(auth.value.reveal().replace(/^\w+ /, ''))] as const],

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { csvFileName, csvOf } from './order-process.ts'
 
-describe('the CSV of an order', () => {
+describe('the CSV file of an order', () => {
   it('a CSV cell that a spreadsheet would run as a formula is escaped', () => {
     for (const start of ['=', '+', '-', '@', '\t', '\r'])
       expect(csvOf({ Order: `${start}cmd()` })).toMatch(/^Order\n"?'/)

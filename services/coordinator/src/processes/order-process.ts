@@ -27,7 +27,7 @@ export default defineProcess('OrderProcess', {
   )
   .step('report', (step) => {
     const { Order, CreatedAt } = step.previous.data
-    // `CreatedAt` is passed on as text, because parsing and formatting the time would lose digits or the UTC offset.
+    // `CreatedAt` is passed on as text. Parsing and formatting the time would lose digits or the UTC offset.
     const query = { order: Order, created: CreatedAt }
     return step.execute({ url: `${step.settings.demoApiUrl}/report`, query })
   })
@@ -66,8 +66,8 @@ export function csvFileName(run: {
   return `Order_${plain.length <= MAX_NAME ? plain : shortened(plain)}.${run.replayId}.csv`
 }
 
-// File systems allow 255 bytes for a name. No encoded id contains `%-`, so a shortened name never equals a
-// complete one.
+// File systems allow 255 bytes for a name. A shortened name never equals a complete one, because no encoded id contains
+// `%-`.
 const MAX_NAME = 200
 const shortened = (plain: string): string =>
   `${plain.slice(0, 140)}%-${createHash('sha256').update(plain).digest('hex').slice(0, 40)}`
