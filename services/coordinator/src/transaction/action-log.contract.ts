@@ -57,7 +57,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       }
     })
 
-    it('pausing and resuming a process are recorded without a transaction', async () => {
+    it('the pause and the resumption of a process are recorded without a transaction', async () => {
       await source.setPaused(process.name, true, ada)
       await source.setPaused(process.name, true, anAct)
       await source.setPaused(process.name, false, anAct)
@@ -69,7 +69,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       ])
     })
 
-    it('if a request has an actor, each new transaction is recorded with its own reason, and existing ones are not recorded', async () => {
+    it('if a request has an actor, each new transaction is recorded with its own reason, and existing transactions are not recorded', async () => {
       await queue('1')
       const lines = [
         { TransactionID: '1', InitialData: 'business data', Reason: 'exists' },
@@ -130,7 +130,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       expect((await source.paused()).size).toBe(0)
     })
 
-    it('an action that throws an error does not record an entry', async () => {
+    it('an action that throws an error is not recorded', async () => {
       await queue('66')
       await expect(source.resume(process, '66', null, ada)).rejects.toMatchObject({
         code: 'transaction_not_resumable',
@@ -145,7 +145,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       expect(await log()).toMatchObject([{ Action: 'cancel', KeyID: 'ops' }])
     })
 
-    it('the action log is filtered by process and transaction, and read page by page with the ID of the last entry', async () => {
+    it('the action log can be filtered by process and transaction, and read page by page with the ID of the last entry', async () => {
       for (const id of ['1', '2', '3']) await queue(id)
       await source.queue(other, [{ TransactionID: '1', InitialData: 1 }])
       for (const id of ['1', '2', '3']) await source.cancel(process.name, id, null, anAct)
@@ -186,7 +186,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       expect(await source.replay(process, '66', fromStart, on(3))).toMatchObject({ ReplayID: 1 })
     })
 
-    it('a replay that requires a certain latest run is rejected if a newer run was started, even if both have the same version', async () => {
+    it('a replay that requires a certain latest run is rejected if a newer run was started, even if both runs have the same version', async () => {
       await queue('66')
       await source.cancel(process.name, '66', null, anAct)
       const replay = () =>

@@ -58,10 +58,13 @@ export interface Act extends AuditContext {
   readonly operation?: OperationAct
 }
 
-/** One action of a bulk operation on the latest run of a transaction. */
+/** An action that a bulk operation performs on the latest run of a transaction. */
 export interface OperationAct {
   readonly id: string
-  /** The action is rejected with `version_moved` unless this is the latest run; `null` allows every run. */
+  /**
+   * The id of the required latest run: if another run is the latest, the action is rejected with `version_moved`.
+   * `null` allows every run.
+   */
   readonly replayId: number | null
 }
 
@@ -99,7 +102,7 @@ export function requireVersion(
   if (ifVersion !== null && ifVersion !== Version) throw versionMoved(Version)
 }
 
-/** An action that the store rejected, and the code of the rejection. */
+/** An action that the store rejected, with the problem code of the rejection. */
 export interface RejectedAction extends Pick<
   Action,
   'Process' | 'TransactionID' | 'ReplayID' | 'Outcome'
@@ -111,7 +114,7 @@ export interface RejectedAction extends Pick<
 export interface ActionFilter {
   readonly process?: string | undefined
   readonly transactionId?: string | undefined
-  /** Only entries with a smaller `ID`. */
+  /** Returns only entries with a smaller `ID`. */
   readonly before?: number | undefined
   readonly limit: number
 }

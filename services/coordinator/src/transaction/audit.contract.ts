@@ -17,7 +17,9 @@ const failed = {
 } satisfies StepOutcome
 const waiting = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' } satisfies StepOutcome
 
-/** The tests of an audit's counts; both the memory and the PostgreSQL source must pass them. */
+/**
+ * Tests the counts of an audit; both the memory and the PostgreSQL source must pass these tests.
+ */
 export function auditContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a source that counts its runs`, () => {
     let source: TransactionSource
@@ -49,7 +51,7 @@ export function auditContract(name: string, open: () => Promise<TransactionSourc
     }
     const audit = () => source.audit([process.name, other.name])
 
-    it('unfinished runs are counted by status, step, class and credential, the largest group first', async () => {
+    it('unfinished runs are counted by status, step, error class and credential, the largest group first', async () => {
       const first = await queue('1')
       await sleep(5)
       await queue('2')
@@ -78,7 +80,7 @@ export function auditContract(name: string, open: () => Promise<TransactionSourc
       expect(inexact).toEqual({ unfinished: false, endedBadly: false, completed: false })
     })
 
-    it('failed and cancelled runs are counted by class and step, and each count shows how many of the runs are in doubt', async () => {
+    it('failed and cancelled runs are counted by error class and step, and each count shows how many of them are in doubt', async () => {
       const oldest = await run(await queue('1'), failed)
       await sleep(5)
       await run(await queue('2'), { ...failed, isInDoubt: true })

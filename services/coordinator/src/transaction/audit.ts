@@ -1,17 +1,19 @@
 /**
- * The audit of a transaction source: counts of its runs and checks of its tables. It runs every minute on each replica,
- * so its cost must not grow with the number of finished runs. A source therefore counts unfinished, failed and
- * cancelled runs only up to a limit, and may estimate the number of completed runs.
+ * The audit of a transaction source counts its runs and checks its tables. It runs every minute on each replica, so its
+ * cost must not grow with the number of finished runs. A source therefore counts unfinished, failed and cancelled runs
+ * only up to a limit, and may estimate the number of completed runs.
  */
 import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 import type { Run } from './run.ts'
 import type { Pauses } from './pause.ts'
 
-/** Runs that have the same status, step, class and, if they are unfinished, credential. */
+/**
+ * A group of runs with the same status, step and error class. Unfinished runs of a group also have the same credential.
+ */
 export interface RunGroup extends Pick<Run, 'Process' | 'Status' | 'ErrorClass' | 'WaitingFor'> {
   /**
-   * The step of the runs. It is `null` for ended runs whose step was not read, because their class has more runs than
-   * an audit reads. These runs are newer than the runs of the same class whose step is known.
+   * The step of the runs. It is `null` for ended runs whose step was not read, because there are more runs of their
+   * error class than an audit reads. These runs are newer than those whose step was read.
    */
   readonly StepName: string | null
   readonly Count: number
@@ -25,7 +27,7 @@ export interface UnfinishedGroup extends RunGroup, Pick<Run, 'DefinitionVersion'
   readonly StepName: string
   /** The number of these runs that a worker could claim now. */
   readonly due: number
-  /** How long the oldest of these `due` runs has been due; 0 if there is none. */
+  /** The time for which the oldest of these `due` runs has been due; 0 if there is none. */
   readonly oldestDueMs: number
   /** The number of these runs that have been overdue for longer than `STUCK_MS`. */
   readonly stuck: number
@@ -39,7 +41,7 @@ export interface AuditCounts {
   /** Failed and cancelled runs. */
   readonly endedBadly: readonly RunGroup[]
   readonly completed: number
-  /** Which of the counts are not exact. */
+  /** Says which of the counts are not exact. */
   readonly inexact: {
     /** Whether there may be more unfinished runs than were counted. */
     readonly unfinished: boolean
@@ -59,15 +61,15 @@ export interface DueRuns {
   readonly process: string
   readonly step: string
   readonly due: number
-  /** How long the oldest of these runs has been due. */
+  /** The time for which the oldest of these runs has been due. */
   readonly oldestMs: number
 }
 
-/** The result of checking the tables for consistency. All counts in `violations` must be 0. */
+/** The result of a consistency check of the tables. All counts in `violations` must be 0. */
 export interface Audit extends Omit<AuditCounts, 'completed' | 'itemViolations'> {
   readonly runsByStatus: Readonly<Partial<Record<HeaderStatus, number>>>
   readonly dueBySteps: readonly DueRuns[]
-  /** The numbers of unfinished runs of processes that are not loaded, by process. */
+  /** For each process that is not loaded, the number of its unfinished runs. */
   readonly unknownProcesses: Readonly<Record<string, number>>
   readonly violations: {
     /** Completed runs without a completed item. */

@@ -26,7 +26,7 @@ const progress: OperationProgress = withOutcomes({ ...noProgress, Position: 2 },
   { kind: 'failed', TransactionID: '2', ReplayID: null, code: 'forbidden', isServerError: false },
 ])
 
-/** The tests of the bulk operations, whose store is part of the contract of the port `TransactionSource`. */
+/** Tests the store of bulk operations, which is part of the contract of the port `TransactionSource`. */
 export function operationsContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a store of bulk operations`, () => {
     let source: TransactionSource
@@ -38,7 +38,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       source.startOperation(id, { ...request, ...more }, ada)
     const lease = (id: string, owner = 'one') => ({ id, owner })
 
-    it('a stored operation is returned with its request, its actor and no progress, and its summary has the number of its ids', async () => {
+    it('a stored bulk operation is returned with its request, its actor and no progress, and its summary has the number of its ids', async () => {
       const started = await start('a')
       expect(started).toMatchObject({
         ...request,
@@ -79,7 +79,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(ids).toEqual([['e', 'd'], ['c', 'b'], ['a']])
     })
 
-    it('each operation is claimed once, the oldest first; an operation that cancels can belong to a process that is not loaded', async () => {
+    it('each bulk operation is claimed once, the oldest first; one that cancels can belong to a process that is not loaded', async () => {
       await start('a')
       await sleep(2)
       await start('b', { Process: 'Other' })
@@ -91,7 +91,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(await source.claimOperation(processes, 'three')).toMatchObject({ ID: 'd' })
     })
 
-    it('another replica claims an operation after its lease has expired, and the first replica can no longer record progress', async () => {
+    it('after the lease of a bulk operation has expired, another replica claims it, and the first replica can no longer record progress', async () => {
       await start('a')
       await source.claimOperation(processes, 'one')
       expect(await source.recordProgress(lease('a'), progress)).toBe('Running')
@@ -103,7 +103,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect((await source.operation('a'))?.Progress).toEqual(progress)
     })
 
-    it('the lease of an operation does not expire if it is renewed, with or without a record of progress', async () => {
+    it('the lease of a bulk operation does not expire if it is renewed, with or without a record of progress', async () => {
       await start('a')
       await source.claimOperation(processes, 'one')
       for (const renew of [
@@ -117,14 +117,14 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(await source.claimOperation(processes, 'two')).toBeNull()
     })
 
-    it('an operation that a replica has released can be claimed by another replica at once', async () => {
+    it('a bulk operation that a replica has released can be claimed by another replica at once', async () => {
       await start('a')
       await source.claimOperation(processes, 'one')
       await source.recordProgress(lease('a'), progress, { kind: 'release' })
       expect(await source.claimOperation(processes, 'two')).toMatchObject({ Progress: progress })
     })
 
-    it('an operation that a replica has released is claimed again only after the other operations', async () => {
+    it('a bulk operation that a replica has released is claimed again only after the other operations', async () => {
       await start('a')
       await sleep(2) // the times of the memory source have a resolution of 1 ms
       await start('b')
@@ -135,7 +135,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(await source.claimOperation(processes, 'one')).toMatchObject({ ID: 'a' })
     })
 
-    it('a key can have at most 20 operations that have not ended', async () => {
+    it('a service key can have at most 20 bulk operations that have not ended', async () => {
       const ids = Array.from({ length: 30 }, (_, n) => `${n}`)
       const results = await Promise.allSettled(ids.map((id) => start(id)))
       const rejected = results.filter((result) => result.status === 'rejected')
@@ -152,7 +152,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       await start('next')
     })
 
-    it('a completed operation cannot be claimed or stopped', async () => {
+    it('a completed bulk operation can be neither claimed nor stopped', async () => {
       await start('a')
       await source.claimOperation(processes, 'one')
       expect(await source.recordProgress(lease('a'), progress, { kind: 'completed' })).toBe(
@@ -167,7 +167,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       })
     })
 
-    it('an operation is deleted if it ended long enough ago, but not while it is running or paused', async () => {
+    it('a bulk operation is deleted if it ended long enough ago, but not while it is running or paused', async () => {
       for (const id of ['paused', 'completed', 'stopped']) await start(id)
       await source.claimOperation(processes, 'one')
       const pause = { kind: 'paused', reason: 'store_unavailable' } as const
@@ -184,7 +184,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(operations.map(({ ID }) => ID).toSorted()).toEqual(['paused', 'running'])
     })
 
-    it('a paused operation waits until it is continued', async () => {
+    it('a paused bulk operation waits until it is continued', async () => {
       await start('a')
       await source.claimOperation(processes, 'one')
       const end = { kind: 'paused', reason: 'store_unavailable' } as const
@@ -208,7 +208,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
     })
 
     it.each(['completed', 'paused'] as const)(
-      'if an operation is stopped while a replica works on it, it stays stopped and its last progress is recorded (%s)',
+      'a bulk operation that is stopped while a replica works on it stays stopped, and its last progress is recorded (%s)',
       async (kind) => {
         await start('a')
         await source.claimOperation(processes, 'one')
@@ -227,7 +227,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       },
     )
 
-    it('starting, stopping and continuing an operation are recorded in the action log with the actor and the reason', async () => {
+    it('starting, stopping and continuing a bulk operation are recorded in the action log with the actor and the reason', async () => {
       await start('a')
       await source.claimOperation(processes, 'one')
       await source.recordProgress(lease('a'), progress, { kind: 'paused', reason: 'x' })
@@ -242,7 +242,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       ])
     })
 
-    it('stopping or continuing an operation that does not exist is rejected', async () => {
+    it('stopping or continuing a bulk operation that does not exist is rejected', async () => {
       for (const change of [
         () => source.stopOperation('gone', ada),
         () => source.continueOperation('gone', ada),

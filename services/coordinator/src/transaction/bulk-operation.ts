@@ -1,5 +1,5 @@
 /**
- * Bulk operations: one action on many transactions, in the background, by any replica.
+ * A bulk operation performs one action on many transactions, in the background and on any replica.
  *
  * B1  A replica works on an operation under a lease that the replica renews. When the lease has expired, another
  *     replica continues from the recorded progress.
@@ -23,8 +23,8 @@ import type { AuditContext } from './action.ts'
 import type { RunPosition } from './run-search.ts'
 
 /**
- * The maximum number of operations of one key that have not ended, because the operations of all keys share the
- * replicas.
+ * The maximum number of operations of one service key that have not ended. It exists because the operations of all keys
+ * share the replicas.
  */
 export const MAX_OPEN_OPERATIONS = 20
 
@@ -39,7 +39,7 @@ export interface OperationRequest {
     readonly Ids?: readonly string[] | undefined
     readonly FromStep?: string | undefined
     readonly PerSecond: number
-    /** The realms of the key that started the operation, in the form of a service key entry. */
+    /** The realms of the key that started the operation, in the format of the key file. */
     readonly Realms: readonly string[]
   }
 }
@@ -47,13 +47,12 @@ export interface OperationRequest {
 /** The progress of an operation. */
 export interface OperationProgress {
   /**
-   * The runs of the batch in flight, which are not counted yet. They are recorded before the first of them is changed:
-   * a changed run may no longer match the filter, so another replica that continues the operation could not find it.
+   * The runs of the batch in flight, which are not counted yet. They are recorded before the first of them is changed.
+   * Otherwise another replica that continues the operation could not find them, because a changed run may no longer
+   * match the filter.
    */
   readonly Batch: readonly OperationTarget[]
-  /**
-   * The position after the batch: a number of ids, or a position in the list of runs. `null` stands for the beginning.
-   */
+  /** The position after the batch: a number of ids, or a position in the list of runs. `null` means the beginning. */
   readonly Position: number | RunPosition | null
   /** Whether the batch is the last one. */
   readonly IsLastBatch: boolean
@@ -67,9 +66,9 @@ export interface OperationProgress {
 /** A run on which an operation acts. */
 export interface OperationTarget {
   readonly TransactionID: string
-  /** `null` stands for the latest run. */
+  /** The run; `null` means the latest run of the transaction. */
   readonly ReplayID: number | null
-  /** The status that the run had when a search found it; `null` if the operation has the id from its request. */
+  /** The status of the run when a search found it; `null` if the id is from the request of the operation. */
   readonly Status: HeaderStatus | null
 }
 
@@ -91,19 +90,19 @@ export interface OperationSummary extends Omit<Operation, 'Request'> {
   readonly Request: Omit<OperationRequest['Request'], 'Ids'> & { readonly IdCount: number | null }
 }
 
-/** The position after which a page of the list begins. The list is ordered newest first. */
+/** The position after which a page of the list begins. The list is in descending order of time. */
 export interface OperationPosition {
   readonly createdAt: string
   readonly id: string
 }
 
-/** The right of a replica to work on an operation. */
+/** The lease with which a replica may work on an operation. */
 export interface OperationLease {
   readonly id: string
   readonly owner: string
 }
 
-/** How a replica ends its work on an operation. After `release` another replica can continue the operation at once. */
+/** How a replica stops working on an operation. After `release`, another replica can continue the operation at once. */
 export type OperationEnd =
   | { readonly kind: 'completed' }
   | { readonly kind: 'paused'; readonly reason: string }
@@ -125,7 +124,7 @@ export interface OperationStore {
     readonly limit: number
   }): Promise<{ operations: readonly OperationSummary[]; next: OperationPosition | null }>
   /**
-   * Ends an operation early. The replica that works on the operation learns this when it records its progress.
+   * Ends an operation early. The replica that works on the operation is notified when it records its progress.
    *
    * @throws {IntegrationError} `operation_not_found` or `operation_not_running`.
    */
@@ -133,17 +132,17 @@ export interface OperationStore {
   /** Continues a paused operation. @throws {IntegrationError} `operation_not_found` or `operation_not_paused`. */
   continueOperation(id: string, act: AuditContext): Promise<OperationSummary>
   /**
-   * Acquires the lease of a running operation of these processes. Operations that another replica has leased are
-   * skipped. Of the others, the operation whose last change is the oldest is leased, so that released operations
-   * alternate. An operation that cancels can belong to any process, because cancelling needs no process definition.
+   * Acquires the lease of a running operation of these processes. Skips operations that another replica has leased. Of
+   * the others, takes the operation whose last change is the oldest, so that released operations alternate. An
+   * operation that cancels may belong to any process, because cancelling needs no process definition.
    */
   claimOperation(processes: readonly string[], owner: string): Promise<Operation | null>
   /** Extends a lease. Returns whether the replica still has it. */
   renewOperation(lease: OperationLease): Promise<boolean>
   /**
    * Records the progress of a leased operation, and extends the lease, or ends it if `end` is given. Returns the status
-   * of the operation after the change, or `null` if the lease was lost. Progress is recorded even if the operation was
-   * stopped.
+   * of the operation after the change, or `null` if the lease was lost. The progress is recorded even if the operation
+   * was stopped.
    */
   recordProgress(
     lease: OperationLease,
@@ -165,16 +164,16 @@ export const noProgress: OperationProgress = {
   Matches: [],
 }
 
-/** The outcome of an operation for one run. */
+/** The outcome of an operation for a single run. */
 export type RunOutcome = { readonly TransactionID: string; readonly ReplayID: number | null } & (
   | { readonly kind: 'done' | 'skipped' }
-  /** `isServerError`: the store or a backend has failed, so another attempt may succeed. */
+  /** `isServerError` means that the store or a backend has failed, so another attempt may succeed. */
   | { readonly kind: 'failed'; readonly code: string; readonly isServerError: boolean }
-  /** A run that a dry run would change. */
+  /** A dry run would change this run. */
   | { readonly kind: 'matched'; readonly status: OperationDetail['Matches'][number]['Status'] }
 )
 
-/** Returns the progress of an operation after the runs of its batch had these outcomes. */
+/** Returns the progress of an operation after a batch whose runs had these outcomes. */
 export function withOutcomes(
   progress: OperationProgress,
   outcomes: readonly RunOutcome[],

@@ -26,7 +26,7 @@ const letter = (MessageID: string, members: Partial<NewDeadLetter> = {}): NewDea
 const ofRun = (MessageID: string, TransactionID: string): NewDeadLetter =>
   letter(MessageID, { TransactionID, ReplayID: 0, StepName: 'order', Reason: 'unknown_step' })
 
-/** The tests of the dead letters, whose store is part of the contract of the port `TransactionSource`. */
+/** Tests the store of dead letters, which is part of the contract of the port `TransactionSource`. */
 export function deadLetterContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a store of dead letters`, () => {
     let source: TransactionSource
@@ -119,7 +119,7 @@ export function deadLetterContract(name: string, open: () => Promise<Transaction
       expect((await list())[0]?.ID).toBeGreaterThan(b?.ID ?? Infinity)
     })
 
-    it('the action log entry of a removal names the transaction only if it exists, because otherwise its realm is unknown', async () => {
+    it('the action log entry for a removed dead letter names the transaction only if it exists, because otherwise its realm is unknown', async () => {
       await source.addDeadLetter(ofRun('a', 'unknown'))
       const [a] = await list()
       await source.removeDeadLetter(process.name, a?.ID ?? 0, 'delete_dead_letter', ada)
@@ -138,7 +138,7 @@ export function deadLetterContract(name: string, open: () => Promise<Transaction
       expect(await log()).toHaveLength(1)
     })
 
-    it('removing all dead letters of a process records one entry, and no entry if there are no dead letters', async () => {
+    it('the removal of all dead letters of a process records one entry, and none if there are no dead letters', async () => {
       for (const id of ['a', 'b', 'c']) await source.addDeadLetter(letter(id))
       await source.addDeadLetter(letter('a', { Process: 'Other' }))
       expect(await source.removeDeadLetters(process.name, ada)).toBe(3)

@@ -9,7 +9,7 @@ import type { Act } from './action.ts'
  * D3  No `ID` is used a second time, so an action on a removed dead letter never affects another dead letter.
  */
 export interface DeadLetterStore {
-  /** If a process has this many dead letters, further dead letters should stay in the queue. */
+  /** The number of dead letters of a process from which on further dead letters should stay in the queue. */
   readonly deadLetterCapacity: number
   /** Stores a dead letter. A dead letter that is already stored is ignored. */
   addDeadLetter(letter: NewDeadLetter): Promise<void>
@@ -35,7 +35,7 @@ export interface NewDeadLetter {
   readonly Process: string
   readonly MessageID: string
   readonly Reason: string
-  /** The run that the message names. All three members are null if the message does not name a run of this process. */
+  /** The run that the message names. All three members are null if the message names no run of this process. */
   readonly TransactionID: string | null
   readonly ReplayID: number | null
   readonly StepName: string | null
@@ -57,8 +57,8 @@ export interface DeadLetter extends NewDeadLetter {
 }
 
 /**
- * Returns the members of the action log entry for a dead letter. If its transaction does not exist, the entry must not
- * contain the transaction: it has no realm, so the keys of all realms would see the entry.
+ * Returns the members of the action log entry for a dead letter. The entry names the transaction only if it exists. A
+ * missing transaction has no realm, so the keys of all realms would see its id.
  */
 export const namedBy = ({
   Process,
@@ -72,7 +72,7 @@ export const namedBy = ({
     : { Process, TransactionID: null, ReplayID: null, Realm: null }
 
 export interface DeadLetterFilter {
-  /** Only dead letters with a smaller `ID`. */
+  /** Returns only dead letters with a smaller `ID`. */
   readonly before?: number | undefined
   readonly limit: number
   readonly contentBytes: number

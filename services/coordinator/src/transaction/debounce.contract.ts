@@ -15,7 +15,7 @@ const HOUR_MS = 3_600_000
 const debounce = { Key: 'invoice 7', Seconds: 3_600, MaxSeconds: 7_200 }
 const soon = { Key: 'invoice 7', Seconds: 1, MaxSeconds: 2 }
 
-/** The tests of debounced transactions; both the memory and the PostgreSQL source must pass them. */
+/** Tests debounced transactions; both the memory and the PostgreSQL source must pass these tests. */
 export function debounceContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a source of debounced runs`, () => {
     let source: TransactionSource
@@ -48,7 +48,7 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
     const msBetween = (from: string | null, to: string | null): number =>
       Date.parse(to ?? '') - Date.parse(from ?? '')
 
-    it('a later request with the same key replaces the data of the waiting run and moves its start', async () => {
+    it('a later request with the same debounce key replaces the data of the waiting run and moves its start', async () => {
       const first = await queue('a')
       expect(first).toMatchObject({
         outcome: 'queued',
@@ -72,11 +72,11 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
       expect(msBetween(run.UpdatedAt, run.NotBefore)).toBe(HOUR_MS)
       expect(await stored('a')).toEqual(run)
       expect(await stored('b')).toBeUndefined()
-      // The message of the first request is still valid, and is delayed further.
+      // The message of the first request stays valid, and is delayed further.
       expect((await claim(first.run)).kind).toBe('early')
     })
 
-    it('a repeated request exists, whether it was queued or absorbed, while its run waits, after it has started and after it has ended', async () => {
+    it('a repeated debounced request is reported as existing, whether its run waits, has started or has ended', async () => {
       const repeated = async () => {
         for (const id of ['a', 'b', 'c']) {
           const again = await queue(id)
@@ -96,7 +96,7 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
       await repeated()
     })
 
-    it('a request after the start of the run begins a new run that waits', async () => {
+    it('a debounced request after the start of the run queues a new run that waits', async () => {
       const first = await queue('a')
       const started = await source.retry(process.name, 'a', null, anAct)
       expect((await claim(started)).kind).toBe('claimed')
@@ -115,7 +115,7 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
       },
     )
 
-    it('the start of a run is at most MaxSeconds after the first request, and never moved to an earlier time', async () => {
+    it('a debounced run starts at most MaxSeconds after the first request, and its start never moves to an earlier time', async () => {
       const { run: first } = await queue('a', { Debounce: { ...debounce, MaxSeconds: 3_600 } })
       await sleep(20)
       const { run } = await queue('b', { Debounce: { ...debounce, MaxSeconds: 9_000 } })
@@ -124,14 +124,14 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
       expect(earlier).toMatchObject({ NotBefore: first.NotBefore, InitialData: { of: 'c' } })
     })
 
-    it('a request later than MaxSeconds after the first one begins a new run', async () => {
+    it('a debounced request later than MaxSeconds after the first one queues a new run', async () => {
       const { run } = await queue('a', { Debounce: { ...soon, MaxSeconds: 1 } })
       await sleep(Math.max(0, Date.parse(run.NotBefore ?? '') - Date.now()) + 20)
       expect((await queue('b')).outcome).toBe('queued')
       expect((await claim(run)).kind).toBe('claimed')
     })
 
-    it('the deadline of the run moves with its start', async () => {
+    it('the deadline of a debounced run moves with its start', async () => {
       const outline = { ...process, deadlineMs: HOUR_MS }
       await queue('a', {}, outline)
       await sleep(20)
@@ -139,7 +139,7 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
       expect(msBetween(run.NotBefore, run.DeadlineAt)).toBe(HOUR_MS)
     })
 
-    it('requests of another company, process or key are not absorbed', async () => {
+    it('requests of another company, process or debounce key are not absorbed', async () => {
       await queue('a', { Realm: '1' })
       const others = [
         await queue('b', { Realm: '2' }),
@@ -152,7 +152,7 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
       expect((await queue('f', { Realm: '2' })).outcome).toBe('conflict')
     })
 
-    it('a call with many transactions absorbs them in their order, next to transactions without Debounce', async () => {
+    it('a call with many debounced transactions absorbs them in their order, besides queueing transactions without Debounce', async () => {
       const more = { Debounce: { ...debounce, Key: 'invoice 8' } }
       const results = await source.queue(process, [
         transaction('a'),
@@ -179,7 +179,7 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
       for (const id of ['b', 'c', 'y']) expect((await queue(id)).outcome).toBe('exists')
     })
 
-    it('absorbed transactions are recorded in the action log as entries of the run', async () => {
+    it('absorbed transactions are recorded in the action log as entries of the run that absorbed them', async () => {
       const by = { keyId: 'key', person: 'Ada' }
       await source.queue(process, [transaction('a', { Reason: 'first' })], by)
       await source.queue(process, [transaction('b', { Reason: 'second' })], by)
@@ -192,7 +192,7 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
       ])
     })
 
-    it('an erased run shows no key and keeps the ids that it has absorbed', async () => {
+    it('an erased run shows no debounce key and keeps the ids that it has absorbed', async () => {
       await queue('a')
       await queue('b')
       const cancelled = await source.cancel(process.name, 'a', null, anAct)

@@ -1,6 +1,6 @@
 /**
- * Debounced transactions: a run that waits absorbs later requests with the same key, process and realm. These functions
- * are the rules for both sources. A source calls them while it holds the lock of the keys and of the waiting runs.
+ * The rules for debounced transactions: a waiting run absorbs later requests with the same key, process and realm. Both
+ * sources call these functions while they hold the locks of the keys and of the waiting runs.
  */
 import { type Debounce, maxSecondsOf } from '@integration-host/shared/contracts/start-time'
 import { isRepeated, type Run, runKey, storedTags } from './run.ts'
@@ -12,13 +12,13 @@ export type DebouncedTransaction = NewTransaction & { readonly Debounce: Debounc
 export const isDebounced = (transaction: NewTransaction): transaction is DebouncedTransaction =>
   transaction.Debounce !== undefined
 
-/** The run that was queued last for a key, and the time until which it absorbs requests, epoch ms. */
+/** The run that was queued last for a debounce key, and the time until which it absorbs requests, epoch ms. */
 export interface WaitingRun {
   readonly run: Run
   readonly until: number
 }
 
-/** What a source has stored for the ids and keys of the transactions. */
+/** The stored runs that concern the ids and debounce keys of the transactions. */
 export interface DebounceState {
   /** Returns run 0 of the transaction, or the run that has absorbed it. */
   readonly knownRun: (transactionId: string) => Run | undefined
@@ -27,9 +27,9 @@ export interface DebounceState {
 }
 
 export interface DebouncePlan {
-  /** In the order of the transactions, with the final state of their runs. */
+  /** One result per transaction, in the order of the transactions, with the final state of its run. */
   readonly outcomes: readonly (QueueResult & { readonly reason: string | undefined })[]
-  /** The final state of the runs that are new, by `TransactionID`. */
+  /** The final state of the new runs, by `TransactionID`. */
   readonly added: ReadonlyMap<string, WaitingRun>
   /** The final state of the existing runs that absorb a transaction, by `TransactionID`. */
   readonly changed: ReadonlyMap<string, WaitingRun>
@@ -40,7 +40,7 @@ export interface DebouncePlan {
   }[]
 }
 
-/** Returns a text that is equal only for requests that the same run may absorb. */
+/** Returns the key of a debounce as text. Two requests have an equal text only if the same run may absorb both. */
 export const debounceKeyText = (
   process: string,
   realm: string | null | undefined,
@@ -48,8 +48,8 @@ export const debounceKeyText = (
 ): string => JSON.stringify([process, realm ?? '', key])
 
 /**
- * Whether the run still waits, so that it can absorb a request. Every transition adds 1 to `Version`, so a run of
- * version 0 was never claimed, cancelled or started by an operator.
+ * Whether the run still waits, so that it can absorb a request. A run of version 0 waits: every transition adds 1 to
+ * `Version`, so it was never claimed, cancelled or started by an operator.
  */
 const canAbsorb = ({ run, until }: WaitingRun, now: number): boolean =>
   run.Status === 'Queued' && run.Version === 0 && now < until
@@ -80,8 +80,8 @@ function newRun(
 }
 
 /**
- * Returns the waiting run with the data of a later request. Its step message was already published for its earlier
- * start, and can only be delayed further. So the start never moves to an earlier time, and `Version` stays the same.
+ * Returns the waiting run with the data of a later request. The start never moves to an earlier time and `Version`
+ * stays the same, because the step message is already published for the earlier start and can only be delayed further.
  */
 function absorb(
   { run, until }: WaitingRun,

@@ -13,7 +13,7 @@ const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report
 const HOUR_MS = 3_600_000
 const fromStart = { fromStep: null, latest: null }
 
-/** The tests of runs that do not start before a time; both the memory and the PostgreSQL source must pass them. */
+/** Tests runs that do not start before a time; both the memory and the PostgreSQL source must pass these tests. */
 export function delayedRunsContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a source of delayed runs`, () => {
     let source: TransactionSource
@@ -40,7 +40,7 @@ export function delayedRunsContract(name: string, open: () => Promise<Transactio
     const msBetween = (from: string | null, to: string | null): number =>
       Date.parse(to ?? '') - Date.parse(from ?? '')
 
-    it('a run that is queued with NotBefore is due at that time, and its claim before that time is early', async () => {
+    it('a run that is queued with NotBefore is due at that time, and an earlier claim is rejected as early', async () => {
       const at = new Date(Date.now() + HOUR_MS)
       const byTime = await queue('time', at.toISOString())
       expect(byTime).toMatchObject({
@@ -68,7 +68,7 @@ export function delayedRunsContract(name: string, open: () => Promise<Transactio
       expect(await claim(run)).toMatchObject({ kind: 'claimed' })
     })
 
-    it('a run whose NotBefore has passed starts at once, even if the year is too early for the store', async () => {
+    it('a run whose NotBefore has passed starts at once, even if its year is too early for the store', async () => {
       const past = await queue('1', '2020-01-01T00:00:00+02:00')
       expect(past).toMatchObject({
         NotBefore: '2019-12-31T22:00:00.000Z',
@@ -83,7 +83,7 @@ export function delayedRunsContract(name: string, open: () => Promise<Transactio
       )
     })
 
-    it('the deadline of a delayed run begins at its start, also when an operator starts it earlier', async () => {
+    it('the deadline of a delayed run counts from its start, even if an operator starts it earlier', async () => {
       const withDeadline = { ...process, deadlineMs: HOUR_MS }
       const run = await queue('1', 7_200, withDeadline)
       expect(msBetween(run.NotBefore, run.DeadlineAt)).toBe(HOUR_MS)
@@ -100,7 +100,7 @@ export function delayedRunsContract(name: string, open: () => Promise<Transactio
       await source.cancel(process.name, '1', null, anAct)
     })
 
-    it('a run that is queued without delay cannot be retried before its first claim', async () => {
+    it('a run that is queued without a delay cannot be retried before its first claim', async () => {
       await queue('1', 0)
       await expect(source.retry(process.name, '1', null, anAct)).rejects.toMatchObject({
         code: 'transaction_not_retryable',
@@ -122,7 +122,7 @@ export function delayedRunsContract(name: string, open: () => Promise<Transactio
       expect(await claim(resumed)).toMatchObject({ kind: 'claimed' })
     })
 
-    it('a delayed transaction that is queued again exists, whatever NotBefore the second request has', async () => {
+    it('a delayed transaction that is queued again is reported as existing, whatever NotBefore the second request has', async () => {
       const first = await queue('1', 3_600)
       const again = await source.queue(process, [
         { TransactionID: '1', InitialData: '1' },
@@ -134,7 +134,7 @@ export function delayedRunsContract(name: string, open: () => Promise<Transactio
       ])
     })
 
-    it('transactions with and without delay are queued by one call', async () => {
+    it('one call can queue transactions with and without a delay', async () => {
       const results = await source.queue(process, [
         { TransactionID: 'a', InitialData: 1, NotBefore: 3_600, ConcurrencyKey: 'k' },
         { TransactionID: 'b', InitialData: 1 },
@@ -144,7 +144,7 @@ export function delayedRunsContract(name: string, open: () => Promise<Transactio
       expect(prompt).toMatchObject({ NotBefore: null, NextAttemptAt: prompt?.CreatedAt })
     })
 
-    it('a delayed run is not due for the sweeper before its time, and the audit does not count it as due', async () => {
+    it('a delayed run is not due for the sweeper before its start time, and the audit does not count it as due', async () => {
       await queue('1', 3_600)
       const steps = [{ process: process.name, step: 'order', isFirst: true }]
       await sleep(600) // longer than the sweep interval of the tested sources

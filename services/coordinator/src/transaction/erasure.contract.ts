@@ -35,7 +35,7 @@ const failed: StepOutcome = {
 
 const call = { method: 'GET', url: `http://x/${MARKER}`, traceId: 'trace', responseId: 'response' }
 
-/** The tests of the erasure, which is part of the contract of the port `TransactionSource`. */
+/** Tests the erasure, which is part of the contract of the port `TransactionSource`. */
 export function erasureContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a source whose runs can be erased`, () => {
     let source: TransactionSource
@@ -69,7 +69,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       if (found === null) throw new Error(`${id} is unknown`)
       return found
     }
-    /** Erases all pages of a scope once. */
+    /** Erases every page of a scope once. */
     const erase = async (scope: ErasureScope, limit = 100) => {
       const counts = { erased: 0, notEnded: 0 }
       let after = null
@@ -84,7 +84,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       return counts
     }
 
-    it('erasing a realm blanks the data, tags, responses and errors of its ended runs, and keeps their ids, statuses and classes', async () => {
+    it('erasing a realm blanks the data, tags, responses and errors of its ended runs, and keeps their ids, statuses and error classes', async () => {
       await failedRun('1', 'r1')
       const before = await detail('1')
       expect(JSON.stringify(before)).toContain(MARKER)
@@ -161,7 +161,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       expect((await detail('1')).run.InitialData).toBeNull()
     })
 
-    it('an erased run can be replayed with the new initial data null, and the replay shows that its input was changed', async () => {
+    it('an erased run can be replayed with the new initial data null, and the replay shows that its initial data was changed', async () => {
       await failedRun('1', 'r1')
       await erase(ofRealm('r1'))
       const request = { fromStep: null, latest: null, initialData: null }
@@ -179,7 +179,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
         await source.cancel(process.name, id, null, anAct)
       }
       const { runs } = await source.erasable(ofRealm('r1'), { after: null, limit: 2 })
-      expect(await source.erase(runs, ada)).toBe(2) // interrupted after its first page
+      expect(await source.erase(runs, ada)).toBe(2) // the erasure is interrupted after its first page
       const [once, again] = await Promise.all([erase(ofRealm('r1'), 2), erase(ofRealm('r1'), 3)])
       expect(once.erased + again.erased).toBe(3)
       const entries = (await source.actions({ limit: 100 })).filter(
@@ -220,7 +220,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       expect(await erase(ofRealm('r1'))).toEqual({ erased: 1, notEnded: 0 })
     })
 
-    it('a run that was cancelled during an attempt counts as not ended until the duration of a lease has passed', async () => {
+    it('a run that was cancelled during an attempt counts as unfinished until the duration of a lease has passed', async () => {
       await queue('1', 'r1')
       const { run } = await detail('1')
       const at = { version: run.Version, step: 'order', isFirst: true, owner: 'worker' }
@@ -232,7 +232,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       expect(await erase(ofRealm('r1'))).toEqual({ erased: 1, notEnded: 0 })
     })
 
-    it('an erased run does not contain the data of a settlement that was made during the erasure', async () => {
+    it('an erased run does not contain data of a settlement that an operator made during the erasure', async () => {
       await failedRun('1', 'r1')
       await source.replay(process, '1', { fromStep: 'report', latest: null }, anAct)
       const { run } = await detail('1')
@@ -253,7 +253,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       expect(JSON.stringify(await detail('1'))).not.toContain(MARKER)
     })
 
-    it('erased runs keep the audit free of violations', async () => {
+    it('an audit reports no violations because of erased runs', async () => {
       await queue('1', 'r1')
       await runStep('1', completed)
       await runStep('1', completed)

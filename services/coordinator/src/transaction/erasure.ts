@@ -1,5 +1,5 @@
 /**
- * Erasure: the data of runs is blanked, but the runs keep their ids, statuses, times and error classes.
+ * An erasure blanks the data of runs. The runs keep their ids, statuses, times and error classes.
  *
  * E1  Only runs that have ended are erased. An erased run can neither be resumed nor replayed.
  * E2  Blanking a run and writing its entry in the action log are one commit.
@@ -13,7 +13,7 @@ import type { AuditContext } from './action.ts'
 import type { RunKey } from './run.ts'
 
 /**
- * The runs that an erasure concerns: the runs of a realm, in all processes or in one, or the runs of some transactions.
+ * The scope of an erasure: the runs of a realm in all processes or in one process, or the runs of some transactions.
  */
 export type ErasureScope =
   | { readonly Realm: string; readonly Process: string | null }
@@ -21,7 +21,7 @@ export type ErasureScope =
 
 /** The position after which the next page begins. Runs are ordered by the time at which they were queued. */
 export interface ErasurePosition extends RunKey {
-  /** The time in the format of the source. */
+  /** The time at which the run was queued, in the format of the source. */
   readonly CreatedAt: string
 }
 
@@ -31,7 +31,7 @@ export interface ErasableRun extends RunKey {
 }
 
 export interface RunToErase extends ErasableRun {
-  /** Whether a coordinator that has loaded the process must remove the files of the run. */
+  /** Whether the files of the run are still to be removed by a coordinator that has loaded the process. */
   readonly filesLeft?: boolean
 }
 
@@ -39,12 +39,12 @@ export interface ErasurePage {
   readonly runs: readonly ErasableRun[]
   /** The number of runs in the page that have not ended. */
   readonly notEnded: number
-  /** `null` after the last page. A page may be empty although others follow. */
+  /** The position of the next page; `null` after the last page. A page may be empty although others follow. */
   readonly next: ErasurePosition | null
 }
 
 export interface Erasures {
-  /** Reads the next runs of the scope that are not erased, at most `limit` of them. */
+  /** Reads a page of runs of the scope that are not erased, at most `limit` of them. */
   erasable(
     scope: ErasureScope,
     page: { readonly after: ErasurePosition | null; readonly limit: number },
@@ -54,7 +54,7 @@ export interface Erasures {
    * is skipped. Returns the number of erased runs.
    */
   erase(runs: readonly RunToErase[], act: AuditContext): Promise<number>
-  /** When the promise has resolved, no file of the source contains data of an erased run. */
+  /** Removes erased data from the files of the source. When the promise has resolved, they contain none. */
   endErasure(): Promise<void>
   /** Returns the realms of the runs of these transactions, and the number of ids that have no run. */
   realmsOf(

@@ -1,7 +1,7 @@
 /** The errors with which every transaction source rejects an operation on a transaction. */
 import { IntegrationError } from '@integration-host/shared/errors'
 
-/** @param replayId the requested run; `null` if the latest one was requested. */
+/** @param replayId the requested run; `null` if the latest run was requested */
 export const notFound = (
   process: string,
   transactionId: string,
@@ -50,7 +50,7 @@ export const stepInFlight = (): IntegrationError =>
     retryAfterSeconds: 30,
   })
 
-/** A step that the process no longer has cannot be settled, because the step that follows it is not known. */
+/** Rejects the settlement of a step that the process no longer has, because the step that follows it is unknown. */
 export const stepUnknown = (): IntegrationError =>
   new IntegrationError('step_not_found', 'the process has no step of the name of the due step')
 
@@ -66,7 +66,7 @@ export const operationNotPaused = (): IntegrationError =>
 export const tooManyOperations = (limit: number): IntegrationError =>
   new IntegrationError('too_many_operations', `the key has ${limit} operations that are not over`)
 
-/** The bulk operation has already changed the run, but was interrupted before it recorded its progress. */
+/** Thrown if the bulk operation has already changed the run, but was interrupted before it recorded its progress. */
 export class DoneBefore extends Error {
   override readonly name = 'DoneBefore'
 
@@ -78,7 +78,7 @@ export class DoneBefore extends Error {
 export const stillActive = (replayId: number): IntegrationError =>
   new IntegrationError('transaction_active', `run ${replayId} is still active`)
 
-/** @throws {IntegrationError} `transaction_erased` if the data with which the new run would start is erased. */
+/** @throws {IntegrationError} `transaction_erased` if the data with which the new run would start is erased */
 export function requireData({ ErasedAt }: { readonly ErasedAt: string | null }): void {
   if (ErasedAt !== null)
     throw new IntegrationError(
@@ -87,7 +87,7 @@ export function requireData({ ErasedAt }: { readonly ErasedAt: string | null }):
     )
 }
 
-/** A replay copies the items of the steps before `fromStep`, so each of them must have been completed. */
+/** Checks that each step before `fromStep` was completed, because a replay copies the items of these steps. */
 export const earlierStepNotCompleted = (): IntegrationError =>
   new IntegrationError('invalid_request', 'a step before fromStep was never completed')
 

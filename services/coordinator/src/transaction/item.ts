@@ -2,19 +2,19 @@ import type { AttemptView, ItemView } from '@integration-host/shared/contracts/t
 import type { RunKey } from './run.ts'
 
 /**
- * The recorded state of one step in one run. It is overwritten by the outcome of each attempt until it is `Completed`.
+ * The recorded state of one step in one run. The outcome of each attempt overwrites it until its status is `Completed`.
  */
 export type Item = Readonly<ItemView>
-/** The part of a finished step's item that later steps can read. */
+/** The members of a finished step's item that later steps can read. */
 export type FinishedItem = Pick<Item, 'StepName' | 'ResponseStatus' | 'ResponseBody' | 'Data'>
 export const isFinished = ({ Status }: Item): boolean =>
   Status === 'Completed' || Status === 'Copied'
-/** An attempt that has ended or whose worker was lost. Attempts are append-only. */
+/** An attempt that has ended, or whose worker was lost. Attempts are never changed. */
 export type Attempt = Readonly<AttemptView>
 
 /**
- * Returns `<process>/<TransactionID>/<ReplayID>/<step>` with each part percent-encoded. The key is the same for every
- * attempt of a step, and different for every replay.
+ * Returns the idempotency key of a step: `<process>/<TransactionID>/<ReplayID>/<step>` with each part percent-encoded.
+ * The key is the same for every attempt of a step, and different for every replay.
  */
 export const idempotencyKey = (run: RunKey, step: string): string =>
   [run.Process, run.TransactionID, String(run.ReplayID), step].map(encodeURIComponent).join('/')

@@ -37,7 +37,7 @@ const inOperation = (id: string, replayId: number | null = null): Act => ({
   operation: { id, replayId },
 })
 
-/** The tests of the operator actions, which are part of the contract of the port `TransactionSource`. */
+/** Tests the operator actions, which are part of the contract of the port `TransactionSource`. */
 export function operatorActionsContract(
   name: string,
   open: () => Promise<TransactionSource>,
@@ -96,7 +96,7 @@ export function operatorActionsContract(
       },
     )
 
-    it('a run in doubt stays in doubt if an operator retries it', async () => {
+    it('a run in doubt stays in doubt after an operator retries it', async () => {
       await queue()
       await record(doubtful)
       expect(await retry()).toMatchObject({ Status: 'Retrying', InDoubt: true })
@@ -116,7 +116,7 @@ export function operatorActionsContract(
       })
     })
 
-    it('settling a step as done completes its item with the data of the operator, and the next step becomes due', async () => {
+    it('settling a step as done completes its item with the data that the operator gave, and the next step becomes due', async () => {
       await queue()
       await record(doubtful)
       const before = (await read()).run
@@ -204,7 +204,7 @@ export function operatorActionsContract(
       })
     })
 
-    it('a step cannot be settled while an attempt is in flight, and settling it after the lease records the lost attempt', async () => {
+    it('a step cannot be settled while an attempt is in flight; settling it after the lease has expired records the lost attempt', async () => {
       await queue()
       await record(doubtful)
       const { lease, run } = await claim(await retry())
@@ -236,7 +236,7 @@ export function operatorActionsContract(
       })
     })
 
-    it('retry() and settle() change only the required version of a run, and are recorded in the action log', async () => {
+    it('retry() and settle() change a run only in the required version, and are recorded in the action log', async () => {
       await queue()
       await record(doubtful)
       const on = (ifVersion: number): Act => ({ ...anAct, ifVersion, reason: 'checked' })
@@ -285,7 +285,7 @@ export function operatorActionsContract(
         })
         expect(runs).toEqual([])
         await expect(settleFirst()).rejects.toMatchObject({ code: 'transaction_not_in_doubt' })
-        // The latest run continues when it is settled, even if an earlier run was settled.
+        // The latest run continues when an operator settles it, even if an earlier run was settled before.
         await record(failedInDoubt)
         expect(await settle(notDone)).toMatchObject({ ReplayID: 1, Status: 'Queued' })
       },
@@ -308,7 +308,7 @@ export function operatorActionsContract(
       expect(await source.resume(process, '66', 1, anAct)).toMatchObject({ Status: 'Queued' })
     })
 
-    it('only one of a concurrent replay, resume and settlement makes a run active', async () => {
+    it('of a concurrent replay, resume and settlement, only one makes a run active', async () => {
       const ids = Array.from({ length: 20 }, (_, n) => `${n}`)
       await Promise.all(
         ids.map(async (id) => {
@@ -342,7 +342,7 @@ export function operatorActionsContract(
       expect(await source.actions({ limit: 100 })).toHaveLength(1)
     })
 
-    it('a replay with new initial data shows that its data was changed, and the next replay keeps the new data', async () => {
+    it('a replay with new initial data shows that its data was changed, and a replay of that replay keeps the new data', async () => {
       await queue()
       const replay = async (initialData?: object | null) => {
         await source.cancel(process.name, '66', null, anAct)
@@ -375,7 +375,7 @@ export function operatorActionsContract(
       await resume(inOperation('op-2'))
     })
 
-    it('a bulk operation replays a transaction only once, and only if the run that it has found is still the latest run', async () => {
+    it('a bulk operation replays a transaction only once, and only if the run that its search found is still the latest run', async () => {
       await queue()
       await source.cancel(process.name, '66', null, anAct)
       const replay = (act: Act) => source.replay(process, '66', fromStart, act)

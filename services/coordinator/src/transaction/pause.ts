@@ -1,7 +1,8 @@
 import type { Act } from './action.ts'
 
 /**
- * Since when, by whom and why a process is paused. This data is missing if an earlier version has paused the process.
+ * When, by whom and why a process was paused. The person and the reason are missing if an earlier version of the
+ * coordinator has paused the process.
  */
 export interface Pause {
   readonly Process: string
@@ -17,7 +18,10 @@ export type Pauses = ReadonlyMap<string, Pause>
 /** The part of the port `TransactionSource` that stores which processes are paused. */
 export interface PauseStore {
   paused(): Promise<Pauses>
-  /** Pauses or resumes a process. Pausing a process that is already paused does not change the data of the pause. */
+  /**
+   * Pauses or resumes a process. If the process is already paused, a further pause does not change when, by whom and
+   * why it was paused.
+   */
   setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
 }
 

@@ -31,9 +31,12 @@ const log = createLogger('test', 'info', {
   write: (line) => void logged.push(JSON.parse(line).msg),
 })
 
-/** The tests of sealed payloads, which are part of the contract of the port `TransactionSource`. */
+/**
+ * Tests of sealed (encrypted) payloads, which are part of the contract of the port
+ * `TransactionSource`.
+ */
 export function payloadContract(name: string, open: () => Promise<TransactionSource>): void {
-  describe(`${name} as a store of sealed payloads`, () => {
+  describe('${name} as a store of encrypted payloads', () => {
     let plain: TransactionSource
     let sealed: TransactionSource
     beforeEach(async () => {
@@ -63,7 +66,10 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
     const outdated = async (keyId: string): Promise<number> =>
       (await plain.countOutdatedPayloads(keyId, { after: null, limit: 100 })).count
 
-    /** Runs sealing passes until a pass replaces no payload. */
+    /**
+     * Runs resealing passes, which encrypt payloads with the current key, until a pass replaces no
+     * payload.
+     */
     async function reseal(...keys: (string | undefined)[]): Promise<readonly ResealingProgress[]> {
       logged.length = 0
       const seen: ResealingProgress[] = []
@@ -102,7 +108,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect(await outdated('k1')).toBe(0)
     })
 
-    it('queueing an id again compares the initial data, even if it is sealed with another key', async () => {
+    it('queueing an id again compares the initial data, even if it is encrypted with another key', async () => {
       await queue('1')
       await queue('2', plain)
       const rotated = createSealedSource(plain, createPayloads(ring(k2, k1)))
@@ -114,7 +120,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
         }
     })
 
-    it('a replay contains the sealed data of the previous run', async () => {
+    it('a replay contains the encrypted data of the previous run', async () => {
       await queue('1')
       await runStep('1')
       await sealed.cancel(process.name, '1', null, anAct)
@@ -127,7 +133,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       })
     })
 
-    it('the new initial data of a replay and the data of a settled step are stored sealed', async () => {
+    it('the new initial data of a replay and the data of a settled step are stored encrypted', async () => {
       await queue('1')
       await sealed.cancel(process.name, '1', null, anAct)
       const request = { fromStep: null, latest: null, initialData: { note: `new ${MARKER}` } }
@@ -153,7 +159,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       })
     })
 
-    it('a replay with equal initial data shows no change, even if the data is sealed', async () => {
+    it('a replay with equal initial data shows no change, even if the data is encrypted', async () => {
       await queue('1')
       await sealed.cancel(process.name, '1', null, anAct)
       const request = { fromStep: null, latest: null, initialData: { note: MARKER } }
@@ -163,7 +169,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       })
     })
 
-    it('an erased run can be replayed with the new initial data null, and the replay shows that its input was changed', async () => {
+    it('an erased run can be replayed with the new initial data null, and the replay shows that its initial data was changed', async () => {
       await queue('1')
       await sealed.cancel(process.name, '1', null, anAct)
       const scope = { Process: process.name, Ids: ['1'] }
@@ -187,7 +193,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       ])
     })
 
-    it('the stored response of a step is returned decrypted', async () => {
+    it('the stored response of a step is returned in decrypted form', async () => {
       await queue('1')
       await runStep('1')
       for (const replay of [0, null])
@@ -196,7 +202,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
         })
     })
 
-    it('if a payload cannot be decrypted, the claim of its run is marked as unreadable, and reads return the sealed payload', async () => {
+    it('if a payload cannot be decrypted, the claim of its run is marked as unreadable, and reads return the encrypted payload', async () => {
       await queue('1')
       const { run } = (await plain.get(process.name, '1', null)) ?? {}
       await plain.queue(process, [{ TransactionID: '2', InitialData: run?.InitialData ?? null }])
@@ -207,7 +213,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect((await queue('1', other))?.outcome).toBe('conflict')
     })
 
-    it('a sealing pass seals payloads that are in plain text or sealed with an old key, and counts the remaining ones', async () => {
+    it('a resealing pass encrypts payloads that are in plain text or encrypted with an old key, and counts the remaining ones', async () => {
       const unsealed = createSealedSource(plain, createPayloads(null))
       for (const [id, source] of [
         ['plain', unsealed],
@@ -232,7 +238,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect(await plain.beginResealing('other', 'k2', 60_000)).toBeNull()
     })
 
-    it('a sealing pass counts payloads that it cannot decrypt, and does not change them', async () => {
+    it('a resealing pass counts payloads that it cannot decrypt, and does not change them', async () => {
       await queue('1')
       const before = await stored('1')
       const seen = await reseal(k2)
@@ -240,7 +246,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect(await stored('1')).toBe(before)
     })
 
-    it('a sealing pass that continued at a recorded position is followed by a pass over all payloads', async () => {
+    it('a resealing pass that continued at a recorded position is followed by a pass over all payloads', async () => {
       await queue('1', plain)
       const { run } = (await plain.get(process.name, '1', null)) ?? {}
       if (run === undefined) throw new Error('there is no such run')
@@ -251,7 +257,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect(await outdated('k1')).toBe(0)
     })
 
-    it('a sealing pass that seals payloads logs its start, and its result once', async () => {
+    it('a resealing pass that replaces payloads logs its start and its result once', async () => {
       const sealing = 'started sealing payloads with the active key'
       const sealedAll = 'all payloads are sealed with the active key'
       await queue('1')
@@ -261,7 +267,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect(logged).toEqual(['payloads cannot be decrypted; correct PAYLOAD_KEYS'])
     })
 
-    it('a sealing pass does not replace a payload that has changed since the pass read it', async () => {
+    it('a resealing pass does not replace a payload that has changed since the pass read it', async () => {
       await queue('1', plain)
       const { payloads } = await plain.outdatedPayloads('k1', { after: null, limit: 10 })
       await plain.cancel(process.name, '1', null, anAct)
@@ -274,7 +280,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect((await plain.get(process.name, '1', null))?.run.InitialData).toBeNull()
     })
 
-    it('outdated payloads are read page by page', async () => {
+    it('payloads that are not encrypted with the current key are read page by page', async () => {
       for (const id of ['1', '2', '3']) await queue(id)
       const ids: string[] = []
       let after = null

@@ -20,7 +20,7 @@ const initial: PayloadPlace = { ...data, column: 'InitialData', step: null }
 const body: PayloadPlace = { ...data, column: 'ResponseBody' }
 const values: Json[] = ['', 'x', 66, true, [], {}, { $sealed: 'x' }, { a: [{ b: 'ä\u{1F600}' }] }]
 
-describe('a sealed payload', () => {
+describe('a sealed (encrypted) payload', () => {
   it.each(values)(
     'a sealed payload does not reveal the value %j, and can be decrypted',
     (value) => {
@@ -83,7 +83,7 @@ describe('a payload in plain text', () => {
     expect(plain.sealText('a body', body)).toBe('a body')
   })
 
-  it('data of a client that looks like a sealed payload is not decrypted', () => {
+  it('client data that looks like a sealed payload is not decrypted', () => {
     const looks = sealed.sealJson('x', data)
     const text = sealed.sealText('x', body)
     for (let depth = 0, value = looks, line = text; depth < 3; depth += 1) {

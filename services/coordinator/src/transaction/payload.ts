@@ -1,9 +1,8 @@
 /**
  * Payloads are the initial data of a run, and the response bodies and data of its items. With `PAYLOAD_KEYS` a source
- * stores them sealed: encrypted, authenticated, and bound to their place.
+ * stores them sealed: encrypted, authenticated, and bound to their place in the tables.
  *
- * In a JSON column: `{"$sealed": "<ReplayID>:<envelope>"}`
- * In a text column: `$sealed:<ReplayID>:<envelope>`
+ * In a JSON column: `{"$sealed": "<ReplayID>:<envelope>"}` In a text column: `$sealed:<ReplayID>:<envelope>`
  *
  * P1  The envelope is bound to process, transaction, step and column, and to the run for which it was sealed. It is
  *     also valid in later runs of the same transaction, because a replay copies initial data and items, but not in
@@ -29,7 +28,7 @@ export interface PayloadPlace extends RunKey {
 }
 
 export interface StoredPayload extends PayloadPlace {
-  /** The content of the column, which is not null. */
+  /** The content of the column, which is never null. */
   readonly stored: Json
 }
 
@@ -40,18 +39,18 @@ export interface PayloadPage {
 
 export interface OutdatedPayloads {
   readonly payloads: readonly StoredPayload[]
-  /** The position after which the next page begins; `null` after the last page. */
+  /** The position at which the next page begins; `null` after the last page. */
   readonly next: RunKey | null
 }
 
-/** The part of the transaction source that seals payloads with the current key after the keys have changed. */
+/** The part of the transaction source with which payloads are encrypted again after the current key has changed. */
 export interface PayloadStore {
   /**
-   * Returns the payloads of the next `limit` runs that are in plain text or sealed with a key other than the given one.
-   * The runs are ordered by their keys.
+   * Reads the next `limit` runs in the order of their keys. Returns those of their payloads that are in plain text or
+   * sealed with a key other than the given one.
    */
   outdatedPayloads(keyId: string, page: PayloadPage): Promise<OutdatedPayloads>
-  /** Returns the number of payloads that {@link outdatedPayloads} would return. */
+  /** Returns the number of payloads that {@link outdatedPayloads} would return for all runs. */
   countOutdatedPayloads(
     keyId: string,
     page: PayloadPage,
@@ -59,8 +58,8 @@ export interface PayloadStore {
   /** Replaces each payload that has not changed since it was read. Returns the number of replaced payloads. */
   replacePayloads(payloads: readonly (StoredPayload & { readonly by: Json })[]): Promise<number>
   /**
-   * Begins or continues a pass over all payloads under a lease. Returns `null` if another owner has the lease, or if
-   * the last pass with this key was completed less than `everyMs` ago.
+   * Begins a pass over all payloads under a lease, or continues one. Returns `null` if another owner has the lease, or
+   * if the last pass with this key was completed less than `everyMs` ago.
    */
   beginResealing(owner: string, keyId: string, everyMs: number): Promise<ResealingProgress | null>
   /** Stores the progress and renews the lease. Returns false if another owner has the lease now. */
@@ -80,7 +79,7 @@ export interface ResealingProgress {
 }
 
 export interface Payloads {
-  /** Returns a value in the form in which it is stored. */
+  /** Returns a value in the form in which the source stores it. */
   sealJson(value: Json, place: PayloadPlace): Json
   sealText(text: string | null, place: PayloadPlace): string | null
   /** Returns a stored value in its original form. @throws {DecryptionError} if it is sealed and cannot be decrypted. */
@@ -89,11 +88,11 @@ export interface Payloads {
 }
 
 const ENVELOPE = String.raw`\d{1,10}:1\.([A-Za-z0-9_-]{1,32})\.[A-Za-z0-9_-]{16}\.[A-Za-z0-9_-]{22}`
-/** Matches the beginning of a sealed value, and of client data in the form of P3. The latter has more than one `$`. */
+/** Matches the beginning of a sealed value, and of client data in the form of P3, which has more than one `$`. */
 const LOOKS_SEALED = new RegExp(String.raw`^\$+sealed:${ENVELOPE}`)
 const MEMBER = /^\$+sealed$/
 
-/** @param keys with `null`, values are stored in plain text, and sealed values cannot be decrypted. */
+/** @param keys with `null`, values are stored in plain text, and sealed values cannot be decrypted */
 export function createPayloads(keys: KeyRing | null): Payloads {
   const recent = createRecentPayloads()
 

@@ -1,6 +1,6 @@
 import type { Audit, RunGroup, UnfinishedGroup } from './audit.ts'
 
-/** The counts of the latest audit for one process, without completed runs. */
+/** The counts of one process in the latest audit, without completed runs. */
 export interface ProcessSummary {
   readonly At: string
   readonly Process: string
@@ -40,10 +40,10 @@ export function summaryOf(
   }
 }
 
-/** The unfinished runs of a process by the version with which they began, as of the latest audit. */
+/** The unfinished runs of a process in the latest audit, by the version of the definition with which they began. */
 export interface ProcessVersions {
   readonly At: string
-  /** The version in force first, then the others in the order of their numbers of runs. */
+  /** The current version first, then the others in descending order of their numbers of runs. */
   readonly Items: readonly { readonly Version: string | null; readonly Unfinished: number }[]
   /** Whether there may be more unfinished runs than were counted. */
   readonly IsLowerBound: boolean

@@ -1,4 +1,4 @@
-/** The rules for a transaction that a client queues, by HTTP request or by message. */
+/** The checks of a transaction that a client queues, by HTTP request or by message. */
 import { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import {
@@ -23,16 +23,16 @@ export const Queueable = QueueTransaction.refine(
     path: ['NotBefore'],
     error: 'must not be combined with Debounce, which sets it',
   })
-  // JSON stores -0 as 0. The data is normalized here, so that queueing the same data again is not a conflict.
+  // The data is normalized: JSON stores -0 as 0, so queueing -0 again would otherwise be a conflict.
   .overwrite((transaction) => ({
     ...transaction,
-    // The cast changes only which members are readonly.
+    // The cast is safe, because the two types differ only in which members are readonly.
     InitialData: normalizedJson(transaction.InitialData) as typeof transaction.InitialData,
   }))
 
 export type CheckedTransaction =
   | { readonly transaction: QueueTransaction }
-  /** Each problem begins with the path of the member. A problem contains no value. */
+  /** The problems with the value. Each begins with the path of the member, and none contains a value. */
   | { readonly problems: readonly string[] }
 
 const MAX_PROBLEMS = 5
@@ -41,7 +41,7 @@ const MAX_PROBLEMS = 5
  * Checks one of several transactions of a request, or the transaction of a message.
  *
  * @param value a value that `parseClientJson` returned
- * @param whole the path of a problem that concerns the whole value
+ * @param whole the path in a problem that concerns the whole value
  */
 export function checkedQueueable(value: unknown, whole: string): CheckedTransaction {
   if (isDeeperThan(value, MAX_DEPTH))

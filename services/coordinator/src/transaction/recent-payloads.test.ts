@@ -10,7 +10,7 @@ const place: PayloadPlace = {
   step: 'order',
 }
 
-it('a kept payload is found for its own column and step, and also for a later run of the same transaction', () => {
+it('a kept payload is found for its own column and step, and for a later run of the same transaction', () => {
   const recent = createRecentPayloads()
   recent.add('sealed', place, 'text')
   expect(recent.find('sealed', place)).toBe('text')
@@ -28,7 +28,7 @@ it.each<Partial<PayloadPlace>>([
   expect(recent.find('sealed', { ...place, ...other })).toBeUndefined()
 })
 
-it('when a generation of payloads is full, the payloads of the previous generation are forgotten', () => {
+it('when a generation of kept payloads is full, the payloads of the previous generation are forgotten', () => {
   const recent = createRecentPayloads(20)
   const names = ['one', 'two', 'six', 'ten']
   for (const sealed of names) recent.add(sealed, place, 'text')
@@ -42,7 +42,7 @@ it('when a generation of payloads is full, the payloads of the previous generati
   ])
 })
 
-it('a payload that alone exceeds the maximum length is not kept, and other payloads stay', () => {
+it('a payload that alone exceeds the maximum length is not kept, and other payloads stay kept', () => {
   const recent = createRecentPayloads(10)
   recent.add('one', place, 'text')
   recent.add('two', place, 'a longer text')

@@ -1,12 +1,14 @@
 import type { PayloadPlace } from './payload.ts'
 
 /**
- * Keeps the plain text of the payloads that this process has sealed or opened last. A worker usually reads a payload
- * soon after it was sealed, and finding the text here takes a tenth of the time of a decryption.
+ * Keeps the plain text of the payloads that this OS process has encrypted or decrypted last. A worker usually reads a
+ * payload soon after it was encrypted. A lookup here takes a tenth of the time of a decryption.
  */
 export interface RecentPayloads {
   add(sealed: string, place: PayloadPlace, plaintext: string): void
-  /** Returns the plain text; `undefined` if the payload is not kept, or if it was sealed for another place. */
+  /**
+   * Returns the plain text of a sealed payload. Returns `undefined` if it is not kept, or was sealed for another place.
+   */
   find(sealed: string, place: PayloadPlace): string | undefined
 }
 
@@ -17,8 +19,8 @@ interface Entry {
 }
 
 /**
- * The payloads are kept in two generations. When the younger generation is full, it becomes the older one, and the
- * payloads of the previous older generation are forgotten together.
+ * Keeps payloads in two generations. When the younger generation is full, it becomes the older one, and the previous
+ * older generation is forgotten.
  *
  * @param maxLength the maximum length of all texts of a generation, in UTF-16 code units
  */
@@ -48,8 +50,8 @@ export function createRecentPayloads(maxLength = MAX_LENGTH): RecentPayloads {
 }
 
 /**
- * Compares the parts of a place to which the envelope is bound. `ReplayID` is not one of them, because a replay may
- * read the payloads of an earlier run.
+ * Compares the parts of a place to which the envelope is bound. `ReplayID` is not compared, because a replay may read
+ * the payloads of an earlier run.
  */
 const isSamePlace = (one: PayloadPlace, other: PayloadPlace): boolean =>
   one.Process === other.Process &&
@@ -58,8 +60,8 @@ const isSamePlace = (one: PayloadPlace, other: PayloadPlace): boolean =>
   one.step === other.step
 
 /**
- * The authentication tag at the end of an envelope. It differs between envelopes, and is quicker to hash than the
- * envelope.
+ * Returns the authentication tag at the end of an envelope. It serves as the key, because it differs between envelopes
+ * and is quicker to hash than a whole envelope.
  */
 const tagOf = (sealed: string): string => sealed.slice(-TAG_LENGTH)
 

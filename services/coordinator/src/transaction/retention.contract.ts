@@ -19,11 +19,11 @@ const done: StepOutcome = {
 const failed: StepOutcome = { kind: 'failed', errorClass: 'http_400', error: 'no', response: null }
 const fromStart = { fromStep: null, latest: null }
 
-/** With this retention, every run that has ended is old enough to be purged. */
+/** A retention with which every ended run is old enough to be purged. */
 const nothing: RetentionPolicy = { process: process.name, completedMs: 0, failedMs: 0 }
 const completedOnly: RetentionPolicy = { ...nothing, failedMs: null }
 
-/** The tests of the retention; both the memory and the PostgreSQL source must pass them. */
+/** Tests the retention; both the memory and the PostgreSQL source must pass these tests. */
 export function retentionContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a store that purges old runs`, () => {
     let source: TransactionSource
@@ -39,7 +39,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       if (found === null) throw new Error(`${id} does not exist`)
       return found
     }
-    /** Runs the only step of the latest run. The step ends with this outcome. */
+    /** Runs the only step of the latest run and records this outcome. */
     const end = async (id: string, outcome: StepOutcome): Promise<void> => {
       const { run } = await get(id)
       const { Process, TransactionID, ReplayID, Version: version } = run
@@ -63,7 +63,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       }
       return ids.toSorted()
     }
-    /** Purges page by page, as a retention pass does; returns the number of purged runs. */
+    /** Purges page by page, as a retention pass does. Returns the number of purged runs. */
     const purgeAll = async (policy: RetentionPolicy, limit = 2): Promise<number> => {
       await sleep(2) // an ended run has an age of more than 0 ms only after the next millisecond
       let count = 0
@@ -94,7 +94,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect((await source.search(aSearch(process.name))).runs).toEqual([])
     })
 
-    it('a run is purged only after the retention time of its own outcome, and never if that time is null', async () => {
+    it('a run is purged only after the retention time for its own outcome, and never if that time is null', async () => {
       await completed('completed')
       await queue('failed')
       await end('failed', failed)
@@ -109,7 +109,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect(await purgeAll({ ...nothing, process: 'OtherProcess' })).toBe(0)
     })
 
-    it('the runs of a transaction are kept while one of them is active or younger than its retention time', async () => {
+    it('all runs of a transaction are kept while one of them is active or younger than its retention time', async () => {
       await completed('1')
       await source.replay(process, '1', fromStart, anAct)
       expect(await purgeAll(nothing)).toBe(0)
@@ -149,7 +149,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect(await source.forget(0, 10)).toBe(3)
     })
 
-    it('queueing the id of a purged run again returns the stub as existing and does not start a run', async () => {
+    it('queueing the id of a purged run again returns its stub (the row that a purge keeps) and starts no run', async () => {
       await completed('1', { Tags: { a: 'b' } })
       await completed('2', { Realm: 'r1' })
       await purgeAll(nothing)

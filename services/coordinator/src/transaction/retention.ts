@@ -1,5 +1,5 @@
 /**
- * How long finished runs are kept. A purge removes the data, items, attempts and tags of a run, but not its id, so that
+ * The retention of finished runs. A purge removes the data, items, attempts and tags of a run. It keeps the id, so that
  * a late duplicate is not run again. Much later the id is deleted too.
  *
  * P1  A run is purged as a whole, in one database transaction, and only if every run of its transaction has ended and
@@ -17,11 +17,11 @@
  */
 import type { RunKey } from './run.ts'
 
-/** How long the runs of one process are kept after their end; `null` means for ever. */
+/** For how many days the runs of one process are kept after their end; `null` means for ever. */
 export interface RetentionPolicy {
   readonly process: string
   readonly completedMs: number | null
-  /** For failed and cancelled runs. */
+  /** The retention of failed and cancelled runs. */
   readonly failedMs: number | null
 }
 
@@ -40,20 +40,21 @@ export const FIRST_END: EndPosition = {
 }
 
 export interface PurgeablePage {
-  /** The runs that may be purged. */
+  /** Runs that may be purged. */
   readonly runs: readonly RunKey[]
-  /** The position after the last run that was checked; `null` if all runs were checked. */
+  /** The position after the last checked run; `null` if all runs were checked. */
   readonly next: EndPosition | null
 }
 
 /**
- * `begun`: the owner may purge now. `waiting`: another owner is purging, or the last pass was completed too recently.
+ * Whether a purge may begin. `begun`: the owner may purge now. `waiting`: another owner is purging, or the last pass
+ * ended too recently.
  */
 export interface PurgeTurn {
   readonly kind: 'begun' | 'waiting'
   /**
-   * Each process has a latest pass. This is the time in milliseconds since the earliest of them; `null` if a process
-   * has had no pass.
+   * The milliseconds since the last pass over the process whose last pass is the oldest; `null` if a process has had no
+   * pass.
    */
   readonly lastPassMs: number | null
 }
@@ -73,9 +74,10 @@ export interface Retention {
   keepsByDefault(): Promise<boolean>
   /**
    * Begins a pass over these processes under a lease. The pass does not begin if another owner has the lease, or if the
-   * last pass over each process was completed less than `everyMs` ago. These times are kept for each process, so
-   * coordinators with different processes do not prevent each other's passes. The lease only avoids useless work: two
-   * concurrent passes would do no harm.
+   * last pass over each process was completed less than `everyMs` ago. The times of passes are stored for each process,
+   * so coordinators with different processes do not prevent each other's passes.
+   *
+   * The lease only avoids needless work, because two concurrent passes would do no harm.
    */
   beginPurge(owner: string, processes: readonly string[], everyMs: number): Promise<PurgeTurn>
   /** Renews the lease of the pass. Returns false if another owner has the lease now. */
@@ -94,8 +96,8 @@ export interface Retention {
   /** Records that the files of these runs are removed. */
   filesRemoved(left: FilesLeft): Promise<void>
   /**
-   * Deletes at most `limit` ids that were purged at least `dedupeMs` ago and whose files are removed. Returns the
-   * number of deleted ids.
+   * Deletes at most `limit` ids of transactions whose runs were purged at least `dedupeMs` ago and whose files are
+   * removed. Returns the number of deleted ids.
    */
   forget(dedupeMs: number, limit: number): Promise<number>
   /**
@@ -103,9 +105,7 @@ export interface Retention {
    * runs. Returns the number of deleted operations.
    */
   forgetOperations(keptMs: number, limit: number): Promise<number>
-  /**
-   * Returns for each process how many milliseconds ago its oldest finished run ended. Purged runs are not considered.
-   */
+  /** Returns, for each process, how many milliseconds ago its oldest finished run ended. Purged runs do not count. */
   oldestKept(processes: readonly string[]): Promise<ReadonlyMap<string, number>>
 }
 

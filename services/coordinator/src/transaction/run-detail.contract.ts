@@ -28,7 +28,7 @@ const busy = {
   retryAfterMs: 0,
 } satisfies StepOutcome
 
-/** The tests of reading one transaction; both the memory and the PostgreSQL source must pass them. */
+/** Tests the reading of one transaction; both the memory and the PostgreSQL source must pass these tests. */
 export function runDetailContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a reader of one transaction`, () => {
     let source: TransactionSource
@@ -71,7 +71,7 @@ export function runDetailContract(name: string, open: () => Promise<TransactionS
       ])
     })
 
-    it('only the newest of many attempts are returned, oldest first, with the number of all attempts', async () => {
+    it('only the newest attempts of a run are returned, oldest first, with the number of all attempts', async () => {
       let run = await queue('2')
       for (const error of ['one', 'two', 'three']) run = await attempt(run, { ...busy, error })
       const errors = async (attempts?: number) => {
@@ -84,7 +84,7 @@ export function runDetailContract(name: string, open: () => Promise<TransactionS
       expect(await errors()).toEqual([['one', 'two', 'three'], 3])
     })
 
-    it('the items have neither response body nor data if bodies are not requested', async () => {
+    it('the items of a run have neither response body nor data if bodies are not requested', async () => {
       await attempt(await queue('3'), done)
       const item = { StepName: 'order', Status: 'Completed', ResponseStatus: 200 }
       const found = await source.get(process.name, '3', null, { bodies: false })
@@ -93,7 +93,7 @@ export function runDetailContract(name: string, open: () => Promise<TransactionS
       expect(whole?.items).toMatchObject([{ ...item, Data: { a: 1 } }])
     })
 
-    it('a run shows the lease of its worker while an attempt is in flight, and none afterwards', async () => {
+    it('a run shows the lease of its worker while an attempt is in flight, and no lease afterwards', async () => {
       const none = { LeaseOwner: null, LeaseUntil: null, StartedAt: null }
       const leaseOf = async () => (await source.get(process.name, '4', null))?.lease
       const run = await queue('4')

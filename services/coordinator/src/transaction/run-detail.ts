@@ -1,12 +1,9 @@
 import type { Attempt, Item } from './item.ts'
 import type { Run } from './run.ts'
 
-/**
- * The part of the port `TransactionSource` that reads one transaction. A `replayId` of `null` stands for its latest
- * run.
- */
+/** The part of the port `TransactionSource` that reads one transaction. A `replayId` of `null` means its latest run. */
 export interface RunReader {
-  /** Returns `null` if there is no such run. */
+  /** Returns a run; `null` if it does not exist. */
   get(
     process: string,
     transactionId: string,
@@ -15,7 +12,7 @@ export interface RunReader {
   ): Promise<RunDetail | null>
   /** Returns the runs of a transaction, the latest first. */
   runsOf(process: string, transactionId: string, page: RunsPage): Promise<RunSummary[]>
-  /** Returns `null` if there is no such run. */
+  /** Returns the stored response of a step; `null` if the run does not exist. */
   responseOf(
     process: string,
     transactionId: string,
@@ -45,7 +42,7 @@ export interface RunDetail {
   readonly attemptCount: number
 }
 
-/** The lease of a run; all members are `null` while no worker has the run. */
+/** The lease of a run. All members are `null` while no worker has claimed the run. */
 export interface RunLease {
   readonly LeaseOwner: string | null
   readonly LeaseUntil: string | null
@@ -56,7 +53,7 @@ export interface RunLease {
 export const NO_LEASE: RunLease = { LeaseOwner: null, LeaseUntil: null, StartedAt: null }
 
 export interface RunsPage {
-  /** Only runs with a smaller `ReplayID`. */
+  /** Returns only runs with a smaller `ReplayID`. */
   readonly before?: number | undefined
   readonly limit: number
 }
@@ -83,6 +80,6 @@ export interface StoredResponse {
   /** The run to which the step belongs. */
   readonly replayId: number
   readonly realm: string | null
-  /** `null` if the step has no stored response. */
+  /** The response of the step; `null` if the step has no stored response. */
   readonly body: string | null
 }

@@ -7,7 +7,7 @@ import type { ProcessOutline, TransactionSource } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order'] }
 
-/** The tests of the export; both the memory and the PostgreSQL source must pass them. */
+/** Tests the export of runs; both the memory and the PostgreSQL source must pass these tests. */
 export function runExportContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a source of exports`, () => {
     let source: TransactionSource
@@ -68,7 +68,7 @@ export function runExportContract(name: string, open: () => Promise<TransactionS
       expect(ids(await all({ process: 'OtherProcess' }))).toEqual([])
     })
 
-    it('an export has only the runs that ended at `since` or later and before `until`', async () => {
+    it('an export contains only the runs that ended at `since` or later and before `until`', async () => {
       const ends = []
       for (const id of ['1', '2', '3']) ends.push(await ended(id))
       expect(ids(await all({ since: ends[1] ?? '' }))).toEqual(['2', '3'])

@@ -1,6 +1,6 @@
 /**
- * The export of finished runs, in the order in which the runs of a process ended. A run that is resumed after it was
- * exported is exported again when it ends again.
+ * Exports the finished runs of a process in the order in which they ended. A run that is resumed after its export is
+ * exported again when it ends again.
  */
 import type { Attempt, Item } from './item.ts'
 import type { EndPosition } from './retention.ts'
@@ -8,8 +8,8 @@ import type { Run } from './run.ts'
 
 export interface RunExports {
   /**
-   * Returns the end of an export: `wanted`, but at the latest a minute ago. A run gets the time of its end before its
-   * transaction is committed, so a very recent run may become visible later than a run that ended after it.
+   * Returns the end of an export: `wanted`, but at the latest a minute ago. Newer runs are not exported yet: a run gets
+   * its end time before its transaction is committed, so it may become visible later than a run that ended after it.
    */
   exportEnd(wanted: string | null): Promise<string>
   /** Reads at most `limit` runs after a position. Purged runs are omitted. */

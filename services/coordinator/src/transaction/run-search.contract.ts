@@ -18,7 +18,7 @@ const busy = { ...failed, kind: 'retry', errorClass: 'http_503', retryAfterMs: 6
 const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-r2', error: 'faulted' }
 const all = ['b2', 'b1', 'a7', 'a6', 'a5', 'a4', 'a3', 'a2', 'a1']
 
-/** The tests of the search for runs; both the memory and the PostgreSQL source must pass them. */
+/** Tests the search for runs; both the memory and the PostgreSQL source must pass these tests. */
 export function runSearchContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a search for runs`, () => {
     let source: TransactionSource
@@ -36,7 +36,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       const [result] = await source.queue(process, [{ TransactionID, InitialData: 1, ...members }])
       if (result?.outcome !== 'queued') throw new Error('not queued')
       runs.set(TransactionID, result.run)
-      await sleep(2) // so that every run and transition has a time of its own
+      await sleep(2) // every run and every transition then has a different time
       return result.run
     }
     const attempt = async (run: Run, outcome: StepOutcome): Promise<Run> => {
@@ -50,7 +50,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       await sleep(2)
       return { ...run, ...state }
     }
-    /** Queues runs of two processes, and brings each run into a different state. */
+    /** Queues runs of two processes, and brings each of them into a different state. */
     const queueAll = async (): Promise<void> => {
       const gold = { plan: 'gold' }
       const a1 = await queue(orders, 'a1', { Realm: 'r1', Tags: { ...gold, batch: '7' } })
@@ -121,7 +121,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
         }
     })
 
-    it('the times of a filter select runs by their creation time and by the time of their last change', async () => {
+    it('the time filters of a search select runs by their creation time or by the time of their last change', async () => {
       await queueAll()
       const at = (id: string): string => runs.get(id)?.CreatedAt ?? ''
       for (const order of ['created', 'updated'] as const) {
@@ -135,7 +135,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       expect(await find(null, { filter, order: 'updated' })).toEqual(['a5', 'b2'])
     })
 
-    it('the order by change sorts finished runs by the time of their end, and unfinished runs by the time of their last change', async () => {
+    it('a search in the order `updated` sorts finished runs by their end, and unfinished runs by their last change', async () => {
       await queueAll()
       await attempt(runs.get('a7') as Run, busy)
       const resumed = await source.resume(orders, 'a2', null, anAct)
@@ -173,7 +173,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       expect(ids).toEqual(['6', '5', '4', '3', '2', '1', '0'])
     })
 
-    it('each run is on exactly one page, even if one request has queued all the transactions', async () => {
+    it('each run is on exactly one page of a search, even if one request has queued all the transactions', async () => {
       const lines = Array.from({ length: 9 }, (_, n) => ({ TransactionID: `${n}`, InitialData: 1 }))
       await source.queue(orders, lines)
       await source.queue(invoices, lines)

@@ -6,8 +6,8 @@ import { activeStatuses } from './status.ts'
 /** The part of the port `TransactionSource` that finds runs. Purged runs are not found. */
 export interface RunSearchSource {
   /**
-   * Reads a page of runs, newest first. It examines a bounded number of runs, so a page may have fewer runs than
-   * `limit`, or none, although more pages follow. Only `next` shows whether more follow. With `order: 'updated'`, a run
+   * Reads a page of runs, newest first. It examines a bounded number of runs. Therefore a page may have fewer runs than
+   * `limit`, or none, although more pages follow; only `next` shows whether more follow. With `order: 'updated'`, a run
    * that changes between two pages may be returned twice.
    */
   search(request: RunSearch): Promise<RunPage>
@@ -25,7 +25,7 @@ export const runOrders = ['created', 'updated'] as const
 export type RunOrder = (typeof runOrders)[number]
 
 export interface RunSearch {
-  /** `null` searches all processes. */
+  /** The process whose runs are searched; `null` searches all processes. */
   readonly process: string | null
   readonly filter: RunFilter
   readonly order: RunOrder
@@ -37,14 +37,14 @@ export interface RunSearch {
 
 /**
  * The realms and processes whose runs may be returned: `*`, exact names, and prefixes that end in `*`. A run without a
- * realm may be returned for any realms.
+ * realm may be returned whatever the realms are.
  */
 export interface Visibility {
   readonly realms: readonly string[]
   readonly processes: readonly string[]
 }
 
-/** A position in a list of runs. It names a run, so runs that are inserted meanwhile do not shift the pages. */
+/** A position in a list of runs. It names a run, so newly inserted runs do not shift the pages. */
 export interface RunPosition extends RunKey {
   /** The time by which the list is ordered, in the format of the source. */
   readonly at: string
@@ -56,8 +56,8 @@ export interface RunPage {
 }
 
 /**
- * Returns the statuses that runs matching a filter can have. A completed run has no error, is not in doubt and waits
- * for nothing, so filters by error, doubt or wait never match a completed run.
+ * Returns the statuses that runs matching a filter can have. Filters by error class, by doubt and by wait exclude
+ * `Completed`, because a completed run has no error, is not in doubt and waits for nothing.
  */
 export function possibleStatuses({
   status,

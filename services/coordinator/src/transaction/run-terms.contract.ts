@@ -15,9 +15,7 @@ const of = (version: string | null, deadlineMs: number | null = null): ProcessOu
   deadlineMs,
 })
 const HOUR_MS = 3_600_000
-/**
- * This deadline is longer than the statements that a test executes before the deadline take on a machine under load.
- */
+/** A deadline that is long enough for the statements that a test executes before it, on a machine under load. */
 const SOON_MS = 1_000
 
 const done: StepOutcome = { kind: 'completed', response: null, data: { a: 1 }, endsRun: false }
@@ -38,7 +36,10 @@ const busy: StepOutcome = {
 const waitsForTime: StepOutcome = { kind: 'later', delayMs: HOUR_MS }
 const waitsForCredential: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
 
-/** The tests of what a run gets from its definition; both the memory and the PostgreSQL source must pass them. */
+/**
+ * Tests the members of a run that come from its process definition; both the memory and the PostgreSQL source must pass
+ * these tests.
+ */
 export function runTermsContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a source of runs with a version and a deadline`, () => {
     let source: TransactionSource
@@ -75,11 +76,11 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
     }
     const passed = ({ DeadlineAt }: ClaimedRun): Promise<unknown> =>
       sleep(Math.max(0, Date.parse(DeadlineAt ?? '') - Date.now()) + 20)
-    /** How long after `UpdatedAt` the deadline of a run is. */
+    /** Returns how long after `UpdatedAt` the deadline of a run is. */
     const deadlineMsOf = ({ DeadlineAt, UpdatedAt }: Run): number =>
       Date.parse(DeadlineAt ?? '') - Date.parse(UpdatedAt)
 
-    it('a run keeps the version with which it was queued, and a replay begins with the version in force', async () => {
+    it('a run keeps the definition version with which it was queued, and a replay begins with the current version', async () => {
       const first = await queue('1', of('1'))
       expect(first.DefinitionVersion).toBe('1')
       expect((await claim(first)).run.DefinitionVersion).toBe('1')
@@ -95,7 +96,7 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
       expect((await queue('2', process)).DefinitionVersion).toBeNull()
     })
 
-    it('an audit counts the unfinished runs of each version', async () => {
+    it('an audit counts the unfinished runs of each definition version', async () => {
       await queue('1', of('1'))
       await queue('2', of('1'))
       await queue('3', of('2'))
@@ -109,7 +110,7 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
       ])
     })
 
-    it('a run fails as deadline_exceeded after its deadline, whatever it waits for, and keeps its last error and its doubt', async () => {
+    it('a run fails as deadline_exceeded after its deadline, whatever it waits for, and keeps its last error and its in-doubt flag', async () => {
       const soon = of(null, SOON_MS)
       await queue('queued', soon)
       await record(await claim(await queue('retried', soon)), busy)
@@ -190,7 +191,7 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
       expect((await stored('1')).attempts).toMatchObject([{ Outcome: 'in_doubt' }])
     })
 
-    it('a resumed or settled run gets the whole time of the current definition, and a change of an active run keeps its deadline', async () => {
+    it('a resumed or settled run gets a new deadline from the current definition, and a change of an active run keeps its deadline', async () => {
       const run = await queue('1', of('1', SOON_MS))
       await record(await claim(run), { ...failed, isInDoubt: true })
       const resumed = await source.resume(of('2', HOUR_MS), '1', null, anAct)

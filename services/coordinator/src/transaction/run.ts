@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util'
 import type { HeaderView, QueueTransaction } from '@integration-host/shared/contracts/transaction'
 
 /**
- * The members of a transaction are spelled as in the tables and the API (`TransactionID`, `ReplayID`), so that
- * there is only one spelling from the row to the response.
+ * The members are spelled as in the tables and the API (`TransactionID`, `ReplayID`). So a member has the same spelling
+ * from the row to the response.
  */
 export interface RunKey {
   readonly Process: string
@@ -12,10 +12,12 @@ export interface RunKey {
 }
 
 /**
- * One run of a transaction. `Version` grows by one with each committed transition and is the fence: a message, a lease
- * and an outcome each contain the version to which they belong. `StepName` is the step that is due or in flight, or the
- * last step of a run that has ended. An empty `StepName` means the first step, because another program may insert a row
- * without a step name. The table is named `Order_Header`.
+ * One run of a transaction, stored in the table `Order_Header`.
+ *
+ * `Version` grows by one with each committed transition. It is a fence (fencing token): a message, a lease and an
+ * outcome contain the version to which they belong. `StepName` is the step that is due or in flight, or the last step
+ * of a run that has ended. An empty `StepName` means the first step, because another program may insert a row without a
+ * step name.
  */
 export interface Run extends Readonly<HeaderView> {
   /** A stable class of `LastError`, such as `http_404` or `step_threw`. */
@@ -23,8 +25,8 @@ export interface Run extends Readonly<HeaderView> {
   /** What a `Waiting` run waits for: the name of a credential, or `concurrency` for a slot. */
   readonly WaitingFor: string | null
   /**
-   * Whether an earlier attempt of the due step may have done its work. If so, `confirm` is called before the
-   * next attempt.
+   * Whether an earlier attempt of the due step may have taken effect. If so, `confirm` is called before the next
+   * attempt.
    */
   readonly InDoubt: boolean
   /** The version that the definition of the process had when the run began; `null` if it had none. */
@@ -33,13 +35,13 @@ export interface Run extends Readonly<HeaderView> {
   readonly DeadlineAt: string | null
   /** The time before which the run does not start; `null` if it was not delayed, or was started by an operator. */
   readonly NotBefore: string | null
-  /** The key of `Debounce`; `null` if the transaction was queued without `Debounce`. */
+  /** The debounce key; `null` if the transaction was queued without `Debounce`. */
   readonly DebounceKey: string | null
-  /** How many later requests have replaced the initial data before the run started. */
+  /** The number of later requests that have replaced the initial data before the run started. */
   readonly Absorbed: number
   /** The tags with which the transaction was queued; `null` if there are none. */
   readonly Tags: Readonly<Record<string, string>> | null
-  /** The key for which the limit of its process holds; `null` if the process has no `concurrencyKey`. */
+  /** The concurrency key, to which the limit of the process applies; `null` if the process has no `concurrencyKey`. */
   readonly ConcurrencyKey: string | null
   /** Whether the initial data of this replay differs from that of the previous run. */
   readonly InputChanged: boolean
@@ -49,7 +51,7 @@ export interface Run extends Readonly<HeaderView> {
   readonly PurgedAt: string | null
 }
 
-/** The members that are only needed for display and search. A claim does not read these members. */
+/** The members that are only needed for display and search, and that a claim does not read. */
 type Annotations =
   | 'NotBefore'
   | 'DebounceKey'
@@ -59,7 +61,7 @@ type Annotations =
   | 'InputChanged'
   | 'ErasedAt'
   | 'PurgedAt'
-/** A run as a worker needs it. */
+/** The members of a run that a worker needs. */
 export type ClaimedRun = Omit<Run, Annotations>
 
 export const runKey = ({ Process, TransactionID, ReplayID }: RunKey): RunKey => ({
@@ -68,17 +70,17 @@ export const runKey = ({ Process, TransactionID, ReplayID }: RunKey): RunKey => 
   ReplayID,
 })
 
-/** Returns a map key for a run. Different runs have different keys, because JSON escapes the parts of the key. */
+/** Returns a text that identifies a run, for use as a map key. It is unique, because JSON escapes its parts. */
 export const keyText = ({ Process, TransactionID, ReplayID }: RunKey): string =>
   JSON.stringify([Process, TransactionID, ReplayID])
 
-/** Returns the tags as they are stored: `null` if there are none. */
+/** Returns the tags in the form in which they are stored: `null` if there are none. */
 export const storedTags = ({ Tags = {} }: Pick<QueueTransaction, 'Tags'>): Run['Tags'] =>
   Object.keys(Tags).length === 0 ? null : Tags
 
 /**
- * Returns whether a replay with `initialData` has the same initial data as `run`. The data of an erased run is no
- * longer known, so it does not equal any other data, not even `null`.
+ * Returns whether a replay with `initialData` has the same initial data as `run`. The data of an erased run is unknown,
+ * so no data is equal to it, not even `null`.
  */
 export const hasInitialData = (
   run: Pick<Run, 'ErasedAt' | 'InitialData'>,
@@ -86,9 +88,9 @@ export const hasInitialData = (
 ): boolean => run.ErasedAt === null && isDeepStrictEqual(run.InitialData, initialData)
 
 /**
- * Returns whether a request to queue a transaction repeats the request that queued `run`: realm, tags and initial data
- * are equal. The tags and data of an erased or purged run are no longer known, and the data of a run that has absorbed
- * requests was replaced, so they are not compared.
+ * Returns whether a request repeats the request that queued `run`: whether realm, tags and initial data are equal. Tags
+ * and data of an erased or purged run are not compared, because they are unknown. The data of a run that has absorbed
+ * requests is not compared either, because it was replaced.
  */
 export const isRepeated = (run: Run, transaction: QueueTransaction): boolean =>
   run.Realm === (transaction.Realm ?? null) &&

@@ -25,8 +25,8 @@ import type {
 
 /**
  * The members of the port that neither accept nor return payloads in plain text. The sealed source forwards them to the
- * inner source unchanged. The members of `PayloadStore` are included, because they handle payloads in their stored
- * form. Webhooks are stored in plain text, because they contain only ids and names of runs.
+ * inner source unchanged. They include the members of `PayloadStore`, which handle payloads in their stored form, and
+ * those for webhooks, which are stored in plain text because they contain only ids and names of runs.
  *
  * The sealed source must implement every other member. The compiler rejects a new member of the port until it is either
  * listed here or implemented there.
@@ -59,11 +59,9 @@ type PassedThrough =
   | typeof Symbol.asyncDispose
 
 /**
- * Returns a transaction source that encrypts payloads before they are stored in `source`, and decrypts them when they
- * are read.
- *
- * A payload that cannot be decrypted is returned as stored. A claim that contains such a payload is marked, because its
- * step must not run.
+ * Returns a transaction source that encrypts payloads before it stores them in `source`, and decrypts them when it
+ * reads them. A payload that cannot be decrypted is returned as stored. A claim with such a payload is marked, because
+ * its step must not run.
  */
 export function createSealedSource(
   source: TransactionSource,
@@ -75,7 +73,7 @@ export function createSealedSource(
     step: string | null = null,
   ): PayloadPlace => ({ Process, TransactionID, ReplayID, column, step })
 
-  /** Decrypts the initial data of a run. Throws like `Payloads.openJson`. */
+  /** Decrypts the initial data of a run. Throws the same errors as `Payloads.openJson`. */
   const openRun = <R extends Pick<Run, keyof RunKey | 'InitialData'>>(run: R): R => {
     const opened = payloads.openJson(run.InitialData, place(run, 'InitialData'))
     return opened === run.InitialData ? run : { ...run, InitialData: opened }
@@ -92,7 +90,7 @@ export function createSealedSource(
     const { TransactionID, InitialData } = transaction
     const key = { Process: process, TransactionID, ReplayID: 0 }
     const sealed = payloads.sealJson(InitialData, place(key, 'InitialData'))
-    // The casts change only which members are readonly.
+    // The casts are safe, because the types differ only in which members are readonly.
     const initialDataFor = (run: RunKey) =>
       payloads.sealJson(InitialData, place(run, 'InitialData')) as typeof InitialData
     return {
@@ -119,13 +117,14 @@ export function createSealedSource(
     async queue(process, transactions, by, start) {
       const stored = transactions.map((transaction) => sealNew(process.name, transaction))
       const results = await source.queue(process, stored, by, start)
-      // Sealed values differ even for equal data, so the data is compared again after it was decrypted.
+      // The inner source cannot recognize equal data, because encrypted values of equal data differ. So the data is
+      // compared again after decryption.
       return results.map((result, n): QueueResult => {
         const transaction = transactions[n]
         if (transaction === undefined) return result
         if (result.outcome === 'absorbed') return { ...result, run: readable(result.run) }
         if (result.outcome === 'queued') {
-          // The run may already have the data of a later transaction of this call.
+          // A later transaction of this call may already have replaced the data of the run.
           if (isDebounced(transaction)) return { ...result, run: readable(result.run) }
           const { InitialData } = transaction
           const { claim } = result
@@ -260,9 +259,9 @@ export function createSealedSource(
   return { ...passedThrough, ...sealing }
 
   /**
-   * Calls `work` with the current run, because a payload is sealed for the step or the `ReplayID` of this run. `work`
-   * requires this run from the source, and fails with `version_moved` if the run has changed. In that case `work` is
-   * called again with the changed run, unless the client required a certain run or version.
+   * Calls `work` with the current run, because a payload is encrypted for a step and a `ReplayID`. If the run has
+   * changed in the meantime, `work` fails with `version_moved` and is called again with the changed run. It is not
+   * called again if the client required a certain run or version.
    */
   async function forCurrentRun(
     { process, transactionId, replayId, isFixed }: RunReference,
@@ -285,7 +284,7 @@ interface RunReference {
   readonly process: string
   readonly transactionId: string
   readonly replayId: number | null
-  /** Whether the client requires a certain run or version. */
+  /** Whether the client requires a certain run or a certain version. */
   readonly isFixed: boolean
 }
 

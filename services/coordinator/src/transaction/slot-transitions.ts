@@ -12,8 +12,7 @@ export const withSlot = (stored: StoredRun, key: string): StoredRun => ({
 })
 
 /**
- * Returns the run in the state in which it waits for a slot of this key. If it already waits, only its sweep is
- * postponed.
+ * Returns the run after it began to wait for a slot of this key. If it already waits, only its next sweep is postponed.
  */
 export const parked = (
   stored: StoredRun,
@@ -32,7 +31,7 @@ export const parked = (
   }
 }
 
-/** Returns the run, due again, after it got the slot that it waited for. */
+/** Returns the run after it got the slot for which it has waited: its step is due again. */
 export const granted = (stored: StoredRun, key: string, times: Times): StoredRun => ({
   ...next(stored, { Status: 'Running', WaitingFor: null }, times),
   slot: { key, isHeld: true },

@@ -23,7 +23,7 @@ const later: StepOutcome = { kind: 'later', delayMs: 0 }
 const failed: StepOutcome = { kind: 'failed', errorClass: 'no', error: 'no', response: null }
 const faulted: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
 
-/** The tests of limits on the number of runs in progress; both the memory and the PostgreSQL source must pass them. */
+/** Tests limits on the number of runs in progress; both the memory and the PostgreSQL source must pass these tests. */
 export function slotsContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} with a limit on the number of runs in progress`, () => {
     let source: TransactionSource
@@ -43,7 +43,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       const runs: Run[] = []
       for (const id of ids) {
         runs.push(await queue(id))
-        await sleep(2) // so that each run is due later than the run before it
+        await sleep(2) // each run then becomes due later than the one before it
       }
       return runs
     }
@@ -80,7 +80,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
     }
     const grant = (released: readonly RunKey[] | null, limit: number | null = 1): Promise<Grants> =>
       source.grantSlots([{ process: process.name, limit }], released)
-    /** Gives slots until there is no further one, and returns the ids of the runs that got one. */
+    /** Assigns slots until no more can be assigned, and returns the ids of the runs that got one. */
     const grantedTo = async (...args: Parameters<typeof grant>): Promise<string[]> => {
       const { runs, hasMore } = await grant(...args)
       const ids = runs.map(({ TransactionID }) => TransactionID)
@@ -101,7 +101,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
         aSearch(process.name, { filter: { waitingFor: ['concurrency'] } }),
       )
       expect(found.runs.map(({ TransactionID }) => TransactionID)).toEqual(['b'])
-      // If the message of b is delivered a second time, it changes nothing.
+      // A duplicate of b's message changes nothing.
       expect(await claim(b)).toEqual({ kind: 'stale' })
       expect((await stateOf('b'))?.Version).toBe(b.Version + 1)
     })
@@ -118,7 +118,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo([first.lease])).toEqual(['b'])
     })
 
-    it('a run keeps its slot from step to step, and gives it to the next run when it ends', async () => {
+    it('a run keeps its slot from step to step, and its end releases the slot for the next run', async () => {
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       const second = await record(await claimed(a))
       await parked(b)
@@ -156,11 +156,11 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo([released])).toEqual(['b'])
     })
 
-    it('a run that has given its slot back needs a new slot to continue', async () => {
+    it('a run that has released its slot needs a new slot to continue', async () => {
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       const held = await record(await claimed(a), faulted)
       const claimOfB = await claimed(b)
-      // The credential is usable again while the other run has the only slot.
+      // The credential becomes usable while the other run has the only slot.
       const [woken] = await source.wake('ACC-1', 10)
       expect(woken).toMatchObject({ TransactionID: 'a', Status: 'Running' })
       const waiting = await parked(woken as Run)
@@ -169,13 +169,13 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo([ended])).toEqual(['a'])
     })
 
-    it('free slots go to the runs that have been due longest, and later runs do not overtake them', async () => {
+    it('free slots are assigned to the runs that have been due longest, and later runs do not overtake them', async () => {
       const [a, b, c, d] = (await queueAll('a', 'b', 'c', 'd')) as [Run, Run, Run, Run]
       const claimOfA = await claimed(a)
       await parked(c)
       await parked(b)
       const ended = await record(claimOfA, failed)
-      // The slot is free, but two runs wait for it.
+      // The slot is free, and two runs wait for it.
       await parked(d)
       const order: string[] = []
       for (let released: RunState = ended; ;) {
@@ -187,7 +187,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(order).toEqual(['b', 'c', 'd'])
     })
 
-    it('the run that has been due longest gets a free slot although other runs wait', async () => {
+    it('the run that has been due longest gets a free slot, even if other runs wait for it', async () => {
       const [a, b, c] = (await queueAll('a', 'b', 'c')) as [Run, Run, Run]
       const claimOfB = await claimed(b)
       await parked(c)
@@ -196,7 +196,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo([b])).toEqual([])
     })
 
-    it('a limit by key applies to each key separately', async () => {
+    it('a concurrency limit by key applies to each key separately', async () => {
       const stored: SlotRequest = { limit: 1, key: null }
       const a1 = await queue('a1', { ConcurrencyKey: 'a' })
       const a2 = await queue('a2', { ConcurrencyKey: 'a' })
@@ -209,7 +209,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await stateOf('a2')).toMatchObject({ ConcurrencyKey: 'a' })
     })
 
-    it('a run without a stored key is claimed with the key that was computed for it, and keeps this key', async () => {
+    it('a run without a stored concurrency key is claimed with the key that was computed for the claim, and keeps this key', async () => {
       const run = await queue('a')
       const stored: SlotRequest = { limit: 1, key: null }
       expect(await claim(run, stored)).toEqual({
@@ -224,7 +224,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       await parked(other, stored)
     })
 
-    it('a replay with other data has the key of its data; any other replay gets its key when it is first claimed', async () => {
+    it('a replay with other data has the concurrency key of its data; any other replay gets its key at its first claim', async () => {
       const stored: SlotRequest = { limit: 1, key: null }
       const run = await queue('a', { ConcurrencyKey: 'k' })
       await record(await claimed(run, stored), failed)
@@ -238,7 +238,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await claim(third, stored)).toMatchObject({ kind: 'unkeyed', initialData: 'x' })
     })
 
-    it('a cancelled run gives its slot back, and a run that is cancelled while it waits for a slot never gets one', async () => {
+    it('a cancelled run releases its slot, and a run that is cancelled while it waits for a slot never gets one', async () => {
       const [a, b, c] = (await queueAll('a', 'b', 'c')) as [Run, Run, Run]
       await claimed(a)
       await parked(b)
@@ -248,7 +248,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       await source.cancel(process.name, 'a', null, anAct)
       expect(await grantedTo([a])).toEqual(['c'])
       expect(await stateOf('b')).toMatchObject({ Status: 'Cancelled' })
-      // A resumed run waits for its turn again.
+      // A resumed run must wait for a slot again.
       const resumed = await source.resume(process, 'a', null, anAct)
       await parked(resumed)
     })
@@ -270,7 +270,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo([a])).toEqual(['c'])
     })
 
-    it('the slot of a lost worker is given to its run again when its lease has expired', async () => {
+    it('the slot of a lost worker is assigned to its run again when its lease has expired', async () => {
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       await claimed(a)
       await parked(b)
@@ -285,7 +285,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo([ended])).toEqual(['b'])
     })
 
-    it('a message of a lost worker claims the run again in its own slot', async () => {
+    it('after the lease of a lost worker has expired, its step message claims the run again in the same slot', async () => {
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       await claimed(a)
       await parked(b)
@@ -296,7 +296,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo(null)).toEqual([])
     })
 
-    it('free slots are found even if it is not known which runs gave them back', async () => {
+    it('free slots are found even if it is unknown which runs released them', async () => {
       const runs = await queueAll('a', 'b', 'c', 'd')
       const [a, b, c, d] = runs as [Run, Run, Run, Run]
       const claimOfA = await claimed(a)
@@ -307,7 +307,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       })
       expect(await grantedTo(null)).toEqual(['b'])
       expect(await grantedTo(null)).toEqual([])
-      // A raised limit has further slots, and a process without a limit has slots for all runs.
+      // A raised limit has more free slots. A process without a limit has a slot for every run.
       expect(await grantedTo(null, 2)).toEqual(['c'])
       expect(await grantedTo(null, null)).toEqual(['d'])
     })
@@ -341,7 +341,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(granted.flat()).toHaveLength(limit)
     })
 
-    it('a waiting run is not published by the sweeper and is not reported as due or stuck', async () => {
+    it('a run that waits for a slot is not published by the sweeper and is not reported as due or stuck', async () => {
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       await claimed(a)
       await parked(b)
@@ -353,7 +353,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(violations).toMatchObject({ stuck: 0, itemAhead: 0 })
     })
 
-    it('an erasure removes the key of the run', async () => {
+    it('an erasure removes the concurrency key of the run', async () => {
       const run = await queue('a', { ConcurrencyKey: 'ada@example.com', Realm: 'r1' })
       const ended = await record(await claimed(run, { limit: 1, key: null }), failed)
       expect(await source.erase([ended], anAct)).toBe(1)

@@ -1,8 +1,8 @@
 /**
  * The slots of processes that limit the number of runs in progress (`concurrency`).
  *
- * L1  A run of such a process is claimed only if it has a slot. It has its slot from the claim on for as long as its
- *     status is `Running`, also between two steps. It has none while it waits, before it is retried, and after its end.
+ * L1  A run of such a process is claimed only if it has a slot. It keeps its slot while its status is `Running`, even
+ *     between two steps. It has no slot while it waits, before it is retried, and after its end.
  * L2  The runs with a slot never outnumber the limit of their process and key, on all replicas together, unless the
  *     limit was lowered or introduced while they ran.
  * L3  A run that finds no free slot becomes `Waiting` for {@link WAITS_FOR_SLOT}. That is not an attempt. Free slots go
@@ -12,49 +12,51 @@ import { WAITS_FOR_SLOT } from '../process/concurrency.ts'
 import type { Run, RunKey } from './run.ts'
 import type { RunState } from './transaction-source.ts'
 
-/** The part of the port `TransactionSource` that gives slots to waiting runs. `claim` gives them to claimed runs. */
+/**
+ * The part of the port `TransactionSource` that assigns slots to waiting runs. `claim` assigns them to claimed runs.
+ */
 export interface Slots {
   /**
-   * Gives the free slots to the runs that have waited longest for them, at most {@link MAX_GRANTS}, and returns these
+   * Assigns the free slots to the runs that have waited longest for them, at most {@link MAX_GRANTS}, and returns these
    * runs. Their steps are due.
    *
-   * @param limits the processes whose slots are given
-   * @param released runs that may have given back their slots: only slots of the same limits are given. `null`: all
-   * slots of these processes are given.
+   * @param limits the processes whose slots are assigned
+   * @param released runs that may have released their slots: only slots of the same limits are assigned. `null` means
+   *   all slots of these processes.
    */
   grantSlots(limits: readonly ProcessLimit[], released: readonly RunKey[] | null): Promise<Grants>
 }
 
 export interface ProcessLimit {
   readonly process: string
-  /** `null` if the process has no limit; runs may still wait because it had one. */
+  /** The limit of the process. `null` means no limit: runs may still wait because the process had one earlier. */
   readonly limit: number | null
 }
 
 export interface Grants {
   readonly runs: readonly RunState[]
-  /** Whether a repeated call may give further slots. */
+  /** Whether a repeated call may assign further slots. */
   readonly hasMore: boolean
 }
 
-/** What a claim must know of the limit of its process. */
+/** What a claim needs to know about the limit of its process. */
 export interface SlotRequest {
   readonly limit: number
   /**
-   * {@link WHOLE_PROCESS}, or the key of the run if it was computed for this claim. `null`: the key that is stored with
-   * the run.
+   * {@link WHOLE_PROCESS}, or the concurrency key that was computed for this claim. `null` means the key that is stored
+   * with the run.
    */
   readonly key: string | null
 }
 
-/** Stands for the key if the limit is for all runs of a process. No run can have this key. */
+/** The key of a limit that applies to all runs of a process. No run can have this key. */
 export const WHOLE_PROCESS = ''
 
 export const MAX_GRANTS = 500
 
 /**
- * Milliseconds after which the sweeper publishes a run that waits for a slot. This is only a safeguard: slots are given
- * by `grantSlots`, which needs no message.
+ * The milliseconds after which the sweeper publishes a run that waits for a slot. This is only a safeguard, because
+ * `grantSlots` assigns the slots.
  */
 export const SLOT_RECHECK_MS = 3_600_000
 

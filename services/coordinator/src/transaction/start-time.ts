@@ -1,11 +1,11 @@
-/** The rules of runs that start later than they are queued, as pure functions. */
+/** The rules for runs that start later than they are queued, as pure functions. */
 import type { NotBefore } from '@integration-host/shared/contracts/start-time'
 import type { Run } from './run.ts'
 import type { NewTransaction, StartOnArrival } from './transaction-source.ts'
 
 /**
- * Returns the time before which a run does not start, in epoch ms; `null` if it is not delayed. Years that the store
- * cannot represent are in the past, and become 1970.
+ * Returns the time before which a run does not start, in epoch ms; `null` if it is not delayed. A year that is too
+ * early for the store becomes 1970, which is in the past as well.
  */
 export const notBeforeMs = (notBefore: NotBefore | undefined, now: number): number | null => {
   if (notBefore === undefined) return null
@@ -14,7 +14,10 @@ export const notBeforeMs = (notBefore: NotBefore | undefined, now: number): numb
     : Math.max(0, Date.parse(notBefore))
 }
 
-/** Returns the transactions of a call whose runs are claimed when they are inserted: the first ones that are due now. */
+/**
+ * Returns the transactions whose runs are claimed in the statement that inserts them: the first ones of a call that are
+ * due now.
+ */
 export const startingNow = (
   transactions: readonly NewTransaction[],
   start: StartOnArrival | undefined,
@@ -27,11 +30,14 @@ export const startingNow = (
           .slice(0, start.limit),
   )
 
-/** Whether a queued run waits for the time at which it starts. */
+/** Whether a queued run waits for its start time. */
 export const isDelayed = ({ Status, NextAttemptAt }: Run, now: number): boolean =>
   Status === 'Queued' && NextAttemptAt !== null && Date.parse(NextAttemptAt) > now
 
-/** The deadline of a delayed run begins at its start, so it moves when an operator starts the run earlier. */
+/**
+ * Returns the deadline of a delayed run that an operator starts earlier. The deadline counts from the start, so it
+ * moves with the start.
+ */
 export const deadlineOfStart = ({ DeadlineAt, NextAttemptAt }: Run, now: number) => ({
   DeadlineAt:
     DeadlineAt === null

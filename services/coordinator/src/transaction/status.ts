@@ -2,7 +2,7 @@ import type { HeaderStatus } from '@integration-host/shared/contracts/transactio
 
 /** The final statuses of a run. A resume continues a Failed or Cancelled run; a replay starts another run. */
 const over = ['Completed', 'Failed', 'Cancelled'] as const satisfies readonly HeaderStatus[]
-/** Statuses of a run that still has work to do. */
+/** The statuses of a run that has not ended. */
 export const activeStatuses = [
   'Queued',
   'Running',
@@ -13,7 +13,7 @@ export const activeStatuses = [
 export const isOver = (status: HeaderStatus): boolean =>
   (over as readonly HeaderStatus[]).includes(status)
 
-/** Whether the run waits for its next attempt or for a credential, so that it can be made due at once. */
+/** Whether the run waits for its next attempt or for a credential. An operator can make such a run due at once. */
 export const isRetryable = (status: HeaderStatus): boolean =>
   status === 'Retrying' || status === 'Waiting'
 

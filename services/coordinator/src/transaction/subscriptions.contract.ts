@@ -10,7 +10,7 @@ export function subscriptionsContract(name: string, open: () => Promise<Transact
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
-    it('keepSubscriptions() returns the routing keys that a process wants, each once', async () => {
+    it('keepSubscriptions() returns each routing key to which a process subscribes once', async () => {
       const keys = ['intuit.Invoice.create', 'intuit.Invoice.update']
       expect((await source.keepSubscriptions('P', keys)).toSorted()).toEqual(keys)
       expect((await source.keepSubscriptions('P', keys)).toSorted()).toEqual(keys)
@@ -23,7 +23,7 @@ export function subscriptionsContract(name: string, open: () => Promise<Transact
       ])
     })
 
-    it('keepSubscriptions() returns nothing for a process that has never wanted an event', async () => {
+    it('keepSubscriptions() returns nothing for a process that has never subscribed to an event', async () => {
       expect(await source.keepSubscriptions('P', [])).toEqual([])
     })
   })

@@ -5,7 +5,7 @@ import type { TransactionSource } from './transaction-source.ts'
 
 const erp = { Process: 'P', Target: 'erp' }
 
-/** The tests of limited targets; both the memory and the PostgreSQL source must pass them. */
+/** Tests targets with limits; both the memory and the PostgreSQL source must pass these tests. */
 export function targetCallsContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a counter of calls to limited targets`, () => {
     let source: TransactionSource
@@ -15,7 +15,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
-    /** Reserves a call to a target without limits, unless `limits` says otherwise. */
+    /** Reserves a call to a target. The target has the given `limits`, or none. */
     const reserve = (
       limits: Partial<TargetLimits>,
       change: Partial<CallRequest> = {},
@@ -33,7 +33,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
       return reservation.waitMs
     }
 
-    it('concurrent reservations get times that are one interval apart', async () => {
+    it('concurrent reservations of calls to a target get times that are one interval apart', async () => {
       const limits = { intervalMs: 60_000 }
       const reserved = await Promise.all(
         Array.from({ length: 20 }, () => reserve(limits, { maxWaitMs: 3_600_000 })),
@@ -43,7 +43,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
       expect(minutes.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 20 }, (_, n) => n))
     })
 
-    it('a call reserves nothing if it would have to wait too long', async () => {
+    it('a call that would have to wait too long for its target reserves nothing', async () => {
       const limits = { intervalMs: 60_000 }
       expect(await reserve(limits)).toEqual({ kind: 'reserved', waitMs: 0 })
       for (let n = 0; n < 2; n += 1) {
@@ -54,7 +54,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
       }
     })
 
-    it('the time until the next call depends on the limit of the caller, so versions with different limits can run together', async () => {
+    it('the time until the next call to a target depends on the limit of the caller, so that versions with different limits can run together', async () => {
       const wait = { maxWaitMs: 3_600_000 }
       await reserve({ intervalMs: 60_000 }, wait)
       const second = waitOf(await reserve({ intervalMs: 600_000 }, wait))
@@ -71,7 +71,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
       expect(reserved.filter(({ kind }) => kind === 'full')).toHaveLength(17)
     })
 
-    it('a released slot is free, and releasing a slot that does not exist has no effect', async () => {
+    it('a released slot of a target is free again, and releasing an unknown slot has no effect', async () => {
       const limits = { concurrent: 2 }
       for (const slot of ['a', 'b']) await reserve(limits, { slot })
       expect(await reserve(limits)).toEqual({ kind: 'full' })
@@ -81,25 +81,25 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
       expect(await reserve(limits)).toEqual({ kind: 'full' })
     })
 
-    it('the slot of a lost worker becomes free when it expires', async () => {
+    it('the slot of a call becomes free when it expires, for example because its worker was lost', async () => {
       const limits = { concurrent: 1 }
       expect((await reserve(limits, { holdMs: 1_500 })).kind).toBe('reserved')
       expect(await reserve(limits)).toEqual({ kind: 'full' })
       await eventually(async () => expect((await reserve(limits)).kind).toBe('reserved'))
     })
 
-    it('a slot expires after the reserved time of its call, not after the time of the reservation', async () => {
+    it('the lifetime of a slot counts from the reserved time of its call, not from the time of the reservation', async () => {
       const limits = { intervalMs: 1_500, concurrent: 2 }
       await reserve(limits, { holdMs: 1 })
       await reserve(limits, { holdMs: 1, maxWaitMs: 60_000 })
-      // The first call has expired, the second one has not been sent yet.
+      // The slot of the first call has expired, and the second call was not sent yet.
       expect(await reserve({ concurrent: 1 }, { maxWaitMs: 60_000 })).toEqual({ kind: 'full' })
       await eventually(async () =>
         expect((await reserve({ concurrent: 1 }, { maxWaitMs: 60_000 })).kind).toBe('reserved'),
       )
     })
 
-    it('a call without a free slot reserves no time', async () => {
+    it('a call that finds no free slot of its target reserves no time', async () => {
       const limits = { intervalMs: 60_000, concurrent: 1 }
       const wait = { maxWaitMs: 3_600_000 }
       await reserve(limits, { ...wait, slot: 'a' })
@@ -108,7 +108,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
       expect(waitOf(await reserve(limits, wait))).toBeLessThanOrEqual(60_000)
     })
 
-    it('a caller with a smaller limit counts the calls of callers with a larger limit', async () => {
+    it('a caller with a smaller limit also counts the calls of callers with a larger limit for the same target', async () => {
       for (let n = 0; n < 3; n += 1)
         expect((await reserve({ concurrent: 5 })).kind).toBe('reserved')
       expect(await reserve({ concurrent: 3 })).toEqual({ kind: 'full' })
@@ -121,7 +121,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
         expect(await reserve(limits, target)).toEqual({ kind: 'reserved', waitMs: 0 })
     })
 
-    it('a cool-down delays the next call, and a shorter cool-down does not end a longer one', async () => {
+    it('a cool-down of a target delays the next call, and a shorter cool-down does not end a longer one', async () => {
       await source.coolDownTarget(erp, 60_000)
       await source.coolDownTarget(erp, 1)
       for (const limits of [{ intervalMs: 10 }, { concurrent: 1 }]) {

@@ -1,4 +1,4 @@
-/** The limits of a target, from the definition of its process. At least one of them is set. */
+/** The limits of a target, from the definition of its process. At least one of the two is set. */
 export interface TargetLimits {
   /** The time from one call to the next in milliseconds; 0 if the number of calls per second is not limited. */
   readonly intervalMs: number
@@ -6,7 +6,9 @@ export interface TargetLimits {
   readonly concurrent: number | null
 }
 
-/** Each process has its own targets: the target of the same name in another process has other limits. */
+/**
+ * The name of a target. Each process has its own targets, so two targets with the same name may have different limits.
+ */
 export interface TargetKey {
   readonly Process: string
   readonly Target: string
@@ -14,32 +16,36 @@ export interface TargetKey {
 
 export interface CallRequest extends TargetKey {
   readonly limits: TargetLimits
-  /** A unique name of the slot that the call occupies if the number of calls in flight is limited. */
+  /**
+   * A unique name of the slot that the call occupies. The slot matters only if the number of calls in flight is
+   * limited.
+   */
   readonly slot: string
-  /** If the call would have to wait longer than this, nothing is reserved. */
+  /** The longest time that the call may wait. If it would have to wait longer, nothing is reserved. */
   readonly maxWaitMs: number
-  /** Milliseconds from the time of the call until the slot expires, if it is not released before. */
+  /** The milliseconds from the time of the call until its slot expires, if the slot is not released earlier. */
   readonly holdMs: number
 }
 
 export type CallReservation =
   /** The call may be sent `waitMs` milliseconds from now. It occupies its slot until `releaseCalls`. */
   | { readonly kind: 'reserved'; readonly waitMs: number }
-  /** The next call is possible in `waitMs` milliseconds, which is longer than the caller can wait. */
+  /** The next call is possible only in `waitMs` milliseconds, which is longer than the caller can wait. */
   | { readonly kind: 'later'; readonly waitMs: number }
-  /** As many calls are in flight as the target may have. */
+  /** The calls in flight have reached the limit of the target. */
   | { readonly kind: 'full' }
 
 /**
  * The part of the transaction source that counts the calls to targets with limits, so that the limits hold over all
  * replicas. The store has one row for each target: the earliest time of the next call, and the slots of the calls in
- * flight. It knows no limits: the limits of the caller apply, so replicas may have different versions of a process.
+ * flight. It does not store the limits. Each caller passes its own limits, so replicas may have different versions of a
+ * process.
  */
 export interface TargetCalls {
-  /** Reserves the time of the next call, and a slot for it. Both are reserved, or neither. */
+  /** Reserves the time of the next call and a slot for it: both, or neither. */
   reserveCall(request: CallRequest): Promise<CallReservation>
   /** Releases the slots of calls that ended or were not sent. Unknown slots are ignored. */
   releaseCalls(target: TargetKey, slots: readonly string[]): Promise<void>
-  /** Allows no call in the next `ms` milliseconds. Calls that have a reservation are not affected. */
+  /** Allows no call within the next `ms` milliseconds. Calls that have a reservation are not affected. */
   coolDownTarget(target: TargetKey, ms: number): Promise<void>
 }

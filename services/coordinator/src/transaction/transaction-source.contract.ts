@@ -15,7 +15,7 @@ import type {
 } from './transaction-source.ts'
 
 /**
- * The times that the tested source must use. They are shorter than in production, but longer than the time between two
+ * The times that the tested source must use. They are shorter than in production, and longer than the time between two
  * statements on a machine under load.
  */
 export const contractTimes = { leaseMs: 1_400, sweepMs: 500, exportLagMs: 0 }
@@ -133,7 +133,7 @@ export function transactionSourceContract(
         ])
       })
 
-      it('a run that starts on arrival is claimed, and continues after its lease if its worker is lost', async () => {
+      it('a run that is claimed when it is queued continues after its lease has expired if its worker is lost', async () => {
         const start = { owner: 'worker-1', limit: 1 }
         const transactions = ['1', '2'].map((TransactionID) => ({
           TransactionID,
@@ -172,7 +172,7 @@ export function transactionSourceContract(
         expect(attempts).toMatchObject([{ StepName: 'order', Attempt: 1, Outcome: 'in_doubt' }])
       })
 
-      it('a delayed, debounced or existing transaction does not start on arrival', async () => {
+      it('a delayed, debounced or existing transaction is not claimed when it is queued', async () => {
         await queue('known', 'x')
         const results = await source.queue(
           process,
@@ -213,7 +213,7 @@ export function transactionSourceContract(
         })
       })
 
-      it('queueing an id again is a conflict if the tags differ; no tags and an empty object are equal', async () => {
+      it('queueing an id again is a conflict if the tags differ; no tags and an empty tag object are equal', async () => {
         const one = { TransactionID: '1', InitialData: 1 }
         await source.queue(process, [{ ...one, Tags: { a: '1' } }])
         const results = await source.queue(process, [
@@ -277,7 +277,7 @@ export function transactionSourceContract(
         expect((result as { delayMs: number }).delayMs).toBeGreaterThan(50_000)
       })
 
-      it('the redelivered step message of a lost worker can claim the run once the lease has expired', async () => {
+      it('the redelivered step message of a lost worker can claim the run after its lease has expired', async () => {
         const run = await queue('1')
         const lost = await claim(run)
         expect(await source.claim(request(run, { owner: 'worker-2' }))).toEqual({
@@ -321,14 +321,14 @@ export function transactionSourceContract(
         expect(items).toMatchObject([{ StepName: 'order', Data: { a: 1 } }])
       })
 
-      it('the outcome of an attempt can be recorded only once', async () => {
+      it('the outcome of an attempt of a step can be recorded only once', async () => {
         const claimed = await claim(await queue('1'))
         const results = await Promise.all(Array.from({ length: 20 }, () => record(claimed, done)))
         expect(results.filter((result) => result !== null)).toHaveLength(1)
         expect((await source.get(process.name, '1', 0))?.attempts).toHaveLength(1)
       })
 
-      it('a retried step is stored with its error, its response and each of its attempts', async () => {
+      it('a retried step is stored with its error, its response and all of its attempts', async () => {
         const first = await record(await claim(await queue('1')), failing(0))
         expect(first).toMatchObject({
           Status: 'Retrying',
@@ -358,7 +358,7 @@ export function transactionSourceContract(
         expect((await claim(released as Run)).run.Attempt).toBe(1)
       })
 
-      it('each step of hundreds of concurrent runs is recorded once', async () => {
+      it('each step of hundreds of concurrent runs is recorded exactly once', async () => {
         const runs = await Promise.all(Array.from({ length: 300 }, (_, n) => queue(String(n))))
         await Promise.all(runs.map(finish))
         const { runsByStatus: counts, violations } = await source.audit([process.name])
@@ -381,7 +381,7 @@ export function transactionSourceContract(
         expect(await record(claimed, done)).toMatchObject({ StepName: 'report' })
       })
 
-      it('the renewal reports a lease as lost if another worker has claimed the run or the run was cancelled', async () => {
+      it('the renewal of a lease reports the lease as lost if another worker has claimed the run or the run was cancelled', async () => {
         const [a, b, c] = await Promise.all(
           ['1', '2', '3'].map(async (id) => claim(await queue(id))),
         )
@@ -403,7 +403,7 @@ export function transactionSourceContract(
       })
     })
 
-    describe('a step in doubt', () => {
+    describe('the doubt about a step', () => {
       const inDoubt: StepOutcome = { ...failing(0), isInDoubt: true } as StepOutcome
 
       it('the step of a lost worker is marked as in doubt when its run is claimed again or its lease is recovered', async () => {
@@ -418,7 +418,7 @@ export function transactionSourceContract(
         expect((await claim(run as Run)).run.InDoubt).toBe(true)
       })
 
-      it('a run is stored as in doubt if the latest recorded outcome left its step in doubt', async () => {
+      it('a run is in doubt if the latest recorded outcome left its step in doubt', async () => {
         const queued = await queue('1')
         const first = (await record(await claim(queued), inDoubt)) as Run
         const second = await claim(first)
@@ -434,7 +434,7 @@ export function transactionSourceContract(
         expect((await claim(next as Run)).run.InDoubt).toBe(false)
       })
 
-      it('a failed run that is in doubt stays in doubt after a resume, but its replay is not in doubt', async () => {
+      it('a failed run in doubt stays in doubt after a resume, but a replay of it is not in doubt', async () => {
         const claimed = await claim(await queue('1'))
         await record(claimed, { ...failed, isInDoubt: true })
         const resumed = await claim(await source.resume(process, '1', null, anAct))
@@ -471,8 +471,8 @@ export function transactionSourceContract(
       expect(await source.runsAtUnknownStep([{ ...without, name: 'Other' }], 10)).toEqual([])
     })
 
-    describe('the outbox of step messages', () => {
-      it('due() returns an unclaimed run repeatedly at growing intervals', async () => {
+    describe('publishing the step messages of overdue runs', () => {
+      it('due() returns an unclaimed run again and again, at growing intervals', async () => {
         const startedAt = performance.now()
         const run = await queue('1')
         expect(await source.due(refs, 10)).toEqual([])
@@ -559,7 +559,7 @@ export function transactionSourceContract(
         expect((await source.get(process.name, '1', null))?.run.ReplayID).toBe(0)
       })
 
-      it('a replay is rejected if the transaction is unknown or a run of it is active', async () => {
+      it('a replay is rejected if the transaction is unknown or has an active run', async () => {
         await expect(source.replay(process, 'unknown', fromStart, anAct)).rejects.toMatchObject({
           code: 'transaction_not_found',
           message: `${process.name} has no transaction unknown`,
@@ -583,7 +583,7 @@ export function transactionSourceContract(
     })
 
     describe('resuming and cancelling a run', () => {
-      it('a resumed run continues at its failed step, and the attempts of that step are counted from the start again', async () => {
+      it('a resumed run continues at its failed step, and counts the attempts of that step from the start', async () => {
         const next = await record(await claim(await queue('1')), done)
         await record(await claim(next as Run), failed)
         const resumed = await source.resume(process, '1', null, anAct)
@@ -608,7 +608,7 @@ export function transactionSourceContract(
         })
       })
 
-      it('an active run cannot be resumed, a finished run cannot be cancelled, and neither is possible for an unknown run', async () => {
+      it('an active run cannot be resumed, a finished run cannot be cancelled, and an unknown run can be neither', async () => {
         await finish(await queue('1'))
         await queue('2')
         await expect(source.resume(process, '1', null, anAct)).rejects.toMatchObject({
@@ -631,7 +631,7 @@ export function transactionSourceContract(
       })
     })
 
-    describe('waiting for a credential', () => {
+    describe('a run that waits for a credential', () => {
       it('a run that waits for a credential is due again when the credential is usable, and the attempt is not counted', async () => {
         const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
         const waitingRun = await record(await claim(await queue('1')), waiting)
@@ -645,7 +645,7 @@ export function transactionSourceContract(
       })
     })
 
-    it('a run whose step called waitFor() has an error class for this wait, which the next outcome removes', async () => {
+    it('a run whose step called waitFor() has an error class for this wait, which the next recorded outcome removes', async () => {
       const waits = await record(await claim(await queue('1')), { kind: 'later', delayMs: 0 })
       expect(waits).toMatchObject({ Status: 'Retrying', Attempt: 0, ErrorClass: 'step_waits' })
       expect(waits?.LastError).toContain('waitFor')
@@ -656,7 +656,7 @@ export function transactionSourceContract(
       expect(finished).toMatchObject({ Status: 'Completed', ErrorClass: null, LastError: null })
     })
 
-    it('failRun() marks a run as failed only if the run has the given version', async () => {
+    it('failRun() fails a run only if the run has the given version', async () => {
       const run = await queue('1')
       const failedRun = await source.failRun(run, run.Version, 'transaction_id_invalid', 'why')
       expect(failedRun).toMatchObject({ Status: 'Failed', ErrorClass: 'transaction_id_invalid' })
@@ -672,7 +672,7 @@ export function transactionSourceContract(
       expect([...(await source.paused()).keys()]).toEqual(['A'])
     })
 
-    it('the data of a pause (since when, by whom and why) does not change if the process is paused again', async () => {
+    it('a second pause of a process does not change since when, by whom and why it is paused', async () => {
       const person = { keyId: 'console', person: 'ada@example.com' }
       await source.setPaused('A', true, { ...anAct, by: person, reason: 'the provider is down' })
       const first = (await source.paused()).get('A')
@@ -707,7 +707,7 @@ export function transactionSourceContract(
       const audited = async () => (await source.audit([process.name])).dueBySteps
       const [both] = await audited()
       expect(both).toMatchObject({ due: 2 })
-      // The oldest run has been due for 50 ms. The two clocks have a resolution of 1 ms, so 49 ms is allowed as well.
+      // The oldest run has been due for 50 ms. The two clocks have a resolution of 1 ms, so 49 ms is accepted.
       expect(both?.oldestMs).toBeGreaterThan(48)
       expect(both?.oldestMs).toBeLessThan(performance.now() - queuedAt + 2)
 

@@ -22,8 +22,8 @@ import type { Subscriptions } from './subscriptions.ts'
 import type { TargetCalls } from './target-calls.ts'
 
 /**
- * The port to the store of transactions. The store is the authoritative state of every run and the outbox of every
- * step message.
+ * The port to the store of transactions. The store is the authoritative state of every run and the outbox of every step
+ * message.
  *
  * S1  When a method has resolved, its change is durable.
  * S2  A transition happens only from the version that it names. Each transition adds 1 to `Version`.
@@ -32,8 +32,7 @@ import type { TargetCalls } from './target-calls.ts'
  * S4  `due` returns a run that is not over and has no live lease repeatedly, at growing intervals.
  * S5  All times come from the source's own clock, so the clocks of replicas need not agree.
  *
- * Every method throws `store_unavailable` if the source cannot be reached; the change may nevertheless have
- * been committed.
+ * Every method throws `store_unavailable` if the source cannot be reached. Its change may have been committed even so.
  */
 export interface TransactionSource
   extends
@@ -54,9 +53,8 @@ export interface TransactionSource
     TargetCalls,
     AsyncDisposable {
   /**
-   * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction
-   * that is new is recorded as an action. With `start`, the first runs that are due now are claimed by the same
-   * statement.
+   * Queues run 0 of each transaction. The results are in the order of the transactions. With `by`, each new transaction
+   * is recorded as an action. With `start`, the same statement claims the first runs that are due now.
    */
   queue(
     process: ProcessOutline,
@@ -74,8 +72,9 @@ export interface TransactionSource
   /** Extends leases; resolves with the leases that were lost. */
   renew(leases: readonly Lease[]): Promise<readonly Lease[]>
   /**
-   * Returns at most `limit` overdue runs at these steps, and doubles the interval until each run is returned again. A
-   * run that another program has inserted without a step name gets the terms of its process here, unless it has them.
+   * Returns at most `limit` overdue runs at these steps, and doubles the interval after which each run is returned
+   * again. If another program has inserted a run without a step name, the run also gets the version and the deadline of
+   * its process.
    */
   due(steps: readonly StepRef[], limit: number): Promise<Run[]>
   /** Releases at most `limit` expired leases of lost workers, which makes their runs due again. */
@@ -83,22 +82,22 @@ export interface TransactionSource
   /** Returns at most `limit` overdue runs of these processes at a step that does not exist in their process. */
   runsAtUnknownStep(processes: readonly ProcessOutline[], limit: number): Promise<Run[]>
   /**
-   * Fails an active run without a lease, because the run can never continue. Returns `null` if the run has changed
-   * since `version`.
+   * Fails an active run without a lease that can never continue. Returns `null` if the run has changed since `version`.
    */
   failRun(run: RunKey, version: number, errorClass: string, error: string): Promise<Run | null>
   /**
-   * Fails at most `limit` active runs whose deadline has passed and returns them. A leased run is left as it is, even
-   * if its lease has expired: the outcome of its attempt is recorded, or its lease recovered, before the run fails.
+   * Fails at most `limit` active runs whose deadline has passed, and returns them. A run with a lease is not failed
+   * yet, even if the lease has expired: first the outcome of its attempt must be recorded, or its lease recovered.
    */
   failPastDeadline(limit: number): Promise<Run[]>
 
   /**
    * Starts the next run of a transaction with the same initial data, or with `initialData`. The run starts at
-   * `fromStep`, with copies of the items of the earlier steps. `act.ifVersion` is about the latest run.
+   * `fromStep`, with copies of the items of the earlier steps. `act.ifVersion` is the required version of the latest
+   * run.
    *
    * @throws {IntegrationError} `transaction_not_found`, `version_moved`, `transaction_active`, or `invalid_request` if
-   * an item before `fromStep` was never completed.
+   *   an item before `fromStep` was never completed.
    */
   replay(
     process: ProcessOutline,
@@ -107,10 +106,10 @@ export interface TransactionSource
     act: Act,
   ): Promise<Run>
   /**
-   * Makes a failed or cancelled run due again. The run keeps its `DefinitionVersion`, and its deadline begins again.
+   * Makes a failed or cancelled run due again. The run keeps its `DefinitionVersion`, and gets a new deadline.
    *
    * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_resumable` if the run is
-   * active or completed.
+   *   active or completed.
    */
   resume(
     process: ProcessOutline,
@@ -119,8 +118,8 @@ export interface TransactionSource
     act: Act,
   ): Promise<Run>
   /**
-   * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_active` if the run is
-   * over.
+   * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_active` if the run has
+   *   ended.
    */
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   /** Makes runs due again that wait for this credential, at most `limit` of them. */
@@ -134,60 +133,65 @@ export interface TransactionSource
   audit(processes: readonly string[]): Promise<Audit>
 
   /**
-   * Makes each transition store the webhooks that `webhooksOf` returns for it, in the same step as the transition, so
-   * that neither can be lost without the other.
+   * Makes every later transition store the webhooks that `webhooksOf` returns for it. They are committed together with
+   * the transition, so neither can be lost without the other.
    */
   announce(webhooksOf: WebhooksOf): void
   /** Stores webhooks of other events. A webhook that is already stored, or that already has a run, is ignored. */
   addWebhooks(webhooks: readonly NewWebhook[]): Promise<void>
   /**
    * Deletes the webhooks whose runs have ended. Then queues a run for the oldest webhook of each receiver and realm,
-   * unless this webhook already has a run. If a webhook has no realm, its `Lane` takes the place of the realm. Queues
-   * at most `limit` runs.
+   * unless this webhook already has a run. For a webhook without a realm, its `Lane` takes the place of the realm.
+   * Queues at most `limit` runs.
    */
   startWebhooks(limit: number): Promise<StartedWebhooks>
   /** Returns the undelivered webhooks of each receiver: their number and the age of the oldest. */
   webhookBacklog(): Promise<readonly WebhookBacklog[]>
 
   /**
-   * Calls `onDue` when another program may have inserted rows that are due. The call is only a hint: a call can
-   * be missed, and one call may report many rows.
+   * Calls `onDue` when another program may have inserted rows that are due. The call is only a hint: calls can be
+   * missed, and one call may report many rows.
    */
   watch(onDue: () => void): void
 }
 
-/** A transaction with the concurrency key of its run, if its process has `concurrencyKey`. */
+/** A transaction to be queued, with the concurrency key of its run if its process has `concurrencyKey`. */
 export interface NewTransaction extends QueueTransaction {
   readonly ConcurrencyKey?: string
   /**
-   * Returns the initial data in the form in which another run stores it, because a sealed value is bound to its run. If
-   * absent, the form is the same for all runs.
+   * Returns the initial data in the form in which another run stores it. It is needed for encrypted data, which is
+   * bound to one run. If it is absent, the form is the same for all runs.
    */
   readonly initialDataFor?: (run: RunKey) => QueueTransaction['InitialData']
 }
 
-/** The part of a process definition that a source needs. `steps` are in order. */
+/** The members of a process definition that a source needs. `steps` are in the order in which they run. */
 export interface ProcessOutline extends RunTerms {
   readonly name: string
   readonly steps: readonly [string, ...string[]]
 }
 
-/** What a run gets from the definition of its process when the run begins. */
+/** The terms of a run: what it gets from the definition of its process when it begins. */
 export interface RunTerms {
   /** The version of the definition; absent or `null` if it has none. */
   readonly version?: string | null
-  /** Milliseconds in which the run must end, also after a resume; absent or `null` if there is no deadline. */
+  /**
+   * The milliseconds after which the run fails, counted again after a resume; absent or `null` if there is no deadline.
+   */
   readonly deadlineMs?: number | null
 }
 
 export interface ReplayRequest {
   /** The step at which the new run starts; `null` for the first step. */
   readonly fromStep: string | null
-  /** If it is not `null`, the replay is rejected with `version_moved` unless the latest run has this `ReplayID`. */
+  /**
+   * The required latest run: if another run is the latest, the replay is rejected with `version_moved`. `null` allows
+   * every run.
+   */
   readonly latest: number | null
   /** The initial data of the new run. If absent, the initial data of the previous run is used. */
   readonly initialData?: QueueTransaction['InitialData'] | undefined
-  /** The concurrency key of `initialData`. If absent, the first claim of the new run requests its key. */
+  /** The concurrency key of `initialData`. If it is absent, the key is computed for the first claim of the new run. */
   readonly concurrencyKey?: string | null
 }
 
@@ -204,11 +208,11 @@ export type AnnouncedRun = Pick<
   | 'ErrorClass'
 >
 
-/** Returns the webhooks that announce a transition. */
+/** Returns the webhooks that report a transition. */
 export type WebhooksOf = (run: AnnouncedRun) => readonly NewWebhook[]
 
 /**
- * A webhook. It becomes a run of the process `Webhook` when all earlier webhooks of its receiver and realm are done.
+ * A webhook. It becomes a run of the process `Webhook` when all earlier webhooks of its receiver and realm have ended.
  */
 export interface NewWebhook {
   readonly Receiver: string
@@ -216,53 +220,54 @@ export interface NewWebhook {
   readonly TransactionID: string
   /** The initial data of the run that delivers the webhook. The source adds `At`. */
   readonly InitialData: Readonly<Record<string, unknown>>
-  /** Absent: the realm of the run whose transition the webhook announces. */
+  /** The realm of the webhook. If it is absent, the realm of the run is used. */
   readonly Realm?: string | null
   /** Replaces the realm in the delivery order if the webhook has no realm. */
   readonly Lane: string
-  /** The time of the event, ISO 8601. Absent: the time of the transition. */
+  /** The time of the event, ISO 8601. If it is absent, the time of the transition is used. */
   readonly At?: string
 }
 
 export interface StartedWebhooks {
   readonly runs: readonly Run[]
-  /** Whether a further call without delay may queue more runs. */
+  /** Whether more runs may be queued by a further call without delay. */
   readonly hasMore: boolean
 }
 
 export interface WebhookBacklog {
   readonly receiver: string
   readonly waiting: number
-  /** The age of the oldest event that is not delivered. */
+  /** The age of the oldest undelivered event. */
   readonly oldestMs: number
 }
 
-/** A step, with the terms for runs that another program has inserted and that begin there. */
+/** A step. Its terms are for runs that another program has inserted and that begin at this step. */
 export interface StepRef extends RunTerms {
   readonly process: string
   readonly step: string
-  /** A row with an empty `StepName` is at the first step. */
+  /** Whether this is the first step of its process. A row with an empty `StepName` is at the first step. */
   readonly isFirst: boolean
 }
 
 /**
- * `run` is the run that was queued, or the run that already existed. With `absorbed`, `run` is the waiting run of
- * another transaction with the same key of `Debounce`, which now has the data of this one.
+ * `run` is the run that was queued, or the run that already existed. With `absorbed`, it is the waiting run of another
+ * transaction with the same debounce key, which now has the data of this one.
  */
 export interface QueueResult {
   readonly outcome: 'queued' | 'exists' | 'conflict' | 'absorbed'
   readonly run: Run
-  /** Set if the run was claimed on arrival. `run` is then its state before the claim. */
+  /** Set if the run was claimed in the statement that queued it. `run` is then its state before the claim. */
   readonly claim?: Claim
 }
 
 /**
- * Claims runs when they are inserted. They have no concurrency limit, and their first step is the first of the process.
+ * Makes the statement that inserts runs also claim them. The runs must have no concurrency limit, and must begin with
+ * the first step of the process.
  */
 export interface StartOnArrival {
-  /** The replica that runs the first steps. */
+  /** The owner of the leases: the replica that runs the first steps. */
   readonly owner: string
-  /** The maximum number of claimed runs. They are those of the first transactions of the call. */
+  /** The maximum number of runs to claim. The runs of the first transactions of the call are claimed. */
   readonly limit: number
 }
 
@@ -271,11 +276,14 @@ export interface ClaimRequest extends RunKey {
   readonly isFirst: boolean
   readonly version: number
   readonly owner: string
-  /** Set if the process limits the number of runs in progress. The claim then succeeds only with a slot. */
+  /**
+   * Set if the process limits the number of runs in progress. The claim then succeeds only if the run has or gets a
+   * slot.
+   */
   readonly slot?: SlotRequest
 }
 
-/** The right to record the next outcome of a run, at the version that the claim returned. */
+/** The lease of a run: the right to record its next outcome, at the version that the claim returned. */
 export interface Lease extends RunKey {
   readonly step: string
   readonly version: number
@@ -293,23 +301,23 @@ export type RunState = Omit<
 
 export interface Claim {
   readonly lease: Lease
-  /** The run as claimed: `Version` is the fence, and `Attempt` includes this attempt. */
+  /** The run after the claim. `Version` is the fence, and `Attempt` includes this attempt. */
   readonly run: ClaimedRun
   /** The items of the steps that are completed or copied. */
   readonly items: readonly FinishedItem[]
-  /** Whether initial data or an item cannot be decrypted, in which case the step must not run. */
+  /** Whether initial data or an item cannot be decrypted. In this case the step must not run. */
   readonly isUnreadable?: true
 }
 
 export type ClaimResult =
   | { readonly kind: 'claimed'; readonly claim: Claim }
-  /** The run becomes due only after `delayMs` milliseconds; `version` is its current version. */
+  /** The run is due only after `delayMs` milliseconds. `version` is its current version. */
   | { readonly kind: 'early'; readonly delayMs: number; readonly version: number }
-  /** Another worker has the run, or the message belongs to an earlier version of the run. */
+  /** Another worker has claimed the run, or the message belongs to an earlier version of the run. */
   | { readonly kind: 'stale' }
-  /** No slot is free. The run is now `Waiting`, and gets a message when it has a slot. */
+  /** No slot is free. The run is now `Waiting`, and its step message is published when it gets a slot. */
   | { readonly kind: 'no_slot'; readonly run: RunState }
-  /** The concurrency key of the run is not stored. The claim must be repeated with the key of this initial data. */
+  /** The concurrency key of the run is not stored. The claim must be repeated with the key for this initial data. */
   | UnkeyedRun
   | { readonly kind: 'unknown' }
 
@@ -325,15 +333,15 @@ export interface UnkeyedRun {
 export const LEASE_MS = 30_000
 export const RENEW_MS = 10_000
 /**
- * A run that waits for a credential is tried again after this time, because the event that the credential is usable can
- * be missed.
+ * The time after which a run that waits for a credential is tried again. It is needed because the event about the
+ * usable credential can be missed.
  */
 export const WAITING_RECHECK_MS = 300_000
 /**
- * Milliseconds from the first step message of a run to the second one, which the sweeper publishes; the actual time
- * is up to a third shorter. The interval then doubles with each sweep up to the cap.
+ * The milliseconds from the first step message of a run to the second, which the sweeper publishes. The actual time is
+ * up to a third shorter. The interval doubles with each sweep up to the cap.
  */
 export const SWEEP_MS = 15_000
 export const SWEEP_CAP_MS = 900_000
-/** A run that is overdue by this many milliseconds is reported as stuck: apparently no worker processes it. */
+/** The milliseconds after which an overdue run is reported as stuck, because apparently no worker processes it. */
 export const STUCK_MS = 1_800_000

@@ -1,6 +1,6 @@
 /**
  * The transitions of a run as pure functions: each returns the next state for a current state and a time.
- * `process/progress.ts` decides what the outcome of a step means; this file decides everything else.
+ * `process/progress.ts` derives a transition from the outcome of a step; this file has all other rules.
  *
  * The memory source stores what these functions return. The PostgreSQL source implements the same rules a second time
  * in SQL, one file per statement, because it must decide a transition while it holds the lock of the row.
@@ -60,7 +60,7 @@ export interface StoredRun {
   readonly filesLeft?: true
   /** The time at which the sweeper publishes the run again, epoch ms. */
   readonly nextSweepAt: number
-  /** How often the sweeper has published the run since its last transition. */
+  /** The number of times that the sweeper has published the run since its last transition. */
   readonly sweepCount: number
 }
 
@@ -83,7 +83,10 @@ export const isAtStep = (
   { process, step, isFirst }: StepRef,
 ): boolean => Process === process && (StepName === step || (isFirst && StepName === ''))
 
-/** The class and the text of a run whose deadline has passed. The text ends with the last error of the run. */
+/**
+ * Returns the error class and the error text of a run whose deadline has passed. The text ends with the last error of
+ * the run.
+ */
 export const DEADLINE_EXCEEDED = 'deadline_exceeded'
 export const PAST_DEADLINE =
   'the run has not ended by its deadline; a resume gives it the whole time again'
@@ -215,9 +218,9 @@ export const queued = (
 }
 
 /**
- * Returns the run under a lease for the request, or the reason why the claim is rejected. A message may claim
- * the version that it names. It may also claim the next version if that version is the claim of a lost worker:
- * the broker redelivers the message of a lost worker, and the lease may have expired by then.
+ * Returns the run under a lease for the request, or the reason why the claim is rejected. A message may claim the
+ * version that it names. If a worker has claimed this version and was lost, the redelivered message may also claim the
+ * next version, because the lease may have expired by then.
  */
 export function claimed(
   stored: StoredRun,
@@ -325,16 +328,20 @@ export function renewed(
   return { ...stored, lease: { owner: lease.owner, until, startedAt }, nextSweepAt: until }
 }
 
-/** Returns the run after a sweep has published it, with twice the interval until the next one. Keeps the version. */
+/**
+ * Returns the run after a sweep has published it: the interval until the next sweep is doubled, and the version stays
+ * the same.
+ */
 export function swept(stored: StoredRun, { now, sweepMs }: Times): StoredRun {
   const { sweepCount } = stored
   const spacingMs = backoffMs(sweepCount + 1, { baseMs: sweepMs, capMs: SWEEP_CAP_MS, random: 1 })
-  // Before a run is due, a further message would only be delayed together with the first one.
+  // The next sweep is not before the run is due, because an earlier message would only be delayed together with the
+  // first one.
   const dueAt = Math.max(now, Date.parse(stored.header.NextAttemptAt ?? iso(now)))
   return { ...stored, nextSweepAt: dueAt + spacingMs, sweepCount: sweepCount + 1 }
 }
 
-/** Returns the run, due again, after its lease has expired; `null` if there is no expired lease. */
+/** Returns the run after its lease has expired: its step is due again. Returns `null` if there is no expired lease. */
 export const recovered = (stored: StoredRun, times: Times): StoredRun | null =>
   stored.lease !== null && isOverdue(stored, times.now)
     ? { ...next(stored, {}, times), attempts: withLostAttempt(stored) }
@@ -359,8 +366,8 @@ export function failed(
 }
 
 /**
- * Returns the run in the state in which it has failed at its deadline. Returns `null` if no deadline has passed or if
- * the run is over. Also returns `null` for a leased run, because the outcome of its attempt must be recorded first.
+ * Returns the run after it has failed at its deadline. Returns `null` if no deadline has passed, or if the run has
+ * ended. Also returns `null` for a leased run, because the outcome of its attempt must be recorded first.
  */
 export function pastDeadline(stored: StoredRun, times: Times): StoredRun | null {
   const { header, lease } = stored
@@ -385,7 +392,7 @@ export function resumed(stored: StoredRun, terms: RunTerms, times: Times): Store
   return next(stored, { ...change, Status: 'Queued' }, times)
 }
 
-/** @throws {IntegrationError} `transaction_not_active` if the run is over. */
+/** @throws {IntegrationError} `transaction_not_active` if the run has ended. */
 export function cancelled(stored: StoredRun, times: Times): StoredRun {
   if (isOver(stored.header.Status)) throw notActive()
   return next(stored, { ...ended(times.now), Status: 'Cancelled' }, times)
@@ -408,9 +415,8 @@ export const erased = (stored: StoredRun, now: number): StoredRun => ({
 })
 
 /**
- * Makes a run due at once, instead of at its next attempt, at the time for which it was queued, or when its credential
- * becomes usable. A run that waits for a slot keeps its place among the waiting runs, which is the time at which it
- * became due.
+ * Makes a waiting run due at once: a run that waits for its next attempt, for its start time, or for its credential. A
+ * run that waits for a slot keeps the time at which it became due, because the runs get slots in this order.
  *
  * @throws {IntegrationError} `transaction_not_retryable`
  */
@@ -448,8 +454,8 @@ export function settledState(
 }
 
 /**
- * Returns the run after an operator has settled the doubt about its step. A run that is over and has a later run stays
- * over: two runs of a transaction must not be active.
+ * Returns the run after an operator has settled the doubt about its step. An ended run that has a later run stays
+ * ended, because two runs of a transaction must not be active.
  *
  * @throws {IntegrationError} `transaction_not_in_doubt`, `step_in_flight` or `step_not_found`.
  */
@@ -490,7 +496,7 @@ export function settled(
   }
 }
 
-/** Returns a settled run in its next state, in which it continues. The deadline of a run that was over begins again. */
+/** Returns a settled run in its next state, in which it continues. A run that had ended gets a new deadline. */
 function continued(
   stored: StoredRun,
   terms: RunTerms,
@@ -509,11 +515,11 @@ function continued(
   return next(stored, change, times)
 }
 
-/** Returns the run, due again, after the credential that it waited for became usable. */
+/** Returns the run after the credential for which it waited became usable: its step is due again. */
 export const woken = (stored: StoredRun, times: Times): StoredRun =>
   next(stored, { ...due(times.now), Status: 'Running' }, times)
 
-/** Whether a run has ended and is older than the retention of its outcome. */
+/** Whether a run has ended and is older than the retention time for its outcome. */
 export function isOld(
   { header: { Status, CompletedAt } }: StoredRun,
   { completedMs, failedMs }: RetentionPolicy,
@@ -523,7 +529,10 @@ export function isOld(
   return CompletedAt !== null && keptMs !== null && Date.parse(CompletedAt) < now - keptMs
 }
 
-/** Returns the stub of a purged run. The version does not change, because a purge is not a transition. */
+/**
+ * Returns the stub of a purged run: the row without its data. The version does not change, because a purge is not a
+ * transition.
+ */
 export const purged = (stored: StoredRun, now: number): StoredRun => ({
   ...stored,
   header: {
@@ -546,8 +555,8 @@ export function withoutFiles(stored: StoredRun): StoredRun {
 }
 
 /**
- * Returns the run that replays `latest`, with copies of the items before `fromStep`, and with other initial data if
- * `initialData` is given.
+ * Returns a new run that replays `latest`. It has copies of the items before `fromStep`, and `initialData` if it is
+ * given.
  *
  * @throws {IntegrationError} `invalid_request` if one of these items was never completed.
  */
@@ -576,14 +585,14 @@ export function replayed(
 }
 
 /**
- * Returns the run in the state that a memory source must use after a restart. No other OS process uses the store, so
- * every lease belongs to the OS process that has ended, and counts as expired. All step messages are lost, so the
- * sweeper must publish the run.
+ * Returns the run in the state that a memory source uses after a restart. Every lease counts as expired, because the
+ * only OS process that uses the store has ended. The sweeper must publish the run, because all step messages are lost.
  */
 export const afterRestart = (stored: StoredRun, now: number): StoredRun => ({
   ...stored,
   ...(stored.lease !== null && { lease: { ...stored.lease, until: 0 } }),
-  // The message of a delayed run must be on its way when the run becomes due, which may be long before the next sweep.
+  // A delayed run is published at once. Its message must be in the delay queue when the run becomes due, which may be
+  // long before the next sweep.
   nextSweepAt:
     stored.header.Status === 'Queued'
       ? now

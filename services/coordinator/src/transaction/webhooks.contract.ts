@@ -31,7 +31,7 @@ const webhook = (id: string, Realm: string | null = 'r1', Receiver = 'one'): New
   At: '2026-11-20T00:00:00.000Z',
 })
 
-/** The tests of stored webhooks; both the memory and the PostgreSQL source must pass them. */
+/** Tests stored webhooks; both the memory and the PostgreSQL source must pass these tests. */
 export function webhooksContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a store of webhooks`, () => {
     let source: TransactionSource
@@ -40,7 +40,10 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
-    /** Makes transitions store webhooks: one for the end of a run, and one for each version of a run in doubt. */
+    /**
+     * Makes transitions store webhooks: one for the end of a run, and one for each version of a run in which it is in
+     * doubt.
+     */
     const announce = (): void =>
       source.announce(({ Process, TransactionID, Status, InDoubt, Version }) =>
         Process === process.name && (InDoubt || isOver(Status))
@@ -73,7 +76,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       const recorded = await source.record(claimed.lease, advance(claimed.run, outcome, options))
       return { ...claimed.run, ...recorded }
     }
-    /** Starts webhooks until no more can be started; returns the ids of their runs. */
+    /** Starts webhooks until no more can be started. Returns the ids of their runs. */
     const start = async (): Promise<Run[]> => {
       const runs: Run[] = []
       for (let hasMore = true; hasMore;) {
@@ -85,7 +88,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
     }
     const idsOf = (runs: readonly Run[]) =>
       runs.map(({ TransactionID }) => TransactionID).toSorted()
-    /** Delivers all stored webhooks; returns the ids in the order of delivery. */
+    /** Delivers all stored webhooks. Returns their ids in the order of delivery. */
     const deliverAll = async (): Promise<string[]> => {
       const ids: string[] = []
       for (let runs = await start(); runs.length > 0; runs = await start())
@@ -115,7 +118,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       expect(runs.find(({ Realm }) => Realm === 'r1')?.TransactionID).toBe('good Completed 2')
     })
 
-    it('recording an outcome after the lease was lost does not store a webhook', async () => {
+    it('an outcome that is rejected because the lease was lost stores no webhook', async () => {
       announce()
       const claimed = await claim(await queue('late'))
       await source.cancel(process.name, 'late', null, anAct)
@@ -179,7 +182,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       expect(idsOf(await start())).toEqual(['a', 'c', 'd', 'e'])
     })
 
-    it('a webhook that is stored twice is delivered once, also if the second copy comes after the delivery', async () => {
+    it('a webhook that is stored twice is delivered once, even if the second copy comes after the delivery', async () => {
       await source.addWebhooks([webhook('1'), webhook('2')])
       await source.addWebhooks([webhook('1'), webhook('3')])
       expect(await deliverAll()).toEqual(['1', '2', '3'])
@@ -187,7 +190,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       expect(await deliverAll()).toEqual(['4'])
     })
 
-    it('a cancelled webhook does not delay the others', async () => {
+    it('a cancelled webhook does not delay the other webhooks', async () => {
       await source.addWebhooks([webhook('1'), webhook('2')])
       await start()
       await source.cancel(WEBHOOK_PROCESS, '1', null, anAct)
