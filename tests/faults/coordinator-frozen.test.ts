@@ -57,7 +57,7 @@ describe('a coordinator that is frozen for longer than its lease', () => {
         response.writeHead(201).end('{"Order":"stale","CreatedAt":"2020-01-01T00:00:00Z"}')
       process.kill(frozen.pid, 'SIGCONT')
       const discarded = (): number =>
-        countLogLines(frozen, 'step outcome came too late') +
+        countLogLines(frozen, 'step outcome was rejected because the lease was lost') +
         countLogLines(frozen, 'step lost its lease')
       await eventually(() => expect(discarded()).toBe(ORDERS))
       expect(await rows()).toEqual(before)
@@ -73,7 +73,7 @@ describe('a coordinator that is frozen for longer than its lease', () => {
         repeatedCalls: ORDERS,
       })
       await annotate(
-        `SIGSTOP for ${FROZEN_MS / 1_000} s with ${ORDERS} calls in flight: ${countLogLines(frozen, 'step outcome came too late')} late outcomes rejected, ${countLogLines(frozen, 'step lost its lease')} steps aborted before, no result overwritten; the coordinator continues to work`,
+        `SIGSTOP for ${FROZEN_MS / 1_000} s with ${ORDERS} calls in flight: ${countLogLines(frozen, 'step outcome was rejected because the lease was lost')} late outcomes rejected, ${countLogLines(frozen, 'step lost its lease')} steps aborted before, no result overwritten; the coordinator continues to work`,
         'measurement',
       )
     },

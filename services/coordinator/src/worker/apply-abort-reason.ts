@@ -2,9 +2,8 @@ import type { StepOutcome } from '../process/progress.ts'
 import type { AbortReason } from '../process/step-abort.ts'
 
 /**
- * Returns the outcome to record for a step that may have been aborted. The value `'abandoned'` stands for a
- * step that ignored its abort signal. Returns `null` if the lease was lost, because then no outcome can be
- * recorded.
+ * Returns the outcome to record for a step that may have been aborted. `'abandoned'` means that the step ignored its
+ * abort signal. Returns `null` if the lease was lost, because then no outcome can be recorded.
  */
 export function applyAbortReason(
   outcome: StepOutcome | 'abandoned',
@@ -12,7 +11,7 @@ export function applyAbortReason(
 ): StepOutcome | null {
   if (reason === null) return outcome === 'abandoned' ? { kind: 'released' } : outcome
   const isDecided = outcome !== 'abandoned' && outcome.kind !== 'released' && !isThrown(outcome)
-  // A step that ignored its abort signal may have made its call, or may still make it.
+  // A step that ignored its abort signal counts as in doubt, because its call may have been sent or may still be sent.
   const isInDoubt =
     outcome === 'abandoned' || (outcome.kind !== 'completed' && outcome.isInDoubt === true)
   switch (reason) {
@@ -37,6 +36,6 @@ export function applyAbortReason(
   }
 }
 
-// A step that throws because its signal was aborted has not failed by itself.
+// Whether the step threw an error. If it threw because its signal was aborted, this is not a failure of the step.
 const isThrown = (outcome: StepOutcome): boolean =>
   outcome.kind === 'retry' && outcome.errorClass === 'step_threw'

@@ -10,7 +10,7 @@ const inline = defineProcess('Inline', { dispatch: 'inline' }).step('only', (ste
   step.complete(),
 )
 
-/** Creates arrivals whose runs end when `finish` is called, or fail when `fail` is called. */
+/** Creates arrivals for a test. Their runs end when `finish` is called, and fail when `fail` is called. */
 function arrivalsOf() {
   const state = { isOpen: true }
   const started: { readonly id: string; readonly end: PromiseWithResolvers<void> }[] = []
@@ -28,7 +28,10 @@ function arrivalsOf() {
       write: (line: string) => void logged.push(JSON.parse(line).msg),
     }),
   })
-  /** Queues transactions, of which the source inserts all or only the first ones. Returns how many it may claim. */
+  /**
+   * Queues transactions into a source that inserts all of them or only the first ones. Returns how many of them the
+   * source may claim.
+   */
   async function queue(
     count: number,
     { process = inline, inserted = count } = {},
@@ -39,7 +42,7 @@ function arrivalsOf() {
       expect(start?.owner ?? 'replica-1').toBe('replica-1')
       return Array.from({ length: count }, (_, n): QueueResult => {
         const run = claimedRun({ TransactionID: `${n}` })
-        const claim = { run, items: [] } as unknown as Claim // the lease is not read
+        const claim = { run, items: [] } as unknown as Claim // the lease is not used
         const isClaimed = n < Math.min(limit, inserted)
         return { outcome: 'queued', run: run as never, ...(isClaimed && { claim }) }
       })
@@ -49,8 +52,8 @@ function arrivalsOf() {
   return { arrivals, queue, started, state, logged }
 }
 
-describe('runs that start on arrival', () => {
-  it('runs that start on arrival, together with the deliveries in progress, number at most half of the prefetch', async () => {
+describe('runs that start on arrival, without a step message', () => {
+  it('the runs that start on arrival and the deliveries in progress together are at most half of the prefetch count', async () => {
     const { arrivals, queue, started } = arrivalsOf()
     expect(await queue(10)).toBe(4)
     expect(started).toHaveLength(4)
@@ -66,7 +69,7 @@ describe('runs that start on arrival', () => {
     expect(await queue(10, { inserted: 0 })).toBe(4)
   })
 
-  it('runs reserve their room before they are stored, and release it if they exist already or cannot be stored', async () => {
+  it('runs that start on arrival reserve capacity before they are stored, and release it if they are not stored as new', async () => {
     const { arrivals, queue } = arrivalsOf()
     const stored = Promise.withResolvers<never>()
     const first = arrivals.queue(inline, 3, () => stored.promise)
@@ -76,7 +79,7 @@ describe('runs that start on arrival', () => {
     expect(await queue(10, { inserted: 0 })).toBe(4)
   })
 
-  it('no run starts on arrival if its process sends a message per step or limits its runs, is paused, or waits for the internet', async () => {
+  it('no run starts on arrival if its process sends a message per step, limits its runs, is paused, or waits for the internet', async () => {
     const { queue, state } = arrivalsOf()
     const perStep = defineProcess('PerStep').step('only', (step) => step.complete())
     const limited = defineProcess('Limited', { dispatch: 'inline', concurrency: 1 }).step(
@@ -89,7 +92,7 @@ describe('runs that start on arrival', () => {
     expect(await queue(1)).toBe(0)
   })
 
-  it('a run that fails unexpectedly releases its room and is logged, and a shutdown waits for started runs', async () => {
+  it('a run that fails unexpectedly after it started on arrival releases its capacity and is logged, and a shutdown waits for started runs', async () => {
     const { arrivals, queue, started, logged } = arrivalsOf()
     await queue(4)
     const shutdown = arrivals[Symbol.asyncDispose]()

@@ -2,8 +2,8 @@
  * Starts runs on arrival: the statement that inserts a run also claims it for this replica, and its first step starts
  * without a step message.
  *
- * Only processes with `dispatch: 'inline'` and without a limit of their runs are started like this, and only while this
- * replica has room. Otherwise a run waits for its message, behind the runs that arrived before it.
+ * Runs start on arrival only if their process has `dispatch: 'inline'` and no concurrency limit, and only while this
+ * replica has capacity. Any other run waits for its message, behind the runs that were queued before it.
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { ProcessDefinition } from '../process/definition.ts'
@@ -12,15 +12,15 @@ import type { Gate } from './gate.ts'
 
 export interface Arrivals extends AsyncDisposable {
   /**
-   * Calls `queue` for `count` transactions, and starts the runs that it has claimed. `queue` gets `undefined` if no run
-   * may start on arrival.
+   * Calls `queue` for `count` transactions, and runs the first steps of the runs that it has claimed. `queue` gets
+   * `undefined` if no run may start on arrival.
    */
   readonly queue: (
     process: ProcessDefinition,
     count: number,
     queue: (start?: StartOnArrival) => Promise<readonly QueueResult[]>,
   ) => Promise<readonly QueueResult[]>
-  /** Handles a delivery, which takes up room until it is settled. */
+  /** Handles a delivery, which uses capacity until it is settled. */
   handleDelivery<Settlement>(
     process: string,
     handle: () => Promise<Settlement>,
@@ -36,7 +36,10 @@ export interface ArrivalsDeps {
 }
 
 export function createArrivals({ gate, owner, prefetch, runClaimed, log }: ArrivalsDeps): Arrivals {
-  /** For each process: its deliveries that are not settled, and its runs that started on arrival or may still. */
+  /**
+   * For each process, the capacity in use: by deliveries that are not settled, by runs that started on arrival, and by
+   * runs that may still do so.
+   */
   const inProgress = new Map<string, number>()
   const running = new Set<Promise<void>>()
 
@@ -47,8 +50,8 @@ export function createArrivals({ gate, owner, prefetch, runClaimed, log }: Arriv
   }
 
   /**
-   * While messages wait in the queue, the broker soon delivers as many of them as `prefetch` allows. So if fewer than
-   * half of them are in progress, no message waits, and a new run does not overtake an older one.
+   * A new run must not overtake an older one whose message is waiting. While messages wait, the broker keeps about
+   * `prefetch` deliveries in progress. So no message waits if fewer than half of them are in progress.
    */
   const roomOf = (process: ProcessDefinition): number => {
     if (process.dispatch !== 'inline' || process.concurrency !== null) return 0
@@ -62,7 +65,7 @@ export function createArrivals({ gate, owner, prefetch, runClaimed, log }: Arriv
         const { Process, TransactionID: transactionId } = claim.run
         log.error(
           { err: error, process: Process, transactionId },
-          'run that started on arrival failed unexpectedly; it continues when its lease has expired',
+          'run failed unexpectedly; it continues when its lease has expired',
         )
       })
       .finally(() => {

@@ -18,7 +18,7 @@ const group = (Process: string, StepName: string): UnfinishedGroup => ({
   stuck: 0,
 })
 
-describe('an audit with processes that are not loaded', () => {
+describe('an audit of a store with runs of processes that are not loaded', () => {
   it('the auditor counts a process as not loaded unless another coordinator consumes one of its steps', async () => {
     const checked: string[] = []
     const paused = new Map<string, Pause>()
@@ -68,7 +68,7 @@ describe('an audit with processes that are not loaded', () => {
       'Beta',
     ])
 
-    // The broker logs every check for a missing queue.
+    // The queue is not checked again soon, because the broker logs every check for a missing queue.
     checked.length = 0
     await auditor.audit()
     expect(checked).toEqual(['Beta.second', 'Idle.a'])
@@ -77,7 +77,8 @@ describe('an audit with processes that are not loaded', () => {
     await auditor.audit()
     expect(checked).toEqual(['Beta.first', 'Beta.second', 'Old.one', 'Idle.a'])
 
-    // Another coordinator cancels its consumers while the process is paused or the internet is unreachable.
+    // A process without consumers may still be loaded elsewhere, because a coordinator cancels its consumers while the
+    // process is paused or the internet is unreachable.
     for (const name of ['Idle', 'Old'])
       paused.set(name, { Process: name, PausedAt: null, PausedBy: null, Reason: null })
     expect((await auditor.audit()).unknownProcesses).toEqual({ Old: 2 })

@@ -3,9 +3,9 @@ import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { PausedNames } from './gate.ts'
 import type { StepQueue } from './step-queue.ts'
 
-/** Audits the source, and detects which processes run only on other coordinators. */
+/** Audits the source, and detects which processes run only at other coordinators. */
 export interface Auditor {
-  /** Returns the audit. A process that another coordinator runs does not count as a process that is not loaded. */
+  /** Returns the audit. A process that runs at another coordinator does not count as a process that is not loaded. */
   audit(): Promise<Audit>
   /** Whether another coordinator ran the process at the time of the last audit. */
   runsElsewhere(process: string): boolean
@@ -31,8 +31,8 @@ export function createAuditor(deps: AuditorDeps): Auditor {
   const recheckAt = new Map<string, number>()
 
   /**
-   * Whether another coordinator runs the step. While its process is paused or waits for the internet, the step has no
-   * consumer, so a declared queue is enough.
+   * Whether another coordinator runs the step. Usually the queue of the step then has a consumer. While the process is
+   * paused or waits for the internet, it has none, so a declared queue is enough.
    */
   async function isRun(process: string, step: string, paused: PausedNames): Promise<boolean> {
     const where = `${process}.${step}`
@@ -43,7 +43,8 @@ export function createAuditor(deps: AuditorDeps): Auditor {
   }
 
   /**
-   * This replica does not consume the steps of a process that it has not loaded, so any consumer is on another replica.
+   * Any consumer belongs to another replica, because this replica consumes no steps of a process that it has not
+   * loaded.
    */
   async function runElsewhere({ unfinished }: Audit): Promise<ReadonlySet<string>> {
     const paused = await source.paused()

@@ -1,7 +1,7 @@
 /**
  * Queues a run for each provider event of the queues `on.<Process>`, and keeps the bindings of these queues.
  *
- * B1  A routing key is stored as wanted before its binding is declared, and again at each check.
+ * B1  A replica stores that it subscribes to a routing key before it declares the binding, and again at each check.
  * B2  A binding is removed only if no replica has stored its routing key for a while. So two replicas with different
  *     versions of a definition do not remove each other's bindings.
  * B3  An event that only another replica wants starts a run too. Otherwise it would be lost if this replica consumes
@@ -41,13 +41,13 @@ export interface ChangeIntakeDeps extends Omit<
 
 export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
   const { store, queue, processes, log } = deps
-  /** For each process with a queue: the routing keys that some replica wants. */
+  /** For each process with a queue: the routing keys to which at least one replica subscribes. */
   const wanted = new Map<string, ReadonlySet<string>>()
-  /** For each process: the routing keys whose bindings this replica has removed, or need not remove. */
+  /** For each process: the routing keys whose bindings this replica has removed. */
   const unbound = new Map<string, Set<string>>()
   const declared = new Map<string, string>()
 
-  /** Stores what the process wants, and then declares and removes bindings. */
+  /** Stores to which events the process subscribes, and then declares and removes bindings. */
   async function prepare(process: ProcessDefinition): Promise<void> {
     const { name } = process
     const own = routingKeysOf(process.on)
@@ -64,7 +64,7 @@ export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
       await queue.unbind(name, superfluous).then(
         () => superfluous.forEach((key) => removed.add(key)),
         (error: unknown) => {
-          // The next check retries the removal.
+          // The error is ignored, because the next check retries the removal.
           if (!hasCode(error, 'broker_unavailable')) throw error
         },
       )
@@ -74,8 +74,8 @@ export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
   const read = createChangeReader({
     async wants(process, routingKey) {
       if (wanted.get(process)?.has(routingKey) === true) return true
-      // Another replica may have stored the key since the last check. A replica stores a key before it declares the
-      // binding (B1), so a key that is not stored now is not wanted.
+      // Another replica may have subscribed to the key since the last check. It stores a key before it declares the
+      // binding (B1), so no replica subscribes to a key that is not stored now.
       const own = routingKeysOf(processes.get(process)?.on ?? [])
       return (await store.keepSubscriptions(process, own)).includes(routingKey)
     },
@@ -85,7 +85,7 @@ export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
     onUnknownRealm: (process, event: ProviderEvent) =>
       log.warn(
         { process, transactionId: event.Id, realm: event.Realm },
-        'change of a company that is not connected starts no run',
+        'change starts no run because its company is not connected',
       ),
   })
 
@@ -94,7 +94,8 @@ export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
     kind: 'provider event',
     queues: 'on.*',
     read,
-    // Two deliveries of a change can differ in the operation, because the change feed does not know all operations.
+    // Changed initial data is not a conflict: two deliveries of a change can differ in the operation, because the
+    // change feed does not know all operations.
     ignoresConflicts: true,
     processes: () => [...wanted.keys()],
     async prepare() {

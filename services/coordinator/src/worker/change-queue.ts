@@ -3,12 +3,12 @@ import type { IntakeMessage, IntakeQueue } from './message-intake.ts'
 /** The port to the queues `on.<Process>`, whose provider events become runs. */
 export interface ChangeQueue extends IntakeQueue<ChangeMessage> {
   /**
-   * Declares the queue of a process and binds it to these routing keys, now and after every reconnect. Bindings to other
-   * routing keys are not removed.
+   * Declares the queue of a process and binds it to these routing keys, now and after every reconnect. Does not remove
+   * bindings to other routing keys.
    */
   declare(process: string, routingKeys: readonly string[]): Promise<void>
   /**
-   * Removes bindings of the queue. A binding that does not exist is ignored.
+   * Removes bindings of the queue. Ignores a binding that does not exist.
    *
    * @throws {IntegrationError} `broker_unavailable` if a binding may still exist.
    */
@@ -16,6 +16,6 @@ export interface ChangeQueue extends IntakeQueue<ChangeMessage> {
 }
 
 export interface ChangeMessage extends IntakeMessage {
-  /** The routing key with which the event was published first, for example `intuit.Invoice.update`. */
+  /** The routing key with which the event was first published, for example `intuit.Invoice.update`. */
   readonly routingKey: string
 }

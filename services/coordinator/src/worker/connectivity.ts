@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 /** Whether the internet is reachable, according to the probes. */
 export interface Connectivity {
-  /** Runs the probes now. Called when a call may have failed because the internet is unreachable. */
+  /** Runs the probes now. Called when a call has failed, possibly because the internet is unreachable. */
   readonly check: () => Promise<boolean>
   /** Starts to run the probes at intervals. `onChange` is called with the first result and with each change. */
   watch(onChange: (isOnline: boolean) => void): AsyncDisposable
@@ -10,9 +10,8 @@ export interface Connectivity {
 
 export interface ConnectivityOptions {
   /**
-   * Each probe resolves with whether its target responded. A response from one target means that the internet is
-   * reachable.
-   * Without probes the internet always counts as reachable.
+   * The probes, each of which resolves with whether its target responded. One response suffices to show that the
+   * internet is reachable. Without probes the internet always counts as reachable.
    */
   readonly probes: readonly ((signal: AbortSignal) => Promise<boolean>)[]
   readonly onlineIntervalMs?: number
@@ -23,8 +22,8 @@ export interface ConnectivityOptions {
 }
 
 /**
- * The internet counts as unreachable when two rounds of probes in a row have failed; the second round follows right
- * after the first. It counts as reachable again after one successful round.
+ * Checks whether the internet is reachable. It counts as unreachable when two rounds of probes in a row have failed;
+ * the second round follows shortly after the first. It counts as reachable again after one successful round.
  */
 export function createConnectivity(options: ConnectivityOptions): Connectivity {
   const { probes } = options
@@ -34,7 +33,7 @@ export function createConnectivity(options: ConnectivityOptions): Connectivity {
   const listeners = new Set<(isOnline: boolean) => void>()
   let isOnline: boolean | null = null
   let checking: Promise<boolean> | null = null
-  /** Ends the current pause between two rounds if another check has changed the interval. */
+  /** Aborted to end the current pause between two rounds, if another check has changed the interval. */
   let pause = new AbortController()
 
   const round = async (): Promise<boolean> => {

@@ -8,8 +8,8 @@ import type { StepConsumer, StepDelivery, StepQueue } from './step-queue.ts'
  */
 export interface Consumers {
   /**
-   * Starts the consumers of processes whose gate is open, and cancels all others. New consumers start at once, even
-   * while cancelled consumers still have calls in flight. Resolves when the cancelled consumers have settled their
+   * Starts the consumers of processes whose gate is open, and cancels all other consumers. New consumers start at once,
+   * even while cancelled consumers still have calls in flight. Resolves when the cancelled consumers have settled their
    * deliveries.
    */
   reconcile(): Promise<unknown>

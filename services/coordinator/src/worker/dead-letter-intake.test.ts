@@ -23,7 +23,10 @@ afterEach(async () => {
   for (const resource of opened.splice(0)) await resource[Symbol.asyncDispose]()
 })
 
-/** Starts an intake for the process `P` with fakes that record the calls of the intake. */
+/**
+ * Starts an intake of dead letters for the process `P`, with fakes that record the calls of the
+ * intake.
+ */
 function intakeOn({ intervalMs = 10, holdMs = 60_000 } = {}) {
   type Handlers = Parameters<Parameters<typeof startDeadLetterIntake>[0]['queue']['consume']>[1]
   const stored: NewDeadLetter[] = []
@@ -36,7 +39,7 @@ function intakeOn({ intervalMs = 10, holdMs = 60_000 } = {}) {
     starts: 0,
     stored: ['P'],
     existing: ['P'],
-    /** The queues whose existence was checked. */
+    /** The queues whose existence the intake has checked. */
     checks: [] as string[],
     consumed: [] as string[],
     polls: 0,
@@ -98,14 +101,14 @@ function intakeOn({ intervalMs = 10, holdMs = 60_000 } = {}) {
 }
 
 describe('the intake of dead letters', () => {
-  it('the intake of dead letters acknowledges a message only after the message is stored', async () => {
+  it('the intake of dead letters acknowledges a message only after storing it', async () => {
     const { stored, consuming } = intakeOn()
     const { handle } = await consuming()
     expect(await handle(message('a'))).toBe('ack')
     expect(stored).toMatchObject([{ Process: 'P', Reason: 'malformed' }])
   })
 
-  it('the intake of dead letters holds a message while the store is unavailable, instead of returning it to the queue', async () => {
+  it('while the store is unavailable, the intake of dead letters keeps a message in flight instead of returning it to the queue', async () => {
     const { state, stored, consuming } = intakeOn({ intervalMs: 3_600_000 })
     const { handle } = await consuming()
     state.error = unavailable
@@ -116,7 +119,7 @@ describe('the intake of dead letters', () => {
     expect(stored).toHaveLength(1)
   })
 
-  it('after it has held a message for a limited time, the intake returns it and consumes nothing until the store is available', async () => {
+  it('the intake returns a message that it could not store in time, and consumes nothing until the store is available', async () => {
     const { state, consuming } = intakeOn({ holdMs: 50 })
     const { handle } = await consuming()
     state.error = unavailable
@@ -128,7 +131,7 @@ describe('the intake of dead letters', () => {
     expect(state.starts).toBe(starts + 1)
   })
 
-  it('a shutdown ends the hold of a message while the store is unavailable', async () => {
+  it('a shutdown returns a message that the intake keeps in flight while the store is unavailable', async () => {
     const { state, consuming, intake } = intakeOn()
     const { handle } = await consuming()
     state.error = unavailable
@@ -138,7 +141,7 @@ describe('the intake of dead letters', () => {
     expect(await settled).toBe('requeue')
   })
 
-  it('a message that the store rejects for another reason stays in the queue, and the intake logs the error', async () => {
+  it('if the store rejects a message for another reason, the message stays in the queue, and the intake logs the error', async () => {
     const { state, logged, consuming } = intakeOn({ intervalMs: 3_600_000 })
     const { handle } = await consuming()
     state.error = new Error('a defect')
@@ -147,7 +150,7 @@ describe('the intake of dead letters', () => {
     expect(logged).toContain('dead letter could not be stored; it stays in its queue')
   })
 
-  it('the intake republishes a message that was returned eight times, so that the broker never deletes it', async () => {
+  it('the intake of dead letters republishes a message that was returned eight times, so that the broker never deletes it', async () => {
     const { state, stored, again, consuming } = intakeOn()
     const { handle } = await consuming()
     expect(await handle(message('a', { deliveryCount: 7 }))).toBe('ack')
@@ -159,7 +162,7 @@ describe('the intake of dead letters', () => {
     expect([stored.length, again.length]).toEqual([2, 1])
   })
 
-  it('the intake retries if the broker rejects its consumer, and logs the reason once', async () => {
+  it('if the broker rejects the consumer of dead letters, the intake retries, and logs the reason once', async () => {
     const { state, logged, consuming } = intakeOn()
     for (let n = 0; n < 3; n += 1) {
       const { onRejected } = await consuming()
@@ -171,19 +174,19 @@ describe('the intake of dead letters', () => {
   })
 })
 
-describe('the queues of processes that are not loaded', () => {
+describe('the dead-letter queues of processes that are not loaded', () => {
   const nextPoll = async ({ state }: ReturnType<typeof intakeOn>): Promise<void> => {
     const { polls } = state
     await eventually(() => expect(state.polls).toBeGreaterThan(polls + 1))
   }
 
-  it('the intake checks no queue while all processes are loaded', async () => {
+  it('the intake of dead letters checks for no other queue while all processes are loaded', async () => {
     const intake = intakeOn()
     await nextPoll(intake)
     expect(intake.state.checks).toEqual([])
   })
 
-  it('the intake consumes a queue that exists, and after five minutes checks again for a queue that does not exist', async () => {
+  it('the intake consumes the existing dead-letter queue of an unloaded process, and checks for a missing one again after five minutes', async () => {
     const intake = intakeOn()
     const { state } = intake
     state.stored = ['P', 'Removed', 'Missing']
@@ -196,7 +199,7 @@ describe('the queues of processes that are not loaded', () => {
     await eventually(() => expect(state.consumed).toEqual(['P', 'Removed', 'Missing']))
   })
 
-  it('the intake does not treat a queue as missing while the broker is unavailable', async () => {
+  it('the intake does not treat a dead-letter queue as missing while the broker is unavailable', async () => {
     const intake = intakeOn()
     const { state } = intake
     state.isBrokerUnavailable = true
@@ -207,12 +210,12 @@ describe('the queues of processes that are not loaded', () => {
   })
 })
 
-describe('the dead letter of a message', () => {
+describe('the dead letter that is stored for a message', () => {
   const step = { v: 1, Process: 'P', TransactionID: '66', ReplayID: 2, Step: 's', Version: 9 }
   const of = (content: string, messageId = 'm') =>
     deadLetterOf('P', message(messageId, { content: Buffer.from(content) }))
 
-  it('a dead letter belongs to a run only if its message is a step message of the same process', () => {
+  it('a dead letter names a run only if its message is a step message of the same process', () => {
     const run = { TransactionID: '66', ReplayID: 2, StepName: 's' }
     const none = { TransactionID: null, ReplayID: null, StepName: null }
     expect(of(JSON.stringify(step))).toMatchObject(run)

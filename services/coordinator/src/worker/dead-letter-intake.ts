@@ -2,8 +2,9 @@
  * Moves the messages of the queues `dead.<Process>` to the store, where operators read, requeue and delete them.
  *
  * L1  A message is acknowledged after its row is committed. A redelivered message is not stored a second time.
- * L2  While the store is unavailable, no message is consumed, and the messages in flight are held instead of returned.
- *     RabbitMQ counts how often a message is returned, and deletes a dead letter beyond a limit (20 since RabbitMQ 4).
+ * L2  While the store is unavailable, no message is consumed, and the messages in flight stay unacknowledged instead of
+ *     being returned. RabbitMQ counts how often a message is returned, and deletes a dead letter beyond a limit (20
+ *     since RabbitMQ 4).
  * L3  A message may be returned because a coordinator dies or a connection breaks. A message that was returned
  *     `RENEW_AFTER` times is published again before it is acknowledged. RabbitMQ counts the new message from 0.
  * L4  When the store has `deadLetterCapacity` dead letters of a process, further dead letters stay in the queue.
@@ -33,15 +34,21 @@ export interface DeadLetterIntakeDeps {
   readonly log: Logger
   readonly clock: Clock
   readonly random: () => number
-  /** Milliseconds between two checks of which queues must be consumed. */
+  /** Milliseconds between two checks of which queues are to be consumed. */
   readonly intervalMs: number
-  /** Milliseconds that messages in flight are held while the store is unavailable. */
+  /** Milliseconds for which messages in flight stay unacknowledged while the store is unavailable. */
   readonly holdMs?: number
 }
 
-/** This number is far below the lowest default delivery limit of any RabbitMQ version. */
+/**
+ * The number of returns after which a message is published again. It is far below the lowest default delivery limit of
+ * any RabbitMQ version.
+ */
 const RENEW_AFTER = 8
-/** RabbitMQ closes the channel of a consumer that has not acknowledged a message for 30 minutes. */
+/**
+ * Must be less than 30 minutes: RabbitMQ closes the channel of a consumer that does not acknowledge a message for so
+ * long.
+ */
 const HOLD_MS = 600_000
 /**
  * The time between two checks for the queue of an unloaded process. Such a queue rarely exists, and the broker logs
@@ -54,7 +61,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
   const { now } = clock
   const shutdown = new AbortController()
   const consumers = createProcessConsumers({ queue, kind: 'dead letter', queues: 'dead.*', log })
-  /** For each process whose queue is consumed, how many more dead letters may be stored. */
+  /** For each process whose queue is consumed, the number of dead letters that may still be stored. */
   const rooms = new Map<string, number>()
   const recheckAt = new Map<string, number>()
   const full = new Set<string>()
@@ -77,13 +84,13 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
       () => false,
     )
 
-  /** Resolves with false if the dead letter was not stored before the hold timed out or the coordinator shut down. */
+  /** Resolves with false if the dead letter was not stored within the time limit or before the shutdown. */
   async function add(process: string, letter: NewDeadLetter): Promise<boolean> {
     try {
       await store.addDeadLetter(letter)
       return true
     } catch (error) {
-      // The consumer is started again at the next check of the queues.
+      // The consumer is cancelled. The next check of the queues starts it again.
       consumers.stop(process)
       if (!hasCode(error, 'store_unavailable')) return reported(process, error)
     }
@@ -141,8 +148,8 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
       (name) => !consumers.has(name) && (recheckAt.get(name) ?? 0) <= now(),
     )
     const [first] = processes
-    // `null` means either that a queue does not exist or that the broker is unavailable. The queue of a loaded process
-    // always exists, so a query of that queue distinguishes the two cases.
+    // `null` means that the queue does not exist, or that the broker is unavailable. The queue of a loaded process
+    // always exists, so its count distinguishes the two cases.
     if (due.length === 0 || first === undefined || (await queue.waiting(first)) === null)
       return found
     for (const name of due)
@@ -190,7 +197,7 @@ export function deadLetterOf(process: string, message: DeadMessage): NewDeadLett
 
 /**
  * Returns the id of a dead letter. The id is the same at each redelivery. It contains a digest of the content, because
- * the message of another program may have no id, or an id that another message has too.
+ * messages of other programs may have no id or share one.
  */
 function stableIdOf({ messageId, content, contentBytes }: DeadMessage): string {
   const digest = hash('sha256', Buffer.concat([content, Buffer.from(` ${contentBytes}`)]), 'hex')
@@ -199,9 +206,14 @@ function stableIdOf({ messageId, content, contentBytes }: DeadMessage): string {
     : `${withoutControls(messageId)}#${digest.slice(0, 16)}`
 }
 
-/** Returns the id of the message of a dead letter; empty if the message has none. The inverse of `stableIdOf`. */
+/**
+ * Returns the id of the message of a dead letter; empty if the message has none. This is the inverse of `stableIdOf`.
+ */
 export const messageIdOf = ({ MessageID }: Pick<NewDeadLetter, 'MessageID'>): string =>
   MessageID.startsWith('sha256:') ? '' : MessageID.replace(/#[0-9a-f]{16}$/, '')
 
-/** PostgreSQL cannot store U+0000 or an unpaired surrogate, and control characters could manipulate a terminal. */
+/**
+ * Matches characters that are replaced: PostgreSQL cannot store U+0000 or an unpaired surrogate, and control characters
+ * could manipulate a terminal.
+ */
 const withoutControls = (text: string): string => text.replace(/[\p{Cc}\p{Cs}]/gu, '\ufffd')

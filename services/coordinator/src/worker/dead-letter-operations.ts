@@ -14,15 +14,18 @@ import type { TransitionPublisher } from './transition-publisher.ts'
 /** The operations that the HTTP API offers on dead letters. Each is recorded in the action log. */
 export interface DeadLetterOperations {
   /**
-   * Publishes the due step of the run to which a dead letter belongs, as the sweeper does, and removes the dead letter.
-   * If the message is a start message or a provider event, queues its transaction instead and returns the run.
+   * Requeues a dead letter: publishes the due step of its run, as the sweeper does, and removes the dead letter. If the
+   * message is a start message or a provider event, queues its transaction instead and returns the run.
    *
    * @throws {IntegrationError} `process_not_found`, `dead_letter_without_run` if the message neither names a run nor
-   * has a transaction, `transaction_not_active`, `input_invalid`, `transaction_conflict`, or `dead_letter_not_found` if
-   * the dead letter was removed meanwhile.
+   *   has a transaction, `transaction_not_active`, `input_invalid`, `transaction_conflict`, or `dead_letter_not_found`
+   *   if the dead letter was removed meanwhile.
    */
   requeue(letter: DeadLetter, act: Act): Promise<Run>
-  /** @throws {IntegrationError} `dead_letter_not_found` if the dead letter was removed meanwhile. */
+  /**
+   * Removes a dead letter.
+   * @throws {IntegrationError} `dead_letter_not_found` if the dead letter was removed meanwhile.
+   */
   delete(letter: DeadLetter, act: Act): Promise<void>
   /** Removes all dead letters of a process. Returns their number. */
   deleteAll(process: string, act: Act): Promise<number>
@@ -40,7 +43,10 @@ export function createDeadLetterOperations({
   readonly operations: Pick<Operations, 'process' | 'queue'>
   readonly publisher: Pick<TransitionPublisher, 'republishStep'>
 }): DeadLetterOperations {
-  /** @throws {IntegrationError} if the run has no step that can be published. */
+  /**
+   * Returns the run of a dead letter.
+   * @throws {IntegrationError} if the run has no step that can be published.
+   */
   async function activeRunOf({ Process, TransactionID, ReplayID }: DeadLetter): Promise<Run> {
     operations.process(Process)
     const found = TransactionID === null ? null : await source.get(Process, TransactionID, ReplayID)
@@ -54,8 +60,8 @@ export function createDeadLetterOperations({
   }
 
   /**
-   * Queues the transaction of a start message or of a provider event. If the transaction exists already with the same
-   * data, its run is returned.
+   * Queues the transaction of a start message or of a provider event. If the same transaction already exists with the
+   * same data, returns its run.
    *
    * @throws {IntegrationError} if the message has no transaction that can be queued now.
    */
@@ -108,8 +114,8 @@ export function createDeadLetterOperations({
         }
         throw error
       }
-      // For a start message or a provider event, `queue` has already published the first step of its run.
-      // If the message is lost, the sweeper publishes the step again, because the row of the run is the outbox.
+      // If the message is a start message or a provider event, `queue` has already published the first step of its run.
+      // If that message is lost, the sweeper publishes the step again, because the row of the run is the outbox.
       if (!isStart) await publisher.republishStep(run)
       await remove(letter, 'requeue_dead_letter', act)
       return run

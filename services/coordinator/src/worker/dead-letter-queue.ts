@@ -1,8 +1,8 @@
 import type { ProcessQueue } from './process-consumers.ts'
 
-/** The port to the queues `dead.<Process>`, which receive the messages that could not be processed. */
+/** The port to the queues `dead.<Process>`, which contain the messages that could not be processed. */
 export interface DeadLetterQueue extends ProcessQueue<DeadMessage> {
-  /** The number of ready messages; `null` if the queue does not exist or the broker is unavailable. */
+  /** Returns the number of ready messages; `null` if the queue does not exist or the broker is unavailable. */
   waiting(process: string): Promise<number | null>
   /**
    * Publishes a copy of the message, with the same process, reason and content, as a new message.

@@ -15,12 +15,12 @@ export interface DeadlinesDeps {
 }
 
 const BATCH = 500
-/** The maximum number of batches of runs that one poll fails. */
+/** The maximum number of batches of runs that one poll may fail. */
 const MAX_BATCHES = 10
 
 /**
- * Fails the runs of all processes whose deadline has passed, even if the process is paused, is not loaded here, or
- * waits for the internet.
+ * Fails the runs whose deadline has passed. This includes runs of processes that are paused, wait for the internet, or
+ * are not loaded here.
  */
 export function startDeadlines(deps: DeadlinesDeps): AsyncDisposable {
   const { source, publisher, log, clock, random, intervalMs } = deps

@@ -4,7 +4,7 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Erase } from './erasure.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
 
-/** The key id in the action log for these erasures. No service key can have this id. */
+/** The key id of these erasures in the action log. No service key can have this id. */
 const KEY_ID = 'coordinator:credential-removed'
 
 const RETRY_MS = 30_000
@@ -37,8 +37,8 @@ export function createRealmErasure(deps: RealmErasureDeps) {
       })
       if (result === ABORTED) return false
       if (result === null) {
-        // The delivery stays unsettled until a retry succeeds, because the broker drops a message that is requeued too
-        // often.
+        // The delivery stays unsettled until a retry succeeds. It is not requeued, because the broker drops a message
+        // that is requeued too often.
         await sleep(RETRY_MS, null, { signal: shutdown }).catch(() => {})
         if (shutdown.aborted) return false
         continue

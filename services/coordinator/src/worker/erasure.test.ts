@@ -8,7 +8,7 @@ const scope = { Realm: 'r1', Process: null }
 const act = { by: { keyId: 'console', person: null }, reason: null }
 const later = new AbortController().signal
 
-/** A fake store of runs with the numbers 0, 1, 2, … and a page size of 2. `ended` and `erased` list run numbers. */
+/** A fake store of runs with the numbers 0, 1, 2, … and a page size of 2. `ended` and `erased` list numbers of runs. */
 function storeOf(count: number, ended: Set<number>) {
   const erased = new Set<number>()
   const keyOf = (n: number) => ({ Process: 'P', TransactionID: String(n), ReplayID: 0 })
@@ -63,7 +63,7 @@ describe('the erasure of the runs of a company', () => {
     expect(store.endings).toBe(1)
   })
 
-  it('an erasure counts a run that ends after the last pass as not ended', async () => {
+  it('an erasure counts a run that ends after the last pass over the runs as unfinished', async () => {
     const { store, source } = storeOf(3, new Set([1, 2]))
     store.onPage = () => void (store.erased.size === 2 && store.ended.add(0))
     const first = await erasureOf(source)(scope, act, later)
@@ -103,7 +103,7 @@ describe('the erasure of the runs of a company', () => {
     expect(await erase(scope, act, later)).toMatchObject({ erased: 2, files: 2, filesLeft: 0 })
   })
 
-  it('an erasure ends with `more` if further runs end while it works', async () => {
+  it('an erasure ends with `more` if further runs end while it is in progress', async () => {
     const { store, source } = storeOf(100, new Set([0]))
     store.onPage = () => void store.ended.add(store.erased.size)
     const result = await erasureOf(source)(scope, act, later)

@@ -27,7 +27,7 @@ export interface ErasureResult {
 export interface ErasureDeps {
   readonly source: Erasures
   readonly removeFiles: RemoveFilesOfRuns
-  /** Whether this coordinator has loaded the process. Only then are the files of its runs known. */
+  /** Whether this coordinator has loaded the process. Otherwise the files of its runs are unknown. */
   readonly isLoaded: (process: string) => boolean
   readonly log: Logger
 }
@@ -40,7 +40,7 @@ export type Erase = (
 ) => Promise<ErasureResult>
 
 const PAGE = 200
-/** The maximum number of passes if further runs keep ending. */
+/** The maximum number of passes over the runs, for the case that further runs keep ending. */
 const MAX_PASSES = 10
 
 /**

@@ -7,8 +7,8 @@ export type PausedNames = Pick<ReadonlySet<string>, 'has'>
 /** Decides whether the steps of a business process may run now. */
 export interface Gate {
   /**
-   * False while the worker shuts down or the process is paused. For a process that needs the internet, also false while
-   * the internet is unreachable.
+   * Whether the steps of the process may run now. They may not while the worker shuts down or the process is paused.
+   * The steps of a process that needs the internet also may not run while the internet is unreachable.
    */
   isOpen(process: ProcessDefinition): boolean
   /** Whether at least one process needs the internet to run its steps. */
@@ -16,7 +16,7 @@ export interface Gate {
   setOnline(isOnline: boolean): void
   setPaused(paused: PausedNames): void
   /**
-   * Waits for a random part of the ramp-up time after the internet is reachable again, so that the waiting steps do not
+   * Waits for a random part of the ramp-up time when the internet becomes reachable, so that the waiting steps do not
    * all start at once.
    */
   rampUp(): Promise<void>
@@ -35,8 +35,8 @@ export function createGate({ processes, now, random, shutdown, rampMs }: GateDep
     [...processes.values()].some(({ requireInternet }) => requireInternet)
   let isOnline: boolean | null = null
   /**
-   * The names of the paused business processes; `null` until they are read from the transaction source. Until then no
-   * process runs, because a paused process would otherwise run for a moment at each start.
+   * The names of the paused business processes; `null` until they are read from the transaction source. No process runs
+   * before that, because otherwise a paused process would run for a moment at each start.
    */
   let paused: PausedNames | null = null
   let rampEndsAt = 0

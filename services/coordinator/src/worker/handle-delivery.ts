@@ -23,9 +23,13 @@ export interface DeliveryDeps {
   readonly shutdown: AbortSignal
   readonly log: Logger
   readonly owner: string
-  /** Counts a delivery that was not claimed because another worker has the run or the message is outdated. */
+  /**
+   * Counts a delivery whose claim was rejected because another worker has claimed the run or the message is outdated.
+   */
   readonly countStale: (process: string, step: string) => void
-  /** Runs the claimed step. Resolves when the outcome is recorded and publishing the next message was tried. */
+  /**
+   * Runs the claimed step. Resolves when the outcome is recorded and an attempt to publish the next message has ended.
+   */
   readonly runClaimed: (process: ProcessDefinition, claim: Claim) => Promise<void>
 }
 
@@ -47,8 +51,8 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
     await gate.rampUp()
     const definition = processes.get(process)
     if (definition === undefined) return deadLetter(process, delivery, faultOf(delivery))
-    // The message is published again instead of requeued, because the broker counts redeliveries and would dead-letter
-    // a message that has only waited for the internet.
+    // The message is published again instead of requeued. The broker counts redeliveries, and would dead-letter a
+    // message that has only waited for the internet.
     if (!gate.isOpen(definition)) return publishAgain(delivery)
 
     const isFirst = step === definition.stepNames[0]
@@ -76,8 +80,8 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
   }
 
   /**
-   * Claims a run. If another program has inserted its row, its concurrency key is not stored: the claim is then
-   * repeated with its key, or the run fails because its initial data has no key.
+   * Claims a run. If another program has inserted its row, the concurrency key is not stored. The claim is then
+   * repeated with the key that its initial data gives; the run fails if the data gives no key.
    */
   async function claimOf(definition: ProcessDefinition, request: ClaimRequest) {
     const claim = (wanted: ClaimRequest) =>
@@ -138,7 +142,7 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
   return handle
 }
 
-/** Returns what a claim must know of the limit of the process. `key` is `null` if the key of the run is stored. */
+/** Returns what a claim needs to know about the limit of the process. `key` is `null` if the run has a stored key. */
 const slotOf = (
   { concurrency }: ProcessDefinition,
   key: string | null,
@@ -147,7 +151,7 @@ const slotOf = (
     ? {}
     : { slot: { limit: concurrency.limit, key: concurrency.keyOf === null ? WHOLE_PROCESS : key } }
 
-/** Returns the concurrency key of the run, or the reason why the run has none. */
+/** Returns the concurrency key that is computed for the run, or the reason why there is none. */
 function keyOrFailure(
   { initialData, isUnreadable }: UnkeyedRun,
   definition: ProcessDefinition,

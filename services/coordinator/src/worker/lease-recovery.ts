@@ -23,12 +23,12 @@ export interface LeaseRecoveryDeps {
 }
 
 const BATCH = 500
-/** The maximum number of batches of leases that one poll recovers. */
+/** The maximum number of batches of leases that one poll may recover. */
 const MAX_BATCHES = 10
 
 /**
- * The periodic task of `REMOTE_PULL_SECONDS`. It recovers the expired leases of lost coordinators, applies pauses that
- * were requested at other replicas, and audits the tables.
+ * The periodic task that runs every `REMOTE_PULL_SECONDS`. It recovers the expired leases of lost coordinators, applies
+ * pauses that were requested at other replicas, and audits the tables.
  */
 export function startLeaseRecovery(deps: LeaseRecoveryDeps): AsyncDisposable {
   const { source, publisher, worker, log } = deps

@@ -3,9 +3,9 @@
  *
  * M1  A message is acknowledged after its run is committed, or after the broker has confirmed its dead letter. A
  *     message that is delivered again finds its run by the primary key, and starts no second run.
- * M2  While the store or token-service is unavailable, no message is consumed, and the messages in flight are held
- *     instead of returned. RabbitMQ counts how often a message is returned, and dead-letters it beyond the delivery
- *     limit.
+ * M2  While the store or token-service is unavailable, no message is consumed, and the messages in flight stay
+ *     unacknowledged instead of being returned. RabbitMQ counts how often a message is returned, and dead-letters it
+ *     beyond the delivery limit.
  * M3  A message may be returned because a coordinator dies or a connection breaks. A message that was returned
  *     `RENEW_AFTER` times is published again before it is acknowledged. RabbitMQ counts the new message from 0. After
  *     `MAX_RENEWALS` such publishes, the message is dead-lettered, because it may be what crashes the coordinators.
@@ -27,7 +27,7 @@ import { ABORTED, type StoreRetry } from './store-retry.ts'
 /** How a message was handled. */
 export type IntakeResult =
   | 'queued'
-  /** A waiting run with the same key of `Debounce` has the data of the transaction now. */
+  /** A waiting run with the same debounce key has absorbed the transaction. */
   | 'absorbed'
   /** The transaction exists already, with the same data. */
   | 'exists'
@@ -36,7 +36,7 @@ export type IntakeResult =
   | 'invalid'
   /** The store rejected the transaction with an unexpected error. */
   | 'failed'
-  /** The message was returned to the queue too often. */
+  /** The message was returned to the queue too many times. */
   | 'delivery_limit'
 
 export interface IntakeMessage {
@@ -60,14 +60,14 @@ export interface IntakeQueue<Message extends IntakeMessage> extends ProcessQueue
    */
   publishAgain(process: string, message: Message): Promise<void>
   /**
-   * Publishes the message to the dead letters of the process.
+   * Dead-letters the message: publishes it to the queue of dead letters of the process.
    *
    * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the dead letter.
    */
   deadLetter(process: string, message: Message, reason: string): Promise<void>
 }
 
-/** What a message requests: a run, nothing, or something impossible. */
+/** What a message requests: a run, nothing, or something that is not possible. */
 export type ReadMessage<Ignored extends string> =
   | StartRequest
   /** The message is acknowledged and counted as this result, and starts no run. */
@@ -86,16 +86,16 @@ export interface MessageIntakeDeps<Message extends IntakeMessage, Ignored extend
   /**
    * Reads a message.
    *
-   * @throws {IntegrationError} `store_unavailable` or `token_service_unavailable`: the message is then held, and read
-   * again.
+   * @throws {IntegrationError} `store_unavailable` or `token_service_unavailable`: the message then stays
+   *   unacknowledged, and is read again later.
    */
   readonly read: (
     process: string,
     message: Message,
   ) => ReadMessage<Ignored> | Promise<ReadMessage<Ignored>>
-  /** Whether a transaction that exists with other data is a duplicate, and is acknowledged as such. */
+  /** Whether a transaction that already exists with other data is acknowledged as a duplicate. */
   readonly ignoresConflicts?: boolean
-  /** Called before each check of which queues must be consumed. If it fails, no further queue is consumed. */
+  /** Called before each check of which queues are to be consumed. If it fails, no further queue is consumed. */
   readonly prepare?: () => Promise<void>
   /** Returns the names of the processes whose queues are consumed. */
   readonly processes: () => readonly string[]
@@ -107,10 +107,10 @@ export interface MessageIntakeDeps<Message extends IntakeMessage, Ignored extend
   readonly log: Logger
   readonly clock: Clock
   readonly random: () => number
-  /** Milliseconds between two checks of which queues must be consumed. */
+  /** Milliseconds between two checks of which queues are to be consumed. */
   readonly intervalMs: number
   readonly count: (process: string, result: IntakeResult | Ignored) => void
-  /** Milliseconds that messages in flight are held while the store is unavailable. */
+  /** Milliseconds for which messages in flight stay unacknowledged while the store is unavailable. */
   readonly holdMs?: number
 }
 
@@ -120,20 +120,23 @@ export interface MessageIntake extends AsyncDisposable {
   followDefinitions(): void
 }
 
-/** This number is far below the delivery limit of the queue. */
+/** The number of returns after which a message is published again. It is far below the delivery limit of the queue. */
 const RENEW_AFTER = 8
 const MAX_RENEWALS = 50
-/** RabbitMQ closes the channel of a consumer that has not acknowledged a message for 30 minutes. */
+/**
+ * Must be less than 30 minutes: RabbitMQ closes the channel of a consumer that does not acknowledge a message for so
+ * long.
+ */
 const HOLD_MS = 600_000
 /**
- * The pause before a message that could not be dead-lettered is returned. Without it, the redelivery would be a busy
- * loop.
+ * The pause before a message that could not be dead-lettered is returned. Without the pause, its redeliveries would be
+ * a busy loop.
  */
 const RETURN_PAUSE_MS = 1_000
 /**
- * The pause before a message that was published again is handled. It is often delivered before its original is
- * acknowledged. If it crashed the coordinator at that time, the original would be returned once more, and could reach
- * the delivery limit.
+ * The pause before a republished message is handled. Without the pause, the message might be handled before its
+ * original is acknowledged. If it then crashed the coordinator, the original would be returned once more, and could
+ * reach the delivery limit.
  */
 const RENEWED_PAUSE_MS = 200
 
@@ -143,7 +146,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
   const { kind, store, queue, operations, retryStore, log, count, holdMs = HOLD_MS } = deps
   const shutdown = new AbortController()
   const consumers = createProcessConsumers({ queue, kind, queues: deps.queues, log })
-  /** The number of messages of each process that are held until the store is available. */
+  /** The number of messages of each process that stay unacknowledged until the store is available. */
   const held = new Map<string, number>()
 
   const pause = (ms: number): Promise<void> =>
@@ -154,7 +157,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
       ? createStartBatches(process, operations.queue)
       : async ({ transaction, by }: StartRequest): Promise<QueueOutcome> => {
           const [outcome] = await operations.queue(process, [transaction], by)
-          return outcome as QueueOutcome // one outcome for each transaction
+          return outcome as QueueOutcome // the batch has one outcome for each transaction
         }
     consumers.start(process, (message) => handle(process, message, enqueue))
   }
@@ -205,7 +208,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     }
   }
 
-  /** Returns ABORTED if the run was not committed before the hold timed out or the coordinator shut down. */
+  /** Returns ABORTED if the run was not committed within the time limit or before the shutdown. */
   async function retried<Result>(
     process: string,
     attempt: () => Promise<Result>,
@@ -215,8 +218,8 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     } catch (error) {
       if (!TRANSIENT.some((code) => hasCode(error, code))) throw error
     }
-    // The consumer is started again only when no message is held. Otherwise each new consumer could hold more messages
-    // if the store can be read but not written.
+    // The consumer is started again only when no such message is left. If the store can be read but not written, each
+    // new consumer would otherwise receive more messages that cannot be stored.
     held.set(process, (held.get(process) ?? 0) + 1)
     consumers.stop(process)
     const signal = AbortSignal.any([shutdown.signal, AbortSignal.timeout(holdMs)])
@@ -234,8 +237,9 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     )
 
   /**
-   * Rejects if the coordinator shuts down before the dead letter is confirmed. On a bus that is not durable, that can
-   * take until operators have deleted dead letters, and the consumer of the dead letters shuts down first.
+   * Rejects if the coordinator shuts down before the dead letter is confirmed. On a bus that is not durable, the
+   * confirm may have to wait until operators delete dead letters, because the consumer of dead letters shuts down
+   * first.
    */
   function untilShutdown(confirmed: Promise<void>): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
@@ -291,7 +295,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
   })
   return {
     setPaused(paused) {
-      // Before the first check no queue is consumed, because `prepare` has not run yet.
+      // No queue is consumed before the first check, because `prepare` must run first.
       if (deps.prepare === undefined || consumers.names().length > 0) follow(paused)
       else polling.pollSoon()
     },

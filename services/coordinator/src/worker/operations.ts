@@ -16,9 +16,9 @@ import type { TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
 
 /**
- * The operations that the HTTP API offers on transactions. A result is durable when its promise resolves. Each
- * operation with an {@link Act} is recorded in the action log, even if the source rejects it because of the state of
- * the run.
+ * The operations that the HTTP API offers on transactions. The result of each is durable when its promise resolves.
+ * Each operation with an {@link Act} is recorded in the action log, even if the source rejects it because of the state
+ * of the run.
  */
 export interface Operations {
   /**
@@ -35,7 +35,7 @@ export interface Operations {
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   /** Makes a waiting run due at once. The run may wait for its next attempt or for a credential. */
   retry(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
-  /** Ends the doubt about the due step of a run. */
+  /** Settles the doubt about the due step of a run. */
   settle(
     process: string,
     transactionId: string,
@@ -46,7 +46,10 @@ export interface Operations {
   setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
   /** Makes runs due again that wait for this credential. */
   wake(credential: string): Promise<void>
-  /** @throws {IntegrationError} `process_not_found` if no process of this name is loaded. */
+  /**
+   * Returns the definition of a process.
+   * @throws {IntegrationError} `process_not_found` if no process of this name is loaded.
+   */
   process(name: string): ProcessDefinition
   /**
    * Resolves if a process of this name is loaded, or has runs or dead letters. If the process is not loaded, its runs
@@ -78,7 +81,7 @@ const WAKE_BATCH = 200
 export const inputInvalid = (errors: readonly string[]): IntegrationError =>
   new IntegrationError('input_invalid', errors.join('; '), { members: { errors } })
 
-/** Returns the transaction with the concurrency key of its run, or the problems of its initial data. */
+/** Returns the transaction with the concurrency key of its run, or the problems with its initial data. */
 function checkedTransaction(
   definition: ProcessDefinition,
   transaction: QueueTransaction,
@@ -104,8 +107,8 @@ export function createOperations(deps: OperationsDeps): Operations {
       )
   }
   /**
-   * Executes an action. If the source rejects the action, the rejection is recorded durably before it is thrown. An
-   * action on a transaction that does not exist is not recorded, because callers could fill the log with invented ids.
+   * Executes an action. If the source rejects it, the rejection is recorded durably before it is thrown. An action on a
+   * transaction that does not exist is not recorded, because otherwise callers could fill the log with invented ids.
    */
   const attempt = async (
     action: Omit<RejectedAction, 'Outcome'>,
@@ -125,7 +128,10 @@ export function createOperations(deps: OperationsDeps): Operations {
       throw error
     }
   }
-  /** Publishes the events of the new runs, and the step messages of those that did not start on arrival. */
+  /**
+   * Publishes the events of the new runs. Also publishes the step messages of those runs that were not claimed when
+   * they were queued.
+   */
   const publishQueued = (results: readonly QueueResult[]): void => {
     const queued = results.filter(({ outcome }) => outcome === 'queued')
     for (const { run, claim } of queued) if (claim !== undefined) publisher.publishEvent(run)

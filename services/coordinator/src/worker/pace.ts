@@ -1,4 +1,4 @@
-/** Limits how many actions start in any second, and spreads them over the second. */
+/** Limits the number of actions that start in any second, and spreads them over the second. */
 export interface Pace {
   /** Returns how many milliseconds to wait before the next `count` actions; `count` is at most `perSecond`. */
   delayMs(count: number): number
@@ -8,12 +8,12 @@ export interface Pace {
 
 /** @param now returns milliseconds of a monotonic clock */
 export function createPace(perSecond: number, now: () => number): Pace {
-  /** The start times of the latest actions, oldest first. Contains at least the latest `perSecond` starts. */
+  /** The start times of the latest actions, oldest first: at least the latest `perSecond` of them. */
   let starts: number[] = []
   let nextAt = Number.NEGATIVE_INFINITY
   return {
     delayMs(count) {
-      // One second after this start, `count` further actions are allowed.
+      // `count` further actions are allowed one second after this start.
       const blocking = starts.at(-(perSecond - count + 1))
       const at = now()
       const startAt = Math.max(at, nextAt, blocking === undefined ? 0 : blocking + 1_000)

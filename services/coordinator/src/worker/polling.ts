@@ -15,7 +15,7 @@ export interface PollingOptions {
 }
 
 export interface Polling extends AsyncDisposable {
-  /** Starts the next poll at once, or right after the current poll if one is in flight. */
+  /** Starts the next poll at once, or directly after the poll in flight if there is one. */
   pollSoon(): void
 }
 
@@ -34,7 +34,7 @@ export function startPolling(options: PollingOptions): Polling {
         log.debug({ task }, 'periodic task waits until the transaction store is available')
       else log.error({ err: error, task }, 'periodic task failed')
     }
-    // The pause varies randomly by up to a tenth, so that replicas do not poll at the same moments.
+    // The pause varies randomly by up to a tenth, so that replicas poll at different moments.
     return (isDone ? intervalMs : Math.min(SOON_MS, intervalMs)) * (0.9 + random() * 0.2)
   })
   return {

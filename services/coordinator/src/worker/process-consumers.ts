@@ -1,14 +1,14 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { StepConsumer } from './step-queue.ts'
 
-/** The part of a port to queues that consumes the queue of a process. */
+/** The method of a queue port that consumes the queue of a process. */
 export interface ProcessQueue<Message> {
   /** Consumes the queue of a process until the consumer is cancelled or rejected by the broker. */
   consume(
     process: string,
     handlers: {
       readonly handle: (message: Message) => Promise<'ack' | 'requeue'>
-      /** Called if the broker rejects or ends the consumer. The consumer is then cancelled. */
+      /** Called if the broker rejects or ends the consumer, which is then cancelled. */
       readonly onRejected: (reason: string) => void
     },
   ): StepConsumer
@@ -38,7 +38,7 @@ export function createProcessConsumers<Message>(
   const { queue, kind, queues, log } = deps
   const consumers = new Map<string, StepConsumer>()
   const cancelling = new Set<Promise<void>>()
-  /** For each process, the last reason for which the broker rejected the consumer, which is logged only once. */
+  /** For each process, the last reason for which the broker rejected the consumer. A reason is logged only once. */
   const rejections = new Map<string, string>()
 
   function stop(process: string): void {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { firstPace, MAX_SIZE, nextPace, type PurgePace } from './purge-pace.ts'
 
-/** Returns the pace after `times` full batches in which each run takes `perRunMs`. */
+/** Returns the pace of a purge after `times` full batches in which each run takes `perRunMs`. */
 function paceAfter(from: PurgePace, times: number, perRunMs: number): PurgePace {
   let pace = from
   for (let n = 0; n < times; n += 1) pace = nextPace(pace, pace.size, pace.size * perRunMs)
@@ -21,7 +21,7 @@ describe('the pace of the purge', () => {
     expect(nextPace(fast, 400, 4_000).size).toBe(100)
   })
 
-  it('the pause after a batch grows with the square of the slowdown, from a quarter of the batch time to four times that time', () => {
+  it('the pause of the purge after a batch grows with the square of the slowdown, from a quarter of the batch time to four times that time', () => {
     const fast = paceAfter(firstPace, 20, 0.1)
     expect(fast.pauseMs).toBeCloseTo(10, 1)
     expect(nextPace(fast, 400, 80).pauseMs).toBeCloseTo(80, 0)
@@ -29,13 +29,13 @@ describe('the pace of the purge', () => {
     expect(nextPace(fast, 400, 400).pauseMs).toBeCloseTo(1_600, -1)
   })
 
-  it('the pauses become short again after 600 batches with the same slowdown', () => {
+  it('the pauses of the purge become short again after 600 batches with the same slowdown', () => {
     const fast = paceAfter(firstPace, 20, 0.1)
     expect(paceAfter(fast, 1, 0.3).pauseMs).toBeGreaterThan(80)
     expect(paceAfter(fast, 600, 0.3).pauseMs).toBeCloseTo(10, 1)
   })
 
-  it('the pace of the purge does not treat a small last batch as a slowdown, although each run takes longer in it', () => {
+  it('the purge does not treat a small last batch as a slowdown, although each run in it takes longer', () => {
     const fast = paceAfter(firstPace, 20, 0.1)
     const last = nextPace(fast, 1, 4)
     expect(last).toMatchObject({ size: fast.size, bestMs: fast.bestMs, pauseMs: 1 })

@@ -1,27 +1,31 @@
 /**
- * The speed at which old runs are purged. The size of a batch depends on how long the previous batch took, so that row
- * locks last tens of milliseconds. The pause after a batch grows with the square of the slowdown: a statement that
- * takes longer than usual shows that the database has other work, so the purge yields.
+ * The speed at which old runs are purged. The size of a batch depends on the duration of the previous batch, so that
+ * row locks last only tens of milliseconds. The pause after a batch grows with the square of the slowdown, because a
+ * statement that takes longer than usual shows that the database has other work.
  */
 export interface PurgePace {
   /** The number of runs of the next batch. */
   readonly size: number
   /**
-   * The lowest time per run so far. The value rises by 0.2 % per batch, so that a lasting slowdown is no longer seen as
-   * load after some minutes: a table that no longer fits into memory is slower for good.
+   * The lowest time per run so far. It rises by 0.2 % per batch, so that a permanent slowdown stops counting as load
+   * after some minutes, for example when a table no longer fits into memory.
    */
   readonly bestMs: number
   readonly pauseMs: number
 }
 
-/** In a smaller batch, the commit would take longer than the purge itself, and this would look like load. */
+/**
+ * The minimum number of runs in a batch. In a smaller batch, the commit would take longer than the purge itself, which
+ * would look like load.
+ */
 const MIN_SIZE = 100
 export const MAX_SIZE = 1_000
 const TARGET_MS = 40
-/** The pause without a slowdown, as a share of the duration of the batch. */
+/** The length of the pause without a slowdown, as a share of the duration of the batch. */
 const PAUSE = 0.25
 /**
- * Limits the pause to four times the duration of the batch, so that the purge is active at least a fifth of the time.
+ * The maximum length of the pause: four times the duration of the batch, so that the purge works at least a fifth of
+ * the time.
  */
 const MAX_SLOWDOWN = 4
 const BEST_DRIFT = 1.002
@@ -31,7 +35,7 @@ export const firstPace: PurgePace = { size: 100, bestMs: Infinity, pauseMs: 0 }
 /** Returns the pace after a batch of `count` runs that took `ms`. */
 export function nextPace({ size, bestMs }: PurgePace, count: number, ms: number): PurgePace {
   const perRun = Math.max(ms, 0.1) / Math.max(count, 1)
-  // A small batch takes longer per run even without load, so its duration is ignored.
+  // The duration of a small batch is ignored, because a small batch takes longer per run even without load.
   const isSmall = count < size / 2
   const best = isSmall ? bestMs : Math.min(perRun, bestMs * BEST_DRIFT)
   const slowdown = isSmall ? 1 : Math.min(MAX_SLOWDOWN, perRun / best)

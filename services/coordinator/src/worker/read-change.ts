@@ -14,11 +14,11 @@ import {
 import type { ChangeMessage } from './change-queue.ts'
 import type { ReadMessage } from './message-intake.ts'
 
-/** Why an event starts no run. */
+/** The reason why an event starts no run. */
 export type IgnoredChange =
-  /** token-service has no credential of the company. */
+  /** The company is not connected: token-service has no credential for it. */
   | 'unknown_realm'
-  /** The definition of the process does not name the change any more. */
+  /** The definition of the process no longer names the change. */
   | 'unwanted'
 
 /** The maximum size of an event. Real events have less than 1 KiB. */
@@ -26,22 +26,25 @@ const MAX_BYTES = 16_384
 
 export interface ChangeReaderDeps {
   /**
-   * Whether some replica wants the events with this routing key for the process.
+   * Returns whether at least one replica subscribes to events with this routing key for the process.
    *
    * @throws {IntegrationError} `store_unavailable`
    */
   readonly wants: (process: string, routingKey: string) => Promise<boolean>
-  /** Returns the `on` of the loaded definition of the process. */
+  /** Returns the member `on` of the loaded definition of the process. */
   readonly triggersOf: (process: string) => readonly ChangeTrigger[]
-  /** @throws {IntegrationError} `token_service_unavailable` */
+  /**
+   * Returns whether the company is connected.
+   * @throws {IntegrationError} `token_service_unavailable`
+   */
   readonly isConnected: (realm: string) => Promise<boolean>
-  /** Called for each event that the provider has delivered by webhook, but not for an event from the change feed. */
+  /** Called for each event that the provider has delivered by webhook, and not for events from the change feed. */
   readonly onDelivery: () => void
   /** Called for each event of a company that is not connected. */
   readonly onUnknownRealm: (process: string, event: ProviderEvent) => void
 }
 
-/** Returns the function that reads the provider events of the queues `on.<Process>`. */
+/** Returns a function that reads the provider events of the queues `on.<Process>`. */
 export function createChangeReader({
   wants,
   triggersOf,
@@ -54,7 +57,7 @@ export function createChangeReader({
       return { reason: `payload_too_large: may have at most ${MAX_BYTES} bytes` }
     const event = eventOf(message.content)
     if (event === null) return { reason: 'malformed: the message is not a provider event' }
-    // The id is the key that makes the run of a change unique, so it must be the one that every publisher derives.
+    // The id must be the one that every publisher derives from the change, because it makes the run of a change unique.
     if (event.Id !== providerEventId(event))
       return { reason: 'invalid_request: Id is not the id of this change' }
     if (event.Source === 'webhook') onDelivery()

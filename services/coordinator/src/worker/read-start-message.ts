@@ -5,8 +5,8 @@ import { checkedQueueable, MAX_TRANSACTION_BYTES, utf8Of } from '../transaction/
 import type { StartMessage } from './start-queue.ts'
 
 /**
- * Returns the transaction of a start message, or the reason why it has none. The reason begins with a code that does
- * not change, and contains no data of the message. If the body has no `TransactionID`, the message id is used.
+ * Returns the transaction of a start message, or the reason why it has none. If the body has no `TransactionID`, the
+ * message id is used. The reason begins with a stable code and contains no data of the message.
  */
 export function readStartMessage({
   content,
@@ -14,7 +14,7 @@ export function readStartMessage({
 }: Pick<StartMessage, 'content' | 'messageId'>):
   | { readonly transaction: QueueTransaction }
   | { readonly reason: string } {
-  // The size is checked first, so that a large message is never parsed.
+  // The size is checked before parsing, so that a large message is never parsed.
   if (content.length > MAX_TRANSACTION_BYTES)
     return { reason: `payload_too_large: may have at most ${MAX_TRANSACTION_BYTES} bytes` }
   if (content.length === 0) return { reason: 'malformed: the message is empty' }

@@ -28,22 +28,25 @@ const BATCH = 50
 const COUNT_BATCH = 1_000
 /** Milliseconds between two batches, so that a pass does not slow down the runs. */
 const PAUSE_MS = 20
-/** The time between two passes with the same key. Later passes seal what other programs have inserted in plain text. */
+/**
+ * The time between two passes with the same key. Later passes encrypt what other programs have inserted in plain text.
+ */
 const EVERY_MS = 86_400_000
 
 /**
- * Seals all payloads that are in plain text or sealed with another key, using the active key. The payloads are sealed
- * in small batches, by one replica at a time. A pass is followed by another pass in two cases: if it replaced payloads,
- * because a replica that still has the old keys may have written meanwhile; and if it started at the recorded position
- * of a lost replica, because it then has not read all payloads. A payload that cannot be decrypted stays, and counts as
- * outdated.
+ * Encrypts all payloads with the active key that are in plain text or encrypted with another key. It works in small
+ * batches, on one replica at a time.
+ *
+ * A pass is followed by another pass in two cases: if it replaced payloads, because a replica that still has the old
+ * keys may have written meanwhile; or if it continued at the position of a lost replica, because it has not read all
+ * payloads. A payload that cannot be decrypted stays unchanged, and counts as outdated.
  */
 export function startResealing(deps: ResealingDeps): AsyncDisposable {
   const { source, keys, owner, log, clock, random, intervalMs, onProgress } = deps
   const payloads = createPayloads(keys)
   const keyId = keys.activeKeyId
   let isClosed = false
-  /** Whether it was logged that all payloads are sealed, so that the daily passes do not log this again. */
+  /** Whether the log says that all payloads are sealed. Daily passes do not log this again. */
   let isReported = false
 
   async function poll(): Promise<boolean> {
@@ -97,7 +100,10 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
     return source.saveResealing(owner, progress)
   }
 
-  /** Counts the outdated payloads. Returns `null` on shutdown, or if another replica has started the pass. */
+  /**
+   * Counts the payloads that are not encrypted with the active key. Returns `null` on shutdown, or if another replica
+   * has started the pass.
+   */
   async function count(progress: ResealingProgress): Promise<number | null> {
     let outdated = 0
     let after: ResealingProgress['after'] = null

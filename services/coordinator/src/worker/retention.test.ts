@@ -40,7 +40,7 @@ afterEach(async () => {
 const log = createLogger('test', 'info', { write: (line) => void lines.push(JSON.parse(line)) })
 const logged = (msg: string) => lines.filter((line) => line.msg === msg)
 
-/** Runs one pass over these processes. */
+/** Runs one retention pass over these processes. */
 async function pass(
   definitions: readonly ReturnType<typeof define>[],
   overrides: Partial<RetentionDeps> = {},
@@ -67,7 +67,8 @@ async function pass(
     ...overrides,
     source: {
       ...store,
-      // The first poll makes the pass. The second poll begins only when the first poll has ended.
+      // The first poll makes the pass. The second poll begins only after the first has ended, so
+      // its start shows the end of the pass.
       async beginPurge(...turn) {
         polls += 1
         return polls === 1 ? store.beginPurge(...turn) : { kind: 'waiting', lastPassMs: null }
@@ -76,10 +77,10 @@ async function pass(
   })
   await until(() => polls > 1)
   await retention[Symbol.asyncDispose]()
-  nowMs += 60 * 20 // so that the next pass is due
+  nowMs += 60 * 20 // the next pass is then due
 }
 
-/** Queues a run and cancels it, so that the test has a finished run. */
+/** Queues a run and cancels it, because the test needs a finished run. */
 async function cancelled(definition: ReturnType<typeof define>, id: string): Promise<void> {
   await source.queue(outlineOf(definition), [{ TransactionID: id, InitialData: id }])
   await source.cancel(definition.name, id, null, anAct)
@@ -104,7 +105,7 @@ describe('the retention of finished runs', () => {
     })
   })
 
-  it('a bulk operation is deleted 90 days after its end, and is then contained in no file', async () => {
+  it('a bulk operation is deleted 90 days after its end, and no file contains it any longer', async () => {
     const request = { Filter: { tag: ['order:a value'] }, PerSecond: 1 }
     const by = { keyId: 'console', person: null }
     await source.startOperation(
@@ -123,7 +124,7 @@ describe('the retention of finished runs', () => {
       expect(await readFile(join(folder, name), 'utf8')).not.toContain('a value')
   })
 
-  it('an installation that had runs before retention was introduced keeps runs for ever unless a setting says otherwise', async () => {
+  it('an installation that had runs before the retention was introduced keeps runs for ever unless a setting overrides this', async () => {
     const order = define('Order')
     await cancelled(order, '1')
     nowMs += 10_000 * DAY_MS
@@ -151,7 +152,7 @@ describe('the retention of finished runs', () => {
     expect([await isPurged(short, '1'), await isPurged(keeping, '1')]).toEqual([true, false])
   })
 
-  it('the runs of a process that is not loaded are kept, because its retention is not known', async () => {
+  it('runs of a process that is not loaded are kept, because its retention is unknown', async () => {
     const gone = define('Gone')
     await cancelled(gone, '1')
     nowMs += 2_000 * DAY_MS
@@ -159,7 +160,7 @@ describe('the retention of finished runs', () => {
     expect(await isPurged(gone, '1')).toBe(false)
   })
 
-  it('if the files of a purged run cannot be removed, only runs of other processes are purged until the files are removed', async () => {
+  it('while the files of a purged run cannot be removed, only runs of other processes are purged', async () => {
     const files = define('Files')
     const order = define('Order')
     await cancelled(files, '1')
@@ -185,7 +186,7 @@ describe('the retention of finished runs', () => {
     expect(await isPurged(files, '2')).toBe(true)
   })
 
-  it('the files of a purged run are removed after a restart if the replica died before it removed them', async () => {
+  it('if a replica dies after a purge before it has removed the files of the run, they are removed after its restart', async () => {
     const order = define('Order')
     await cancelled(order, '1')
     nowMs += 366 * DAY_MS
@@ -214,7 +215,7 @@ describe('the retention of finished runs', () => {
     expect(await isPurged(order, '1')).toBe(false)
   })
 
-  it('a retention pass over runs that must all be kept renews its lease, and ends when another replica has the lease', async () => {
+  it('a retention pass over runs that are all kept renews its lease, and ends when another replica has the lease', async () => {
     let pages = 0
     let extensions = 0
     const kept: Partial<TransactionSource> = {
@@ -234,7 +235,7 @@ describe('the retention of finished runs', () => {
     expect(pages).toBeLessThan(100)
   })
 
-  it('the size of a batch depends only on earlier batches of the same kind of work', async () => {
+  it('the batch size of a retention pass depends only on earlier batches of the same kind of work', async () => {
     const sizes: Record<'purge' | 'forget' | 'forgetOperations', number[]> = {
       purge: [],
       forget: [],
@@ -266,7 +267,7 @@ describe('the retention of finished runs', () => {
     expect(Math.max(...sizes.forget)).toBeGreaterThan(100)
   })
 
-  it('a purged transaction id is deleted after DEDUPE_DAYS', async () => {
+  it('the id of a purged transaction is deleted after DEDUPE_DAYS', async () => {
     const order = define('Order')
     await cancelled(order, '1')
     nowMs += 366 * DAY_MS
@@ -285,7 +286,7 @@ describe('the retention of finished runs', () => {
     ])
   })
 
-  it('the retention reports the age of the oldest finished run, and the time since the last pass', async () => {
+  it('the metrics of the retention contain the age of the oldest finished run and the time since the last pass', async () => {
     const order = define('Order')
     await cancelled(order, '1')
     nowMs += DAY_MS

@@ -1,6 +1,6 @@
 /**
- * Applies the retention. It purges runs of the loaded processes, deletes the ids of purged runs after `DEDUPE_DAYS`,
- * and deletes old bulk operations. One replica at a time does this, in one pass per `INTERVALS_PER_PASS` intervals. If
+ * Applies the retention: purges runs of the loaded processes, deletes the ids of purged runs after `DEDUPE_DAYS`, and
+ * deletes old bulk operations. One replica at a time does this work, in one pass per `INTERVALS_PER_PASS` intervals. If
  * that replica dies, another replica continues.
  *
  * The files of a run are removed after the run is purged, because until then the run can be resumed or replayed. If the
@@ -25,7 +25,7 @@ import { firstPace, MAX_SIZE, nextPace, type PurgePace } from './purge-pace.ts'
 import type { RemoveFilesOfRuns } from './run-files.ts'
 
 export interface RetentionSettings {
-  /** In days; 0 keeps the runs for ever. If undefined, the default of the installation applies. */
+  /** The number of days; 0 keeps the runs for ever. If it is undefined, the default of the installation applies. */
   readonly completedDays: number | undefined
   readonly failedDays: number | undefined
   readonly dedupeDays: number
@@ -44,9 +44,9 @@ export interface RetentionDeps {
   readonly owner: string
   readonly log: Logger
   readonly random: () => number
-  /** Used for durations only. */
+  /** A clock that is used for durations only. */
   readonly clock: Clock
-  /** How often the replica checks whether a pass is due. */
+  /** The interval at which the replica checks whether a pass is due. */
   readonly intervalMs: number
   readonly onPurged: (process: string, count: number) => void
   readonly onForgotten: (count: number) => void
@@ -61,9 +61,9 @@ const DEFAULT = { completedDays: 90, failedDays: 365 }
 /** How long bulk operations are kept after their end. */
 const OPERATIONS_MS = 90 * DAY_MS
 const KEEP = { completedDays: 0, failedDays: 0 }
-/** A pass begins once per this many intervals, which is every hour with the default interval. */
+/** The number of intervals per pass: with the default interval, a pass begins every hour. */
 const INTERVALS_PER_PASS = 60
-/** How often the lease of a pass is renewed; a sixth of `LEASE_MS`. */
+/** The interval at which the lease of a pass is renewed; a sixth of `LEASE_MS`. */
 const CONTINUE_MS = 5_000
 
 export function startRetention(deps: RetentionDeps): AsyncDisposable {
@@ -72,7 +72,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   const startedAt = now()
   const shutdown = new AbortController()
   let policies: readonly RetentionPolicy[] | null = null
-  /** Each kind of work has its own pace, because its rows take a different time. */
+  /** Each kind of work has its own pace, because a row takes a different time in each of them. */
   const paces = new Map<Work, PurgePace>()
 
   /** Reads the default of the installation, and logs which retention applies. Called once. */
@@ -101,9 +101,9 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   }
 
   /**
-   * Calls `work` in batches until no row is left. `work` resolves with the number of rows that it changed, or with
-   * `null` if no row was left. `inBatches` resolves with false if it stopped before that, because of a shutdown or
-   * because another replica has the lease.
+   * Calls `work` in batches until no row is left. `work` resolves with the number of changed rows, or with `null` if no
+   * row was left. Resolves with false if it stopped earlier, because of a shutdown or because another replica has the
+   * lease.
    */
   async function inBatches(
     kind: Work,

@@ -38,7 +38,7 @@ export interface ClaimedStepDeps {
   readonly stepsInFlight: Pick<StepsInFlight, 'add'>
   readonly gate: Pick<Gate, 'isOpen'>
   readonly retryStore: StoreRetry
-  /** Aborts only at the very end of a shutdown, because outcomes must still be recorded while the worker drains. */
+  /** Aborted only at the very end of a shutdown, because outcomes must still be recorded while the worker drains. */
   readonly cutOff: AbortSignal
   readonly call: HttpCall
   readonly files: Files
@@ -54,7 +54,7 @@ export interface ClaimedStepDeps {
   readonly count: (process: string, step: string, outcome: string, ms?: number) => void
 }
 
-/** Builds the function that runs the step of a claim, and the following steps as long as the lease continues. */
+/** Builds a function that runs the step of a claim, and the following steps as long as the lease continues. */
 export function createClaimedStepRunner(deps: ClaimedStepDeps) {
   const { source, publisher, gate, retryStore, log, clock, random } = deps
   const { now } = clock
@@ -65,7 +65,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     let next: Claim | null = first
     while (next !== null) {
       const claim: Claim = next
-      // The definition may have been replaced while the previous step ran.
+      // The definition is read again for each step, because a reload may have replaced it while the previous step ran.
       const definition = deps.processes.get(known.name) ?? known
       next = await (tracing === undefined
         ? runAndRecord(definition, claim)
@@ -84,7 +84,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       attempt: run.Attempt,
     }
     let child: Logger | null = null
-    // The child logger is created for the first log line, so that a step without log lines does not pay for it.
+    // The child logger is created for the first log line. A step without log lines therefore needs none.
     const stepLog = (): Logger => (child ??= log.child(fields))
     if (log.isLevelEnabled('info')) stepLog().info('step start')
     if (run.Version === 1 || run.Attempt > 1) publisher.publishEvent(run)
@@ -113,12 +113,12 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       ...(call !== undefined && { call }),
     }
     const recorded = await retryStore(() => source.record(lease, transition), deps.cutOff)
-    // A shutdown ended the retries against the unavailable store, so the outcome is not recorded. When the lease has
-    // expired, lease recovery makes the run due again.
+    // The outcome is not recorded, because a shutdown ended the retries against the unavailable store. When the lease
+    // has expired, lease recovery makes the run due again.
     if (recorded === ABORTED) return null
     if (recorded === null) {
       deps.count(run.Process, run.StepName, 'fenced')
-      stepLog().warn('step outcome came too late')
+      stepLog().warn('step outcome was rejected because the lease was lost')
       return null
     }
     const durationMs = now() - startedAt
@@ -133,9 +133,10 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
     }
     const isExpected = outcome.kind === 'completed' || outcome.kind === 'later'
-    // The response that began the cool-down was logged. A crowd of one company has many steps that wait for its end.
+    // The response that began the cool-down was logged already. The waits of the other steps are logged only at the
+    // level debug, because many steps of one company may wait.
     if (outcome.kind === 'held' && outcome.response === null)
-      stepLog().debug(details, 'step waits for its turn after a cool-down')
+      stepLog().debug(details, 'step waits for the end of a cool-down')
     else if (!isExpected) stepLog().warn(details, 'step not completed')
     else if (log.isLevelEnabled('info'))
       stepLog().info(
@@ -160,13 +161,13 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
   ): Promise<StepOutcome | null> {
     const { run } = claim
     const { InDoubt: isInDoubt } = run
-    // Without a lease, the run then fails as `deadline_exceeded`.
+    // The lease is not renewed, so the run fails as `deadline_exceeded`.
     if (isPastDeadline(run)) return { kind: 'released', isInDoubt }
     const handler = definition.steps.get(run.StepName)
     if (handler === undefined)
       return { ...failure('step_unknown', stepUnknownError(run, definition)), isInDoubt }
-    // An attempt counts even if its worker died before it recorded an outcome. Otherwise a step that crashes its worker
-    // would crash one worker after another without end.
+    // The attempt is counted at the claim: it counts even if its worker dies before recording an outcome. Otherwise a
+    // step that crashes its worker would crash one worker after another without end.
     if (run.Attempt > limits.retry.maxAttempts)
       return {
         ...failure('attempts_used_up', 'workers were lost in every attempt of this step'),
@@ -200,7 +201,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
         endsAt,
         settings: deps.settings,
         log: stepLog,
-        // With tracing on, the HTTP client replaces this header with a header of the same trace.
+        // If tracing is on, the HTTP client replaces this header by one of the same trace.
         traceparent: () => tracing?.headers()['traceparent'] ?? deps.traceparentOf(run),
         onCall,
         abort,
@@ -247,7 +248,7 @@ function traceOutcome(
   if (outcome === 'failed' || outcome === 'retry') traces.fail(errorClass ?? outcome)
 }
 
-/** Returns the claim of the next step, as the store has it after a transition that keeps the lease. */
+/** Returns the claim of the next step. It equals what the store contains after a transition that keeps the lease. */
 function claimAfter(
   { lease, run, items }: Claim,
   next: RunState,
@@ -274,8 +275,8 @@ function claimAfter(
 }
 
 /**
- * Whether the lease began after the deadline of the run. Both times come from the clock of the source. A claim fails
- * after the deadline, but recording the previous step may have renewed the lease for this step.
+ * Whether the lease began after the deadline of the run. Both times come from the clock of the source. A claim after
+ * the deadline fails, but a lease may also begin when the outcome of the previous step is recorded.
  */
 const isPastDeadline = ({ DeadlineAt, UpdatedAt }: Claim['run']): boolean =>
   DeadlineAt !== null && Date.parse(UpdatedAt) >= Date.parse(DeadlineAt)
@@ -283,5 +284,5 @@ const isPastDeadline = ({ DeadlineAt, UpdatedAt }: Claim['run']): boolean =>
 const failure = (errorClass: string, error: string) =>
   ({ kind: 'failed', errorClass, error, response: null }) as const
 
-/** After its signal is aborted, a step may run on for this many milliseconds before the worker stops waiting for it. */
+/** The milliseconds for which the worker still waits for a step after its signal was aborted. */
 const IGNORED_SIGNAL_MS = 500

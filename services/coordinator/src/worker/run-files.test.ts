@@ -5,7 +5,7 @@ import type { RunKey } from '../transaction/run.ts'
 import { createRemoveFilesOfRuns } from './run-files.ts'
 
 describe('the files of runs', () => {
-  it('the files of each run are those that its process lists; a process without files, or one that is not loaded, lists none', async () => {
+  it('the files of a run are those that its process lists; a process that is not loaded or has no `files` lists none', async () => {
     const other = defineProcess('Other', { steps: { only: () => {} } })
     const removed: string[] = []
     const removeFiles = createRemoveFilesOfRuns(
@@ -24,7 +24,7 @@ describe('the files of runs', () => {
     expect(removed).toEqual(['/data/OrderCSV/Order_6%2F6.2.csv'])
   })
 
-  it('the files of all runs are removed in one call, and only runs whose files could not be removed are reported as failures', async () => {
+  it('the files of all runs are removed in one call, and only runs with files that could not be removed are reported as failures', async () => {
     const files = defineProcess('Files', {
       steps: { only: () => {} },
       files({ transactionId: id }) {

@@ -5,17 +5,18 @@ import type { RunKey } from '../transaction/run.ts'
 export interface RemovedFiles<Run> {
   /** The number of files that existed and were removed. */
   readonly count: number
-  /** The runs with a file that could not be removed. Each run has one error. */
+  /** The runs with files that could not be removed, with one error per run. */
   readonly failures: readonly { readonly run: Run; readonly error: unknown }[]
 }
 
-/** Durably removes the files that the steps of runs have written. A failure does not affect the other runs. */
+/** Durably removes the files that the steps of runs have written. A failure does not affect other runs. */
 export type RemoveFilesOfRuns = <Run extends RunKey>(
   runs: readonly Run[],
 ) => Promise<RemovedFiles<Run>>
 
 /**
- * Files of a process that is not loaded are not removed, because they are not known.
+ * Returns a function that removes the files of runs. The files of a process that is not loaded are unknown, so they are
+ * not removed.
  *
  * @param remove removes files. Its results are in the order of the paths; `false` means that a file did not exist.
  */

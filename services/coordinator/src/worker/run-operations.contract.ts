@@ -15,7 +15,7 @@ import { createStoreRetry } from './store-retry.ts'
 const by = { keyId: 'console', person: 'ada@example.com' }
 const LEASE_MS = 1_000
 
-/** The tests of how replicas work on bulk operations. They run on both backends. */
+/** Tests how replicas work on bulk operations. All backends must pass these tests. */
 export function operationRunnerContract(kind: Backends['kind']): void {
   describe(`bulk operations on the ${kind} source`, () => {
     let backends: Backends
@@ -31,7 +31,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       await backends[Symbol.asyncDispose]()
     })
     beforeEach(() => {
-      // Each test uses a process of its own, so that it sees only its own runs.
+      // Each test uses a process of its own, so that it finds only its own runs.
       process = { name: `P${crypto.randomUUID().slice(0, 8)}`, steps: ['first', 'last'] }
       stack = new AsyncDisposableStack()
     })
@@ -162,13 +162,14 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       expect((await source.get(process.name, names[0] ?? '', 0))?.run.Status).toBe('Cancelled')
     })
 
-    it('a bulk operation changes each run once, and ignores runs that are created or match again while it works', async () => {
+    it('a bulk operation changes each run once, and ignores runs that are queued, or match again, while it works', async () => {
       const names = ids(12)
       await queue(names)
       await cancel(names)
       let created = 0
       replica({
-        // Each resumed run is cancelled again at once, and another run that matches is queued.
+        // Each resumed run is cancelled again at once, so that it matches again. Another run that
+        // matches is queued, too.
         async after(name) {
           created += 1
           const another = `new${created}`
@@ -205,7 +206,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
         expect(await runOf(name)).toMatchObject({ ReplayID: 1, StepName: 'last' })
     })
 
-    it('a dry run counts the runs, lists the first of them and changes nothing', async () => {
+    it('a dry run of a bulk operation counts the runs, lists the first of them and changes nothing', async () => {
       const names = ids(130)
       await queue(names)
       await cancel(names.slice(0, 120))
@@ -243,7 +244,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       expect(await runOf('foreign')).toMatchObject({ Status: 'Queued', Version: 0 })
     })
 
-    it('a bulk operation continues after one failure, and after many failures that are not in a row', async () => {
+    it('a bulk operation continues after single failures, and after many failures that are not in a row', async () => {
       const names = ids(60)
       await queue(names)
       replica({
@@ -293,7 +294,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       expect(await source.operation(id)).toMatchObject({ StatusReason: 'broker_unavailable' })
     })
 
-    it('a bulk operation pauses if its runs cannot be read because of a defect', async () => {
+    it('a bulk operation pauses if reading its runs fails because of a defect', async () => {
       await queue(['a'])
       const get: TransactionSource['get'] = () => Promise.reject(new Error('a defect'))
       replica({ source: { ...source, search: get as never, get } })
@@ -302,7 +303,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       expect(await source.operation(id)).toMatchObject({ StatusReason: 'internal_error' })
     })
 
-    it('slow bulk operations take turns with operations that wait', async () => {
+    it('slow bulk operations alternate with operations that wait', async () => {
       const names = ids(30)
       await queue([...names, 'urgent'])
       replica()
@@ -316,7 +317,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       }
     })
 
-    it('a bulk operation also pauses after 20 failures in a row that take longer than its turn', async () => {
+    it('a bulk operation also pauses after 20 failures in a row if these last longer than a replica works on it without a release', async () => {
       const names = ids(30)
       await queue(names)
       replica({
@@ -328,7 +329,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       expect(await reached(id, 'Paused')).toMatchObject({ Done: 4, FailedByCode: {} })
     })
 
-    it('a dry run counts the same runs as the operation itself: only the latest runs, and only runs whose data was not erased', async () => {
+    it('a dry run counts the runs that the bulk operation itself would change: only the latest, and only those that are not erased', async () => {
       await queue(['twice', 'once', 'erased'])
       await cancel(['twice', 'once', 'erased'])
       await source.replay(process, 'twice', { fromStep: null, latest: null }, anAct)
@@ -342,7 +343,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       }
     })
 
-    it('a stopped bulk operation keeps its counts and changes nothing more', async () => {
+    it('a stopped bulk operation keeps its counts and changes no further run', async () => {
       const names = ids(40)
       await queue(names)
       let id = ''
@@ -367,7 +368,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       replica({ before: () => void times.push(performance.now()) })
       const id = await start('cancel', { Ids: names, PerSecond: 30 })
       await reached(id, 'Completed')
-      // A slow machine can only delay an action, so it cannot make this number larger.
+      // A slow machine can only delay an action, so it cannot increase this number.
       expect(times.filter((at) => at < startedAt + 1_000).length).toBeLessThanOrEqual(30)
       expect(times).toHaveLength(60)
     })
@@ -389,7 +390,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
     })
 
     it.each(['another replica', 'the same replica'])(
-      'if a replica hangs after a change, %s continues from the recorded progress and changes no run twice',
+      'if a replica hangs after a change, %s continues the bulk operation from the recorded progress and changes no run twice',
       async (which) => {
         const names = ids(30)
         await queue(names)
@@ -415,7 +416,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
         })
         expect(await changedBy(id)).toEqual(names)
         for (const name of hung) expect(await runOf(name)).toMatchObject({ Status: 'Cancelled' })
-        // The frozen replica has lost its lease, and what it does afterwards changes nothing.
+        // The frozen replica has lost its lease, so its further actions change nothing.
         hangs.resolve()
         await frozen.stop()
         expect(await changedBy(id)).toEqual(names)

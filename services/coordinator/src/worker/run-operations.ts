@@ -33,9 +33,7 @@ export interface OperationRunnerDeps {
     'claimOperation' | 'renewOperation' | 'recordProgress' | 'countOperations' | 'search' | 'get'
   >
   readonly operations: Pick<Operations, BulkAction>
-  /**
-   * The loaded processes. A replica works only on operations of these processes, and on operations that cancel runs.
-   */
+  /** The loaded processes. A replica works on operations of these processes, and on all operations that cancel runs. */
   readonly processes: readonly string[]
   readonly owner: string
   readonly retryStore: StoreRetry
@@ -60,33 +58,36 @@ export interface OperationRunner extends AsyncDisposable {
  * replicas.
  */
 const MAX_OPERATIONS = 4
-/** After this many batches a replica releases an operation. The operation that has waited longest is claimed next. */
+/**
+ * The number of batches after which a replica releases an operation, so that it can claim the one that has waited
+ * longest.
+ */
 const TURN_BATCHES = 5
 /**
- * The maximum number of concurrent changes for an operation. They share the connections to the store with the steps.
+ * The maximum number of concurrent changes by one operation. They use the same connections to the store as the steps.
  */
 const MAX_CONCURRENT = 5
 const MAX_BATCH = 100
-/** The duration of a batch in seconds, if `MAX_BATCH` does not limit the batch. */
+/** The duration of a batch in seconds, unless `MAX_BATCH` makes the batch smaller. */
 const BATCH_SECONDS = 0.2
 const DRY_BATCH = 500
-/** An operation pauses after this many failures in a row with the same 5xx. */
+/** The number of failures in a row with the same 5xx after which an operation pauses. */
 const MAX_STREAK = 20
 
 export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner {
   const { source, retryStore, log, clock, random, intervalMs, renewMs = RENEW_MS } = deps
   const shutdown = new AbortController()
-  /** For each claimed operation: the promise of the work on it. The key is the owner of the lease. */
+  /** For each claimed operation, the promise of the work on it. The map key is the owner of the lease. */
   const inProgress = new Map<string, Promise<void>>()
 
   async function poll(): Promise<boolean> {
     while (inProgress.size < MAX_OPERATIONS && !shutdown.signal.aborted) {
-      // Each claim has a different owner. If the work on an operation hangs, this replica can therefore claim it again.
+      // Each claim has a different owner, so this replica can claim an operation again if its work on it hangs.
       const owner = `${deps.owner} ${crypto.randomUUID().slice(0, 8)}`
       const operation = await source.claimOperation(deps.processes, owner)
       if (operation === null) break
       const work = workOn(operation, { id: operation.ID, owner })
-        // After the lease has expired, some replica claims the operation and continues it.
+        // The error is only logged: after the lease has expired, a replica claims the operation again and continues it.
         .catch((error: unknown) =>
           log.error({ err: error, operationId: operation.ID }, 'bulk operation was interrupted'),
         )
@@ -116,7 +117,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     const pace = createPace(operation.Request.PerSecond, () => performance.now())
     let streak = NO_STREAK
     let batches = 0
-    /** The progress before the first batch of the current streak of failures. */
+    /** The progress before the first batch of the current streak (failures in a row with the same 5xx). */
     let beforeStreak = progress
     try {
       for (;;) {
@@ -135,8 +136,8 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
           await source.recordProgress(lease, progress, { kind: 'release' })
           return
         }
-        // The operation is released after the delay of its next batch, so that the next replica may start at once. It
-        // is not released during a streak of failures, because the length of the streak is not recorded.
+        // The operation is released only after the delay of its next batch, so that the next replica may start at once.
+        // It is not released during a streak, because the length of the streak is not recorded.
         if (batches >= TURN_BATCHES && streak.length === 0) {
           await record(progress, { kind: 'release' })
           return
@@ -156,8 +157,8 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
             { operationId: operation.ID, reason },
             'bulk operation was paused after too many failures',
           )
-          // When the operation is continued, it retries the runs that failed. Runs that were already changed are not
-          // changed again (B2).
+          // A continued operation retries the runs of the streak. Runs that were already changed are not changed again
+          // (B2).
           await record(beforeStreak, { kind: 'paused', reason })
           return
         }
@@ -232,8 +233,8 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
 
   /**
    * Returns the latest run of a transaction, or throws the error with which the action would reject that run. Returns
-   * `null` if nothing has to be checked: a dry run checks every run, but an operation checks only requested ids,
-   * because its search returns only runs that it may change.
+   * `null` if nothing has to be checked. A dry run checks every run. An operation checks only requested ids, because a
+   * search returns only runs that the operation may change.
    */
   async function inspect(
     { Process, DryRun, Request }: Operation,
@@ -279,7 +280,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
   }
 }
 
-/** Whether an action can change this run, which is the latest run of its transaction. */
+/** Whether an action can change this run, which must be the latest of its transaction. */
 const allows: Readonly<Record<BulkAction, (run: Pick<Run, 'Status' | 'ErasedAt'>) => boolean>> = {
   resume: ({ Status, ErasedAt }) => isResumable(Status) && ErasedAt === null,
   cancel: ({ Status }) => !isOver(Status),

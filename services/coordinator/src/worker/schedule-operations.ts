@@ -10,21 +10,24 @@ import type { TransitionPublisher } from './transition-publisher.ts'
 /** The operations that the HTTP API offers on schedules. Each change is recorded in the action log. */
 export interface ScheduleOperations {
   list(): Promise<readonly StoredSchedule[]>
-  /** @throws {IntegrationError} `schedule_not_found` */
+  /**
+   * Pauses or resumes a schedule.
+   * @throws {IntegrationError} `schedule_not_found`
+   */
   setPaused(process: string, name: string, isPaused: boolean, act: Act): Promise<StoredSchedule>
   /**
-   * Begins the run of a schedule now, or the runs of all companies, also while the schedule is paused.
+   * Starts the run of a schedule now, or the runs of all companies, even if the schedule is paused.
    *
    * @throws {IntegrationError} `process_not_found` or `schedule_not_found` if this coordinator has not loaded the
-   * process or the schedule, and `schedule_in_progress` if the runs of an earlier time are still being queued.
+   *   process or the schedule, and `schedule_in_progress` if the runs of an earlier time are still being queued.
    */
   run(process: string, name: string, act: Act): Promise<StartedRuns>
 }
 
 export interface StartedRuns {
-  /** The transaction; `null` if there is one for each company. */
+  /** The id of the transaction; `null` if there is one transaction for each company. */
   readonly transactionId: string | null
-  /** Epoch ms. */
+  /** The time of the start in epoch ms. */
   readonly at: number
 }
 

@@ -1,10 +1,11 @@
 /**
- * Queues the runs of schedules at their times. Every coordinator does this for the schedules of its own definitions;
- * the transaction source makes sure that each time begins its runs once.
+ * Queues the runs of schedules at their times. Every coordinator does so for the schedules of its own definitions. The
+ * transaction source ensures that each scheduled time starts its runs only once.
  *
- * A schedule for each company is fired in two parts. First its time is stored as an open tick. Then the runs of the
- * companies are queued, one page of companies at a time, and the position in the list is stored with the runs of the
- * page. If the coordinator is lost, or token-service is unavailable, any coordinator continues at this position.
+ * A schedule with a run per company fires in two parts. First its time is stored as an open tick. Then the runs are
+ * queued, one page of companies at a time, and the position in the list of companies is stored together with the runs
+ * of the page. If the coordinator is lost, or token-service is unavailable, any coordinator can continue at this
+ * position.
  */
 import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -37,18 +38,18 @@ export interface SchedulerDeps {
   readonly random: () => number
   /** `LOCAL_PULL_SECONDS`, in milliseconds. */
   readonly intervalMs: number
-  /** Called with the number of runs that a schedule has begun. */
+  /** Called with the number of runs that a schedule has started. */
   readonly onRuns: (process: string, schedule: string, count: number) => void
   /** Called with the schedules of this coordinator after each check. */
   readonly onSchedules: (schedules: readonly StoredSchedule[]) => void
 }
 
-/** The maximum number of schedules that one database transaction fires. */
+/** The maximum number of schedules that fire in one database transaction. */
 const BATCH = 20
 const MAX_BATCHES = 20
-/** The maximum number of pages of companies that one check reads for a tick. */
+/** The maximum number of pages of companies that one check reads for an open tick. */
 const MAX_PAGES = 20
-/** The longest time that a timer of Node can wait. */
+/** The longest delay of a Node timer. */
 const MAX_TIMER_MS = 2_147_483_647
 
 export function startScheduler(deps: SchedulerDeps): Scheduler {
@@ -66,7 +67,7 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
     }
   }
 
-  /** Fires schedules until none is due. Resolves with the time until the next one is due. */
+  /** Fires schedules until none is due. Resolves with the time until the next schedule is due. */
   async function fire(scheduled: readonly ScheduledProcess[]): Promise<number | null> {
     for (let batch = 1; ; batch += 1) {
       const { runs, fired, nextInMs } = await source.fireSchedules(scheduled, BATCH)
@@ -79,7 +80,7 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
     }
   }
 
-  /** Queues the runs of companies of an open tick. Resolves with false if there are more. */
+  /** Queues the runs of an open tick, one for each company. Resolves with false if more runs are to be queued. */
   async function continueTick(
     scheduled: readonly ScheduledProcess[],
     tick: OpenTick,
@@ -163,7 +164,7 @@ export function transactionOf(
   const { name, input } = schedule
   // A run that an operator starts has no jitter.
   const seconds = isManual ? 0 : delaySeconds(schedule, realm ?? `${definition?.name}/${name}`)
-  // The input was checked when the definition was loaded.
+  // The input needs no check here, because it was checked when the definition was loaded.
   const accepted = definition === undefined ? { key: null } : acceptedKey(definition, input)
   const key = 'key' in accepted ? accepted.key : null
   return {
@@ -171,8 +172,8 @@ export function transactionOf(
     InitialData: input as NewTransaction['InitialData'],
     ...(realm !== null && { Realm: realm }),
     ...(key !== null && { ConcurrencyKey: key }),
-    // The jitter counts from now and not from the time of the schedule, so that the runs of a missed time are spread
-    // too.
+    // The jitter counts from the present instead of the scheduled time, so that the runs of a missed time are spread as
+    // well.
     ...(seconds > 0 && { NotBefore: seconds }),
   }
 }

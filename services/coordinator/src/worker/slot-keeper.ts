@@ -1,8 +1,9 @@
 /**
- * Gives free slots (`transaction/slots.ts`) to the runs that wait for them, and publishes the messages of these runs.
+ * Assigns free slots (`transaction/slots.ts`) to the runs that wait for them, and publishes the step messages of these
+ * runs.
  *
- * A slot is given as soon as a transition of this replica has given it back. Other slots become free without such a
- * transition: those of a lost coordinator, and those that a changed limit adds. A poll finds them.
+ * A slot is assigned as soon as a transition of this replica has released it. A poll finds slots that become free
+ * without such a transition: slots of a lost coordinator, and slots that a changed limit adds.
  */
 import { batched } from '@integration-host/shared/batching/batched'
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -32,7 +33,7 @@ export interface SlotKeeperDeps {
   readonly onRecovered: (count: number) => void
 }
 
-/** The maximum number of calls with which one poll gives slots. The next poll continues. */
+/** The maximum number of calls with which one poll assigns slots. The next poll continues. */
 const MAX_CALLS = 20
 const RECOVERED = 500
 
@@ -46,7 +47,7 @@ export function startSlotKeeper(deps: SlotKeeperDeps): SlotKeeper {
       limit: concurrency?.limit ?? null,
     }))
 
-  /** Gives slots until there is none to give. Resolves with false if there may be more. */
+  /** Assigns slots until no more can be assigned. Resolves with false if more may be assigned. */
   async function grant(released: readonly RunKey[] | null): Promise<boolean> {
     for (let call = 0; call < MAX_CALLS; call += 1) {
       const { runs, hasMore } = await source.grantSlots(limits(), released)
@@ -57,7 +58,7 @@ export function startSlotKeeper(deps: SlotKeeperDeps): SlotKeeper {
   }
 
   async function poll(): Promise<boolean> {
-    // A lost coordinator keeps the slots of its runs until their leases are recovered.
+    // A lost coordinator occupies the slots of its runs until their leases are recovered.
     if ([...processes.keys()].some(isLimited)) {
       const recovered = await source.recoverExpiredLeases(RECOVERED)
       if (recovered.length > 0) {
@@ -83,10 +84,7 @@ export function startSlotKeeper(deps: SlotKeeperDeps): SlotKeeper {
       if (run.Status === 'Running' || !isLimited(run.Process) || isWaitingForSlot(run)) return
       const passing = pass(runKey(run))
         .catch((error: unknown) => {
-          log.debug(
-            { err: error },
-            'slots could not be given to waiting runs; the next poll retries',
-          )
+          log.debug({ err: error }, 'assigning slots to waiting runs failed; the next poll retries')
         })
         .finally(() => inFlight.delete(passing))
       inFlight.add(passing)

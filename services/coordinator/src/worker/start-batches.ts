@@ -14,11 +14,11 @@ export interface StartRequest {
 const MAX_BATCH = 100
 
 /**
- * Returns a function that queues one transaction of a process. Transactions that wait at the same time are queued in
- * one statement for each actor, because a statement for each transaction would be several times slower.
+ * Returns a function that queues one transaction of a process. One statement queues the transactions that wait at the
+ * same time and have the same actor, because a statement for each transaction would be several times slower.
  *
- * If the store is unavailable, all transactions of the batch fail. After any other error, each is queued by itself, so
- * that only the one that caused the error fails.
+ * If the store is unavailable, all transactions of the batch fail. After any other error, each transaction is queued
+ * separately, so that only the one that caused the error fails.
  */
 export function createStartBatches(
   process: string,
@@ -31,7 +31,7 @@ export function createStartBatches(
         const transactions = ofActor.map(({ transaction }) => transaction)
         const outcomes = await queue(process, transactions, ofActor[0]?.by)
         for (const [index, request] of ofActor.entries())
-          results.set(request, outcomes[index] as QueueOutcome) // one outcome for each transaction
+          results.set(request, outcomes[index] as QueueOutcome) // the batch has one outcome for each transaction
       }
       return requests.map((request) => results.get(request) as QueueOutcome)
     },

@@ -27,14 +27,17 @@ afterEach(async () => {
   for (const resource of opened.splice(0)) await resource[Symbol.asyncDispose]()
 })
 
-/** Starts an intake for the process `P` with fakes that record the calls of the intake. */
+/**
+ * Starts an intake of start messages for the process `P`, with fakes that record the calls of the
+ * intake.
+ */
 function intakeOn({ holdMs = 60_000 } = {}) {
   type Handlers = Parameters<StartQueue['consume']>[1]
   const again: StartMessage[] = []
   const dead: string[] = []
   const counted: StartResult[] = []
   const logged: string[] = []
-  /** The numbers of transactions of the statements. */
+  /** For each statement, the number of its transactions. */
   const batches: number[] = []
   const state = {
     error: null as Error | null,
@@ -114,14 +117,14 @@ describe('the intake of start messages', () => {
     expect(counted).toHaveLength(250)
   })
 
-  it('while the store is unavailable, the intake holds a start message, and starts no consumer that could hold more messages', async () => {
+  it('while the store is unavailable, the intake keeps a start message in flight and starts no consumer that could receive more', async () => {
     const { state, consuming } = intakeOn()
     const { handle } = await consuming()
     state.error = unavailable
     const settled = handle(message())
     await eventually(() => expect(state.consumer).toBeNull())
     const { starts } = state
-    // Every poll succeeds, because the store can be read.
+    // Every poll of the store succeeds, because the store can be read.
     const { polls } = state
     await eventually(() => expect(state.polls).toBeGreaterThan(polls + 3))
     expect(state.starts).toBe(starts)
@@ -130,7 +133,7 @@ describe('the intake of start messages', () => {
     await consuming()
   })
 
-  it('the intake returns a start message to its queue after holding it for a limited time', async () => {
+  it('the intake returns a start message to its queue if the store stays unavailable for too long', async () => {
     const { state, consuming } = intakeOn({ holdMs: 50 })
     const { handle } = await consuming()
     state.error = unavailable
@@ -139,7 +142,7 @@ describe('the intake of start messages', () => {
     await consuming()
   })
 
-  it('a shutdown returns a start message that is held', async () => {
+  it('a shutdown returns a start message that the intake keeps in flight', async () => {
     const { state, consuming, intake } = intakeOn()
     const { handle } = await consuming()
     state.error = unavailable
@@ -160,7 +163,7 @@ describe('the intake of start messages', () => {
     expect(counted).toEqual([])
   })
 
-  it('a start message that was returned eight times is published as a new message, so that the delivery limit does not apply to it', async () => {
+  it('a start message that was returned eight times is published as a new message, so that it does not reach the delivery limit', async () => {
     const { state, again, counted, consuming } = intakeOn()
     const { handle } = await consuming()
     expect(await handle(message({ deliveryCount: 7 }))).toBe('ack')
@@ -191,7 +194,7 @@ describe('the intake of start messages', () => {
     expect([dead, counted]).toEqual([[], []])
   })
 
-  it('the intake retries if the broker rejects its consumer, and logs the reason once', async () => {
+  it('if the broker rejects the consumer of start messages, the intake retries, and logs the reason once', async () => {
     const { state, logged, consuming } = intakeOn()
     for (let n = 0; n < 3; n += 1) {
       const { onRejected } = await consuming()
@@ -202,7 +205,7 @@ describe('the intake of start messages', () => {
     expect(logged.filter((line) => line === 'consuming the start messages failed')).toHaveLength(1)
   })
 
-  it('the intake cancels its consumer when the process is paused, and starts it when the process is resumed', async () => {
+  it('the intake cancels its consumer of start messages when the process is paused, and starts it when the process is resumed', async () => {
     const { state, consuming, intake } = intakeOn()
     await consuming()
     state.paused.set('P', { Process: 'P', PausedAt: null, PausedBy: null, Reason: null })

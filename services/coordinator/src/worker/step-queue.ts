@@ -1,19 +1,22 @@
 import type { RunKey } from '../transaction/run.ts'
 import type { ProcessOutline } from '../transaction/transaction-source.ts'
 
-/** The port to the messages that start due steps. A message contains the key and the version of a run, but no data. */
+/**
+ * The port to the queues of step messages. A step message starts a due step: it contains the key and the version of a
+ * run, but no data.
+ */
 export interface StepQueue {
   /** Declares the queues of a process, and declares them again after every reconnect. */
   declare(process: ProcessOutline): Promise<void>
   /**
-   * Publishes a message that starts a step now or in about `delayMs`. The message may arrive too early; its claim then
+   * Publishes a message that starts a step now or in about `delayMs`. If the message arrives too early, its claim
    * returns `early` with the remaining time.
    *
    * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the message. The sweeper publishes
-   * such a message again.
+   *   such a message again.
    */
   publish(step: DueStep, delayMs: number): Promise<void>
-  /** Dead-letters a message that can never be processed, together with the reason. */
+  /** Dead-letters a message that can never be processed, with the reason. */
   deadLetter(process: string, delivery: StepDelivery, reason: string): Promise<void>
   consume(
     process: string,

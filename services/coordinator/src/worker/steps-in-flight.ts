@@ -11,15 +11,15 @@ export interface StepInFlight {
 /** The steps that this replica currently runs, at most one per run. */
 export interface StepsInFlight {
   readonly leases: readonly Lease[]
-  /** Adds a step. Returns the function that removes the step. */
+  /** Adds a step. Returns a function that removes it. */
   add(step: StepInFlight): () => void
-  /** Aborts a step whose lease was lost, unless this replica has claimed the run again meanwhile. */
+  /** Aborts a step whose lease was lost, unless this replica has claimed the run again in the meantime. */
   abortLost(lease: Lease): void
   /**
    * Aborts the step of a cancelled run if this replica runs it. `Version` is the version that the cancellation wrote.
    */
   abortCancelled(run: RunKey & Pick<Run, 'Version'>): void
-  /** Blocks calls that have not been sent yet: those of all steps, or only those of steps that need the internet. */
+  /** Blocks calls that were not sent yet: those of all steps, or only those of steps that need the internet. */
   blockNewCalls(which: 'all' | 'internet'): void
   abortAll(reason: AbortReason): void
 }
@@ -43,7 +43,8 @@ export function createStepsInFlight(): StepsInFlight {
     },
     abortCancelled(run) {
       const step = steps.get(keyText(run))
-      // The event of a cancellation may arrive late, when the run was resumed and this replica has claimed it again.
+      // The event of a cancellation may arrive late: the run may have been resumed, and this replica may have claimed
+      // it again.
       if (step !== undefined && step.claim.lease.version < run.Version)
         step.abort.abort('lease_lost')
     },

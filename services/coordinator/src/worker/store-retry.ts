@@ -18,8 +18,8 @@ export type StoreRetry = <Result>(
 const STORE = ['store_unavailable'] as const
 
 /**
- * Builds a StoreRetry. It waits 100 ms before the first retry, and at most 2 s before each later retry. Jitter shortens
- * each of these delays by up to half. `random` is in [0, 1).
+ * Builds a StoreRetry. It waits 100 ms before the first retry, and up to 2 s before later ones. Jitter shortens each
+ * delay by up to half. `random` is in [0, 1).
  */
 export const createStoreRetry =
   (random: () => number): StoreRetry =>

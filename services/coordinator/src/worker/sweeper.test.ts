@@ -21,7 +21,7 @@ const run = (n: number, StepName = 'first'): Run => ({
   PurgedAt: null,
 })
 
-/** Starts a sweeper with an hourly poll and fake dependencies that record its calls. Each test sees few polls. */
+/** Starts a sweeper with an hourly poll and fake dependencies that record its calls. So a test has only a few polls. */
 function sweeperOn(given: {
   due?: (limit: number) => Run[]
   runsAtUnknownStep?: Run[]
@@ -88,7 +88,7 @@ describe('the sweeper', () => {
     await eventually(() => expect(polls).toHaveLength(3))
   })
 
-  it('the sweeper publishes at most 5,000 messages per poll, and the others after the workers have emptied the queues', async () => {
+  it('the sweeper publishes at most 5,000 messages per poll, and publishes the others after the workers have emptied the queues', async () => {
     let left = 12_000
     let ready = 0
     await using sweeper = sweeperOn({
@@ -127,8 +127,8 @@ describe('the sweeper', () => {
     let asked = 0
     const sweeper = sweeperOn({
       runsAtUnknownStep: [run(1, 'gone')],
-      // The broker responds at the start of the poll, but not when the sweeper then queries the queue of the
-      // unknown step.
+      // The broker responds at the start of the poll, and no longer when the sweeper queries the queue of the unknown
+      // step.
       waiting: (step) => (step === 'first' && (asked += 1) > 1 ? null : 0),
     })
     await eventually(() => expect(sweeper.polls).toHaveLength(1))

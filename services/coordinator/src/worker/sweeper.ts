@@ -63,14 +63,14 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   }
 
   /**
-   * Whether more runs may be overdue. Becomes true when a poll publishes its maximum number of runs, and false when a
-   * poll that covers all steps finds fewer runs.
+   * Whether more runs may be overdue. A poll sets this to true if it publishes its maximum number of runs, and to false
+   * if it covers all steps and finds fewer runs.
    */
   let isMoreDue = false
 
   /**
-   * Publishes overdue runs. Resolves with false if the next poll must follow soon, because more runs are overdue than
-   * one poll may publish, or because no queue could be checked: no process is running or the broker is unavailable.
+   * Publishes overdue runs. Resolves with false if the next poll must follow soon: because more runs are overdue than
+   * one poll may publish, or because no queue could be checked (no process is running, or the broker is unavailable).
    */
   async function poll(): Promise<boolean> {
     const steps = await shortQueues()
@@ -120,16 +120,16 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   async function isConsumed(process: string, step: string): Promise<boolean> {
     const consumers = await queue.consumers(process, step)
     if (consumers !== null) return consumers > 0
-    // `null` means either that the queue does not exist, so that nothing can consume it, or that the broker is
-    // unavailable. A query of a queue that must exist distinguishes the two cases. While the broker is unavailable,
-    // the step counts as consumed.
+    // `null` means that the queue does not exist, so that it has no consumer, or that the broker is unavailable. The
+    // count of a queue that must exist distinguishes the two cases. While the broker is unavailable, the step counts as
+    // consumed.
     const first = processes.get(process)?.stepNames[0]
     return first === undefined || (await queue.waiting(process, first)) === null
   }
 
   async function republish(run: Run): Promise<void> {
-    // Another program has inserted this row with an invalid id. A step message cannot contain an invalid id, so no
-    // worker could ever claim the run.
+    // This row has an invalid id, which another program has inserted. A step message cannot contain an invalid id, so
+    // no worker could ever claim the run.
     if (!TransactionID.safeParse(run.TransactionID).success) {
       const failed = await source.failRun(
         run,

@@ -5,8 +5,8 @@ import { keyText, type RunKey } from '../transaction/run.ts'
 export type Traceparents = (run: RunKey) => string
 
 /**
- * The trace id is derived from the run. It is therefore the same on every replica and after every restart, and need not
- * be stored. The span id differs for each call: it consists of a random prefix, which all calls share, and a counter.
+ * The trace id is derived from the run. So it is the same on every replica and after every restart, and need not be
+ * stored. The span id differs for each call: it consists of a random prefix, which all calls share, and a counter.
  * Random bytes for every span would cost more than the rest of this function.
  */
 export function createTraceparents(): Traceparents {

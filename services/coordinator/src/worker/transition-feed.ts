@@ -3,15 +3,15 @@ import type { TransactionEvent } from '@integration-host/shared/contracts/transa
 /**
  * The latest transitions, for the clients of `GET /events`. A client that reconnects continues after its last event.
  *
- * Each replica receives its own transitions at once, and the transitions of other replicas a moment later. Therefore
- * the order of two events may differ between replicas.
+ * Each replica receives its own transitions at once, and those of other replicas a moment later. Therefore two events
+ * may have a different order on two replicas.
  */
 export interface TransitionFeed {
   add(event: TransactionEvent): void
   /**
-   * Returns the events after the event with this id, preceded by the events of the second before that event. The latter
-   * are repeated because the replica that served the client before may have sent them in another order. Returns
-   * `null` if the event with this id has not arrived on this replica yet, or is no longer kept.
+   * Returns the events after the event with this id. They are preceded by the events of the second before that event,
+   * because the replica that served the client before may have sent these in a different order. Returns `null` if the
+   * event with this id has not arrived on this replica yet, or is no longer stored.
    */
   after(id: string): readonly TransactionEvent[] | null
   /** Calls `listener` for each new event until the returned function is called. */
@@ -19,10 +19,13 @@ export interface TransitionFeed {
 }
 
 const KEPT = 10_000
-/** The events of this many milliseconds are repeated. Transitions reach the other replicas much faster than that. */
+/**
+ * The time in milliseconds before the last event from which events are repeated. Transitions reach the other replicas
+ * much faster than that.
+ */
 const OVERLAP_MS = 1_000
 
-/** Returns the id of an event, which is the same on every replica because it is derived from the transition. */
+/** Returns the id of an event. It is the same on every replica, because it is derived from the transition. */
 export const eventId = ({ Process, TransactionID, ReplayID, Version }: TransactionEvent): string =>
   [Process, TransactionID, ReplayID, Version].map(encodeURIComponent).join('/')
 
@@ -32,7 +35,7 @@ export function createTransitionFeed(kept = KEPT): TransitionFeed {
   return {
     add(event) {
       events.push(event)
-      // The feed is trimmed only from time to time, because this function runs for every transition.
+      // The feed is trimmed only occasionally, because this function runs for every transition.
       if (events.length >= 2 * kept) events = events.slice(-kept)
       for (const listener of listeners) listener(event)
     },

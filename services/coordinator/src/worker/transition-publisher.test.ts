@@ -34,7 +34,7 @@ function createPublisher() {
   return { publisher, published, messages }
 }
 
-it('the event of a transition contains the error class, credential, doubt, attempt and due time, but no data', async () => {
+it('the event of a transition contains the error class, credential, in-doubt flag, attempt and due time, but no data', async () => {
   const { publisher, published } = createPublisher()
   await publisher.publishStep({ ...run, Attempt: 2, InDoubt: true, NextAttemptAt: run.UpdatedAt })
   expect(published).toEqual([
@@ -62,13 +62,13 @@ describe('publishing the transition of a run that waits for a credential', () =>
     expect([published.map(({ Status }) => Status), messages]).toEqual([['Waiting'], []])
   })
 
-  it('the sweeper publishes the step message of a run that waits for a credential, because a credential event can be missed', async () => {
+  it('the sweeper also publishes the step message of a run that waits for a credential, because a credential event can be missed', async () => {
     const { publisher, published, messages } = createPublisher()
     await publisher.republishStep(run)
     expect([published, messages]).toEqual([[], [4]])
   })
 
-  it('the step message of a run that is over is never published', async () => {
+  it('the step message of a run that has ended is never published', async () => {
     const { publisher, messages } = createPublisher()
     await publisher.republishStep({ ...run, Status: 'Cancelled' })
     expect(messages).toEqual([])

@@ -6,14 +6,14 @@ import type { StepQueue } from './step-queue.ts'
 import type { TransitionFeed } from './transition-feed.ts'
 
 /**
- * Publishes committed transitions: a message to the queue of the step that is due, and an event to other replicas, to
- * other systems and to the clients of `GET /events`.
+ * Publishes committed transitions. It sends a message to the queue of the step that is due, and an event to other
+ * replicas, to other systems and to the clients of `GET /events`.
  */
 export interface TransitionPublisher {
   /**
-   * Publishes the event of a transition and, if a step is due after the transition, the message of that step.
-   * Resolves when the broker has confirmed the message or publishing has failed. It does not throw on failure, because
-   * the row is the outbox and the sweeper publishes the message again.
+   * Publishes the event of a transition and, if a step is due after the transition, the message of that step. Resolves
+   * when the broker has confirmed the message, or when publishing has failed. It does not throw if publishing fails:
+   * the row is the outbox, so the sweeper publishes the message again.
    */
   publishStep(run: RunState, delayMs?: number): Promise<void>
   /** Publishes the events and messages of many runs in the background. `flush` waits until they are published. */
@@ -64,8 +64,8 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
 
   const publishStep = async (run: RunState, delayMs = 0): Promise<void> => {
     publishEvent(run)
-    // A run that waits for a credential has nothing to do until the credential is usable. If the event of the
-    // credential is missed, the sweeper publishes the step.
+    // No step message is published for a run that waits for a credential, because its step cannot run yet. If the event
+    // of the credential is missed, the sweeper publishes the message.
     if (run.Status !== 'Waiting') await publishMessage(run, delayMs)
   }
 
@@ -90,8 +90,8 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
 }
 
 /**
- * Returns how long after its last transition a run is due. Both times come from the clock of the transaction source, so
- * the clock of this replica does not matter.
+ * Returns the time from the last transition of a run until it is due. Both times come from the clock of the transaction
+ * source, so the clock of this replica does not matter.
  */
 const delayMsOf = ({ NextAttemptAt, UpdatedAt }: RunState): number =>
   NextAttemptAt === null || NextAttemptAt === UpdatedAt

@@ -31,11 +31,16 @@ export interface Worker extends AsyncDisposable {
   /** The result of the internet probes. A process that needs the internet runs only while the internet is reachable. */
   setOnline(isOnline: boolean): void
   setPaused(paused: PausedNames): void
-  /** Consumes the steps of `processes` in their current state. Called after definitions were replaced or added. */
+  /**
+   * Starts to consume the steps of `processes` in their current state. Called after definitions were replaced or added.
+   */
   followDefinitions(): void
   /** Whether this replica currently consumes the steps of a process. */
   isConsuming(process: string): boolean
-  /** Queues transactions, and starts as many of their runs on arrival as there is room for. */
+  /**
+   * Queues transactions, and starts as many of their runs on arrival (without a step message) as this replica has
+   * capacity for.
+   */
   readonly queueAndStart: Arrivals['queue']
 }
 
@@ -48,9 +53,9 @@ export interface WorkerDeps extends Omit<ClaimedStepDeps, 'gate' | 'cutOff'> {
   readonly owner: string
   readonly prefetch: number
   readonly renewMs?: number
-  /** Milliseconds over which the starts of waiting steps are spread when the internet is reachable again. */
+  /** The milliseconds over which the starts of waiting steps are spread when the internet becomes reachable. */
   readonly rampMs?: number
-  /** Milliseconds for which steps in flight may continue during shutdown before they are aborted. */
+  /** The milliseconds for which steps in flight may continue during shutdown. After this time they are aborted. */
   readonly drainMs?: number
 }
 
