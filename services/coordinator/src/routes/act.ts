@@ -18,7 +18,7 @@ export const ReplayBody = ReplayTransaction.extend({
   }),
 }).meta({ ref: 'ReplayTransaction' })
 /**
- * The body of a settlement, with which an operator reports whether a step in doubt was done. The reason is required.
+ * The body of a settlement, with which an operator reports whether a step in doubt took effect. The reason is required.
  */
 export const SettleBody = z
   .strictObject({
@@ -32,8 +32,8 @@ export const SettleBody = z
 type Body = typeof ActBody | typeof SettleBody
 
 /**
- * Reads the body of an action, and returns the body together with the context of the action: the caller, the reason,
- * and the version in `If-Match`.
+ * Reads the body of an action. Returns the body and the context of the action: the caller, the reason, and the version
+ * in `If-Match`.
  *
  * @throws {IntegrationError} `invalid_request` if the body or the header is not valid.
  */
@@ -91,8 +91,8 @@ export const IF_MATCH = ifMatchParameter(
 
 /**
  * Returns the actor of a request that queues transactions; `undefined` if these transactions are not recorded as
- * actions. They are not recorded if a service of the installation queues them without a person and without a reason,
- * because most transactions are queued in that way.
+ * actions. They are not recorded if a service of the installation queues them without a person and a reason. Most
+ * transactions are queued in that way.
  */
 export function queuerOf(
   c: Context,

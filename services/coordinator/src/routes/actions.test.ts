@@ -70,8 +70,8 @@ const codeOf = async (response: Response) => [
   ((await response.json()) as { code?: string }).code,
 ]
 
-describe('the actions of callers', () => {
-  it('a response has the Version of the run for If-Match, and each action is recorded with its actor and its reason', async () => {
+describe('the actions of callers on runs and processes', () => {
+  it('the response with a run has its Version for If-Match, and each action on the run is recorded with its actor and its reason', async () => {
     await host.queue('a1', 'a1', '42')
     const asAda = by('console', { 'Acting-For': 'ada@example.com' })
     const { Version } = await host.run('a1')
@@ -94,7 +94,7 @@ describe('the actions of callers', () => {
     ])
   })
 
-  it('pausing and resuming a process are recorded with their reasons', async () => {
+  it('the pause and the resumption of a process are recorded with their reasons', async () => {
     for (const action of ['resume', 'pause'])
       await post(`/processes/OrderProcess/${action}`, { Reason: `${action} it` }, by('console'))
     const { items } = await read('?limit=2')
@@ -104,7 +104,7 @@ describe('the actions of callers', () => {
     ])
   })
 
-  it('a key that is bound to realms cannot pause or resume a process, but can act on the runs of its realms', async () => {
+  it('a service key that is bound to realms cannot pause or resume a process, but can act on the runs of its realms', async () => {
     const before = await read('?limit=1')
     for (const action of ['resume', 'pause'])
       expect(
@@ -115,7 +115,7 @@ describe('the actions of callers', () => {
     expect((await post(`${transactions}/o-own/cancel`, '', by('operator'))).status).toBe(200)
   })
 
-  it('queueing a transaction is recorded unless a service queues it without a person and without a reason', async () => {
+  it('the queueing of a transaction is recorded unless a service queues it without a person and a reason', async () => {
     const body = (id: string, more = {}) => ({ TransactionID: id, InitialData: 'secret', ...more })
     await post(transactions, body('q-service'))
     await post(transactions, body('q-erp'), by('erp'))
@@ -135,7 +135,7 @@ describe('the actions of callers', () => {
     expect(JSON.stringify(await read('?limit=500'))).not.toContain('secret')
   })
 
-  it('queueing a transaction again with another reason is no conflict, because the reason is not part of the transaction', async () => {
+  it('queueing a transaction again with another reason is not a conflict, because the reason is not part of the transaction', async () => {
     const body = { TransactionID: 'r1', InitialData: 1 }
     expect((await post(transactions, { ...body, Reason: 'one' })).status).toBe(202)
     const again = await post(transactions, { ...body, Reason: 'two' })
@@ -144,7 +144,7 @@ describe('the actions of callers', () => {
     expect(await actionsOf('r1')).toMatchObject([{ Reason: 'one' }])
   })
 
-  it('an action that is rejected because of the state of the run is recorded with its problem code', async () => {
+  it('an action that the state of the run does not allow is recorded with the problem code of its rejection', async () => {
     await host.queue('f1', 'f1', '42')
     expect(await codeOf(await post(`${transactions}/f1/resume`, { Reason: 'try' }))).toEqual([
       409,
@@ -174,7 +174,7 @@ describe('the actions of callers', () => {
     },
   )
 
-  it('a replay uses the initial data of the request if there is any, and its run shows that the data was changed', async () => {
+  it('a replay uses the initial data of its request if there is any, and its run shows that the data was changed', async () => {
     await host.queue('i1', { n: 1 }, '42')
     await post(`${transactions}/i1/cancel`)
     const response = await post(`${transactions}/i1/replays`, { InitialData: { n: -0 } })
@@ -203,7 +203,7 @@ describe('the actions of callers', () => {
     ])
   })
 
-  it('a retry or settlement that the state of the run does not allow is rejected with its own code, and is recorded', async () => {
+  it('a retry or settlement that the state of the run does not allow is rejected with its own problem code, and is recorded', async () => {
     await host.queue('s1', 1, '42')
     expect(await codeOf(await post(`${transactions}/s1/retry`))).toEqual([
       409,
@@ -265,7 +265,7 @@ describe('the actions of callers', () => {
     expect(problem.detail).toContain('dryRun: is not a query parameter')
   })
 
-  it('a key that is bound to realms can retry and settle only runs of its realms', async () => {
+  it('a service key that is bound to realms can retry and settle only runs of its realms', async () => {
     await host.queue('b1', 1, '43')
     const settle = { Outcome: 'not_done', Reason: 'x' }
     for (const [action, body] of [
@@ -289,7 +289,8 @@ describe('the actions of callers', () => {
       412,
       { code: 'version_moved', Version: 1 },
     ])
-    // Another run with the same version number is not the run that the caller has read.
+    // The version must also be that of the same run. Another run with an equal version number is not the run that the
+    // caller has read.
     const replay = () => post(`${transactions}/m1/replays?replay=0`, '', { 'If-Match': '"1"' })
     expect((await replay()).status).toBe(202)
     await post(`${transactions}/m1/cancel`)
@@ -360,7 +361,7 @@ describe('the actions of callers', () => {
     ])
   })
 
-  it('an action for a person is rejected and not recorded if the key lacks the scope act-for', async () => {
+  it('an action on behalf of a person is rejected and not recorded if the key lacks the scope act-for', async () => {
     const body = { TransactionID: 'no-act-for', InitialData: 1 }
     const headers = by('erp', { 'Acting-For': 'ada@example.com' })
     expect((await post(transactions, body, headers)).status).toBe(403)
@@ -388,7 +389,7 @@ describe('GET /actions', () => {
     expect(await read('?process=Nobody')).toEqual({ items: [], next_before: null })
   })
 
-  it('a key that is bound to realms or processes sees only actions on these realms or processes', async () => {
+  it('a service key that is bound to realms or processes can read only actions on these realms or processes', async () => {
     await host.queue('of-42', 1, '42')
     await host.queue('of-43', 1, '43')
     await host.queue('of-none', 1)
@@ -399,7 +400,7 @@ describe('GET /actions', () => {
     )
     expect(visible.map(({ TransactionID }) => TransactionID)).not.toContain('of-43')
     expect(new Set(visible.map(({ Realm }) => Realm))).toEqual(new Set([null, '42']))
-    // An entry with the realm null concerns a run without a company, and not the pause of a process.
+    // An entry with the realm null concerns a run without a company. It is not the pause of a process.
     expect(visible.filter(({ TransactionID }) => TransactionID === null)).toEqual([])
     expect(await read('', by('other-process'))).toEqual({ items: [], next_before: null })
     const foreign = await host.call('/actions?process=OrderProcess', {
@@ -408,7 +409,7 @@ describe('GET /actions', () => {
     expect(await codeOf(foreign)).toEqual([403, 'forbidden'])
   })
 
-  it('a key without the scope audit:read is rejected with 403', async () => {
+  it('a service key without the scope audit:read cannot read the action log (403)', async () => {
     const response = await host.call('/actions', { headers: by('erp') })
     expect([response.status, await response.json()]).toMatchObject([
       403,

@@ -21,8 +21,8 @@ type Line =
   | { readonly id: string | null; readonly errors: readonly string[] }
 
 /**
- * `POST …/transactions/bulk` queues the transactions of an NDJSON body or a JSON array. It returns one result per
- * transaction, and queues the valid ones even if others are invalid.
+ * `POST …/transactions/bulk` queues the transactions of an NDJSON body or a JSON array. The response has one result per
+ * transaction. Valid transactions are queued even if others are invalid.
  */
 export function bulkRoutes({ operations }: { readonly operations: Operations }) {
   return new Hono().post(

@@ -65,7 +65,7 @@ describe('GET /realms/{realm}/changes', () => {
     expect((await get(path, key)).status).toBe(status)
   })
 
-  it('the process that reads the change feed is built in', async () => {
+  it('the process that reads the change feed is built into the coordinator', async () => {
     const { items } = (await (await get('/processes')).json()) as {
       items: object[]
     }

@@ -14,14 +14,14 @@ export const MAX_BULK_BYTES = 33_554_432
 export const MAX_BULK_LINES = 10_000
 
 /** Any JSON that can be stored unchanged, from a body that `parseClientJson` has parsed. */
-// The schema has no name of its own in the OpenAPI document, because members of this type have different descriptions.
+// The schema gets no name in the OpenAPI document, because the members of this type have different descriptions.
 export const StorableJson = AnyJson.meta({ ref: undefined, description: undefined })
   .refine((data) => !isDeeperThan(data, MAX_DEPTH - 1), {
     error: `may have ${MAX_DEPTH} levels`,
     abort: true, // the next check is recursive, so it must not run for data that is nested too deeply
   })
   .refine(isPreservedAsJson, NOT_PRESERVED.replace('InitialData ', ''))
-  // The cast changes only which members are readonly.
+  // The cast is safe, because the two types differ only in which members are readonly.
   .overwrite((data) => normalizedJson(data) as typeof data)
 
 const ProcessName = z.string().meta({ examples: ['OrderProcess'] })

@@ -31,7 +31,7 @@ const LettersQuery = z.object({
   limit: pageLimit(500),
 })
 
-/** The maximum number of bytes of the content of each dead letter in a list. */
+/** The maximum number of content bytes of each dead letter in a list. */
 const EXCERPT_BYTES = 1_024
 
 export interface DeadLetterRouteDeps {
@@ -214,11 +214,12 @@ const viewOf = (letter: DeadLetter): DeadLetterView => {
 }
 
 /**
- * Returns the content as text; `null` if the content is not UTF-8. A character that is cut off at the end is omitted.
+ * Returns the content as text; `null` if the content is not UTF-8. If truncation has cut a character at the end, the
+ * text ends before this character.
  */
 function textOf({ Content, ContentBytes }: DeadLetter): string | null {
   try {
-    // With `stream`, an incomplete character at the end is allowed.
+    // With `stream: true`, the decoder accepts an incomplete character at the end.
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Content, {
       stream: Content.length < ContentBytes,
     })

@@ -23,7 +23,7 @@ const keyOf = (id: KeyId): string => `${id}-`.padEnd(40, 'x')
 
 let backends: Backends
 let host: Fixture
-/** The number of calls that have read a single run or the realms of runs. */
+/** Counts the calls that have read a single run or the realms of runs. */
 let reads = 0
 beforeAll(async () => {
   backends = await openBackends('embedded')
@@ -38,7 +38,7 @@ beforeAll(async () => {
       realmsOf: (...args) => ((reads += 1), source.realmsOf(...args)),
     }),
   })
-  // A paused process runs no step, so its transactions stay in the state in which these tests put them.
+  // The process is paused, so its transactions stay in the state in which these tests put them.
   await post('/processes/OrderProcess/pause', {})
 })
 afterAll(async () => {
@@ -117,7 +117,7 @@ describe('POST /erasures', () => {
     expect(response.body['detail']).toContain(detail)
   })
 
-  it('a key can erase only runs of its companies and processes, and needs the scope transactions:operate', async () => {
+  it('a service key can erase only runs of its companies and processes, and needs the scope transactions:operate', async () => {
     await cancelled('e5', '42')
     await cancelled('e6', '43')
     const ids = (...Ids: string[]) => ({ Process: 'OrderProcess', Ids })

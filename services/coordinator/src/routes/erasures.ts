@@ -17,7 +17,7 @@ import { describeBody, readActOn } from './act.ts'
 import { limited } from './limited.ts'
 
 const MAX_IDS = 1_000
-/** Soon after this time an erasure sends its response, even if runs remain, so that clients do not time out. */
+/** The time after which an erasure sends its response, even if runs remain, so that clients do not time out. */
 const MAX_MS = 20_000
 const ErasureBody = ActBody.extend({
   Realm: Realm.optional(),

@@ -29,7 +29,7 @@ const large = (n: number) => event(n, 'Orders', 'x'.repeat(300_000))
 
 const forAll: StreamOptions = { process: null, lastId: null, isStillValid: () => true }
 
-/** A response whose client reads only while `isRead` is true. It records what the coordinator writes to it. */
+/** A fake response that records what the coordinator writes to it. Its client reads only while `isRead` is true. */
 class FakeResponse extends EventEmitter {
   readonly written: Buffer[] = []
   readonly socket = { resetAndDestroy: () => (this.close(), this.socket) as never }
@@ -84,7 +84,7 @@ describe('the event streams of /events', () => {
     streams.open(response as never, { ...forAll, ...options })()
     return response
   }
-  /** Adds events and moves the time forward until they are written. */
+  /** Adds events, and moves the time forward until the events are written. */
   function publish(...events: readonly TransactionEvent[]): void {
     for (const one of events) feed.add(one)
     vi.advanceTimersByTime(MAX_WATCHERS)
@@ -98,7 +98,7 @@ describe('the event streams of /events', () => {
     expect(second.written[1]).toBe(first.written[1])
   })
 
-  it('an event is serialised only once, however many clients receive it and even if a client reconnects', () => {
+  it('an event is serialised only once, even if many clients receive it and a client reconnects', () => {
     const stringify = vi.spyOn(JSON, 'stringify')
     const [one, two] = [event(11), event(12)]
     for (const options of [{}, {}, { process: 'Orders' }]) open(options)
@@ -108,7 +108,7 @@ describe('the event streams of /events', () => {
     stringify.mockRestore()
   })
 
-  it('the first event after a pause is written at once, and the next events follow after 40 ms if 40 streams are open', () => {
+  it('the first event after a pause is written at once, and further events follow after 40 ms if 40 streams are open', () => {
     const [response] = Array.from({ length: 40 }, () => open()) as [FakeResponse]
     vi.advanceTimersByTime(1_000)
     feed.add(event(1))
@@ -130,10 +130,10 @@ describe('the event streams of /events', () => {
     publish(event(1), event(2, 'Invoices'))
     publish(event(3))
     expect([all.ids, orders.ids, invoices.ids]).toEqual([['1', '2', '3'], ['1', '3'], ['2']])
-    expect(invoices.written).toHaveLength(2) // a batch without events of this process causes no empty write
+    expect(invoices.written).toHaveLength(2) // a batch without events of this process causes no write
   })
 
-  it('events for a client that does not read are buffered, and are sent in order when the client reads again', () => {
+  it('events for a client that does not read are kept, and are sent in order when the client reads again', () => {
     const response = open()
     response.isRead = false
     publish(event(1))
@@ -155,7 +155,7 @@ describe('the event streams of /events', () => {
     expect(reading.ids).toEqual(['1', '2', '3', '4', '5'])
   })
 
-  it('a client that has read nothing for 5 s is disconnected, and a client that reads within 5 s stays connected', () => {
+  it('a client that has read nothing for 5 s is disconnected, and one that reads within 5 s stays connected', () => {
     const [stalled, slow] = [open(), open()]
     stalled.isRead = slow.isRead = false
     publish(event(1))
@@ -166,7 +166,7 @@ describe('the event streams of /events', () => {
     expect([stalled.destroyed, slow.destroyed, cuts]).toEqual([true, false, ['unread_time']])
   })
 
-  it('a client that was disconnected and reconnects receives the events since its Last-Event-ID', () => {
+  it('a client that reconnects after it was disconnected receives the events since its Last-Event-ID', () => {
     const first = open()
     publish(event(5_000))
     first.isRead = false
@@ -200,11 +200,11 @@ describe('the event streams of /events', () => {
     expect(cuts).toEqual([])
   })
 
-  it('a client receives a reset event if the events since its Last-Event-ID are unknown', () => {
+  it('a client receives the event reset if the events since its Last-Event-ID are unknown', () => {
     expect(open({ lastId: 'Orders/unknown/0/1' }).text).toBe('event: reset\ndata: {}\n\n')
   })
 
-  it('if an event stream is opened while a batch of events waits to be sent, it receives no event twice', () => {
+  it('a stream that is opened while a batch of events waits to be sent receives no event twice', () => {
     open()
     publish(event(300_000))
     feed.add(event(300_001))
@@ -255,7 +255,7 @@ describe('the event streams of /events', () => {
     expect([streams.size, cuts]).toEqual([1, []])
   })
 
-  it('each event stream ends after its last events on shutdown, and the connection of a client that does not read is reset', () => {
+  it('on shutdown each event stream ends after its last events, and the connection of a client that does not read is reset', () => {
     const [reading, stalled] = [open(), open()]
     stalled.isRead = false
     publish(event(1))

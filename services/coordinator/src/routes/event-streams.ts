@@ -2,16 +2,15 @@
  * The open streams of `GET /events`. A hundred clients that read them must hardly slow down the steps that run in the
  * same OS process. Three rules achieve this:
  *
- * E1  An event is serialised once. The events of a burst are collected into one Buffer for each filter in use, and
- *     all streams with that filter write this same Buffer. While n streams are open, they are written to every n
+ * E1  An event is serialised once. The events of a burst are collected into one Buffer for each filter in use, and all
+ *     streams with that filter write this same Buffer. While n streams are open, they are written to every n
  *     milliseconds, so that all streams together make at most 1,000 writes per second.
- * E2  A stream whose client does not read is not written to. The stream keeps references to the shared Buffers
- *     instead. It is cut off when these Buffers exceed `MAX_UNREAD_BYTES`, or when the client has read nothing for
+ * E2  A stream whose client does not read is not written to. The stream keeps references to the shared Buffers instead.
+ *     The client is disconnected when these Buffers exceed `MAX_UNREAD_BYTES`, or when it has read nothing for
  *     `MAX_UNREAD_MS`.
  * E3  At most `MAX_WATCHERS` streams are open.
  *
- * A client that was cut off reconnects with its Last-Event-ID, so it loses no event that the transition feed still
- * has.
+ * A client that was cut off reconnects with its Last-Event-ID, so it loses no event that the transition feed still has.
  */
 import type { ServerResponse } from 'node:http'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -38,9 +37,9 @@ export type StreamResponse = Pick<ServerResponse, 'write' | 'end' | 'on' | 'dest
 export interface StreamOptions {
   /** The stream has only events of this process; with `null`, events of all processes. */
   readonly process: string | null
-  /** The id of the last event that the client has seen; `null` if the stream starts with the next event. */
+  /** The `Last-Event-ID` of the client; `null` if the stream starts with the next event. */
   readonly lastId: string | null
-  /** Whether the client may still read the stream. If not, the stream is ended within a second. */
+  /** Whether the client may still read the stream. If it may not, the stream is ended within a second. */
   readonly isStillValid: () => boolean
 }
 
@@ -50,14 +49,17 @@ export interface EventStreamsDeps {
   readonly feed: TransitionFeed
   /** Milliseconds of a monotonic clock. */
   readonly now: () => number
-  /** Called for each stream that was cut off because its client did not read. */
+  /** Called for each client that was disconnected because it did not read. */
   readonly onCut: (reason: CutReason) => void
 }
 
 export const MAX_WATCHERS = 100
 const MAX_UNREAD_BYTES = 1_048_576
 const MAX_UNREAD_MS = 5_000
-/** Each write is a system call of about 13 µs, so 1,000 writes per second take 1.3 % of a processor core. */
+/**
+ * The maximum number of writes per second. Each write is a system call of about 13 µs, so 1,000 writes take 1.3 % of a
+ * processor core.
+ */
 const MS_PER_WRITE = 1
 /**
  * Milliseconds without an event after which an SSE comment is written to a stream. The comment shows the client and
@@ -77,7 +79,10 @@ interface Stream {
   readonly outgoing: StreamResponse
   readonly process: string | null
   readonly isStillValid: () => boolean
-  /** The events since the client's Last-Event-ID. They are serialised in batches while the client reads. */
+  /**
+   * The events since the client's Last-Event-ID that were not sent yet. They are serialised in batches while the client
+   * reads.
+   */
   missed: readonly TransactionEvent[]
   /** Buffers that are not written yet because the client does not read, or because the response head was not sent. */
   queue: Buffer[]
@@ -91,8 +96,8 @@ interface Stream {
 export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): EventStreams {
   const streams = new Set<Stream>()
   /**
-   * The serialised text of each event. It is used for missed events as well, so that an event is serialised only once
-   * even if several clients missed it.
+   * The serialised text of each event. Missed events use it as well, so that an event is serialised only once even if
+   * several clients missed it.
    */
   const texts = new WeakMap<TransactionEvent, string>()
   let batch: TransactionEvent[] = []
@@ -113,7 +118,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   const stopWatching = feed.watch((event) => {
     if (streams.size === 0) return
     batch.push(event)
-    // The first event after a pause is written at once. Only the further events of a burst are delayed.
+    // The first event after a pause is written at once; only the events that follow it are delayed.
     batchTimer ??= setTimeout(flush, Math.max(0, nextBatchAt - now()))
   })
 
@@ -176,7 +181,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
     stream.outgoing.socket?.resetAndDestroy()
   }
 
-  /** The connection of a client that does not read is reset, because its response would never end. */
+  /** The connection of a client that does not read is reset. Its response would otherwise never end. */
   function end(stream: Stream): void {
     streams.delete(stream)
     if (stream.unreadSince === null) stream.outgoing.end()
@@ -202,7 +207,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
           `${MAX_WATCHERS} clients read the events of this replica already`,
           { retryAfterSeconds: 5 },
         )
-      flush() // events before this point belong to `missed`, not to the stream's first batch
+      flush() // earlier events belong to `missed` instead of the stream's first batch
       const missed = lastId === null ? [] : feed.after(lastId)
       const stream: Stream = {
         outgoing,

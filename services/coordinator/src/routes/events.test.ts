@@ -9,7 +9,7 @@ import {
   startFixture,
 } from '../../test-support/fixture.ts'
 
-/** Each change to a key while its holder reads events, and the status of the holder's next request after the change. */
+/** Changes to a key while its holder reads events. `status` is that of the holder's next request after the change. */
 const changes: readonly (readonly [id: string, change: object | null, status: number])[] = [
   ['unchanged', {}, 200],
   ['revoked', null, 401],
@@ -55,7 +55,7 @@ it('an event stream ends when its key may no longer read it, and the client cann
   }
   const [unchanged] = streams
   const reader = unchanged?.response.body?.getReader()
-  await reader?.read() // the comment at the start of the stream
+  await reader?.read() // reads the comment at the start of the stream
   await host.queue('after-the-change')
   expect(String(Buffer.from((await reader?.read())?.value ?? []))).toContain('after-the-change')
   await reader?.cancel()

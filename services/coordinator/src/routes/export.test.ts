@@ -27,9 +27,9 @@ const other = { name: 'AnEarlierProcess', steps: ['only'] as [string] }
 let backends: Backends
 let source: TransactionSource
 let host: Fixture
-/** Is called for each page of an export. */
+/** Called for each page of an export. */
 let onPage = (_process: string): void => {}
-/** Is awaited at the beginning of each export. */
+/** Awaited at the beginning of each export. */
 let onBegin = async (): Promise<void> => {}
 beforeAll(async () => {
   backends = await openBackends('embedded')
@@ -142,7 +142,7 @@ describe('GET /transactions/export', () => {
     }
   })
 
-  it('a replica runs at most 4 exports at the same time, even if more begin at once', async () => {
+  it('at most 4 exports run at the same time on a replica, even if more begin at once', async () => {
     const gate = Promise.withResolvers<void>()
     onBegin = () => gate.promise
     const head = () =>
@@ -162,7 +162,7 @@ describe('GET /transactions/export', () => {
       const results = await Promise.all(exports)
       expect(results.filter(([status]) => status === 200)).toHaveLength(4)
       expect(results).toContainEqual([503, 'too_many_exports'])
-      // A response to HEAD has no body, so it must not count as a running export.
+      // A response to HEAD has no body. Therefore it must not count as a running export.
       for (let n = 0; n < 5; n += 1) expect((await head()).status).toBe(200)
       onBegin = () => Promise.reject(new IntegrationError('store_unavailable', 'away'))
       for (let n = 0; n < 5; n += 1)

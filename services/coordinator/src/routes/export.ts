@@ -23,9 +23,7 @@ export interface ExportRouteDeps {
   readonly source: TransactionSource
   readonly keys: Pick<AccessKeys, 'identify'>
   readonly logger: Logger
-  /**
-   * Is aborted at shutdown. The abort ends the exports in progress, because otherwise the server would wait for them.
-   */
+  /** Aborted at shutdown to end the exports in progress. Otherwise the server would wait for them. */
   readonly shutdown: AbortSignal
   readonly cursors: SealedCursors
 }
@@ -38,8 +36,8 @@ const ExportQuery = z.object({
 })
 
 /**
- * The position after which an export continues: a run of a process. `until` is the end of the export, which the first
- * request has set.
+ * The position after which an export continues: the last exported run. `until` is the end of the export, which its
+ * first request has set.
  */
 const Cursor = z.object({
   until: Time,
@@ -52,7 +50,7 @@ const Cursor = z.object({
 })
 type Cursor = z.output<typeof Cursor>
 
-/** A line of the export: either a run, or the `next_cursor`. */
+/** A line of the export: a run, or a `next_cursor`. */
 const ExportLine = z.union([
   RunResponse.extend({ Items: z.array(ItemView), Attempts: z.array(AttemptView) }),
   z.object({ next_cursor: z.string().nullable(), Runs: z.int(), Until: z.iso.datetime() }),
@@ -127,7 +125,7 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
       }
       outgoing.end()
     } catch (error) {
-      // A missing last line, and a chunked body without an end, tell the client that the export is not complete.
+      // The client recognizes an incomplete export by its missing last line, and by a chunked body without an end.
       if (!stopped.aborted) logger.warn({ err: error }, 'export of runs was interrupted')
       outgoing.destroy()
     } finally {
@@ -172,7 +170,7 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
           `${MAX_EXPORTS} exports of this replica are running already`,
           { retryAfterSeconds: 30 },
         )
-      // The export is counted before the first `await`, so that exports that begin at the same time cannot exceed the
+      // The export is counted before the first `await`. Otherwise exports that begin at the same time could exceed the
       // limit.
       open += 1
       let isWriting = false
@@ -199,8 +197,8 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
           },
         )
       } finally {
-        // The response ends here if it has no body to write: an error, or a response to HEAD. Otherwise `write` ends
-        // it.
+        // If nothing is written, the export ends here: in case of an error, or for a HEAD request. Otherwise `write`
+        // ends it.
         if (!isWriting) open -= 1
       }
     },

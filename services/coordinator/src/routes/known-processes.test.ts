@@ -4,7 +4,10 @@ import { Hono } from 'hono'
 import { describe, expect, it } from 'vitest'
 import { respondWithKnownProcesses } from './known-processes.ts'
 
-/** Returns the problem document of a request that fails with `error`, sent with a key that may use `allowed`. */
+/**
+ * Returns the problem document of a request that fails with `error`. The key of the request may use the processes
+ * `allowed`.
+ */
 async function problemFor(
   error: IntegrationError,
   loaded: readonly string[],
@@ -49,7 +52,7 @@ describe('the response to a request for an unknown process', () => {
     expect(detail).toMatch(/loaded: P0, .*, P9 and 3 more$/)
   })
 
-  it('responses with other errors are not changed', async () => {
+  it('the responses to other errors do not name processes', async () => {
     const other = new IntegrationError('step_not_found', 'no such step')
     expect(await problemFor(other, ['Invoice'], ['*'])).toMatchObject({
       code: 'step_not_found',

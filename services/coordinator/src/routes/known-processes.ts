@@ -6,8 +6,8 @@ import { problemResponse } from '@integration-host/shared/http/problem'
 const MAX_NAMES = 10
 
 /**
- * Returns the function that responds to errors. If no process of the requested name exists, the response names the
- * loaded processes that the key may use, because the name is often only misspelled.
+ * Returns a function that adds the names of loaded processes to the response for an unknown process, because the
+ * requested name is often only misspelled. It adds only processes that the key may use.
  */
 export const respondWithKnownProcesses =
   (processes: ReadonlyMap<string, unknown>) =>

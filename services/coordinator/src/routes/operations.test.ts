@@ -34,7 +34,7 @@ beforeAll(async () => {
     ),
   )
   host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
-  // A paused process runs no step, so its transactions stay in the state in which these tests put them.
+  // The process is paused, so its transactions stay in the state in which these tests put them.
   await call('/processes/OrderProcess/pause', { method: 'POST' })
 })
 afterAll(async () => {
@@ -81,7 +81,7 @@ const finished = (id: string, status = 'Completed'): Promise<OperationDetail> =>
   })
 
 describe('POST /operations', () => {
-  it('an operation changes its runs in the background, and each change has an event and an entry with actor and reason', async () => {
+  it('a bulk operation changes its runs in the background, and each change has an event and an entry with actor and reason', async () => {
     for (const id of ['a1', 'a2']) await host.queue(id, 'business data', '42')
     const events = await watchEvents(host, 'a2')
     const started = await start(cancelOf('a1', 'a2', 'gone', 'a1'), {
@@ -126,7 +126,7 @@ describe('POST /operations', () => {
     expect(metrics).toMatch(/coordinator_operations\{status="Paused".*\} 0/)
   })
 
-  it('an operation finds its runs with the filter of the run list, and a dry run only lists them', async () => {
+  it('a bulk operation finds its runs with the filter of the run list, and a dry run only lists them', async () => {
     for (const id of ['f1', 'f2', 'g1']) await host.queue(id)
     const body = {
       Action: 'cancel',
@@ -150,7 +150,7 @@ describe('POST /operations', () => {
     expect(await host.run('g1')).toMatchObject({ Status: 'Queued' })
   })
 
-  it('a key that is bound to realms starts operations only on runs of these realms, and sees no operation for all realms', async () => {
+  it('a key that is bound to realms starts bulk operations only on runs of these realms, and cannot read operations on all realms', async () => {
     await host.queue('own', 1, '42')
     await host.queue('foreign', 1, '43')
     const { ID } = await start(cancelOf('own', 'foreign'), { key: 'company' })
@@ -183,7 +183,7 @@ describe('POST /operations', () => {
     ).toEqual([403, 'forbidden'])
   })
 
-  it('an operation is rejected if the key lacks the scope or may not use the process', async () => {
+  it('a bulk operation is rejected if the key lacks the scope or may not use the process', async () => {
     for (const key of ['reader', 'other-process'])
       expect(await codeOf(await call('/operations', { key, body: cancelOf('x') }))).toEqual([
         403,
@@ -212,7 +212,7 @@ describe('POST /operations', () => {
     expect(JSON.stringify(problem)).toContain(member)
   })
 
-  it('an operation can cancel the runs of a process that is not loaded, but cannot resume them', async () => {
+  it('a bulk operation can cancel the runs of a process that is not loaded, but cannot resume them', async () => {
     await host.source.queue({ name: 'Removed', steps: ['only'] }, [
       { TransactionID: 'o1', InitialData: 1 },
     ])
@@ -224,7 +224,7 @@ describe('POST /operations', () => {
     ).toEqual([404, 'process_not_found'])
   })
 
-  it('an operation is rejected with 404 if its process is not loaded, and with 400 if the process does not have its step', async () => {
+  it('a bulk operation is rejected with 404 if its process is not loaded, and with 400 if the process lacks the step', async () => {
     const nobody = { ...cancelOf('x'), Process: 'Nobody' }
     expect(await codeOf(await call('/operations', { body: nobody }))).toEqual([
       404,
@@ -238,8 +238,8 @@ describe('POST /operations', () => {
   })
 })
 
-describe('listing, stopping and continuing operations', () => {
-  it('the operations are listed newest first, page by page, without their ids', async () => {
+describe('listing, stopping and continuing bulk operations', () => {
+  it('bulk operations are listed newest first, page by page, without the ids of their transactions', async () => {
     for (const id of ['l1', 'l2', 'l3']) await finished((await start(cancelOf(id))).ID)
     const pages: string[] = []
     const read = async (query: string) =>
@@ -255,7 +255,7 @@ describe('listing, stopping and continuing operations', () => {
     expect(pages).toEqual(pages.toSorted().toReversed())
   })
 
-  it('an operation can be stopped once with a reason, and an operation that has ended can be neither stopped nor continued', async () => {
+  it('a bulk operation can be stopped once with a reason, and one that has ended can be neither stopped nor continued', async () => {
     const ids = Array.from({ length: 30 }, (_, n) => `s${n}`)
     for (const id of ids) await host.queue(id)
     const { ID } = await start({ ...cancelOf(...ids), PerSecond: 1 })
@@ -282,7 +282,7 @@ describe('listing, stopping and continuing operations', () => {
     expect(cancelled.runs.length).toBeLessThan(3)
   })
 
-  it('reading, stopping or continuing an operation that does not exist is rejected with 404', async () => {
+  it('reading, stopping or continuing a bulk operation that does not exist is rejected with 404', async () => {
     for (const [path, method] of [
       ['', 'GET'],
       ['/stop', 'POST'],

@@ -59,8 +59,8 @@ export function operationRoutes({
   cursors,
 }: OperationRouteDeps) {
   /**
-   * Returns an operation that the caller may see. The list of failed runs can contain runs of every realm of the key
-   * that started the operation, so the key of the caller must cover these realms.
+   * Returns an operation if the caller may see it. The operation's list of failed runs can contain runs of every realm
+   * that its starter's key covers, so the caller's key must cover these realms too.
    */
   const visibleTo = async (c: Context, id: string): Promise<OperationSummary> => {
     const operation = await source.operation(id)
@@ -128,7 +128,8 @@ export function operationRoutes({
         const { Action, Process, DryRun, Reason: reason, Ids, ...request } = c.req.valid('json')
         const caller = callerOf(c)
         caller.requireProcess(Process)
-        // Runs of a process that is not loaded can be cancelled, but the other actions need the process definition.
+        // Cancelling needs no process definition, so runs of a process that is not loaded can be cancelled. The other
+        // actions need the definition.
         if (Action === 'cancel') await operations.requireKnown(Process)
         else operations.process(Process)
         const { FromStep } = request

@@ -9,7 +9,7 @@ import {
 } from '../../test-support/fixture.ts'
 import { defineProcess } from '../process/define-process.ts'
 
-/** The runs of this process stay in their step until the gate of their customer is opened. */
+/** The runs of this process stay in their step until the test opens the gate of their customer. */
 const gates = new Map<string, PromiseWithResolvers<void>>()
 const gateOf = (customer: string): PromiseWithResolvers<void> => {
   const gate = gates.get(customer) ?? Promise.withResolvers<void>()
@@ -34,7 +34,7 @@ let backends: Backends
 let host: Fixture
 beforeAll(async () => {
   backends = await openBackends('embedded')
-  // Without a poll, each slot is given by the transition that gives it back.
+  // No poll happens, so a released slot is assigned directly after the transition that releases it.
   const env = { LOCAL_PULL_SECONDS: '60' }
   host = await startFixture(backends, { processes: [sale, free, narrow], env })
   gateOf('').resolve()
@@ -124,7 +124,7 @@ describe('a process with concurrency and concurrencyKey', () => {
     expect(await replay.json()).toMatchObject(rejected)
   })
 
-  it('a replay with other initial data has the concurrency key of this data, and a replay with the same data keeps the key', async () => {
+  it('a replay with other initial data has the concurrency key of this data, and one with the same data keeps the key', async () => {
     await host.queue('r1', { customer: 'ada' })
     await host.reached('r1', 'Completed')
     expect((await post('/r1/replays', { InitialData: { customer: 'bob' } })).status).toBe(202)

@@ -58,14 +58,14 @@ const paths = [
 ]
 
 describe('the input schema of a process', () => {
-  it('a transaction whose initial data does not match the schema is rejected with the paths of the errors, and not stored', async () => {
+  it('a transaction is rejected with the paths of the errors, and not stored, if its initial data does not match the schema', async () => {
     const response = await host.queue('bad', bad)
     expect(response.status).toBe(400)
     expect(await response.json()).toMatchObject({ code: 'input_invalid', errors: paths })
     expect((await host.call('/processes/Sale/transactions/bad')).status).toBe(404)
   })
 
-  it('matching initial data is stored as it was sent, and the steps get the data that the schema returns', async () => {
+  it('initial data that matches the schema is stored as it was sent, and the steps get the result of the schema', async () => {
     expect((await host.queue('good', good)).status).toBe(202)
     const run = await host.reached('good', 'Completed')
     expect(run.InitialData).toEqual(good)
@@ -110,8 +110,8 @@ describe('the input schema of a process', () => {
     expect((await post('/again/replays', { InitialData: good })).status).toBe(202)
   })
 
-  it('a run that another program has inserted fails at its first step, with the paths of the errors', async () => {
-    // The source does not know the schema, so it stores the data without a check, as an SQL statement would.
+  it('a run that another program has inserted fails at its first step if its data does not match the schema, with the paths of the errors', async () => {
+    // The source does not know the schema. Therefore it stores the data without a check, as an SQL statement would.
     await host.source.queue(outlineOf(sale), [{ TransactionID: 'inserted', InitialData: bad }])
     const run = await host.reached('inserted', 'Failed')
     expect(run).toMatchObject({

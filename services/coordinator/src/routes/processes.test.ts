@@ -45,7 +45,7 @@ const act = async (action: string, body = {}) => {
 }
 
 describe('the versions of a process', () => {
-  it('a process shows its version, its deadline and the unfinished runs of each version; a key of one company sees no counts', async () => {
+  it('GET /processes shows the version of a process, its deadline, and the unfinished runs of each version', async () => {
     const process = (version: string) =>
       defineProcess('Sale', { version, deadlineSeconds: 3_600 }).step('wait', (step) =>
         step.waitFor(3_600_000),
@@ -89,7 +89,7 @@ describe('the versions of a process', () => {
 })
 
 describe('a paused process', () => {
-  it('a paused process shows when, by whom and why it was paused, but a key of one company sees only the time', async () => {
+  it('a paused process shows when, by whom and why it was paused; a key of one company sees only the time', async () => {
     const why = { PausedBy: 'ada@example.com', Reason: 'the ERP is down' }
     const paused = await act('pause', { Reason: why.Reason })
     expect(paused).toMatchObject({ Paused: true, PausedAt: expect.any(String), ...why })

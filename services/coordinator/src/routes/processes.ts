@@ -116,7 +116,8 @@ export function processRoutes({
   const tags = ['processes']
   const view = (definition: ProcessDefinition, pauses: Pauses, caller: Caller) => {
     const pause = pauses.get(definition.name)
-    // A pause concerns all companies, and its reason may mention a company to which the key is not bound.
+    // A key that is bound to companies sees only the time of a pause. A pause concerns all companies, and its reason
+    // may mention a company to which the key is not bound.
     const maySeeWhy = !caller.isBoundToRealms
     return {
       Process: definition.name,
@@ -144,7 +145,7 @@ export function processRoutes({
   }
   const versions = ({ name, version }: ProcessDefinition, caller: Caller) => {
     const audit = lastAudit()
-    // The counts concern all companies.
+    // A key that is bound to companies gets no counts, because the counts concern all companies.
     return audit === null || caller.isBoundToRealms ? null : versionsOf(audit, name, version)
   }
   const notLoaded = async (caller: Caller): Promise<z.output<typeof ProcessList>['not_loaded']> => {
@@ -246,14 +247,14 @@ export function processRoutes({
 }
 
 /**
- * JSON Schema cannot express some checks of a zod schema, such as a refinement. In these places the JSON Schema accepts
- * any value, and only the zod schema checks the value.
+ * JSON Schema cannot express some checks of a zod schema, such as a refinement. There, the JSON Schema accepts any
+ * value, and only the zod schema checks the value.
  */
 function inputSchemaOf({ input }: ProcessDefinition): Readonly<Record<string, unknown>> | null {
   if (input === null) return null
   try {
     return z.toJSONSchema(input, { io: 'input', unrepresentable: 'any' })
   } catch {
-    return {} // any value: for example, two parts of the schema have the same id
+    return {} // accepts any value; this happens if, for example, two parts of the schema have the same id
   }
 }

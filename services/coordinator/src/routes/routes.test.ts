@@ -64,7 +64,8 @@ describe('the routes of the coordinator', () => {
     '%s can be read without a service key',
     async (path) => {
       const response = await fetch(host.url + path)
-      // The service closes the connection after the response, and undici fails if the body was not read by then.
+      // The body must be read. The service closes the connection after the response, and undici fails if the body was
+      // not read by then.
       expect(await response.text()).not.toBe('')
       expect(response.status).toBe(200)
     },
@@ -228,7 +229,7 @@ describe('queueing an invalid transaction', () => {
     expect((await host.call(`${transactions}/x`)).status).toBe(404)
   })
 
-  it('a NotBefore that is not valid is reported with its path, also by line of a bulk request', async () => {
+  it('an invalid NotBefore is reported with its path, and in a bulk request also with its line', async () => {
     const delayed = (at: unknown) => ({
       TransactionID: `d${String(at)}`,
       InitialData: 1,
@@ -252,7 +253,7 @@ describe('queueing an invalid transaction', () => {
     })
   })
 
-  it('a debounced transaction responds with 202 and the run that waits, and its repetition with 200', async () => {
+  it('the first request of a debounced transaction gets 202 and the waiting run, and its repetition gets 200', async () => {
     const post = async (path: string, data: unknown) => {
       const response = await host.call(path, {
         method: 'POST',
@@ -289,7 +290,7 @@ describe('queueing an invalid transaction', () => {
     await post(`${transactions}/deb-a/cancel`, {})
   })
 
-  it('a delayed run starts within a second after its time', async () => {
+  it('a delayed run starts within a second after its start time', async () => {
     const response = await host.call(transactions, {
       method: 'POST',
       headers: json,
@@ -455,14 +456,14 @@ describe('reading transactions', () => {
   it('the API returns a run with InDoubt: true until its step in doubt is completed', async () => {
     let isCut = true
     host.target.on('/order', (request) => {
-      // Runs of other tests may still call the target.
+      // Runs of other tests may still call this target.
       if (!isCut || !request.url?.includes('doubtful')) return true
       request.socket.destroy()
       return undefined
     })
     await host.queue('doubtful')
     const run = await host.reached('doubtful', 'Retrying')
-    // The next attempt may begin between the two requests. The run is Retrying again once that attempt has failed.
+    // The next attempt may begin between the two requests. When it has failed, the run is Retrying again.
     const page = await eventually(async () => {
       const response = await host.call(`${transactions}?status=Retrying`)
       const body = (await response.json()) as { items: unknown[] }
@@ -495,7 +496,7 @@ describe('reading transactions', () => {
   })
 })
 
-describe('operations on a transaction', () => {
+describe('operator actions on a transaction', () => {
   it.each([
     ['replays', 'unknown', '', 404, 'transaction_not_found'],
     ['replays', 'known', '{"fromStep":"nowhere"}', 400, 'step_not_found'],

@@ -40,7 +40,7 @@ const read = async (path: string) => {
 }
 
 describe('the routes that read one run', () => {
-  it('an attempt has its request without the query, the trace id that the target has received, and the response', async () => {
+  it('an attempt shows its request without the query, the trace id that the target has received, and the response', async () => {
     const [, run] = await read('/r1')
     const seen = host.target.callsTo('/order')[0]
     expect(seen?.query).not.toEqual({})
@@ -87,7 +87,7 @@ describe('the routes that read one run', () => {
     ])
   })
 
-  it('the response of a step is returned as it was stored, with headers that prevent a browser from rendering it', async () => {
+  it('the stored response of a step is returned unchanged, with headers that prevent a browser from rendering it', async () => {
     const response = await host.call(`${transactions}/r1/items/order/body`)
     expect(await response.text()).toBe(html)
     expect(Object.fromEntries(response.headers)).toMatchObject({
@@ -132,7 +132,7 @@ describe('the routes that read one run', () => {
   })
 
   it.each(['/r1', '/r1/runs', '/r1/items/order/body'])(
-    'GET %s is rejected with 403 for a key of another company',
+    'GET %s is rejected with 403 for a service key of another company',
     async (path) => {
       const headers = { Authorization: `Bearer ${keyOfCompany43}` }
       expect((await host.call(transactions + path, { headers })).status).toBe(403)

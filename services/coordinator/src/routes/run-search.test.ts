@@ -28,13 +28,13 @@ beforeAll(async () => {
   const list = entries.map((entry) => ({ ...entry, sha256: digestOf(keyOf(entry.id)) }))
   await writeFile(file, JSON.stringify(list))
   host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
-  // A paused process runs no step, so its transactions stay in the state in which these tests put them.
+  // The process is paused, so its transactions stay in the state in which these tests put them.
   await post('/processes/OrderProcess/pause')
   await queue({ TransactionID: 'a', Realm: '42', Tags: { plan: 'gold', batch: '7' } })
   await queue({ TransactionID: 'b', Realm: '43', Tags: { plan: 'gold' } })
   await queue({ TransactionID: 'c' })
   await post(`${ofOrders}/b/cancel`)
-  // The process of these transactions is not loaded, as if its file had been removed.
+  // The process of these transactions is not loaded, as if its file were removed.
   await host.source.queue(gone, [
     { TransactionID: 'd', InitialData: { n: 1 }, Realm: '42' },
     { TransactionID: 'e', InitialData: 1, Realm: '43' },
@@ -76,7 +76,7 @@ const find = async (path: string, key?: string): Promise<string> => {
 }
 
 describe('the search for runs', () => {
-  it('a search with repeated and combined parameters finds runs of one process or of all processes', async () => {
+  it('a search for runs with repeated and combined parameters finds runs of one process or of all processes', async () => {
     expect(await find('/transactions')).toBe('abcde')
     expect(await find(ofOrders)).toBe('abc')
     expect(await find('/transactions?status=Cancelled&status=Queued&realm=43')).toBe('be')
@@ -86,7 +86,7 @@ describe('the search for runs', () => {
     expect(await find('/transactions?from=2000-01-01T00:00:00%2B02:00&inDoubt=false')).toBe('abcde')
   })
 
-  it('a search continues at its cursor, and the cursor is valid only for the same order', async () => {
+  it('a search for runs continues at its cursor, and the cursor is valid only for the same order', async () => {
     const first = await get('/transactions?limit=3')
     expect(first.body.items).toHaveLength(3)
     const cursor = first.body.next_cursor
@@ -126,13 +126,13 @@ describe('the search for runs', () => {
     },
   )
 
-  it('a search returns a run only if its process is permitted and its company is permitted or absent', async () => {
+  it('a search returns a run only if the key permits its process and, if it has one, its company', async () => {
     expect(await find('/transactions', keyOf('one-company'))).toBe('acd')
     expect(await find('/transactions', keyOf('one-process'))).toBe('abc')
     expect((await get(ofGone, keyOf('one-process'))).status).toBe(403)
   })
 
-  it('a search is rejected with 403 if one of its companies is not allowed for the key, even if another one is', async () => {
+  it('a search is rejected with 403 if the key does not permit one of the requested companies', async () => {
     for (const path of ['/transactions', ofOrders])
       for (const query of ['realm=43', 'realm=42&realm=43']) {
         const { status, body } = await get(`${path}?${query}`, keyOf('one-company'))
@@ -141,7 +141,7 @@ describe('the search for runs', () => {
     expect(await find('/transactions?realm=42', keyOf('one-company'))).toBe('ad')
   })
 
-  it('a cursor does not contain the name of a run in plain text, and a cursor that the client made up is rejected', async () => {
+  it('a cursor does not contain the name of a run in plain text, and a cursor that the client has invented is rejected', async () => {
     const { body } = await get('/transactions?limit=1', keyOf('one-company'))
     for (const part of (body.next_cursor ?? '').split('.'))
       expect(Buffer.from(part, 'base64url').toString('latin1')).not.toMatch(/Process|Gone|20\d\d-/)

@@ -26,14 +26,15 @@ export interface ScheduleRouteDeps {
 
 const ScheduleParam = ProcessParam.extend({ name: z.string().min(1).max(64) })
 const tags = ['schedules']
-/** How many of the next times are shown. */
+/** The number of future times that are shown for each schedule. */
 const NEXT_TIMES = 3
 
 function viewOf(schedule: StoredSchedule, caller: Caller): z.output<typeof ScheduleView> {
   const { process, name, timing, nextAt, pausedAt, removedAt } = schedule
   const first = Date.parse(nextAt)
   const isFiring = pausedAt === null && removedAt === null
-  // A pause concerns all companies, and its reason may mention a company to which the key is not bound.
+  // A key that is bound to companies sees no details of a pause. A pause concerns all companies, and its reason may
+  // mention a company to which the key is not bound.
   const maySeeWhy = !caller.isBoundToRealms
   return {
     Process: process,
@@ -64,7 +65,7 @@ interface Change {
   readonly apply: (process: string, name: string, act: Act, c: Context) => Promise<object>
 }
 
-/** `/schedules`: when runs begin without a request. */
+/** `/schedules`: the times at which runs begin without a request. */
 export function scheduleRoutes({ schedules }: ScheduleRouteDeps) {
   /** Returns the handlers of a route that changes a schedule. */
   const change = ({ response, apply, ...description }: Change) =>

@@ -9,14 +9,14 @@ const position = ['invoice-100', 7] as const
 const cursors = createSealedCursors([older])
 
 describe('the cursor of a list', () => {
-  it('a cursor can be decrypted by every replica with the same service key, and does not reveal its position', () => {
+  it('a list cursor can be decrypted by every replica with the same service key, and does not reveal its position', () => {
     const cursor = cursors.seal('runs', position)
     expect(createSealedCursors([older]).open('runs', cursor, Position)).toEqual(position)
     for (const part of cursor.split('.'))
       expect(Buffer.from(part, 'base64url').toString('latin1')).not.toContain('invoice')
   })
 
-  it('a cursor is still valid after a new first key was added to the list of keys, but not after its own key was removed', () => {
+  it('a list cursor stays valid after a new first key was added to the list of keys, but not after its own key was removed', () => {
     const cursor = cursors.seal('runs', position)
     expect(createSealedCursors([newer, older]).open('runs', cursor, Position)).toEqual(position)
     expect(() => createSealedCursors([newer]).open('runs', cursor, Position)).toThrow('cursor')

@@ -5,13 +5,17 @@ import { DecryptionError, parseKeyRing } from '@integration-host/shared/secrets/
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
 
-/** A cursor as a query parameter. It may be long, because another program may have inserted a run with a long id. */
+/**
+ * A cursor as a query parameter. Its maximum length is large, because another program may have inserted a run with a
+ * long id.
+ */
 export const CursorParam = z.string().max(4_000)
 
 /**
- * Creates and reads the cursors of lists. A page may end at an entry that the caller may not see. A cursor is therefore
- * encrypted: it does not reveal the entry, and a caller cannot choose a position. A cursor is valid only for the list
- * for which it was created.
+ * Creates and reads the cursors of lists. A cursor is valid only for the list for which it was created.
+ *
+ * Cursors are encrypted for two reasons: a page may end at an entry that the caller may not see, and a caller must not
+ * choose a position.
  */
 export interface SealedCursors {
   seal(list: string, position: unknown): string
@@ -25,7 +29,7 @@ export interface SealedCursors {
 
 /**
  * Creates cursors whose encryption keys are derived from the service keys, because all replicas have the service keys.
- * The first key encrypts, and every key can decrypt, so that clients can continue a list while the keys are rotated.
+ * The first key encrypts, and every key can decrypt. Therefore clients can continue a list while the keys are rotated.
  */
 export function createSealedCursors(serviceKeys: readonly Secret[]): SealedCursors {
   const keys = serviceKeys.map((key) => {

@@ -59,7 +59,7 @@ const read = async (name = 'OrderProcess') => {
 }
 
 describe('the summary of a process', () => {
-  it('the summary route responds 503 before the first audit, and afterwards with the counts of the latest audit', async () => {
+  it('GET /processes/{process}/summary responds 503 before the first audit, and afterwards with the counts of the latest audit', async () => {
     const early = await host.call(path)
     expect([early.status, early.headers.get('Retry-After')]).toEqual([503, '5'])
     expect(await early.json()).toMatchObject({ code: 'summary_not_ready' })
@@ -97,7 +97,7 @@ describe('the summary of a process', () => {
     ])
   })
 
-  it('a process that is not loaded and has no runs has no summary', async () => {
+  it('GET /processes/{process}/summary responds 404 for a process that is not loaded and has no runs', async () => {
     expect(await read('Unknown')).toMatchObject([404, { code: 'process_not_found' }])
   })
 

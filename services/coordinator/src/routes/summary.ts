@@ -39,7 +39,7 @@ const Summary = z
   })
   .meta({ ref: 'ProcessSummary' })
 
-/** The Retry-After of a response before the first audit. A coordinator makes the first audit soon after its start. */
+/** The Retry-After of a response before the first audit, which a coordinator makes soon after its start. */
 const RETRY_SECONDS = 5
 
 export interface SummaryRouteDeps {

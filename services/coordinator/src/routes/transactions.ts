@@ -30,7 +30,10 @@ const tags = ['transactions']
 /** `/processes/{process}/transactions`: queues, replays, resumes, cancels, retries and settles transactions. */
 export function transactionRoutes(deps: TransactionRouteDeps) {
   const { operations, source } = deps
-  /** A key that is bound to realms may change only runs of its realms. The realm of a transaction never changes. */
+  /**
+   * Checks the realm of the transaction: a key that is bound to realms may change only runs of its realms. The check
+   * needs no lock, because the realm of a transaction never changes.
+   */
   const requireRealmOfRun = async (c: Context): Promise<void> => {
     const caller = callerOf(c)
     if (!caller.isBoundToRealms) return
@@ -269,9 +272,8 @@ const jsonOnly: MiddlewareHandler = async (c, next) => {
   await next()
 }
 
-// This check runs before the schema validation. The schema gets the parsed body, in which invalid bytes and the lost
-// digits of a number are no longer visible. If the body is not JSON, this check does nothing and the schema rejects the
-// body.
+// Checks the body before the schema does. The schema gets the parsed body, in which invalid bytes and lost digits of
+// numbers are no longer visible. If the body is not JSON, this check does nothing and the schema rejects the body.
 const readable: MiddlewareHandler = async (c, next) => {
   const body = parseClientJson(utf8Of(await c.req.arrayBuffer()))
   if (isDeeperThan(body, MAX_DEPTH))

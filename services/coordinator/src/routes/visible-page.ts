@@ -1,5 +1,5 @@
 /**
- * The maximum number of entries that are read for one page. If the caller may see only some of them, the page may have
+ * The maximum number of entries that are read for one page. If the caller may see only some of them, a page may have
  * fewer than `limit` entries although more follow.
  */
 const MAX_READ = 10_000
@@ -12,8 +12,8 @@ export interface VisiblePage<Entry> {
 }
 
 /**
- * Reads batches of entries, newest first, until the page is full of entries that the caller may see, all entries were
- * read, or the number of read entries reaches `MAX_READ`.
+ * Reads batches of entries, newest first. Stops when the page has enough entries that the caller may see, when all
+ * entries were read, or after `MAX_READ` entries.
  */
 export async function readVisible<Entry extends { readonly ID: number }>(
   read: (range: {

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { cronTimes } from './cron.ts'
 
 const at = (time: string): number => Date.parse(time)
-/** Returns the times of an expression from `from` until `until`, both included. */
+/** Returns the times of a cron expression from `from` until `until`, both included. */
 function timesBetween(cron: string, timeZone: string, from: string, until: string): string[] {
   const times = cronTimes(cron, timeZone)
   const found: string[] = []
@@ -65,7 +65,7 @@ describe('the times of a cron expression', () => {
     expect(times).toHaveLength(count)
   })
 
-  it('a list of hours fires in both passes of the repeated hour, and not in the skipped hour', () => {
+  it('a cron expression with a list of hours fires in both occurrences of the repeated hour, and not in the skipped hour', () => {
     const zone = 'America/New_York'
     const overlap = timesBetween(
       '30 1-2 * * *',

@@ -1,17 +1,17 @@
 /**
  * The times of a cron expression in a time zone.
  *
- * Daylight saving time: an expression with a fixed hour fires once on every day. If the clock skips its time, it fires
- * at the end of the gap; if the clock passes its time twice, it fires only the first time. An expression with several
- * hours, such as `*`, a range or a list, fires in each hour that passes: an hour that is skipped has no time, and an
- * hour that is repeated has two.
+ * Daylight saving time: an expression with a fixed hour fires once on every day. If the clock skips this hour, the
+ * expression fires at the end of the gap; if the clock repeats the hour, it fires only in the first one. An expression
+ * with several hours (`*`, a range or a list) fires in each hour that passes: not in a skipped hour, and twice in a
+ * repeated hour.
  */
 import { Cron } from 'croner'
 
 export interface CronTimes {
   /** Returns the first time after `after`, in epoch ms. */
   next(after: number): number
-  /** Returns the newest times that are at least `from` and at most `until`, at most `limit` of them, oldest first. */
+  /** Returns the newest times from `from` to `until`, both included; at most `limit` times, oldest first. */
   latest(from: number, until: number, limit: number): readonly number[]
 }
 
@@ -20,8 +20,8 @@ const FIELDS = /^[0-9A-Za-z*,/#+-]+(?: +[0-9A-Za-z*,/#+-]+){4}$/
 /**
  * Parses a cron expression of five fields: minute, hour, day of the month, month and day of the week.
  *
- * @throws {TypeError} if the expression or the time zone is not valid, or if the expression has no time at all, such as
- * 30 February.
+ * @throws {TypeError} if the expression or the time zone is not valid, or if the expression never fires, such as one
+ *   for 30 February.
  */
 export function cronTimes(expression: string, timeZone: string): CronTimes {
   requireTimeZone(timeZone)
@@ -42,7 +42,7 @@ export function cronTimes(expression: string, timeZone: string): CronTimes {
     if (at === null) throw new TypeError('never fires: no date matches it')
     return at.getTime()
   }
-  next(0) // throws if there is no time
+  next(0) // throws if the expression never fires
   return {
     next,
     latest(from, until, limit) {
@@ -66,7 +66,7 @@ function requireTimeZone(timeZone: string): void {
   } catch (error) {
     throw new TypeError(`time zone ${timeZone} does not exist`, { cause: error })
   }
-  // `+02:00` is a time zone of Intl, but it has no rules for daylight saving time, and croner rejects it.
+  // Intl accepts the time zone `+02:00`, which has no rules for daylight saving time. Croner rejects it.
   if (!/^[A-Za-z]/.test(timeZone))
     throw new TypeError(`time zone ${timeZone} is not a name such as Europe/Berlin`)
 }

@@ -35,8 +35,8 @@ const DAY_MS = 86_400_000
 /**
  * The tests of stored schedules; both the memory and the PostgreSQL source must pass them.
  *
- * @param open returns the source, and a function that makes all schedules late by this many milliseconds more, as if no
- *   coordinator had run for this time
+ * @param open returns the source, and a function that makes all schedules late by the given additional milliseconds, as
+ *   if no coordinator had run for this time
  */
 export function schedulesContract(
   name: string,
@@ -63,7 +63,7 @@ export function schedulesContract(
       return runs.map(({ TransactionID }) => TransactionID).toSorted()
     }
 
-    it('a new schedule is due at its next time, not at once', async () => {
+    it('a new schedule is due at its next scheduled time instead of at once', async () => {
       await source.declareSchedules(process.name, [schedule()])
       const { nextAt, lagMs, lastAt } = await find('nightly')
       expect(nextAt).toMatch(/T02:00:00.000Z$/)
@@ -75,7 +75,7 @@ export function schedulesContract(
       expect(nextInMs).toBeLessThanOrEqual(DAY_MS)
     })
 
-    it('a schedule that is due queues one run whose id is its time, and moves to its next time', async () => {
+    it('a schedule that is due queues one run whose id contains the scheduled time, and moves to its next time', async () => {
       await source.declareSchedules(process.name, [schedule()])
       await makeLate(DAY_MS)
       const { lagMs } = await find('nightly')
@@ -97,7 +97,7 @@ export function schedulesContract(
       expect((await source.fireSchedules(of(schedule()), 10)).runs).toEqual([])
     })
 
-    it('twenty simultaneous checks queue one run for each time', async () => {
+    it('twenty simultaneous checks queue one run for each scheduled time', async () => {
       const every = schedule({ cron: '* * * * *', catchUp: 'all' })
       await source.declareSchedules(process.name, [every])
       await makeLate(30 * 60_000)
@@ -111,7 +111,7 @@ export function schedulesContract(
       expect(await queuedIds()).toEqual(ids.toSorted())
     })
 
-    it('a time whose run already exists starts no second run', async () => {
+    it('a scheduled time whose run already exists starts no second run', async () => {
       await source.declareSchedules(process.name, [schedule()])
       await makeLate(DAY_MS)
       const TransactionID = scheduledId('nightly', Date.parse((await find('nightly')).nextAt), null)
@@ -128,7 +128,7 @@ export function schedulesContract(
       const all = [each('last'), each('all'), each('none')]
       await source.declareSchedules(process.name, all)
       await makeLate(3 * 3_600_000)
-      // A schedule that fired in the last minute of an hour is not late.
+      // With catchUp none, a run starts only if the last scheduled time was less than a minute ago.
       const isOnTime = Date.now() % 3_600_000 < 60_000
       const { runs } = await source.fireSchedules(of(...all), 10)
       const count = (prefix: string): number =>
@@ -139,7 +139,7 @@ export function schedulesContract(
       expect((await source.fireSchedules(of(...all), 10)).runs).toEqual([])
     })
 
-    it('a coordinator does not fire a schedule that its own definition does not have', async () => {
+    it('a coordinator does not fire a schedule that is missing in its own definition', async () => {
       await source.declareSchedules(process.name, [schedule()])
       await makeLate(DAY_MS)
       expect((await source.fireSchedules(of(schedule({ name: 'other' })), 10)).fired).toEqual([])
@@ -157,7 +157,7 @@ export function schedulesContract(
       expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
     })
 
-    it('a schedule that is declared again keeps its next time and its pause; with a changed cron it continues from now', async () => {
+    it('a schedule that is declared again keeps its next time and its pause; with a changed cron its next time is computed from now', async () => {
       await source.declareSchedules(process.name, [schedule()])
       await source.setSchedulePaused(process.name, 'nightly', true, anAct)
       await makeLate(DAY_MS)
@@ -206,7 +206,7 @@ export function schedulesContract(
       const [tick] = await source.openTicks(of(monthly))
       if (tick === undefined) throw new Error('no open tick')
       expect(tick).toMatchObject({ process: process.name, name: 'nightly', cursor: null })
-      // While a tick is open, no other time of the schedule begins.
+      // While the runs of one scheduled time are being queued, no other time of the schedule begins.
       expect((await source.fireSchedules(of(monthly), 10)).fired).toEqual([])
       expect(await source.openTick(process.name, 'nightly', anAct)).toBeNull()
       const page = (...realms: readonly string[]) =>
@@ -231,7 +231,7 @@ export function schedulesContract(
       )
     })
 
-    it('a tick that an operator opens does not change the next time of the schedule, and is recorded in the action log', async () => {
+    it('a start by an operator does not change the next time of the schedule, and is recorded in the action log', async () => {
       const monthly = schedule({ each: 'company' })
       await source.declareSchedules(process.name, [monthly])
       const { nextAt } = await find('nightly')

@@ -14,17 +14,17 @@ import type { Schedule, ScheduleTiming } from './schedule.ts'
 
 export interface ScheduleStore {
   /**
-   * Stores the schedules of a process. A schedule that is new, that was removed before, or whose cron expression or
-   * time zone has changed, begins with the next time from now. A stored schedule that is not in the list counts as
-   * removed: it stays visible, and is not fired.
+   * Stores the schedules of a process. The next time is computed from now for a new schedule, for one that was removed
+   * before, and if the cron expression or the time zone has changed. A stored schedule that is not in the list counts
+   * as removed: it stays visible, and is not fired.
    */
   declareSchedules(process: string, schedules: readonly Schedule[]): Promise<void>
-  /** Fires at most `limit` of the schedules that are due, and returns when the next one is due. */
+  /** Fires due schedules, at most `limit` of them. Returns when the next schedule is due. */
   fireSchedules(processes: readonly ScheduledProcess[], limit: number): Promise<FiredSchedules>
-  /** Returns the times for which runs of companies are still to be queued. */
+  /** Returns the open ticks: scheduled times for which runs of companies are still to be queued. */
   openTicks(processes: readonly ScheduledProcess[]): Promise<readonly OpenTick[]>
   /**
-   * Queues the runs of a page of companies, and moves the tick to the next page; `null` ends the tick. Returns `null`
+   * Queues the runs of a page of companies, and moves the tick to the page `next`; `null` ends the tick. Returns `null`
    * without a change if another coordinator has moved the tick.
    */
   queueTick(
@@ -46,8 +46,8 @@ export interface ScheduleStore {
     act: Act,
   ): Promise<StoredSchedule | null>
   /**
-   * Opens a tick at the present time, for which the runs of all companies are queued. Returns `null` if another tick of
-   * the schedule is open, or if there is no such schedule.
+   * Opens a tick at the present time, so that the runs of all companies are queued. Returns `null` if another tick of
+   * the schedule is open, or if the schedule does not exist.
    */
   openTick(process: string, name: string, act: Act): Promise<OpenTick | null>
 }
@@ -55,7 +55,7 @@ export interface ScheduleStore {
 /** A process of this coordinator that has schedules. */
 export interface ScheduledProcess {
   readonly outline: ProcessOutline
-  /** For each schedule by name, the function that returns the run of a time, in epoch ms. */
+  /** For each schedule by name, a function that returns the run for a time in epoch ms. */
   readonly schedules: ReadonlyMap<string, (timing: ScheduleTiming, at: number) => NewTransaction>
 }
 
@@ -70,14 +70,14 @@ export interface FiredSchedules {
   readonly nextInMs: number | null
 }
 
-/** A time for which not all companies have their run yet. */
+/** A tick: a scheduled time whose runs, one per company, are not all queued yet. */
 export interface OpenTick {
   readonly process: string
   readonly name: string
   readonly timing: ScheduleTiming
   /** Epoch ms. */
   readonly at: number
-  /** The position in the list of companies after which the tick continues; `null` at its beginning. */
+  /** The cursor in the list of companies from which the tick continues; `null` at its beginning. */
   readonly cursor: string | null
 }
 
@@ -85,17 +85,22 @@ export interface StoredSchedule {
   readonly process: string
   readonly name: string
   readonly timing: ScheduleTiming
-  /** ISO 8601, as all times here. */
+  /** An ISO 8601 time, as are all times here. */
   readonly nextAt: string
-  /** The latest time that has begun runs; `null` if there is none. */
+  /** The latest scheduled time for which runs were queued; `null` if there is none. */
   readonly lastAt: string | null
-  /** The time of the tick whose companies are being queued; `null` if there is none. */
+  /** The time of the open tick; `null` if no tick is open. */
   readonly tickAt: string | null
   readonly pausedAt: string | null
   readonly pausedBy: string | null
   readonly reason: string | null
-  /** When a coordinator first declared the process without this schedule; `null` if the schedule is not removed. */
+  /**
+   * The time at which a coordinator first declared the process without this schedule; `null` while the schedule exists.
+   */
   readonly removedAt: string | null
-  /** By how many milliseconds the next time, or the open tick, is late by the clock of the store; 0 if it is not. */
+  /**
+   * By how many milliseconds the schedule is late: the age of its next time or of its open tick by the clock of the
+   * store, or else 0.
+   */
   readonly lagMs: number
 }

@@ -12,7 +12,7 @@ const define = (schedules: unknown, input?: z.ZodType) =>
   }).step('s', run)
 
 describe('the schedules of a process definition', () => {
-  it('a schedule defaults to UTC, one run at each time, the latest missed time, no jitter and no input', () => {
+  it('a schedule defaults to UTC, one run at each time, a run for the latest missed time, no jitter and no input', () => {
     expect(define([nightly]).schedules).toEqual([
       {
         ...nightly,
@@ -86,12 +86,12 @@ describe('the schedules of a process definition', () => {
 
 describe('the id of a scheduled run', () => {
   const at = Date.parse('2026-11-23T02:00:00Z')
-  it('the id of a scheduled run consists of the name and the time in seconds, and of the realm if there is one', () => {
+  it("the id of a scheduled run consists of the schedule's name, the time in seconds, and the realm if there is one", () => {
     expect(scheduledId('nightly', at, null)).toBe('nightly@2026-11-23T02:00:00Z')
     expect(scheduledId('nightly', at, '9341')).toBe('nightly@2026-11-23T02:00:00Z/9341')
   })
 
-  it('the id of a run that an operator has started contains milliseconds, so it differs from every id of a scheduled time', () => {
+  it('the id of a run that an operator has started contains milliseconds, so it equals no id of a scheduled time', () => {
     expect(scheduledId('nightly', at, null, true)).toBe('nightly@2026-11-23T02:00:00.000Z')
   })
 

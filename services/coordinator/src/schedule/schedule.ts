@@ -4,7 +4,7 @@ import { acceptedKey, type Concurrency } from '../process/concurrency.ts'
 import { isPreservedAsJson, type Json, normalizedJson } from '../process/json-normalization.ts'
 import { cronTimes } from './cron.ts'
 
-/** One schedule of a process, as a definition contains it. */
+/** One schedule in a process definition. */
 export interface ScheduleOptions<Input = unknown> {
   /**
    * The name, which is part of the id of each run: a lower-case letter, then at most 35 letters, digits, `-` and `_`.
@@ -25,18 +25,18 @@ export interface ScheduleOptions<Input = unknown> {
   /** The initial data of each run; `null` by default. It must match the `input` of the process. */
   readonly input?: Input
   /**
-   * What happens to the times that passed while no coordinator was running. `last`: one run, for the latest of them.
-   * `all`: a run for each of them, for the latest 500 at most. `none`: no run. `last` by default.
+   * Which of the times that passed while no coordinator was running start runs. `last`: the latest of them. `all`: each
+   * of them, at most the latest 500. `none`: none of them. `last` by default.
    */
   readonly catchUp?: 'last' | 'all' | 'none'
   /**
-   * Over how many seconds the runs of one time are spread, at most a day; 0 by default. The delay of a company is the
-   * same each time.
+   * The number of seconds over which the runs of one time are spread, at most a day; 0 by default. A company has the
+   * same delay each time.
    */
   readonly jitterSeconds?: number
 }
 
-/** When a schedule fires. These members are stored, so that all coordinators agree on them. */
+/** The members that determine when a schedule fires. They are stored, so that all coordinators agree on them. */
 export interface ScheduleTiming {
   readonly cron: string
   readonly timeZone: string
@@ -45,7 +45,7 @@ export interface ScheduleTiming {
   readonly jitterSeconds: number
 }
 
-/** A valid schedule. */
+/** A schedule that was checked. */
 export interface Schedule extends ScheduleTiming {
   readonly name: string
   readonly input: Json
@@ -60,20 +60,23 @@ const MEMBERS = new Set<string>([
   'catchUp',
   'jitterSeconds',
 ] satisfies (keyof ScheduleOptions)[])
-/** The id of a run has the name, a time of 24 characters and a realm of 64, and 128 characters at most. */
+/**
+ * The maximum length of a name. The id of a run has at most 128 characters: the name, a time of 24 characters and a
+ * realm of 64.
+ */
 const NAME = /^[a-z][A-Za-z0-9_-]{0,35}$/
 const MAX_JITTER_SECONDS = 86_400
-/** The maximum bounds the statements that read all schedules of a process. */
+/** The maximum number of schedules. It bounds the statements that read all schedules of a process. */
 const MAX_SCHEDULES = 100
 
-/** What a process accepts, against which the input of its schedules is checked. */
+/** The checks of a process on initial data, which the input of its schedules must pass. */
 export interface ScheduledInput {
   readonly input: z.ZodType | null
   readonly concurrency: Concurrency | null
 }
 
 /**
- * Returns the valid schedules of a process.
+ * Returns the schedules of a process after checking them.
  *
  * @throws {TypeError} names the schedule and the member that is not valid.
  */
@@ -152,8 +155,8 @@ function scheduleOf(
 }
 
 /**
- * Returns the id of the run of a schedule at a time. A time of the schedule is a whole second, and is written without
- * milliseconds. A run that an operator has started has milliseconds in its id, so the two never have the same id.
+ * Returns the id of the run of a schedule at a time. A scheduled time is a whole second, and is written without
+ * milliseconds. The id of a run that an operator has started contains milliseconds, so no two of them are equal.
  */
 export function scheduledId(
   name: string,

@@ -16,7 +16,7 @@ const shown = ({ due, nextAt }: Ticks) => ({
   nextAt: new Date(nextAt).toISOString(),
 })
 
-describe('the times of a schedule that is due', () => {
+describe('the times for which a due schedule starts runs', () => {
   const missed = at('2026-11-23T09:00:00Z')
   const now = at('2026-11-23T12:30:00Z')
 
@@ -43,7 +43,7 @@ describe('the times of a schedule that is due', () => {
     })
   })
 
-  it('catchUp none starts a run for a time that is late by less than a minute', () => {
+  it('with catchUp none, a time that is less than a minute late still starts a run', () => {
     const late = at('2026-11-23T12:00:59Z')
     const { due } = dueTicks(timing({ catchUp: 'none' }), at('2026-11-23T12:00:00Z'), late)
     expect(due).toEqual([at('2026-11-23T12:00:00Z')])
@@ -65,7 +65,7 @@ describe('the times of a schedule that is due', () => {
     )
   })
 
-  it('with catchUp all and each company, the runs of one missed time are queued before those of the next one', () => {
+  it('with catchUp all, the runs of all companies at one missed time are queued before those of the next missed time', () => {
     const each = timing({ catchUp: 'all', each: 'company' })
     expect(shown(dueTicks(each, missed, now))).toEqual({
       due: ['2026-11-23T09:00:00.000Z'],
@@ -73,18 +73,18 @@ describe('the times of a schedule that is due', () => {
     })
   })
 
-  it('a clock that jumps forward by an hour and back again starts one run, and no time starts two runs', () => {
+  it('a clock that jumps forward by an hour and back again causes one run, and no time starts two runs', () => {
     const jumped = dueTicks(timing(), at('2026-11-23T12:00:00Z'), at('2026-11-23T13:00:01Z'))
     expect(shown(jumped)).toEqual({
       due: ['2026-11-23T13:00:00.000Z'],
       nextAt: '2026-11-23T14:00:00.000Z',
     })
-    // The clock is back at 12:00:02, but the schedule is not due before 14:00.
+    // The clock is back at 12:00:02. The schedule must not be due before 14:00.
     expect(jumped.nextAt).toBeGreaterThan(at('2026-11-23T12:00:02Z'))
   })
 })
 
-describe('the delay of a run after its time', () => {
+describe('the delay of a scheduled run after its time', () => {
   it('the jitter of a company is always the same and below jitterSeconds, and is spread evenly over the companies', () => {
     const spread = timing({ jitterSeconds: 3_600 })
     const realms = Array.from({ length: 5_000 }, (_, n) => String(9_130_354_674_010_000 + n))
@@ -97,7 +97,7 @@ describe('the delay of a run after its time', () => {
       { length: 60 },
       (_, n) => minutes.filter((one) => one === n).length,
     )
-    expect(Math.max(...perMinute)).toBeLessThan(150) // 83 on average
+    expect(Math.max(...perMinute)).toBeLessThan(150) // the average is 83
     expect(Math.min(...perMinute)).toBeGreaterThan(40)
   })
 

@@ -1,15 +1,17 @@
-/** Decides which times of a schedule begin runs. Pure: the clock of the transaction source comes in as `now`. */
+/**
+ * Decides which times of a schedule begin runs. These functions are pure: `now` is the time of the transaction source.
+ */
 import { cronTimes } from './cron.ts'
 import type { ScheduleTiming } from './schedule.ts'
 
 export interface Ticks {
-  /** The times that begin runs now, oldest first, in epoch ms. */
+  /** The scheduled times that start runs now, oldest first, in epoch ms. */
   readonly due: readonly number[]
-  /** The next time that is to be decided, in epoch ms. It may have passed already. */
+  /** The next scheduled time to be decided, in epoch ms. It may have passed already. */
   readonly nextAt: number
 }
 
-/** With `catchUp: 'none'`, a time that is older than this was missed. */
+/** With `catchUp: 'none'`, an older time counts as missed. */
 const MISSED_AFTER_MS = 60_000
 /** The maximum number of missed times for which `catchUp: 'all'` starts runs. Older ones are skipped. */
 export const MAX_CAUGHT_UP = 500
@@ -17,7 +19,7 @@ export const MAX_CAUGHT_UP = 500
 const BATCH = 50
 
 /**
- * Returns the ticks of a schedule that is due.
+ * Returns the scheduled times for which a due schedule starts runs.
  *
  * @param nextAt the earliest time that was not decided yet, in epoch ms; at most `now`
  */
@@ -26,8 +28,8 @@ export function dueTicks(timing: ScheduleTiming, nextAt: number, now: number): T
   const following = { due: [], nextAt: cron.next(now) }
   if (timing.catchUp === 'all') {
     const missed = cron.latest(nextAt, now, MAX_CAUGHT_UP)
-    // With `each: 'company'`, the runs of one time are queued in several database transactions. So the times are opened
-    // one after the other.
+    // With `each: 'company'`, the runs of one time are queued in several database transactions. Therefore only one time
+    // is decided at once.
     const due = missed.slice(0, timing.each === 'company' ? 1 : BATCH)
     return { due, nextAt: missed[due.length] ?? following.nextAt }
   }
@@ -54,12 +56,13 @@ export function nextTicks(
 }
 
 /**
- * Returns by how many seconds a run starts later than it is queued: 0 or more, and less than `jitterSeconds`. It is
- * always the same for one company, so that the time between its runs does not vary.
+ * Returns the number of seconds by which a run starts later than it is queued: 0 or more, and less than
+ * `jitterSeconds`. It is always the same for one company, so that the time between two runs of the company does not
+ * vary.
  */
 export function delaySeconds({ jitterSeconds }: ScheduleTiming, of: string): number {
   if (jitterSeconds === 0) return 0
-  // FNV-1a: realms that differ in one digit get different delays.
+  // The FNV-1a hash gives different delays to realms that differ in one digit.
   let hash = 0x811c9dc5
   for (let index = 0; index < of.length; index += 1)
     hash = Math.imul(hash ^ of.charCodeAt(index), 0x01000193) >>> 0

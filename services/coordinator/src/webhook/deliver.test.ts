@@ -174,7 +174,7 @@ describe('the delivery of a webhook', () => {
     expect(await result).toMatchObject({ kind: 'failed', errorClass })
   })
 
-  it('a webhook to an unknown receiver waits for 15 minutes without an attempt, because this replica may not know it yet', async () => {
+  it('a webhook to an unknown receiver waits for up to 15 minutes without an attempt, because this replica may not know the receiver yet', async () => {
     const data = { Receiver: 'new' }
     expect(await deliver(responded(200), { data, ageMs: 14 * MINUTE })).toEqual({
       kind: 'later',
@@ -206,7 +206,7 @@ describe('the delivery of a webhook', () => {
 })
 
 describe('the concurrent calls to a receiver', () => {
-  it('a receiver gets at most 32 calls at a time, or two while it fails, and other webhooks wait without an attempt', async () => {
+  it('a receiver gets at most 32 webhooks at a time, or two while it fails, and the others wait without an attempt', async () => {
     const open: ((result: PostResult) => void)[] = []
     const process = createWebhookProcess({
       receivers: () => [receiver],

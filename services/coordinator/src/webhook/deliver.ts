@@ -25,7 +25,7 @@ import { Notice } from './webhook.ts'
 /** The port to the receivers: sends one POST request and follows no redirect. */
 export type PostWebhook = (request: {
   readonly url: URL
-  /** Whether the host is allowed by name, so that its address may be in a private network. */
+  /** Whether the settings allow the host by name. The address of such a host may be in a private network. */
   readonly isAllowedByName: boolean
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
@@ -49,27 +49,27 @@ export interface DeliveryDeps {
   readonly timing?: WebhookTiming
 }
 
-/** Tests set shorter times than the defaults. */
+/** Times that replace the defaults. Tests set shorter ones. */
 export interface WebhookTiming {
   readonly retry?: Partial<RetryPolicy>
-  /** How long a webhook waits at least if its receiver has the maximum number of calls, or is unknown. */
+  /** The minimum time that a webhook waits if its receiver is unknown or has the maximum number of calls in flight. */
   readonly busyMs?: { readonly healthy: number; readonly failing: number }
 }
 
-/** A webhook is retried until it is this old, counted from its event. */
+/** The age of an event after which its webhook is no longer retried. */
 const MAX_AGE_MS = 72 * 3_600_000
-/**
- * The minimum number of attempts of a webhook, however old the webhook is. It may be old because its run was resumed.
- */
+/** The minimum number of attempts of a webhook. It also applies to an old webhook whose run was resumed. */
 const MIN_ATTEMPTS = 5
 const RETRY = { maxAttempts: 100_000, baseMs: 5_000, capMs: 300_000 }
 const MAX_RETRY_AFTER_MS = 3_600_000
 /**
- * A receiver that this replica does not know may be new, because another replica may have read the changed file
- * earlier. The receiver counts as removed only when this time has passed since the event.
+ * The age of an event after which an unknown receiver counts as removed. Until then it may be new: another replica may
+ * have read the changed webhooks file earlier than this one.
  */
 const REMOVED_AFTER_MS = 15 * 60_000
-/** The maximum number of concurrent calls to a receiver, depending on whether the last call to it succeeded. */
+/**
+ * The maximum number of concurrent calls to a receiver. It depends on whether the last call to the receiver succeeded.
+ */
 const MAX_CALLS = { healthy: 32, failing: 2 }
 const BUSY_MS = { healthy: 500, failing: 30_000 }
 /** RFC 9110 §15.5.11: the receiver reports that the address is gone permanently. */
@@ -155,7 +155,8 @@ export function createWebhookProcess(deps: DeliveryDeps): ProcessDefinition {
 }
 
 /**
- * Returns the result of an attempt that threw. The message of the error may contain the URL, so only the name is kept.
+ * Returns the outcome of an attempt that threw. The error contains only the name of what was thrown, because the
+ * message may contain the URL.
  */
 interface Thrown {
   readonly kind: 'threw'
@@ -166,7 +167,7 @@ const isDelivered = (result: PostResult | Thrown): boolean =>
   result.kind === 'responded' && result.status >= 200 && result.status < 300
 
 /**
- * Returns the outcome of an attempt. Every response other than 2xx is retried, because a receiver that is being
+ * Returns the outcome of an attempt. Every response other than 2xx and 410 is retried: a receiver that is being
  * repaired or moved may respond with any status, even with 404 or a redirect. The error contains no path, because the
  * path may be secret.
  */

@@ -1,4 +1,7 @@
-/** The content of `WEBHOOKS_FILE`: which receiver gets which events, and the secret that signs them. */
+/**
+ * Parses the content of `WEBHOOKS_FILE`: the receivers, the events to which each of them subscribes, and the secrets
+ * that sign the webhooks.
+ */
 import { createHash } from 'node:crypto'
 import type { ParsedList } from '@integration-host/shared/files/parsed-list'
 import { webhookTypes, type WebhookType } from '@integration-host/shared/contracts/webhook'
@@ -13,7 +16,7 @@ export interface Receiver {
    */
   readonly id: string
   readonly url: URL
-  /** Whether `WEBHOOKS_ALLOWED_HOSTS` lists the host, which may then be private and use plain HTTP. */
+  /** Whether `WEBHOOKS_ALLOWED_HOSTS` lists the host. Such a host may have a private address and use plain HTTP. */
   readonly isAllowedByName: boolean
   /** The signing key: 24 to 64 bytes in base64. */
   readonly key: Secret
@@ -24,7 +27,7 @@ export interface Receiver {
 export interface AddressRules {
   /** The host names in `WEBHOOKS_ALLOWED_HOSTS`, in lower case. */
   readonly allowedHosts: ReadonlySet<string>
-  /** Whether a host is written as an IP address that the public internet does not route. */
+  /** Whether a host is an IP address that the public internet does not route. */
   readonly isPrivateLiteral: (host: string) => boolean
 }
 
@@ -100,8 +103,8 @@ function parseAddress(
 }
 
 /**
- * Whether a secret has the form that Standard Webhooks requires and looks random. Of 10¹² random secrets of 24 bytes,
- * only about one contains fewer than 12 different bytes.
+ * Whether a secret has the form that Standard Webhooks requires, and looks random. Only about one of 10¹² random
+ * secrets of 24 bytes contains fewer than 12 different bytes.
  */
 function isStrongSecret(secret: string): boolean {
   const base64 = secret.startsWith(SECRET_PREFIX) ? secret.slice(SECRET_PREFIX.length) : ''

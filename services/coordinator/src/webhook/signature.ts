@@ -5,9 +5,9 @@ import type { Secret } from '@integration-host/shared/secrets/secret'
 /**
  * Returns the headers of one attempt to deliver a webhook.
  *
- * @param id - stays the same in every attempt; contains no full stop, because full stops separate the signed parts
+ * @param id - the same in every attempt; it contains no full stop, because full stops separate the signed parts
  * @param nowMs - the time of the attempt, epoch ms. Receivers reject an old time, so that an attacker who has recorded
- * a webhook cannot send it again later.
+ *   a webhook cannot send it again later.
  */
 export function signedHeaders(
   { key, id, body }: { readonly key: Secret; readonly id: string; readonly body: string },

@@ -22,18 +22,18 @@ export interface WebhookStarterDeps {
 export interface WebhookStarter extends AsyncDisposable {
   /** Called for each transition of this replica. */
   readonly onTransition: (event: TransactionEvent) => void
-  /** Requests a poll soon, because a webhook was stored or the run of a webhook has ended. */
+  /** Requests a poll soon. Called when a webhook was stored or the run of a webhook has ended. */
   hint(): void
 }
 
 const BATCH = 500
-/** Milliseconds from a request to its poll, so that one poll finds the webhooks of many transitions. */
+/** The milliseconds from a request to its poll, so that one poll finds the webhooks of many transitions. */
 const HINT_MS = 10
 
 /**
- * Queues the run of each webhook when all earlier webhooks of the same receiver and realm are over. The queue is also
- * polled at intervals, because a request for a poll is lost if a replica stops right after it has committed a
- * transition.
+ * Queues the run of each webhook when the runs of all earlier webhooks of the same receiver and realm have ended. The
+ * store is also polled at intervals, because the request for a poll is lost if a replica crashes directly after it has
+ * committed a transition.
  */
 export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
   const { source, log, clock, random, intervalMs } = deps
@@ -48,11 +48,11 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
     }
     if (performance.now() - countedAt >= intervalMs / 2) {
       countedAt = performance.now()
-      // If the count fails, for example because of the time limit of statements, the next poll must not repeat it.
+      // A failed count is not repeated at the next poll, because it may have exceeded the time limit of statements.
       try {
         deps.onBacklog(await source.webhookBacklog())
       } catch (error) {
-        log.warn({ err: error }, 'counting the waiting webhooks failed')
+        log.warn({ err: error }, 'counting the undelivered webhooks failed')
       }
     }
     return true
@@ -68,8 +68,8 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
   return {
     hint,
     onTransition({ Process, Status }) {
-      // A step that waits for its next attempt may be in doubt, and the doubt may cause webhooks. The doubt of a run
-      // that delivers a webhook causes none.
+      // A step that waits for its next attempt may be in doubt, and then there may be webhooks about it. There are none
+      // about a run that delivers a webhook.
       if (isOver(Status) || (Status === 'Retrying' && Process !== WEBHOOK_PROCESS)) hint()
     },
     [Symbol.asyncDispose]: () => polling[Symbol.asyncDispose](),

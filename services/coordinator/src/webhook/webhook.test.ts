@@ -29,7 +29,7 @@ const idOf = (change: Partial<AnnouncedRun>) =>
     ],
   )
 
-describe('the webhooks of a transition', () => {
+describe('the webhooks that a transition causes', () => {
   it('a run that fails in doubt causes two webhooks: the first reports the doubt, and the second the failure', () => {
     const webhooks = webhooksOfTransition(receivers, run)
     expect(webhooks.map(({ InitialData }) => InitialData['MessageID'])).toEqual([
@@ -48,7 +48,7 @@ describe('the webhooks of a transition', () => {
     expect(webhooksOfTransition(receivers, { ...run, Status, InDoubt })).toEqual([])
   })
 
-  it('a run that delivers a webhook causes no webhook, so that a failed delivery does not cause another delivery', () => {
+  it('a run that delivers a webhook causes no webhook itself, so that a failed delivery does not cause another one', () => {
     expect(webhooksOfTransition(receivers, { ...run, Process: 'Webhook' })).toEqual([])
   })
 
@@ -77,7 +77,7 @@ describe('the webhooks of a transition', () => {
   })
 })
 
-describe('the webhooks of a credential event', () => {
+describe('the webhooks that a credential event causes', () => {
   it('the webhook of a credential event has the company and the time of the event', () => {
     expect(webhooksOfCredential(receivers, 'stored', credential)).toMatchObject([
       { Receiver: 'all', Realm: '4711', At: credential.At },

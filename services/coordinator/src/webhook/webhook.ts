@@ -20,7 +20,7 @@ export const Notice = z.object({
   Receiver: z.string(),
   MessageID: z.string(),
   Type: z.enum(webhookTypes),
-  /** When the event happened. */
+  /** The time of the event. */
   At: z.iso.datetime({ offset: true }),
   Data: z.record(z.string(), z.json()),
 })
@@ -29,8 +29,8 @@ export type Notice = z.output<typeof Notice>
 type Receivers = readonly Pick<Receiver, 'id' | 'events'>[]
 
 /**
- * The number of lanes over which the webhooks without a realm are spread. A receiver gets one webhook per lane at a
- * time.
+ * The number of lanes (delivery orders) over which webhooks without a realm are spread. A receiver gets one webhook per
+ * lane at a time.
  */
 const LANES = 64
 
@@ -49,8 +49,8 @@ interface Event {
 /**
  * Returns the webhooks of a transition. The store adds the realm of the run and the time of the transition to them.
  *
- * A step is reported as in doubt only once, even if several attempts leave it in doubt. Therefore the message id of
- * that event contains the step instead of the version of the run.
+ * A step is reported as in doubt only once, even if several attempts leave it in doubt: the message id of this event
+ * contains the step instead of the version of the run.
  */
 export function webhooksOfTransition(receivers: Receivers, run: AnnouncedRun): NewWebhook[] {
   const { Process, TransactionID, ReplayID, StepName, Version, Status, ErrorClass, InDoubt } = run
@@ -92,7 +92,7 @@ export function webhooksOfCredential(
     Expiry,
     Version,
     ...(HardExpiry !== undefined && { HardExpiry }),
-    // The message of a fault contains text of the provider, so the webhook contains only the class of the fault.
+    // The webhook contains only the class of the fault, because its message contains text of the provider.
     ...(Fault !== undefined && {
       Fault: {
         Code: Fault.Code,
@@ -115,7 +115,7 @@ const webhooksOf = (receivers: Receivers, { type, messageId, data, lane }: Event
     .map(({ id }) => ({
       Receiver: id,
       Lane: lane,
-      // Every copy of a message results in the same id, so that a duplicate does not queue a second run.
+      // Every copy of an event results in the same run id, so that a duplicate does not queue a second run.
       TransactionID: `${type}-${digest(`${id}\n${messageId}`).slice(0, 32)}`,
       InitialData: { Receiver: id, MessageID: messageId, Type: type, Data: data },
     }))
