@@ -33,7 +33,10 @@ afterEach(async () => {
 const start = async (options: FixtureOptions = {}): Promise<Fixture> =>
   (host = await startFixture(backends, options))
 
-/** A process whose only step runs the handler that the initial data names. The handler `good` completes normally. */
+/**
+ * A process with a single step, which runs the handler that the initial data names. The handler `good` completes
+ * normally.
+ */
 const tried = (handlers: Readonly<Record<string, (step: Step<string>) => unknown>>) =>
   defineProcess('Tried', {
     stepTimeoutSeconds: 3,
@@ -245,8 +248,8 @@ describe('an OrderCSV folder that cannot be written', () => {
     await mkdir(folder())
   }
   /**
-   * Makes the folder unwritable and expects that the order is retried. Then makes the folder writable and
-   * expects that the order completes.
+   * Makes the folder unwritable and expects that the order is retried. Then makes the folder writable again and expects
+   * that the order completes.
    */
   async function expectRetryUntilRepaired(
     code: RegExp,
@@ -274,11 +277,11 @@ describe('an OrderCSV folder that cannot be written', () => {
     expect(await readdir(folder())).toEqual(['Order_66.0.csv'])
   })
 
-  it('an order is retried while a file with the name OrderCSV prevents the creation of the folder', async () => {
+  it('an order is retried while a file named OrderCSV prevents the creation of the folder', async () => {
     await expectRetryUntilRepaired(/EEXIST|ENOTDIR/, () => writeFile(folder(), ''), recreate)
   })
 
-  // The tests may run as root, and even root cannot create files in /sys.
+  // The test uses /sys, because it may run as root, and even root cannot create files there.
   it.skipIf(process.platform !== 'linux')(
     'an order is retried while the folder OrderCSV is read-only',
     async () => {
@@ -290,7 +293,7 @@ describe('an OrderCSV folder that cannot be written', () => {
     },
   )
 
-  // A full disk needs a small file system, which only a privileged process can mount.
+  // The test needs a small file system that can become full. Only a privileged process can mount one.
   it.skipIf(!canMount())(
     'an order is retried while the disk is full, and the next attempt removes the temporary files of a killed worker',
     async () => {

@@ -55,15 +55,15 @@ export const publishEvent = (host: Fixture, event: ProviderEvent, body: unknown 
     mandatory: true,
   })
 
-/** Resolves when the queue of the process is bound and consumed. */
+/** Resolves when the queue of the process is bound and has a consumer. */
 export const isConsumed = (host: Fixture, process = 'Sale', consumers = 1): Promise<void> =>
   eventually(async () =>
     expect(await host.bus.depth(onQueue(process))).toMatchObject({ consumers }),
   )
 
-/** The tests of runs that changes start, from the event to the run. The behaviour must be the same on all backends. */
+/** Tests of runs that changes in the books start, from the event to the run. All backends must pass these tests. */
 export function changesContract(kind: 'embedded' | 'real'): void {
-  describe(`runs from changes on ${kind} backends`, () => {
+  describe('runs that changes start on ${kind} backends', () => {
     let backends: Backends
     const opened: AsyncDisposable[] = []
     beforeEach(async () => {
@@ -85,7 +85,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       const response = await host.call('/processes/Sale/dead-letters?limit=100')
       return ((await response.json()) as DeadLetterPage).items
     }
-    /** Returns the counts of the events of the process by result. */
+    /** Returns the number of events of the process for each result. */
     const counts = async (host: Fixture, process = 'Sale'): Promise<Record<string, number>> => {
       const text = await (await host.call('/metrics')).text()
       const lines = [...text.matchAll(/^coordinator_changes_total\{(.*?)\} (\d+)$/gm)]
@@ -117,11 +117,11 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       })
     })
 
-    it('changes that are delivered five times in another order start one run each', async () => {
+    it('if twenty changes are delivered five times in a different order, each of them starts one run', async () => {
       const host = await start()
       const events = Array.from({ length: 20 }, (_, n) => changeEvent({ EntityId: String(n) }))
-      // The order of the list is changed by steps of 7. Each event still occurs once, because 7 and 100 have no common
-      // divisor.
+      // The loop publishes the hundred deliveries in steps of 7. Each delivery occurs once, because 7 and 100 have no
+      // common divisor.
       for (let n = 0; n < 100; n += 1) {
         const event = events[((n * 7) % 100) % 20]
         if (event !== undefined) await publishEvent(host, event)
@@ -131,7 +131,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       expect(await deadLetters(host)).toEqual([])
     })
 
-    it('a second delivery of a change starts no second run, even with another operation or a more exact time', async () => {
+    it('a repeated delivery of a change starts no second run, even with another operation or a more exact time', async () => {
       const host = await start()
       const event = changeEvent()
       await publishEvent(host, event)
@@ -142,7 +142,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       expect(await deadLetters(host)).toEqual([])
     })
 
-    it('a change of a company that is not connected starts no run, and is counted and logged', async () => {
+    it('a change of a company that is not connected starts no run, and the coordinator counts and logs it', async () => {
       const host = await start()
       host.target.on('/credentials/ACC-404', (_, response) => {
         response.writeHead(404).end('{}')
@@ -160,7 +160,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       expect(line).toMatchObject({ transactionId: unknown.Id, realm: '404' })
     })
 
-    it('while token-service is unavailable, the events of changes are held, and none is lost or dead-lettered', async () => {
+    it('while token-service is unavailable, change events wait in their queue, and none is lost or dead-lettered', async () => {
       const host = await start()
       let isAvailable = false
       let requests = 0
@@ -176,7 +176,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       expect(await deadLetters(host)).toEqual([])
     })
 
-    it('while the store is unavailable, the events of changes are held', async () => {
+    it('while the store is unavailable, change events wait in their queue', async () => {
       let isAvailable = false
       let tries = 0
       const host = await start({
@@ -215,7 +215,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('a dead event that is requeued starts its run if the process accepts its data by then', async () => {
+    it('a dead-lettered change event starts its run when it is requeued after the process was fixed to accept its data', async () => {
       const strict = defineProcess('Sale', {
         on: sale.on,
         input: ProviderChange.refine(() => false, 'not now'),
@@ -253,7 +253,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
     )
 
     it.runIf(kind === 'embedded')(
-      'the run of a change is stored before the event is confirmed, even while the process is paused',
+      'the run of a change is stored before its event is acknowledged, even while the process is paused',
       async () => {
         const stored = Promise.withResolvers<void>()
         const host = await start({
@@ -299,7 +299,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       expect(await second.reached(next.Id, 'Completed')).toMatchObject({ Realm: '42' })
     })
 
-    it('a change starts a run of each process whose on names the change', async () => {
+    it('a change starts one run of each process whose member on names it', async () => {
       const audit = defineProcess('Refund', { on: sale.on, steps: { refund: complete } })
       const host = await start({ processes: [sale, audit] })
       await isConsumed(host, 'Refund')
@@ -309,7 +309,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       await eventually(async () => expect(await counts(host, 'Refund')).toEqual({ queued: 1 }))
     })
 
-    it('the coordinator declares no queue on.<Process> for a process without on', async () => {
+    it('the coordinator declares no queue on.<Process> for a process without the member on', async () => {
       const host = await start({ processes: [defineProcess('Refund', { steps: { a: complete } })] })
       const other = await start({ processes: [sale], source: host.source, bus: host.bus })
       await isConsumed(other)

@@ -54,7 +54,7 @@ describe('the bindings of the queue on.<Process>', () => {
     for (const event of [create, update, deletion]) await publishEvent(old, event)
     for (const { Id } of [create, update, deletion]) await replica.reached(Id, 'Completed')
     await stop(replica)
-    // The replica with the old definition starts again, and must not remove the binding of the new one.
+    // The replica with the old definition starts again. It must not remove the binding of the new definition.
     await stop(old)
     const restarted = await start(sale)
     const second = changeEvent({ EntityId: 'second', Operation: 'delete' })
@@ -62,7 +62,7 @@ describe('the bindings of the queue on.<Process>', () => {
     expect(await restarted.reached(second.Id, 'Completed')).toMatchObject({ Realm: '42' })
   })
 
-  it('after an outage, the change feed still reads the changes that a newer definition wants, although the first replica has an older one', async () => {
+  it('after an outage, the change feed reads the changes of a newer definition, even if the first replica has an older definition', async () => {
     await stop(await start(sale))
     if (backends.database === null) throw new Error('no database')
     await backends.database.sql`
@@ -72,7 +72,7 @@ describe('the bindings of the queue on.<Process>', () => {
     expect(await host.source.wantedChanges()).toContain('intuit.Invoice.create')
   })
 
-  it('a binding that no replica has wanted for a while is removed', async () => {
+  it('a binding that no replica has subscribed to for a while is removed', async () => {
     await stop(await start(sale))
     if (backends.database === null) throw new Error('no database')
     await backends.database.sql`

@@ -1,4 +1,4 @@
-/** Coordinators that limit the number of runs in progress, on one database and one broker. */
+/** Tests coordinators that share a database and a broker, and limit the number of runs in progress. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { until } from '@integration-host/shared/test-support/eventually'
@@ -17,7 +17,7 @@ import { defineProcess, z } from './process/api.ts'
 
 const KEYS = ['ada', 'bob', 'eve']
 
-/** Counts the steps that run at the same time, for each key. The coordinators of a test share it. */
+/** Counts, for each key, the steps that run at the same time. All coordinators of a test share one observer. */
 function createObserver() {
   const running = new Map<string, number>()
   const most = new Map<string, number>()
@@ -50,7 +50,7 @@ const limited = (observer: Observer, concurrency: number, isByKey: boolean) =>
     })
     .step('two', async (step) => {
       await observer.observe(isByKey ? step.initialData.customer : '')
-      // Some runs give their slot back for a while.
+      // Some runs wait for a while, and release their slot meanwhile.
       const { transactionId } = step
       if (/[05]$/.test(transactionId) && !waited.has(transactionId)) {
         waited.add(transactionId)
@@ -59,7 +59,7 @@ const limited = (observer: Observer, concurrency: number, isByKey: boolean) =>
       return step.complete()
     })
 
-describe('a process with concurrency on two coordinators', () => {
+describe('a process with a concurrency limit on two coordinators', () => {
   let backends: Backends
   beforeAll(async () => {
     backends = await openBackends('real', {
@@ -107,8 +107,8 @@ describe('a process with concurrency on two coordinators', () => {
       const options = {
         processes: [limited(observer, limit, isByKey)],
         dispatch,
-        // No poll happens during the test, so each slot is given to the next run after the transition that gives it
-        // back.
+        // No poll happens during the test, so a released slot is assigned directly after the transition that releases
+        // it.
         env: { LOCAL_PULL_SECONDS: '60', REMOTE_PULL_SECONDS: '60' },
       }
       await using first = await startFixture(backends, options)
@@ -126,7 +126,7 @@ describe('a process with concurrency on two coordinators', () => {
     },
   )
 
-  it('runs that another program inserted get their concurrency key at the first claim, and fail if their data gives no key', async () => {
+  it('runs that another program inserted get their concurrency key at the first claim, and fail if their data has no key', async () => {
     const observer = createObserver()
     const options = { processes: [limited(observer, 1, true)] }
     await using stack = new AsyncDisposableStack()
@@ -150,10 +150,10 @@ describe('a process with concurrency on two coordinators', () => {
       })
   })
 
-  it('the slot of a killed coordinator is usable again when its lease has expired', async () => {
+  it('the slot of a killed coordinator can be assigned again when its lease has expired', async () => {
     await using target = await startTarget()
     target.on('/charges', (request, response) =>
-      // The first call never ends, because its coordinator is killed.
+      // The first call never ends, because the test kills its coordinator.
       target.callsTo('/charges').length === 1
         ? undefined
         : respondWith(201, '{"charge":"C-1"}')(request, response),
@@ -185,8 +185,8 @@ describe('a process with concurrency on two coordinators', () => {
       await using host = await startFixture(backends, {
         processes: [{ ...chargeProcess, concurrency: { limit: 1, keyOf: null } }],
         times,
-        // The interval of the lease recovery is too long for this test. So the run must be claimed again by its
-        // redelivered message.
+        // The lease recovery does not run during this test, because its interval is too long. So the redelivered
+        // message must claim the run again.
         env: { REMOTE_PULL_SECONDS: '60' },
       })
       await host.queue(two, target.url)

@@ -112,7 +112,9 @@ export const readEmbeddedConfig = (env: Environment): EmbeddedConfig =>
   withValidWebhooks(parseConfig(Embedded, env))
 
 /**
- * Returns the settings after checking the webhooks file against them. @throws {ConfigError} if the file is not valid.
+ * Checks the webhooks file with the settings, and returns the settings.
+ *
+ * @throws {ConfigError} if the file is not valid.
  */
 function withValidWebhooks<Settings extends EmbeddedConfig>(config: Settings): Settings {
   const faults = webhookFaults(config)
@@ -121,8 +123,8 @@ function withValidWebhooks<Settings extends EmbeddedConfig>(config: Settings): S
 }
 
 /**
- * Returns the configured probes. By default there is one probe, which checks the host of the discovery document.
- * Without a discovery document there are no probes, and the internet always counts as reachable.
+ * Returns the configured probes. The default is one probe, which checks the host of the discovery document. Without a
+ * discovery document there is no probe, so the internet always counts as reachable.
  */
 export function probesOf(config: EmbeddedConfig): readonly Probe[] {
   if (config.INTERNET_PROBES !== undefined) return config.INTERNET_PROBES

@@ -1,4 +1,4 @@
-/** Creates and connects the parts that follow the credentials of companies: waiting runs, change feeds and erasures. */
+/** Creates and connects the parts that react to changes of credentials: waiting runs, change feeds and erasures. */
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
@@ -28,11 +28,11 @@ export async function followCredentials(deps: CredentialDeps): Promise<AsyncDisp
       await operations.wake(name)
       await triggers.onCredentialUsable(name)
     } catch (error) {
-      // This error needs no retry, because runs that wait for a credential are attempted again every five minutes
-      // anyway.
+      // The error is only logged. No retry is needed, because runs that wait for a credential are attempted every five
+      // minutes.
       log.warn(
         { err: error },
-        'runs could not be continued when their credential became usable; they are attempted again within five minutes',
+        'continuing the runs that waited for a credential failed; they are attempted again within five minutes',
       )
     }
   })

@@ -36,7 +36,7 @@ const keys = [
 const keyOf = (id: (typeof keys)[number]['id']): string => `${id}-`.padEnd(40, 'x')
 const outline = { name: 'Sale', steps: ['sell'] as [string, ...string[]] }
 
-/** The tests of dead letters, from the broker to the API. The behaviour must be the same on all backends. */
+/** Tests of dead letters, from the broker to the API. All backends must pass these tests. */
 export function deadLettersContract(kind: 'embedded' | 'real'): void {
   describe(`dead letters on ${kind} backends`, () => {
     let backends: Backends
@@ -143,7 +143,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       expect(JSON.parse(letters[1]?.Content ?? '')).toEqual(stepMessage('unknown'))
     })
 
-    it('a list of dead letters has the first 1 KiB of each content, and a single dead letter the first 64 KiB, as text or else as base64', async () => {
+    it('the list of dead letters has the first 1 KiB of each content, and the response for a single one has the first 64 KiB', async () => {
       const host = await start()
       const text = `${'x'.repeat(1_023)}€${'y'.repeat(100_000)}`
       await dead(host, { body: Buffer.from(text) })
@@ -183,7 +183,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       ])
     })
 
-    it('a repeated message is stored once, even without an id; messages with the same id and different contents are all stored', async () => {
+    it('a repeated message is stored once, even without an id; messages with one id and different contents are all stored', async () => {
       const host = await start()
       for (const message of [
         { messageId: 'a', body: 'one' },
@@ -217,8 +217,8 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       expect(integrity).toMatchObject({ ok: true, deadLetters: { Sale: 5 } })
     })
 
-    it('requeueing publishes the due step of the run again, deletes the dead letter, and is recorded', async () => {
-      // Without the sweeper, only the message that is requeued can start the run.
+    it('requeueing a dead letter publishes the due step of its run again, deletes the dead letter, and is recorded in the action log', async () => {
+      // The sweeper does not run during this test, so only the requeued message can start the run.
       const host = await start({ env: { LOCAL_PULL_SECONDS: '3600' } })
       await host.source.queue(outline, [{ TransactionID: '66', InitialData: 1, Realm: '42' }])
       await dead(host, { body: stepMessage('66', { Version: 7 }) })
@@ -275,7 +275,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('deleting one or all dead letters of a process records the reason', async () => {
+    it('the action log records the reason for which one or all dead letters of a process were deleted', async () => {
       const host = await start()
       for (const body of ['1', '2', '3']) await dead(host, { body })
       const [letter] = await stored(host, 3)
@@ -292,7 +292,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       ])
     })
 
-    it('a key that is bound to realms sees and changes only dead letters of runs of its realms', async () => {
+    it('a service key that is bound to realms can read and change only dead letters of runs of its realms', async () => {
       const host = await start({ env: { LOCAL_PULL_SECONDS: '3600' } })
       await host.source.queue(outline, [
         { TransactionID: 'own', InitialData: 1, Realm: '42' },
@@ -341,7 +341,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('a dead letter request is rejected with 400 for an unknown body member or If-Match, and with 404 for an unknown process', async () => {
+    it('a dead-letter request is rejected with 400 for an unknown body member or If-Match, and with 404 for an unknown process', async () => {
       const host = await start()
       await dead(host, {})
       const [letter] = await stored(host, 1)
@@ -353,7 +353,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       expect((await list(host)).items).toHaveLength(1)
     })
 
-    it('no dead letter is consumed while the store is unavailable, and afterwards each dead letter is stored once', async () => {
+    it('no dead letter is consumed while the store is unavailable, and afterwards each is stored once', async () => {
       let isUnavailable = false
       const tried = new Set<string>()
       const host = await start({
@@ -377,7 +377,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       )
       isUnavailable = true
       for (let n = 0; n < 60; n += 1) await dead(host, { body: `${n}` })
-      // Only the messages that were in flight are retried.
+      // Only the messages in flight are retried. All others stay in the queue.
       await eventually(async () => {
         const { ready } = (await host.bus.depth(deadQueue('Sale'))) ?? {}
         expect(ready).toBe(60 - tried.size)
@@ -390,7 +390,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       )
     })
 
-    it('further dead letters stay in the queue while the table of dead letters is full', async () => {
+    it('while the table of dead letters is full, further dead letters stay in the queue', async () => {
       const host = await start({ wrapSource: (source) => ({ ...source, deadLetterCapacity: 5 }) })
       for (let n = 0; n < 60; n += 1) await dead(host, { body: `${n}` })
       await eventually(() =>
@@ -410,7 +410,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       })
     })
 
-    it('the dead-letter queue of a process that is no longer loaded is consumed if the queue exists', async () => {
+    it('the coordinator also consumes an existing dead-letter queue of a process that is no longer loaded', async () => {
       const bus = await backends.openBus()
       opened.push(bus)
       await bus.ready(AbortSignal.timeout(60_000))

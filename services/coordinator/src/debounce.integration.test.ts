@@ -34,7 +34,7 @@ describe('debounced transactions on several replicas', () => {
     Debounce: { Key, Seconds },
   })
 
-  it('hundreds of concurrent requests with five keys give one waiting run for each key, and each repeated request is known', async () => {
+  it('hundreds of concurrent requests with five debounce keys result in one waiting run per key, and each repeated request is recognized', async () => {
     const requests = Array.from({ length: 500 }, (_, n) => transaction(`many ${n}`, `key ${n % 5}`))
     const send = () =>
       Promise.all(requests.map(async (one, n) => first(await replica(n).queue(outline, [one]))))
@@ -55,7 +55,7 @@ describe('debounced transactions on several replicas', () => {
     expect(again.every(({ run }) => run.Absorbed === 99)).toBe(true)
   })
 
-  it('the same request on all replicas at the same time is absorbed once', async () => {
+  it('if all replicas get the same request at the same time, it is absorbed once', async () => {
     await replica(0).queue(outline, [transaction('one', 'same')])
     const results = await Promise.all(
       Array.from({ length: 60 }, async (_, n) =>
@@ -67,7 +67,7 @@ describe('debounced transactions on several replicas', () => {
     expect(first(results).run.TransactionID).toBe('one')
   })
 
-  it('batches with the same keys in other orders do not deadlock', async () => {
+  it('concurrent batches with the same debounce keys in different orders do not deadlock', async () => {
     const keys = Array.from({ length: 50 }, (_, n) => `order ${n}`)
     const batch = (name: string, order: readonly string[]) =>
       order.map((key) => transaction(`${name} ${key}`, key))
@@ -79,7 +79,7 @@ describe('debounced transactions on several replicas', () => {
     expect(results.flat().filter(({ outcome }) => outcome === 'absorbed')).toHaveLength(100)
   })
 
-  it('the data of a request that races with the claim of the run is either in the claim or in a new run', async () => {
+  it('if a request and the claim of the waiting run occur at the same time, its data is either in the claim or in a new run', async () => {
     const rounds = 60
     let claims = 0
     for (let round = 0; round < rounds; round += 1) {
@@ -108,7 +108,7 @@ describe('debounced transactions on several replicas', () => {
     expect(claims).toBeLessThanOrEqual(rounds)
   })
 
-  it('with payload keys, the replaced data can be read in its new place, and a replay has it too', async () => {
+  it('with payload keys, the absorbed data can be decrypted in the waiting run, and a replay has the same data', async () => {
     const source = sealed(replica(0))
     await source.queue(outline, [transaction('sealed a', 'sealed')])
     await source.queue(outline, [transaction('sealed b', 'sealed')])
@@ -121,7 +121,7 @@ describe('debounced transactions on several replicas', () => {
     expect(replay).toMatchObject({ InitialData: 'sealed b', DebounceKey: null, Absorbed: 0 })
   })
 
-  it('retention deletes the key of a purged run, and the absorbed ids together with the row of the run', async () => {
+  it('retention deletes the debounce key of a purged run, and deletes the absorbed ids together with the row of the run', async () => {
     const source = replica(0)
     await source.queue(outline, [transaction('old a', 'old'), transaction('old b', 'old')])
     await source.cancel(outline.name, 'old a', null, anAct)

@@ -43,7 +43,7 @@ describe('the removal of a credential', () => {
       mandatory: true,
     })
   }
-  /** Queues runs that end at once, because their process is paused and they are cancelled. */
+  /** Queues runs that end at once: their process is paused, and then they are cancelled. */
   const cancelled = async (host: Fixture, realm: string, ...ids: string[]): Promise<void> => {
     await host.call('/processes/OrderProcess/pause', { method: 'POST' })
     for (const id of ids) {
@@ -89,7 +89,7 @@ describe('the removal of a credential', () => {
     })
   })
 
-  it('the removal of a credential is processed by a coordinator that was not running when the event was published', async () => {
+  it('a coordinator processes a removal of a credential that was published before the coordinator started', async () => {
     {
       await using host = await startFixture(backends)
       await cancelled(host, '1', 'e1')
@@ -103,7 +103,7 @@ describe('the removal of a credential', () => {
     await until(() => isErased(host, 'e1'))
   })
 
-  it('the removal of a credential is processed again after a failure of the store, and by another coordinator after a shutdown', async () => {
+  it('if the store fails, the same coordinator processes the removal of a credential again; after a shutdown, another one does', async () => {
     const failing = async () => {
       throw new IntegrationError('store_unavailable', 'a test')
     }

@@ -1,4 +1,7 @@
-/** Starts the periodic tasks that keep runs moving, and that remove or re-encrypt old data. */
+/**
+ * Starts the periodic tasks: those that continue overdue runs, and those that remove or re-encrypt
+ * old data.
+ */
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
@@ -24,7 +27,9 @@ import type { Worker } from './worker/worker.ts'
 export interface HousekeepingDeps {
   readonly config: EmbeddedConfig
   readonly source: TransactionSource
-  /** The source and the keys with which it seals payloads; `null` if it does not seal them. */
+  /**
+   * The source and the keys with which it encrypts payloads; `null` if payloads are not encrypted.
+   */
   readonly sealed: { readonly source: TransactionSource; readonly keys: KeyRing } | null
   readonly queue: StepQueue
   readonly deadLetters: DeadLetterQueue

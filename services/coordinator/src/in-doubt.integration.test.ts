@@ -33,8 +33,7 @@ describe('a call whose outcome is unknown', () => {
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
     await using target = await startTarget()
-    // The target makes the charge, but its response never reaches the coordinator, because the test kills the
-    // coordinator.
+    // The target makes the charge but never responds, so the coordinator that the test kills cannot know the outcome.
     target.on('/charges', (request, response) =>
       target.callsTo('/charges').length === 1
         ? undefined
@@ -74,7 +73,7 @@ describe('a call whose outcome is unknown', () => {
     ])
   })
 
-  it('after the connection of a call was cut, the same coordinator calls confirm() instead of repeating the call', async () => {
+  it('after the connection of a call broke, the same coordinator calls confirm() instead of repeating the call', async () => {
     await using host = await startFixture(backends, { processes: [chargeProcess] })
     host.target.on('/charges', (request) => void request.socket.destroy())
     host.target.on('/charges/by-key', respondWith(200, '{"charge":"C-1"}'))

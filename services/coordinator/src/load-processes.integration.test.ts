@@ -74,7 +74,7 @@ describe('a coordinator whose PROCESSES names a folder', () => {
     export default defineProcess('Good', { settings: { url: z.url(), key: secret() } })
       .step('one', (step) => step.complete(step.settings.url))`
 
-  it('a coordinator reports its own faulty settings and those of processes in one message, without their values', async () => {
+  it('a coordinator reports its own faulty settings and those of its processes in one message, without their values', async () => {
     await put('good.ts', withSettings)
     await using coordinator = start({ PREFETCH: 'value-1', GOOD_URL: 'value-2' })
     expect(await coordinator.ended).toMatchObject({ code: 1 })
@@ -85,7 +85,7 @@ describe('a coordinator whose PROCESSES names a folder', () => {
     expect(output).not.toContain('value-')
   })
 
-  it('a coordinator does not run a process that lacks a setting until the setting is set, but runs the other processes', async () => {
+  it('a coordinator does not run a process with a missing setting until the setting is set, and runs its other processes', async () => {
     await put('good.ts', withSettings)
     await put('other.ts', good.replace('Good', 'Other'))
     const processesOf = async (env: Readonly<Record<string, string>>) => {
@@ -109,7 +109,7 @@ describe('a coordinator whose PROCESSES names a folder', () => {
     expect(both.report + both.output).not.toContain('key-of-the-erp')
   })
 
-  it('a coordinator runs on while its folder is removed, and the next start names the missing folder', async () => {
+  it('a coordinator keeps running while its process folder is removed, and the next start reports the missing folder', async () => {
     await put('good.ts', good)
     const other = join(folder, 'other')
     await mkdir(other)

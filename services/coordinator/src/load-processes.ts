@@ -8,7 +8,10 @@ import { type EmbeddedConfig, reference } from './config.ts'
 export interface Configured<Config> {
   readonly config: Config
   readonly processes: LoadedProcesses
-  /** An option of `startCoordinator`, for development: loads the processes again when a file changes. */
+  /**
+   * An option of `startCoordinator` for development. It makes the coordinator load the processes again when a file
+   * changes.
+   */
   readonly watchProcesses: WatchProcesses
 }
 
@@ -16,8 +19,8 @@ export interface Configured<Config> {
  * Reads the settings, and loads the processes that `PROCESSES` names. If a process cannot be loaded, or its settings
  * are not usable, the result has a failure for this process.
  *
- * @throws {ConfigError} if a setting of the coordinator is wrong or missing. The message also has the problems with
- * settings of processes.
+ * @throws {ConfigError} if a setting of the coordinator is wrong or missing. The message also contains the faults in
+ *   settings of processes.
  * @throws {StartupError} if two processes have the same name.
  */
 export async function configure<Config extends EmbeddedConfig>(
@@ -38,8 +41,8 @@ export async function configure<Config extends EmbeddedConfig>(
 }
 
 /**
- * Returns the sources that `PROCESSES` names. If the setting is not valid, returns none: the coordinator then does not
- * start.
+ * Returns the sources that `PROCESSES` names. If the setting is not valid, the list is empty; the coordinator does not
+ * start in this case.
  */
 function sourcesOf(env: Environment): readonly ProcessSource[] {
   try {

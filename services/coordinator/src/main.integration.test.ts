@@ -54,7 +54,7 @@ describe('the coordinator as an OS process', () => {
     expect(started.output().match(/not usable/g)).toHaveLength(1)
   })
 
-  it('with TRANSACTION_SOURCE=memory the coordinator needs no DATABASE_URL, and its error names a damaged ITSourceMemory.json', async () => {
+  it('with TRANSACTION_SOURCE=memory the coordinator needs no DATABASE_URL and reports a damaged ITSourceMemory.json by its name', async () => {
     const path = join(dataDir, 'ITSourceMemory.json')
     await writeFile(path, 'damaged')
     await using started = run({

@@ -10,7 +10,8 @@ import { startCoordinator } from './service.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
 
 /**
- * Each call of these source methods gets its own trace span, although one SQL statement may execute many of the calls.
+ * The methods of the source that get a trace span for each call. A span per SQL statement would not suffice, because
+ * one statement may execute many calls.
  */
 const TRACED = ['queue', 'claim', 'record', 'replay', 'resume', 'cancel'] as const
 
@@ -37,7 +38,7 @@ await runService('coordinator', async () => {
 
   // The imports are dynamic, so that only the modules of the configured transaction source are loaded.
   async function openSource(settings: Config): Promise<TransactionSource> {
-    // A run is overdue when no worker has claimed it within the interval of the sweeper.
+    // The time after which an unclaimed run is overdue. It equals the interval of the sweeper.
     const sweepMs = settings.LOCAL_PULL_SECONDS * 1_000
     if (settings.TRANSACTION_SOURCE === 'memory') {
       const { createMemoryTransactionSource } =

@@ -14,7 +14,7 @@ import type { StoredSchedule } from './schedule/schedule-store.ts'
 import type { RetentionAges } from './worker/retention.ts'
 
 export interface CoordinatorMetrics {
-  /** Counts the outcome of a step. `ms` is the duration of the step; it is given only if the outcome was recorded. */
+  /** Counts the outcome of a step. `ms`, the duration of the step, is given only if the outcome was recorded. */
   readonly countStep: (process: string, step: string, outcome: string, ms?: number) => void
   readonly countSwept: (count: number) => void
   readonly countRecovered: (count: number) => void
@@ -29,7 +29,7 @@ export interface CoordinatorMetrics {
   /** Counts an event of the queue `on.<process>`. */
   readonly countChange: (process: string, result: ChangeResult) => void
   readonly countBulkRun: (action: string, outcome: string) => void
-  /** Counts the purged runs of a process, and the deleted ids. */
+  /** Counts the runs of a process that were purged, and the ids that were deleted. */
   readonly countPurged: (process: string, count: number) => void
   readonly countForgotten: (count: number) => void
   /** Sets the age of the oldest finished run of each process, and the time since the last completed retention pass. */
@@ -191,7 +191,7 @@ export function createCoordinatorMetrics(
     countCutStream: (reason) => cutStreams.inc({ reason }),
     watchStreams: (count) => metrics.beforeEach(() => watchers.set(count())),
     setWebhookBacklog(backlog) {
-      // A receiver without undelivered webhooks is no longer in the list.
+      // The reset removes receivers that no longer have undelivered webhooks, because the list does not contain them.
       webhooksWaiting.reset()
       oldestWebhook.reset()
       for (const { receiver, waiting, oldestMs } of backlog) {
@@ -248,8 +248,8 @@ export function createCoordinatorMetrics(
       inDoubt.set({ state: 'ended' }, inDoubtOf(audit.endedBadly))
       for (const { name: process, stepNames } of processes.values())
         for (const step of stepNames) {
-          // An empty step name means the first step, because another program may have inserted a row without a step
-          // name. The audit lists only steps with due runs, so the metrics of all other steps are set to 0.
+          // An empty step name means the first step: another program has inserted the row. The list contains only steps
+          // with due runs, so the metrics of all other steps are set to 0.
           const here = audit.dueBySteps.filter(
             (entry) => entry.process === process && (entry.step || stepNames[0]) === step,
           )
@@ -259,7 +259,7 @@ export function createCoordinatorMetrics(
           oldestDue.set({ process, step }, oldestMs / 1_000)
         }
       const deadLetters = await countDeadLetters()
-      // A process that is no longer loaded is listed only while it has dead letters.
+      // The metrics of a process that is no longer loaded are set only while it has dead letters.
       deadMessages.reset()
       for (const [process, count] of deadLetters) deadMessages.set({ process }, count)
       for (const { process, kind, count } of await countWaiting())
@@ -269,9 +269,9 @@ export function createCoordinatorMetrics(
 }
 
 /**
- * Returns the payload keys. A metric counts each payload that cannot be decrypted with them. The payload keys are
- * derived from the keys in the setting, so that they differ from all other keys even if the operator uses the value of
- * `CREDENTIAL_KEYS` for both settings.
+ * Returns the payload keys, and counts each payload that they cannot decrypt. The keys are derived from those in the
+ * setting. Therefore they differ from all other keys, even if the operator uses the value of `CREDENTIAL_KEYS` for
+ * `PAYLOAD_KEYS`.
  */
 export function payloadKeysOf(keys: KeyRing | undefined, metrics: Metrics): KeyRing | null {
   const failures = metrics.counter(

@@ -41,7 +41,7 @@ describe('a coordinator with PAYLOAD_KEYS', () => {
       ?.split(' ')[1]
 
   it.each(['message', 'inline'] as const)(
-    'a coordinator with PAYLOAD_KEYS stores the data of transactions in no file in plain text (dispatch: %s)',
+    'a coordinator with PAYLOAD_KEYS never stores the data of transactions in plain text (dispatch: %s)',
     async (dispatch) => {
       await using host = await start(k1, dispatch)
       await host.queue('1', { note: MARKER })
@@ -86,7 +86,7 @@ describe('a coordinator with PAYLOAD_KEYS', () => {
     },
   )
 
-  it('a coordinator with PAYLOAD_KEYS seals payloads in plain text or sealed with an older key, and reports how many remain', async () => {
+  it('a coordinator encrypts payloads again that are in plain text or encrypted with an older key, and reports how many remain', async () => {
     {
       await using host = await start(null)
       await host.queue('1', { note: MARKER })

@@ -4,7 +4,7 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'
 
-// A run may be purged at once after its end. A retention pass begins every 3 s: after 60 times REMOTE_PULL_SECONDS.
+// A run may be purged directly after its end. A retention pass begins every 3 s, which is 60 times REMOTE_PULL_SECONDS.
 const env = {
   RETENTION_COMPLETED_DAYS: '0.000000001',
   RETENTION_FAILED_DAYS: '0',
@@ -34,7 +34,7 @@ describe.each(['embedded', 'real'] as const)('retention on the %s backends', (ki
   const post = (path: string, body: string, type = 'application/json') =>
     host.call(path, { method: 'POST', headers: { 'Content-Type': type }, body })
 
-  it('a purged run is returned as a stub without data, items and attempts, and no list contains it', async () => {
+  it('a purged run is returned as a stub (without data, items and attempts), and no list contains it', async () => {
     expect(await host.run('old')).toMatchObject({
       Process: 'OrderProcess',
       TransactionID: 'old',
@@ -62,7 +62,7 @@ describe.each(['embedded', 'real'] as const)('retention on the %s backends', (ki
     })
   })
 
-  it('a late duplicate of a purged run is not run again: the response has 200 and the stub, or `exists` in a bulk request', async () => {
+  it('a late duplicate of a purged run is not run again: the response has 200 and the stub, or exists in a bulk request', async () => {
     const calls = host.target.calls.length
     for (const data of [MARKER, 'other data']) {
       const response = await host.queue('old', data)

@@ -26,8 +26,8 @@ import type { ProcessOptions } from './process/process-options.ts'
 import type { Step } from './process/step.ts'
 
 /**
- * The behaviour of a coordinator. It must be the same on RabbitMQ and PostgreSQL as on the embedded bus and the
- * memory source.
+ * Tests the behaviour of a coordinator, which must be the same on RabbitMQ and PostgreSQL as on the embedded bus and
+ * the memory source.
  */
 export function coordinatorContract(
   kind: 'embedded' | 'real',
@@ -66,7 +66,7 @@ export function coordinatorContract(
       return host.call(path, init)
     }
     let processName = 'OrderProcess'
-    /** A process whose first step is the given function and whose second step completes. */
+    /** A process with two steps. The first step is the given function, and the second step completes. */
     const trial = (
       first: (step: Step) => unknown,
       options: Pick<
@@ -176,7 +176,7 @@ export function coordinatorContract(
         expect(await csvFiles(id)).toHaveLength(2)
       })
 
-      it('a replay is rejected if a run of the transaction is active or the transaction is unknown', async () => {
+      it('a replay is rejected if the transaction is unknown or has an active run', async () => {
         const host = await start()
         const release = Promise.withResolvers<void>()
         host.target.on('/order', async () => (await release.promise, true))
@@ -211,7 +211,7 @@ export function coordinatorContract(
       })
     })
 
-    describe('a call that does not succeed', () => {
+    describe('a failing call of a step', () => {
       it('a failing call is retried with the same Idempotency-Key until it succeeds', async () => {
         const host = await start()
         let failures = 2
@@ -234,7 +234,7 @@ export function coordinatorContract(
         ])
       })
 
-      it('a call that gets a 429 is retried after the time in its Retry-After', async () => {
+      it('a call that gets a 429 is repeated after the time in the Retry-After of the response', async () => {
         const host = await start()
         const times: number[] = []
         host.target.on('/order', (request, response) => {
@@ -274,7 +274,7 @@ export function coordinatorContract(
         expect(keys).toEqual(Array(2).fill(`OrderProcess/${id}/0/report`))
       })
 
-      it('a run that waits for its next attempt is attempted at once if an operator retries it', async () => {
+      it('a retry by an operator starts the next attempt of a waiting run at once', async () => {
         let isFixed = false
         const first = (step: Step) => {
           if (!isFixed) throw new Error('not yet')
@@ -291,7 +291,7 @@ export function coordinatorContract(
         expect(run.Attempts.map(({ Attempt }) => Attempt)).toEqual([1, 2, 1])
       })
 
-      it('a call in doubt that an operator settles as done is not repeated, and the next step reads the data of the operator', async () => {
+      it('a call in doubt that an operator settles as done is not repeated, and the next step reads the data that the operator gave', async () => {
         processName = 'Trial'
         const first = (step: Step<string>) =>
           step.execute({ url: `${step.initialData}/charges`, method: 'POST' })
@@ -318,7 +318,7 @@ export function coordinatorContract(
         expect(host.target.callsTo('/charges')).toHaveLength(1)
       })
 
-      it('if a step cannot parse a response, its run fails and the response is stored', async () => {
+      it('if a step cannot parse the response to its call, its run fails and the response is stored', async () => {
         const host = await start()
         host.target.on('/order', respondWith(200, '<html>'))
         const id = fresh()
@@ -378,7 +378,7 @@ export function coordinatorContract(
         )
       const path = '/v3/company/42/query'
 
-      it('after a 429 for one company the coordinator sends no further call for this company, and continues with other companies', async () => {
+      it('after a 429 for one company, the coordinator sends no further call for this company until the cool-down has ended', async () => {
         const host = await start({ processes: trial(ofCompany) })
         host.target.on(path, respondWith(429, '', { 'retry-after': '60' }))
         const [first, blocked, free] = [fresh(), fresh(), fresh()]
@@ -394,7 +394,7 @@ export function coordinatorContract(
           await host.call(`/processes/Trial/transactions/${id}/cancel`, { method: 'POST' })
       })
 
-      it('a call that got a 429 is repeated after the cool-down, and the attempt is not counted', async () => {
+      it('a call that gets a 429 is repeated after the cool-down, and the attempt is not counted', async () => {
         const host = await start({ processes: trial(ofCompany, { retry: { maxAttempts: 1 } }) })
         host.target.on(path, (request, response) =>
           host.target.callsTo(path).length > 2
@@ -414,7 +414,7 @@ export function coordinatorContract(
       })
     })
 
-    it('a step has no counted attempt, however often it calls waitFor()', async () => {
+    it('waitFor() never counts as an attempt of its step, however often the step calls it', async () => {
       let times = 0
       const waiting = (step: Step) => {
         times += 1
@@ -450,7 +450,7 @@ export function coordinatorContract(
         await host.reached(id, 'Completed')
       })
 
-      it('a step in flight at the deadline ends and is not repeated: the run fails before the next step, and resumes there', async () => {
+      it('a step in flight at the deadline ends normally; the run then fails before its next step, and resumes at that step', async () => {
         let calls = 0
         const id = fresh()
         const slow = async (step: Step) => {
@@ -525,7 +525,7 @@ export function coordinatorContract(
         expect(await host.reached(id, 'Failed')).toMatchObject({ ErrorClass: 'step_timeout' })
       })
 
-      it('cancelling a run aborts the call in flight, and no outcome is recorded', async () => {
+      it('the cancellation of a run aborts its call in flight, and no outcome of the call is recorded', async () => {
         const host = await start()
         const closed = Promise.withResolvers<void>()
         host.target.on('/order', (_, response) => {
@@ -563,7 +563,7 @@ export function coordinatorContract(
         await source[Symbol.asyncDispose]()
       })
 
-      it('a step message that was lost before it reached the broker is published again', async () => {
+      it('a step message that was lost before it reached the broker is published again by the sweeper', async () => {
         const step = dispatch === 'inline' ? 'order' : 'report'
         let isLost = false
         const host = await start({
@@ -581,7 +581,7 @@ export function coordinatorContract(
         const id = fresh()
         await host.queue(id)
         await host.reached(id, 'Completed')
-        // With inline dispatch, the first run starts on arrival, without a message. A replay has one.
+        // With inline dispatch, the first run starts when it is queued, without a message. A replay has a message.
         if (dispatch === 'inline') {
           await host.call(`/processes/OrderProcess/transactions/${id}/replays`, { method: 'POST' })
           await host.reached(id, 'Completed', 1)
@@ -592,7 +592,7 @@ export function coordinatorContract(
         expect(host.target.callsTo('/report')).toHaveLength(runs)
       })
 
-      it('a worker ignores duplicate step messages, outdated step messages and step messages of finished runs', async () => {
+      it('a worker ignores duplicate and outdated step messages, and those of finished runs', async () => {
         const host = await start()
         const id = fresh()
         await host.queue(id)
@@ -622,8 +622,8 @@ export function coordinatorContract(
         const next = fresh()
         await host.queue(next)
         await host.reached(next, 'Completed')
-        // Each claim and each recorded outcome adds 1 to the version. With `dispatch: 'inline'`
-        // only the first step is claimed.
+        // Each claim and each recorded outcome adds 1 to the version. With `dispatch: 'inline'`, only the first step is
+        // claimed.
         expect((await host.run(id)).Version).toBe(dispatch === 'inline' ? 4 : 6)
         expect(host.target.callsTo('/order')).toHaveLength(2)
       })
@@ -663,7 +663,7 @@ export function coordinatorContract(
     })
 
     describe('a coordinator without access to the internet', () => {
-      it('the coordinator starts no step while the internet is unreachable, and logs the beginning and the end of this pause', async () => {
+      it('while the internet is unreachable, the coordinator starts no step, and it logs the beginning and the end of this pause', async () => {
         await using internet = await startFakeInternet()
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
@@ -719,7 +719,7 @@ export function coordinatorContract(
         expect(report).toMatchObject({ ok: true, deadLetters: { OrderProcess: 0 } })
       })
 
-      it('an attempt is not counted if its call failed because the internet was unreachable', async () => {
+      it('an attempt is not counted if its call failed while the internet was unreachable', async () => {
         await using internet = await startFakeInternet()
         let isUnreachable = true
         const host = await start({
@@ -736,7 +736,7 @@ export function coordinatorContract(
         const id = fresh()
         await host.queue(id)
         await until(() => host.log.some(({ msg }) => msg === 'coordinator cancellation complete'))
-        // The attempt is not counted, but it is stored because its call had been sent.
+        // The attempt is not counted. It is stored, because its call was sent.
         expect(await host.run(id)).toMatchObject({
           Attempt: 0,
           Status: 'Queued',
@@ -749,7 +749,7 @@ export function coordinatorContract(
       })
     })
 
-    it('queueing a transaction again is accepted with equal initial data, and is a conflict with other initial data', async () => {
+    it('queueing a transaction again is accepted with equal initial data, and rejected as a conflict with other initial data', async () => {
       const host = await start()
       const id = fresh()
       const queue = (text: string) =>
@@ -839,8 +839,8 @@ export function coordinatorContract(
       first.stop()
       const missed = await watchEvents(host, id, { lastId: first.ids[1] })
       await until(() => missed.seen.some(({ Status }) => Status === 'Completed'))
-      // The stream repeats the events of the last 1,000 ms before the event of Last-Event-ID, because another replica
-      // may have sent those events in another order.
+      // The stream also repeats the events of the 1,000 ms before the event of Last-Event-ID, because another replica
+      // may have sent them in a different order.
       expect(missed.ids.filter((eventId) => eventId !== first.ids[0])).toEqual(first.ids.slice(2))
       const others = await watchEvents(host, id, {
         lastId: first.ids[1],

@@ -91,7 +91,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(await host.bus.depth('steps.OrderProcess.order')).toMatchObject({ ready: 0 })
   })
 
-  it('a run that was inserted by SQL completes, unless its id contains control characters: such a run fails', async () => {
+  it('a run that was inserted by SQL completes, or fails if its id contains control characters', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -141,12 +141,11 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
         where "TransactionID" like ${`${many}%`} and "Status" <> 'Completed'`
       return row?.['left'] === 0
     })
-    // All notifications together should lead to two polls: one that publishes the rows, and one that finds no
-    // more rows.
+    // Two polls should suffice for all notifications: one that publishes the runs, and one that finds no further runs.
     expect(polls - before).toBeLessThan(5)
   })
 
-  it('PostgreSQL rejects an inserted run whose values would make a statement fail for its whole batch', async () => {
+  it('PostgreSQL rejects the insertion of a run whose values would make a statement fail for its whole batch', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -228,7 +227,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(new Set(keys).size).toBe(120)
   })
 
-  it('if steps finish while PostgreSQL is unavailable, their outcomes are recorded later', async () => {
+  it('if steps finish while PostgreSQL is unavailable, their outcomes are recorded when it is available again', async () => {
     const database = backends.database?.url ?? ''
     await using line = await startRelay(database, 5432)
     const { connectPostgres } = await import('./adapters/postgres/connection.ts')
@@ -304,7 +303,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(text).not.toContain('business data')
   })
 
-  it('a call is aborted when another replica cancels the run, but not if the run was resumed before the event arrives', async () => {
+  it('a call is aborted when another replica cancels its run, but not if the run was resumed before the event arrives', async () => {
     const host = use(await startFixture(backends))
     const id = fresh()
     const watched = await watchEvents(host, id)
@@ -320,7 +319,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     })
     const act = (action: string) =>
       host.call(`/processes/OrderProcess/transactions/${id}/${action}`, { method: 'POST' })
-    /** Publishes the batch of transitions with which a replica of the first version would report the cancellation. */
+    /** Publishes a cancellation as a coordinator of the first version would: as a batch of transitions. */
     const raw = await channel()
     const tellOf = ({ Version, UpdatedAt: At }: Awaited<ReturnType<typeof host.run>>): void => {
       const run = { Process: 'OrderProcess', TransactionID: id, ReplayID: 0, StepName: 'order' }
@@ -382,7 +381,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     const report = (await response.json()) as { results: unknown[] }
     expect(report).toMatchObject({ queued: 10_000, exists: 0, conflicts: 0, invalid: 0 })
     expect(report.results).toHaveLength(10_000)
-    // On a machine under load the statement may exceed its time limit. The request is then repeated.
+    // The statement may exceed its time limit on a machine under load, and the request is then repeated.
     await eventually(
       async () => expect(await (await send()).json()).toMatchObject({ queued: 0, exists: 10_000 }),
       { seconds: 120, everyMs: 500 },

@@ -29,7 +29,8 @@ describe('the metrics of the coordinator', () => {
     const settled = [
       'coordinator_transactions{status="Completed",service="coordinator"} 1',
       'coordinator_transactions{status="Failed",service="coordinator"} 1',
-      // A status without runs is reported as 0 instead of being omitted, so that an alert on this status has a value.
+      // A status without runs is reported as 0 instead of being omitted. Otherwise an alert on this status would have
+      // no value.
       'coordinator_transactions{status="Running",service="coordinator"} 0',
       'coordinator_runs_in_doubt{state="unfinished",service="coordinator"} 0',
       'coordinator_runs_in_doubt{state="ended",service="coordinator"} 0',

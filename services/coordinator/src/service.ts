@@ -69,26 +69,31 @@ export interface CoordinatorAdapters {
   readonly source: TransactionSource
   readonly bus: MessageBus
   /**
-   * The processes to run, or the loaded processes together with the failures to report. Default: the built-in
-   * processes.
+   * The processes to run, or the result of loading them: processes together with failures to report. Default: the
+   * built-in processes.
    */
   readonly processes?: readonly ProcessDefinition[] | LoadedProcesses
-  /** For development: replaces a running process when its file changes. Default: processes are not replaced. */
+  /**
+   * An option for development: replaces a running process when its file changes. Default: processes are not replaced.
+   */
   readonly watchProcesses?: WatchProcesses
-  /** Used for durations only, because the transaction source has its own clock. Default: the clock of the machine. */
+  /**
+   * A clock that is used for durations only, because the transaction source has its own clock. Default: the clock of
+   * the machine.
+   */
   readonly clock?: Clock
   readonly waitForClock?: WorkerDeps['waitForClock']
   /** Returns a random number in [0, 1), for the jitter of delays. */
   readonly random?: () => number
-  /** Whether changes whose webhooks were missed are read from the provider. Default: they are. */
+  /** Whether the coordinator reads changes from the provider whose webhooks were missed. Default: it does. */
   readonly readsChangeFeed?: boolean
-  /** The companies that are connected. Default: read from token-service. */
+  /** The list of connected companies. Default: the list of token-service. */
   readonly companies?: ConnectedCompanies
-  /** Makes the HTTP calls of the steps. Default: over connections that the coordinator opens. */
+  /** A function that makes the HTTP calls of the steps. Default: calls over connections that the coordinator opens. */
   readonly call?: HttpCall
-  /** Serves the HTTP interface. Default: listens on `HOST` and `PORT`. */
+  /** A function that serves the HTTP interface. Default: listens on `HOST` and `PORT`. */
   readonly serve?: (app: Hono) => Promise<RunningService>
-  /** Tests set shorter times than the defaults. */
+  /** Times that replace the defaults. Tests set shorter ones. */
   readonly timing?: Pick<WorkerDeps, 'renewMs' | 'rampMs' | 'drainMs'> & {
     readonly onlineIntervalMs?: number
     readonly offlineIntervalMs?: number
@@ -135,7 +140,7 @@ export async function startCoordinator(
   })
   const addsChangeFeed = (): boolean => readsChangeFeed && needsChangeFeed(processes)
   if (addsChangeFeed()) processes.set(CHANGE_FEED, changeFeed)
-  /** The names of processes that are added later are appended. */
+  /** The list of names starts with the loaded processes; names of processes that are added later are appended. */
   const processNames = [...processes.keys()]
   const reportLoaded = createLoadReport({ logger: log, health, metrics: serviceMetrics })
   reportLoaded(loaded)
@@ -154,8 +159,9 @@ export async function startCoordinator(
   const declare = async (definition: ProcessDefinition): Promise<void> => {
     await queue.declare(outlineOf(definition))
     if (isStartable(definition)) await startMessages.declare(definition.name)
-    // On a durable bus, the queue has the bindings of earlier coordinators, and the intake changes them. On any other
-    // bus the queue has no bindings, so an event that arrives before the first check of the intake would be lost.
+    // On a durable bus, the intake changes the bindings, because the queue has those of earlier coordinators. On any
+    // other bus the queue starts without bindings, so they are declared here: otherwise an event before the first check
+    // of the intake would be lost.
     const { name, on } = definition
     if (!bus.isDurable && on.length > 0) await bus.declare(changesTopology(name, routingKeysOf(on)))
   }
@@ -175,7 +181,7 @@ export async function startCoordinator(
   const events = stack.use(
     await joinTransactionEvents(bus, owner, (event) => {
       feed.add(event)
-      // Another replica has cancelled the run, so a call of this run that is in flight on this replica must be aborted.
+      // Another replica has cancelled the run, so this replica must abort a call of the run that is in flight here.
       if (event.Status === 'Cancelled') stepsInFlight.abortCancelled(event)
     }),
   )
@@ -300,7 +306,7 @@ export async function startCoordinator(
         (error) =>
           log.error(
             { err: error, remediation: 'save a process file again, or restart' },
-            'changed processes could not be applied',
+            'changed process files could not be applied',
           ),
       ),
     )
@@ -391,8 +397,8 @@ export async function startCoordinator(
   const server = stack.use(
     await (serve?.(app) ?? listen(honoListener(app), { host, port, metrics: serviceMetrics })),
   )
-  // The event streams are ended before the server stops. They never end by themselves, and the server would
-  // wait for them.
+  // The event streams are ended before the server stops. Otherwise the server would wait for them, because they never
+  // end by themselves.
   stack.use(streams)
   stack.defer(() => exportsEnd.abort())
   const owned = stack.move()

@@ -25,7 +25,9 @@ const refund = defineProcess('Refund', {
 const nested = (levels: number): string =>
   `{"InitialData":${'['.repeat(levels)}${']'.repeat(levels)}}`
 
-/** Messages that cannot become a run: the body, the reason of the dead letter, and the message id if it matters. */
+/**
+ * Messages from which no run can be queued: the body, the reason of the dead letter, and the message id if it matters.
+ */
 const invalid: readonly (readonly [
   name: string,
   body: Buffer | string,
@@ -67,7 +69,7 @@ const invalid: readonly (readonly [
   ['an unusable message id', '{"InitialData":1}', /\(TransactionID is the message id\)$/, '..'],
 ]
 
-/** The tests of start messages, from the queue to the run. The behaviour must be the same on all backends. */
+/** Tests of start messages, from the queue to the run. All backends must pass these tests. */
 export function startMessagesContract(kind: 'embedded' | 'real'): void {
   describe(`start messages on ${kind} backends`, () => {
     let backends: Backends
@@ -104,7 +106,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       const response = await host.call(`/processes/${process}/dead-letters?limit=100`)
       return ((await response.json()) as DeadLetterPage).items
     }
-    /** Returns the counts of messages by result. */
+    /** Returns the number of messages for each result. */
     const counts = async (host: Fixture): Promise<Record<string, number>> => {
       const text = await (await host.call('/metrics')).text()
       const lines = text.matchAll(/^coordinator_start_messages_total\{(.*?)\} (\d+)$/gm)
@@ -146,7 +148,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       expect(await deadLetters(host)).toEqual([])
     })
 
-    it('a start message whose id exists with other data is dead-lettered', async () => {
+    it('a start message is dead-lettered if its id exists with other data', async () => {
       const host = await start()
       await send(host, { TransactionID: '1', InitialData: 1 })
       await host.reached('1', 'Completed')
@@ -157,7 +159,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       expect(await host.run('1')).toMatchObject({ InitialData: 1 })
     })
 
-    it('a start message with initial data that does not match the input schema is dead-lettered with the path, but without the value', async () => {
+    it('a start message is dead-lettered with the path, but without the value, if its initial data does not match the input schema', async () => {
       const host = await start()
       await send(
         host,
@@ -185,7 +187,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('requeueing a start message queues its transaction under its message id, and deletes the dead letter', async () => {
+    it('requeueing a dead-lettered start message queues its transaction under its message id, and deletes the dead letter', async () => {
       let isBroken = true
       const host = await start({
         wrapSource: (source) => ({
@@ -256,7 +258,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('while the store is unavailable, start messages are held, and none is lost or dead-lettered', async () => {
+    it('while the store is unavailable, start messages stay in their queue, and none is lost or dead-lettered', async () => {
       let isAvailable = false
       let tries = 0
       const host = await start({
@@ -272,7 +274,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       const ids = Array.from({ length: 400 }, (_, n) => `id-${n}`)
       for (const id of ids) await send(host, { TransactionID: id, InitialData: 1 })
       await eventually(() => expect(tries).toBeGreaterThan(3))
-      // The consumer was cancelled, so the messages beyond its prefetch count stay in the queue.
+      // The coordinator has cancelled its consumer, so the messages beyond its prefetch count stay in the queue.
       expect((await depth(host))?.ready).toBeGreaterThanOrEqual(150)
       isAvailable = true
       await eventually(async () => expect(await counts(host)).toEqual({ queued: 400 }), {
@@ -304,7 +306,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       const bus = await backends.openBus()
       opened.push(bus, source)
       await bus.ready(AbortSignal.timeout(60_000))
-      // The first coordinator declares the queues.
+      // The first coordinator declares the queues and is then closed.
       const first = await startFixture(backends, { processes: [sale, refund], source, bus })
       await first[Symbol.asyncDispose]()
       const without = await start({ processes: [sale], source, bus })
@@ -321,7 +323,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       )
     })
 
-    it('the run of a start message with NotBefore is delayed, as that of an HTTP request', async () => {
+    it('the run of a start message with NotBefore is delayed like that of an HTTP request', async () => {
       const host = await start()
       await send(host, { TransactionID: 'later', InitialData: 1, NotBefore: 3_600 })
       const run = await host.reached('later', 'Queued')
@@ -329,7 +331,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       expect(Date.parse(run.NextAttemptAt ?? '') - Date.now()).toBeGreaterThan(3_000_000)
     })
 
-    it('a start message whose transaction makes the store fail is dead-lettered, and the others of its batch start their runs', async () => {
+    it('a start message whose transaction makes the store fail is dead-lettered, and the other messages of its batch start their runs', async () => {
       const host = await start({
         wrapSource: (source) => ({
           ...source,

@@ -1,4 +1,4 @@
-/** The limits of targets over two coordinators. The assertions use only what the target itself has recorded. */
+/** Tests the limits of targets over two coordinators. The assertions use only what the target itself has recorded. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -13,7 +13,7 @@ interface Arrival {
   readonly at: number
   /** The coordinator that sent the request. */
   readonly from: string
-  /** The requests in flight, including this one. */
+  /** The number of requests in flight, including this one. */
   readonly inFlight: number
 }
 
@@ -21,7 +21,7 @@ let backends: Backends
 let target: FakeTarget
 let arrivals: Arrival[]
 let hosts: Fixture[]
-/** Responds to a request after it was recorded. */
+/** Sends the response, after the request was recorded. */
 let respond: (response: ServerResponse) => void | Promise<void>
 
 beforeEach(async () => {
@@ -44,7 +44,7 @@ afterEach(async () => {
   await backends[Symbol.asyncDispose]()
 })
 
-/** Starts a coordinator whose calls name it. */
+/** Starts a coordinator whose calls contain its name. */
 async function start(from: string, limits: Limits): Promise<void> {
   const process = defineProcess('Limited', {
     targets: { erp: { url: target.url, timeoutMs: 5_000, ...limits } },
@@ -54,7 +54,7 @@ async function start(from: string, limits: Limits): Promise<void> {
   hosts.push(await startFixture(backends, { processes: [process], env: { PREFETCH: '20' } }))
 }
 
-/** Queues runs at both coordinators, and resolves when all of them are completed. */
+/** Queues runs at both coordinators. Resolves when all runs are completed. */
 async function complete(count: number) {
   const ids = Array.from({ length: count }, (_, n) => `run-${n}`)
   await Promise.all(
@@ -85,9 +85,9 @@ describe('two coordinators that call a target with limits', () => {
     const inSecondAfter = (from: number): number =>
       arrivals.filter(({ at }) => at >= from && at < from + 1_000).length
     const most = Math.max(...arrivals.map(({ at }) => inSecondAfter(at)))
-    // A call may be sent 100 ms after its time, and may arrive as much later.
+    // A call may be sent 100 ms after its reserved time, and may need another 100 ms to arrive.
     expect(most).toBeLessThanOrEqual(perSecond + 1 + 2 * (perSecond / 10))
-    // With limits that are lower than necessary, the target would be called less often.
+    // If the limits were stricter than specified, the target would be called less often than this.
     expect(most).toBeGreaterThanOrEqual(perSecond / 4)
   })
 
@@ -103,7 +103,7 @@ describe('two coordinators that call a target with limits', () => {
       expect(run?.Attempts).toMatchObject([{ Attempt: 1, Outcome: 'completed' }])
   })
 
-  it('with different versions of the process, each coordinator keeps the limit of its own version', async () => {
+  it('if two coordinators run different versions of the process, each of them applies the limit of its own version', async () => {
     respond = respondSlowly
     await start('lower', { concurrent: 1 })
     await start('higher', { concurrent: 3 })
@@ -115,7 +115,7 @@ describe('two coordinators that call a target with limits', () => {
     expect(most('higher')).toBeLessThanOrEqual(3)
   })
 
-  it('neither of two coordinators calls the target in the cool-down after one of them got a 429', async () => {
+  it('while a target is in a cool-down after a 429, neither of two coordinators calls it', async () => {
     let rejectedAt: number | null = null
     respond = (response) => {
       if (rejectedAt === null) {
@@ -124,7 +124,7 @@ describe('two coordinators that call a target with limits', () => {
       }
       response.end('{}')
     }
-    // With one call at a time, no other call is in flight or has a reservation when the 429 arrives.
+    // One call at a time is allowed, so no other call is in flight or reserved when the 429 arrives.
     await start('a', { concurrent: 1 })
     await start('b', { concurrent: 1 })
     await complete(10)

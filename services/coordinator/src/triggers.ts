@@ -28,9 +28,9 @@ import type { StoreRetry } from './worker/store-retry.ts'
 import type { TransitionPublisher } from './worker/transition-publisher.ts'
 
 /**
- * Returns whether some process wants changes, so that the change feed must be read.
+ * Returns whether at least one process subscribes to changes, so that the change feed must be read.
  *
- * @throws {StartupError} if a process of the user has the name of the process that reads it.
+ * @throws {StartupError} if a process of the user has the name of the process that reads the change feed.
  */
 export function needsChangeFeed(processes: ReadonlyMap<string, ProcessDefinition>): boolean {
   const known = processes.get(CHANGE_FEED)
@@ -101,7 +101,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
       async isActive() {
         if (!processes.has(CHANGE_FEED)) return false
         const sweeps = (await schedules.list()).find(({ process }) => process === CHANGE_FEED)
-        // Right after the start, the schedule may not be stored yet. It then counts as not paused.
+        // If the schedule is not stored yet, right after the start, it counts as not paused.
         return (sweeps?.pausedAt ?? null) === null
       },
       async sweepAll(reason) {
@@ -109,7 +109,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
         try {
           await schedules.run(CHANGE_FEED, SWEEP_SCHEDULE, { by, reason, ifVersion: null })
         } catch (error) {
-          // With this error, another call is already queuing the sweeps of all companies.
+          // This error means that another call is already queueing the sweeps of all companies.
           if (!hasCode(error, 'schedule_in_progress')) throw error
         }
       },

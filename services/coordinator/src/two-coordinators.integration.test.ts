@@ -1,4 +1,4 @@
-/** Coordinators with different processes on one database and one broker. */
+/** Tests coordinators with different processes on one database and one broker. */
 import { existsSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'
 import { defineProcess } from './process/api.ts'
 
-// A pass of the retention begins after 60 intervals of the remote pull, every 3 s here.
+// A retention pass begins after 60 intervals of the remote pull: every 3 s in this test.
 const env = {
   REMOTE_PULL_SECONDS: '0.05',
   RETENTION_COMPLETED_DAYS: '0',
@@ -50,7 +50,7 @@ describe('two coordinators with different processes on one database and broker',
       from "Order_Header" where "Process" = 'Beta' and "TransactionID" = ${id}`
     return row
   }
-  /** Resolves when the sweeper of the first coordinator has started a run of which no other coordinator knows. */
+  /** Resolves when the sweeper of the first coordinator has started a run that no other coordinator knows. */
   const swept = async (): Promise<void> => {
     const id = newId('inserted')
     await sql()`
@@ -88,8 +88,8 @@ describe('two coordinators with different processes on one database and broker',
       await betaHost.call('/processes/Beta/pause', { method: 'POST' })
       await betaHost.queue(queued)
     }
-    // No coordinator has the step `removed`. If the running coordinator checked this row of the other process, the run
-    // would fail as step_unknown.
+    // No coordinator has the step `removed`. If the running coordinator swept this row of the other process, it would
+    // fail the run as step_unknown.
     await sql()`
       insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData")
       values ('Beta', ${inserted}, 'removed', '1')`
@@ -117,7 +117,7 @@ describe('two coordinators with different processes on one database and broker',
       await until(async () => (await integrity()).ok)
       expect(await integrity()).toMatchObject({ ok: true, unknownProcesses: {} })
       expect(await (await alphaHost.call('/processes')).json()).toMatchObject({ not_loaded: [] })
-      // The other coordinator cancels its consumers while the process is paused.
+      // While its process is paused, the other coordinator has no consumers.
       await betaHost.call('/processes/Beta/pause', { method: 'POST' })
       await until(async () => (await alphaHost.bus.depth('steps.Beta.first'))?.consumers === 0)
       expect(await integrity()).toMatchObject({ ok: true, unknownProcesses: {} })
@@ -148,7 +148,7 @@ describe('two coordinators with different processes on one database and broker',
   })
 })
 
-it('coordinators with different processes do not prevent the retention passes of each other', async () => {
+it("coordinators with different processes do not prevent each other's retention passes", async () => {
   await using backends = await openBackends('real', {})
   await using source = await backends.openSource()
   const hour = 3_600_000

@@ -1,6 +1,4 @@
-/**
- * Coordinators with two definitions of one process, as during a deployment that replaces one replica after the other.
- */
+/** Tests coordinators with two definitions of one process, as they exist during a rolling update. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'
@@ -14,7 +12,7 @@ const before = defineProcess('Grown')
 const after = before.step('third', (step) =>
   isThirdHeld ? step.waitFor(100) : step.complete('done'),
 )
-/** A process that only the coordinator with the earlier definition has. */
+/** A process that only the coordinator with the earlier definition has loaded. */
 const marker = defineProcess('Marker').step('one', (step) => step.complete())
 
 describe('two coordinators with different definitions of one process', () => {
@@ -31,7 +29,7 @@ describe('two coordinators with different definitions of one process', () => {
   const startOld = (): Promise<Fixture> =>
     startFixture(backends, { processes: [before, marker], env })
 
-  it('each run completes, and each of its steps runs once, whichever coordinator runs the step', async () => {
+  it('with two definitions of a process, each run completes and each of its steps runs once, whichever coordinator runs it', async () => {
     await using oldHost = await startOld()
     const ids = Array.from({ length: 20 }, (_, index) => `run-${index}`)
     await Promise.all(ids.map((id, index) => (index % 2 === 0 ? oldHost : newHost).queue(id)))
@@ -39,8 +37,8 @@ describe('two coordinators with different definitions of one process', () => {
       await newHost.reached(id, 'Completed')
       const { Attempts } = await newHost.run(id)
       const steps = Attempts.map(({ StepName }) => StepName)
-      // The coordinator that records the result of a step decides which step comes next. So the run ends after `second`
-      // if the coordinator with the earlier definition has run this step.
+      // The coordinator that records the result of a step decides which step is next. So the run ends after `second` if
+      // the coordinator with the earlier definition has run this step.
       expect(steps).toEqual(['first', 'second', 'third'].slice(0, steps.length))
       expect(steps.length).toBeGreaterThanOrEqual(2)
     }

@@ -30,7 +30,7 @@ const timing = {
   },
 }
 
-/** The tests of the delivery of webhooks. The behaviour must be the same on all backends. */
+/** Tests the delivery of webhooks. All backends must pass these tests. */
 export function webhooksContract(kind: 'embedded' | 'real'): void {
   describe(`webhooks on ${kind} backends`, () => {
     let backends: Backends
@@ -112,7 +112,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       return items
     }
 
-    it('a receiver gets a signed webhook for each credential event, which contains only names and error classes', async () => {
+    it('a receiver gets a signed webhook for each credential event, with names and error classes only', async () => {
       const receiver = use(await startReceiver())
       const { host } = await start([receiver])
       const company = realm()
@@ -156,7 +156,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       expect(receiver.received[3]?.data['revoked']).toBe(true)
     })
 
-    it('a receiver gets a webhook without the data of the transaction for each completed and failed transaction', async () => {
+    it('a receiver gets a webhook for each completed and each failed transaction, without the data of the transaction', async () => {
       const receiver = use(await startReceiver())
       const { host } = await start([receiver])
       const [good, bad, company] = [`a.b ${fresh()}`, fresh(), realm()]
@@ -177,7 +177,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
         InDoubt: false,
       })
       expect(completed?.at).toBe((await host.run(good)).UpdatedAt)
-      // The signature uses full stops as separators, so an id contains no full stop.
+      // An id contains no full stop, because the signature uses full stops as separators.
       expect(completed?.id).toBe(`Sale/${encodeURIComponent(good).replace('.', '%2E')}/0/2`)
       expect(byType.get('transaction.failed')?.data).toMatchObject({
         Realm: null,
@@ -189,7 +189,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       expect(texts).not.toMatch(/Ada|Bob|4711|business/)
     })
 
-    it('a step that is left in doubt by several attempts is reported once, before the failure of the run', async () => {
+    it('a step that several attempts leave in doubt is reported in one webhook, before the failure of its run', async () => {
       const receiver = use(await startReceiver())
       const { host } = await start([receiver])
       host.target.on('/unsure', (_, response) => void response.writeHead(500).end())
@@ -205,7 +205,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       expect(receiver.received[1]?.data).toMatchObject({ InDoubt: true, ErrorClass: 'http_500' })
     })
 
-    it('a receiver that was unavailable gets all webhooks afterwards with the same ids, in order for each company', async () => {
+    it('a receiver that was unavailable gets all webhooks when it is available again, in order for each company', async () => {
       const receiver = use(await startReceiver())
       const { host } = await start([receiver])
       receiver.respond((_, response) => void response.writeHead(500).end())
@@ -231,7 +231,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
         expect(
           after.filter(({ data }) => data['Realm'] === company).map(({ data }) => data['Version']),
         ).toEqual(Array.from({ length: 12 }, (_, index) => index + 1))
-      // Only the first webhook of each company was attempted while the receiver was unavailable.
+      // While the receiver was unavailable, only the first webhook of each company was attempted.
       expect([...before].toSorted()).toEqual(
         companies.map((company) => `ACC-${company}/1/stored`).toSorted(),
       )
@@ -253,12 +253,12 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       ])
     })
 
-    it('each receiver gets only the events that it requests, and a failing receiver does not delay the others', async () => {
+    it('a receiver gets only the events to which it subscribes, and is not delayed by a failing receiver', async () => {
       const [away, there] = [use(await startReceiver()), use(await startReceiver())]
       const { host } = await start([], {
         entries: [away.entry(), there.entry(['credential.removed', 'transaction.failed'])],
       })
-      away.respond(() => {}) // hangs
+      away.respond(() => {}) // the receiver never responds
       const companies = Array.from({ length: 20 }, realm)
       for (const company of companies) {
         await publish(host, { Name: `ACC-${company}`, Version: 1 })
@@ -297,7 +297,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('an endless response of a receiver is aborted, and the webhook counts as delivered', async () => {
+    it("a receiver's endless response is aborted, and the webhook counts as delivered", async () => {
       const receiver = use(await startReceiver())
       const { host } = await start([receiver])
       let sent = 0
@@ -321,7 +321,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       expect(receiver.received).toHaveLength(1)
     })
 
-    it('a webhook is not retried after a response with 410, but a resume delivers it again', async () => {
+    it('a webhook is not retried after a response with 410, but a resume of its run delivers it again', async () => {
       const receiver = use(await startReceiver())
       const { host } = await start([receiver])
       receiver.respond((_, response) => void response.writeHead(410).end())
@@ -342,7 +342,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       expect(receiver.received[1]?.id).toBe(`${Name}/1/stored`)
     })
 
-    it('no webhook is sent to an address in a private network that is not explicitly allowed', async () => {
+    it('no webhook is sent to an address in a private network unless the settings allow the host by name', async () => {
       const receiver = use(await startReceiver())
       const url = receiver.url
         .replace('127.0.0.1', 'innocent.example.com')
@@ -352,7 +352,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
         timing: {
           webhooks: {
             ...timing.webhooks,
-            // The address that an attacker's DNS server returns.
+            // The private address to which an attacker's DNS server resolves the host name.
             resolve: ((_: string, __: object, callback: (...result: unknown[]) => void) =>
               callback(null, [{ address: '127.0.0.1', family: 4 }])) as never,
           },
@@ -367,7 +367,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       expect(receiver.received).toEqual([])
     })
 
-    it('a change of the webhooks file takes effect within a second, and the last valid list is used while the file is not valid', async () => {
+    it('a change of the webhooks file takes effect within a second; while the file is invalid, the last valid list is used', async () => {
       const [first, second] = [use(await startReceiver()), use(await startReceiver())]
       const { host, file } = await start([first])
       await file.write('not JSON')
@@ -382,7 +382,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       expect(first.received).toHaveLength(1)
     })
 
-    it('the webhooks of a receiver that was removed from the file fail with the reason', async () => {
+    it('the webhooks of a receiver that was removed from the file fail, and their error names the reason', async () => {
       const receiver = use(await startReceiver())
       const { host, file } = await start([receiver])
       await receiver.close()
@@ -404,7 +404,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       })
     })
 
-    it('the built-in process is marked in the list of processes, and clients cannot queue its transactions', async () => {
+    it('the list of processes marks the process Webhook as built in, and clients cannot queue its transactions', async () => {
       const receiver = use(await startReceiver())
       const { host } = await start([receiver])
       const response = await host.call('/processes')

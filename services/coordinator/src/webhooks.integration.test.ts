@@ -28,7 +28,7 @@ describe('webhooks of credential events on RabbitMQ', () => {
   afterAll(() => backends[Symbol.asyncDispose]())
 
   const companies = ['r1', 'r2', 'r3', 'r4', 'r5']
-  /** Publishes `count` events of each company. The version of the first event is `after` + 1. */
+  /** Publishes `count` events of each company. The first event has the version `after` + 1. */
   async function publish(bus: MessageBus, after: number, count: number): Promise<void> {
     for (let Version = after + 1; Version <= after + count; Version += 1)
       for (const company of companies) {
@@ -37,7 +37,7 @@ describe('webhooks of credential events on RabbitMQ', () => {
           Environment: company,
           Expiry: '2027-01-01T00:00:00.000Z',
           Version,
-          // The clocks of two replicas of token-service may differ.
+          // The times differ, because the clocks of two replicas of token-service may differ.
           At: new Date(Date.now() + (Version % 2) * 5_000).toISOString(),
         }
         await bus.publish({

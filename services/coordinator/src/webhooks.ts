@@ -1,4 +1,4 @@
-/** Creates and connects the parts that deliver webhooks. None of them runs without `WEBHOOKS_FILE`. */
+/** Creates and connects the parts that deliver webhooks. Without `WEBHOOKS_FILE`, none of them runs. */
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
@@ -16,7 +16,7 @@ import {
 import { webhooksOfCredential, webhooksOfTransition } from './webhook/webhook.ts'
 import { ABORTED, type StoreRetry } from './worker/store-retry.ts'
 
-/** @throws {StartupError} if a process of the user has the same name as the built-in process. */
+/** @throws {StartupError} if a process of the user has the name of the built-in process. */
 export function addWebhookProcess(
   processes: ReadonlyMap<string, ProcessDefinition>,
   receivers: OpenedReceivers | null,

@@ -1,6 +1,6 @@
 /**
- * Runs a coordinator with the charge process, which has a limit if `CONCURRENCY` is set. A test starts this program and
- * kills it during a call.
+ * Runs a coordinator with the charge process, and with a concurrency limit if `CONCURRENCY` is set. A test starts this
+ * program and kills it during a call.
  */
 import { createHealth } from '@integration-host/shared/observability/health'
 import { runService } from '@integration-host/shared/process/lifecycle'

@@ -5,8 +5,8 @@ import { defineStep, type Step } from '../src/process/step.ts'
 const Charge = z.object({ charge: z.string() })
 
 /**
- * A step whose call must not be repeated. Its `confirm` queries the target for the charge with the idempotency key of
- * the step. The initial data is the URL of the target.
+ * A process whose step must not repeat its call. Its `confirm` queries the target for the charge with the idempotency
+ * key of the step. The initial data is the URL of the target.
  */
 const charge = defineStep(
   (step: Step<string>) =>

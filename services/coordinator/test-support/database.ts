@@ -6,7 +6,7 @@ export interface TestDatabase extends AsyncDisposable {
   readonly sql: postgres.Sql
 }
 
-/** An empty database for one test, dropped at its end. */
+/** An empty database for one test. It is dropped when the test ends. */
 export async function createDatabase(): Promise<TestDatabase> {
   const name = `t${randomBytes(6).toString('hex')}`
   const server = process.env['TEST_DATABASE_URL'] ?? ''

@@ -62,7 +62,7 @@ async function failpoint(point: Point, transactionId: string | undefined): Promi
   if (point !== diesAt || transactionId !== DIES_WITH) return
   writeSync(process.stdout.fd, `died ${point}\n`)
   process.kill(process.pid, 'SIGKILL')
-  await new Promise(() => {}) // the signal takes effect a moment later; until then no code after this line may run
+  await new Promise(() => {}) // SIGKILL takes effect a moment later; until then no later code may run
 }
 
 /** Starts the work, and kills the coordinator after the request was sent but before its result is read. */
@@ -77,7 +77,9 @@ async function failpointDuring<Result>(
   return left
 }
 
-/** Copies a source with failpoints in some methods. Its methods are closures without `this`, so a copy works. */
+/**
+ * Copies a source and adds failpoints to some methods. A copy works, because the methods are closures without `this`.
+ */
 const sourceWithFailpoints = (source: TransactionSource): TransactionSource => ({
   ...source,
   async queue(process, transactions, by, start) {
@@ -88,9 +90,9 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
     return results
   },
   async claim(request) {
+    // The claim of the next step must wait, because the coordinator must die after the publish and before any claim.
     // RabbitMQ may deliver the message of the next step to this OS process before it confirms the message to the
-    // publisher. The claim must not run then, because the coordinator must die after the publish and before any
-    // claim.
+    // publisher.
     const isOwnMessage = request.step === 'report' && request.TransactionID === DIES_WITH
     if (diesAt === 'published' && isOwnMessage) return new Promise(() => {})
     await failpoint('received', request.TransactionID)
@@ -141,7 +143,8 @@ const busWithFailpoints = (bus: MessageBus): MessageBus => ({
 })
 
 /**
- * This process has the name OrderProcess, so that the tests remove its queues together with those of the order process.
+ * This process is also named OrderProcess, so that the tests remove its queues together with those of the order
+ * process.
  */
 const companyProcess = defineProcess('OrderProcess', {
   steps: {
@@ -155,7 +158,7 @@ const companyProcess = defineProcess('OrderProcess', {
   },
 })
 
-/** A process that completes the run in the first step. */
+/** A process whose first step completes the run. */
 const shortProcess = defineProcess('OrderProcess', {
   steps: {
     order: (step: Step) => step.setStatus('Completed'),
@@ -173,7 +176,7 @@ const changesProcess = defineProcess('OrderProcess', {
   },
 })
 
-/** The list of companies of `changes`, because no token-service runs in the fault tests. */
+/** The list of companies for the process `changes`, because no token-service runs in the fault tests. */
 const companiesWithFailpoints: ConnectedCompanies = {
   page: async () => ({ realms: [], next: null }),
   async isConnected() {
@@ -184,7 +187,7 @@ const companiesWithFailpoints: ConnectedCompanies = {
   },
 }
 
-// The file of the order process imports `integration-host`, so it is loaded with the coordinator's own loader.
+// The coordinator's own loader loads the order process, because its file imports `integration-host`.
 const orderProcess = (await loadProcesses()).definitions.get('OrderProcess')
 if (orderProcess === undefined) throw new StartupError('OrderProcess was not loaded')
 

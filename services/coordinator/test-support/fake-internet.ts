@@ -3,8 +3,8 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
 /**
- * The target of an internet probe, which a test can make unreachable. An unreachable target keeps its port,
- * because another test could be given a released port.
+ * The target of an internet probe. A test can make it unreachable. An unreachable target keeps its port, because the
+ * operating system could give a released port to another test.
  */
 export interface Internet extends AsyncDisposable {
   /** The value of the setting `INTERNET_PROBES`. */

@@ -14,7 +14,7 @@ type Handler = (
   response: ServerResponse,
 ) => boolean | void | Promise<boolean | void>
 
-/** The target of steps: responds to /order and /report like the demo API, unless a test overrides it. */
+/** The target of steps. It responds to /order and /report like the demo API, unless a test overrides the response. */
 export interface Target extends AsyncDisposable {
   readonly url: string
   readonly calls: readonly SeenCall[]

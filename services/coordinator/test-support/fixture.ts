@@ -40,7 +40,9 @@ interface SourceTimes {
   readonly exportLagMs?: number
 }
 
-/** The transaction source and message bus of a test. Several coordinators can be started on them one after another. */
+/**
+ * The transaction source and the message bus of a test. Several coordinators can be started on them one after another.
+ */
 export interface Backends extends AsyncDisposable {
   readonly kind: 'embedded' | 'real'
   readonly dataDir: string
@@ -88,7 +90,7 @@ export async function openBackends(
   }
 }
 
-/** Returns the environment variables with which a coordinator that runs as an OS process uses the real backends. */
+/** Returns the environment variables for a coordinator in a separate OS process that uses the real backends. */
 export const environmentOf = ({ database, prefix, dataDir }: Backends) => ({
   PORT: '0',
   SERVICE_API_KEY: serviceKey,

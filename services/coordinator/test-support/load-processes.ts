@@ -1,7 +1,6 @@
 /**
- * Loads processes, runs the function of each first step, and prints the results and failures as JSON. This is a
- * separate program, because the test runner replaces Node's module loader. Its argument has the form of the setting
- * `PROCESSES`.
+ * Loads processes, runs the function of each first step, and prints the results and failures as JSON. It is a separate
+ * program, because the test runner replaces Node's module loader. The argument has the form of the setting `PROCESSES`.
  */
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { loadProcesses } from '../src/adapters/folder/processes.ts'
@@ -18,7 +17,7 @@ export interface Loaded {
   readonly error?: string
 }
 
-/** The time limit for loading a file. It is long enough for the files of the tests, even on a machine under load. */
+/** The time limit for loading a file. It suffices for the files of the tests, even on a machine under load. */
 const DEADLINE_MS = 3_000
 
 const print = (loaded: Loaded): void => void process.stdout.write(JSON.stringify(loaded))

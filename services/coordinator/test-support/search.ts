@@ -2,7 +2,7 @@ import type { RunSearch, Visibility } from '../src/transaction/run-search.ts'
 
 export const EVERYTHING: Visibility = { realms: ['*'], processes: ['*'] }
 
-/** A search for the runs of a process, newest first, by a caller who may see everything. */
+/** Returns a search for the runs of a process, newest first, by a caller who may see everything. */
 export const aSearch = (process: string | null, changes: Partial<RunSearch> = {}): RunSearch => ({
   process,
   filter: {},

@@ -54,10 +54,10 @@ export const TRACEPARENT = `00-${TRACE_ID}-00f067aa0ba902b7-01`
 
 const anyProcess = defineProcess('P', { steps: { first: () => null, second: () => null } })
 
-/** The time of this clock stands still, but its timers expire. */
+/** A clock whose time stands still, but whose timers expire. */
 export const stoppedClock: Clock = { ...systemClock, now: () => 0 }
 
-/** Returns what a step gets from its worker: no call gets a response, and the clock stands still. */
+/** Returns what a step gets from its worker. By default, no call gets a response, and the clock stands still. */
 export const stepDeps = (change: Partial<StepDeps> = {}): StepDeps => ({
   call: async () => ({ kind: 'aborted', isSent: false }),
   gateway: {

@@ -1,4 +1,4 @@
-/** Runs a coordinator on embedded backends that follows the changes of its process files, as `dev` does. */
+/** Runs a coordinator on embedded backends that reloads changed process files, as `dev` does. */
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'

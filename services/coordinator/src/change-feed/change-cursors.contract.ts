@@ -18,7 +18,7 @@ export function changeCursorsContract(name: string, open: () => Promise<Transact
         (await source.oldestCursors(10)).map(({ realm, position }) => [realm, position]),
       )
 
-    it('beginCursor() creates a cursor at the present time only if the company has none', async () => {
+    it('beginCursor() creates a cursor at the present time only if the company has no cursor', async () => {
       expect(await source.changeCursor('1')).toBeNull()
       const begun = await source.beginCursor('1')
       expect(begun).toMatchObject({ realm: '1', sweptAt: null, events: 0, incomplete: null })
@@ -27,12 +27,12 @@ export function changeCursorsContract(name: string, open: () => Promise<Transact
       expect(await source.changeCursor('1')).toMatchObject({ position: begun.position })
     })
 
-    it('ten coordinators that create the cursor of a company at the same time get the same one', async () => {
+    it('if ten coordinators create the cursor of a company at the same time, all get the same cursor', async () => {
       const begun = await Promise.all(Array.from({ length: 10 }, () => source.beginCursor('1')))
       expect(new Set(begun.map(({ position }) => position)).size).toBe(1)
     })
 
-    it('a sweep moves the cursor and stores its result', async () => {
+    it('a sweep of the change feed moves the cursor of the company and stores its result', async () => {
       await source.beginCursor('1')
       const position = new Date(Date.now() + HOUR_MS).toISOString()
       await source.moveCursor('1', { position, events: 7, incomplete: 'deletions of Invoice' })
@@ -42,13 +42,13 @@ export function changeCursorsContract(name: string, open: () => Promise<Transact
       expect(moved?.lagMs).toBe(0)
     })
 
-    it('a late sweep does not move the cursor back', async () => {
+    it('a sweep of the change feed that ends late does not move the cursor back', async () => {
       const { position } = await source.beginCursor('1')
       await source.moveCursor('1', { position: ago(HOUR_MS), events: 1, incomplete: null })
       expect(await source.changeCursor('1')).toMatchObject({ position, events: 1 })
     })
 
-    it('a removed cursor is not brought back by a sweep that was in progress', async () => {
+    it('a sweep of the change feed does not restore a cursor that was removed while it ran', async () => {
       await source.beginCursor('1')
       await source.removeCursor('1')
       await source.moveCursor('1', { position: ago(0), events: 1, incomplete: null })
@@ -77,7 +77,7 @@ export function changeCursorsContract(name: string, open: () => Promise<Transact
       expect(age).toBeLessThan(60_000)
     })
 
-    it('wantedChanges() returns the routing keys that any process wants', async () => {
+    it('wantedChanges() returns the routing keys that at least one process subscribes to', async () => {
       expect(await source.wantedChanges()).toEqual([])
       await source.keepSubscriptions('P', ['intuit.Invoice.create', 'intuit.Bill.delete'])
       await source.keepSubscriptions('Q', ['intuit.Invoice.create'])

@@ -8,18 +8,18 @@ export interface ChangeCursors {
   beginCursor(realm: string): Promise<ChangeCursor>
   /** Returns the cursor of a company; `null` if it has none. */
   changeCursor(realm: string): Promise<ChangeCursor | null>
-  /** Stores the result of a sweep. Changes nothing if the company has no cursor any more. */
+  /** Stores the result of a sweep. Changes nothing if the company no longer has a cursor. */
   moveCursor(realm: string, sweep: Sweep): Promise<void>
   removeCursor(realm: string): Promise<void>
   /** Returns at most `limit` cursors, the ones with the earliest positions first. */
   oldestCursors(limit: number): Promise<readonly ChangeCursor[]>
   /** Stores that the provider has delivered an event now. */
   keepDelivery(): Promise<void>
-  /** Returns the milliseconds since the time that `keepDelivery` has stored; `null` if there is none. */
+  /** Returns the milliseconds since the last call of `keepDelivery`; `null` if there was none. */
   deliveryAgeMs(): Promise<number | null>
 }
 
-/** What a sweep has read. */
+/** What a sweep (one pass over the change feed of a company) has read. */
 export interface Sweep {
   /** ISO 8601. Every change before this time was read. */
   readonly position: string
@@ -31,7 +31,7 @@ export interface Sweep {
 
 export interface ChangeCursor extends Sweep {
   readonly realm: string
-  /** When the last sweep has ended, ISO 8601; `null` if there was none. */
+  /** The time at which the last sweep ended, ISO 8601; `null` if there was none. */
   readonly sweptAt: string | null
   /** By how many milliseconds the position is behind the clock of the store. */
   readonly lagMs: number

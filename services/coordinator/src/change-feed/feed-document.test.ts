@@ -43,7 +43,7 @@ describe('a response of the change feed', () => {
     })
   })
 
-  it('the count of a response of the change feed includes objects that cannot be read', () => {
+  it('the object count of a change feed response includes objects that cannot be read', () => {
     const document = {
       CDCResponse: [{ QueryResponse: [{ Invoice: [{ Id: '1' }, null, invoice] }] }],
       time: 'soon',
@@ -70,8 +70,8 @@ describe('a response of the change feed', () => {
   })
 })
 
-describe('a response to a query', () => {
-  it('a response to a query contains the objects of its entity', () => {
+describe('a response to a query of the provider', () => {
+  it('the response to a query contains the objects of the queried entity', () => {
     expect(readQueried(JSON.stringify({ QueryResponse: { Invoice: [invoice] } }))).toEqual({
       objects: [read],
       count: 1,
@@ -81,7 +81,7 @@ describe('a response to a query', () => {
   })
 
   it.each(['', '{}', '{"QueryResponse":[]}'])(
-    'readQueried() rejects another document: %s',
+    'readQueried() rejects a document that is not a query response: %s',
     (body) => {
       expect(readQueried(body)).toBeNull()
     },

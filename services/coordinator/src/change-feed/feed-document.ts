@@ -1,5 +1,5 @@
 /**
- * The documents that the provider's change feed and queries respond with.
+ * The documents in the responses of the provider's change feed and of its queries.
  *
  * @see https://developer.intuit.com/app/developer/qbo/docs/learn/explore-the-quickbooks-online-api/change-data-capture
  */
@@ -17,16 +17,16 @@ export interface ReadObject {
   readonly id: string
   /** Epoch ms; `null` for a deleted object. */
   readonly createdAt: number | null
-  /** When the object was last changed, or deleted, epoch ms. */
+  /** The time at which the object was last changed or deleted, epoch ms. */
   readonly changedAt: number
   readonly isDeleted: boolean
 }
 
 export interface FeedDocument {
   readonly objects: readonly ReadObject[]
-  /** The number of objects of the document, also of those that cannot be read. */
+  /** The number of objects in the document, including those that cannot be read. */
   readonly count: number
-  /** The provider's time at the response in epoch ms; `null` if the document has none. */
+  /** The provider's time of the response in epoch ms; `null` if the document contains no time. */
   readonly at: number | null
 }
 
@@ -43,17 +43,18 @@ const ChangeData = Time.extend({
 })
 const QueryDocument = Time.extend({ QueryResponse: Response })
 
-/** Reads the response to `GET /v3/company/<realm>/cdc`; `null` if it is not one. */
+/** Reads the response to `GET /v3/company/<realm>/cdc`; returns `null` for any other document. */
 export function readChangeData(body: string): FeedDocument | null {
   const document = ChangeData.safeParse(parseJson(body))
   if (!document.success) return null
   const { CDCResponse, time: at } = document.data
   const responses = CDCResponse.flatMap(({ QueryResponse }) => QueryResponse)
-  // An error in place of the objects of an entity must not count as an entity without changes.
+  // A document with an error in place of an entity's objects is rejected. Otherwise the entity would seem to have no
+  // changes.
   return responses.some((response) => 'Fault' in response) ? null : documentOf(responses, at)
 }
 
-/** Reads the response to `GET /v3/company/<realm>/query`; `null` if it is not one. */
+/** Reads the response to `GET /v3/company/<realm>/query`; returns `null` for any other document. */
 export function readQueried(body: string): FeedDocument | null {
   const document = QueryDocument.safeParse(parseJson(body))
   return document.success ? documentOf([document.data.QueryResponse], document.data.time) : null

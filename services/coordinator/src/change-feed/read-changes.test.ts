@@ -21,13 +21,15 @@ const series = (entity: ProviderEntity, count: number, everyMs = SECOND): ReadOb
 
 interface Provider {
   readonly rejects?: readonly ProviderEntity[]
-  /** The number of objects beyond which a response is too large. */
+  /** The maximum number of objects in a response; with more, the response is too large. */
   readonly tooLarge?: number
   /** Called before each query. */
   readonly onQuery?: (objects: ReadObject[]) => void
 }
 
-/** Returns a fake provider whose change feed returns at most 1,000 objects: the newest ones, or the oldest ones. */
+/**
+ * Returns a fake provider. Its change feed returns at most 1,000 objects, either the newest ones or the oldest ones.
+ */
 function providerOf(objects: ReadObject[], { rejects = [], tooLarge, onQuery }: Provider = {}) {
   const requests: string[] = []
   const reply = (found: readonly ReadObject[]): FeedReply =>
@@ -82,8 +84,8 @@ async function read(
   return { ...result, found, requests: provider.requests }
 }
 
-describe('the changes of a company since a time', () => {
-  it('the changes of all entities are read with one request, up to the time of its response', async () => {
+describe('reading the changes of a company since a time', () => {
+  it('readChanges() reads the changes of all entities with one request, up to the time of the response', async () => {
     const objects = [...series('Invoice', 3), object('Bill', 9, NOW - SECOND, true)]
     const { found, requests, until, unread, error } = await read(objects, {
       entities: ['Invoice', 'Bill'],
@@ -94,7 +96,7 @@ describe('the changes of a company since a time', () => {
   })
 
   it.each([NOW + 2 * DAY, NOW - 2 * DAY, null])(
-    'the changes count as read up to the present time if the response has the implausible time %s',
+    'readChanges() reads up to the present time if the response has the implausible time %s',
     async (at) => {
       const { until } = await readChanges(
         {
@@ -107,12 +109,12 @@ describe('the changes of a company since a time', () => {
     },
   )
 
-  it('no request is sent if no entity is wanted', async () => {
+  it('readChanges() sends no request if no entity is requested', async () => {
     const { requests, until, error } = await read([], { entities: [] })
     expect({ requests, until, error }).toEqual({ requests: [], until: NOW, error: null })
   })
 
-  it('the changes are read separately for each entity if a response has 1,000 objects', async () => {
+  it('readChanges() reads each entity separately if a response has 1,000 objects', async () => {
     const objects = [...series('Invoice', 900), ...series('Bill', 900), ...series('Item', 900)]
     const { found, unread } = await read(objects, { entities: ['Invoice', 'Bill', 'Item'] })
     expect(found.size).toBe(2_700)
@@ -120,7 +122,7 @@ describe('the changes of a company since a time', () => {
   })
 
   it.each([1_000, 1_001, 2_500, 5_000])(
-    'if an entity has %d changes, the time is read in halves, and deletions that may be missing are named',
+    'readChanges() halves the time range of an entity with %d changes, and reports that deletions may be missing',
     async (count) => {
       const objects = series('Invoice', count, 10 * SECOND)
       const { found, unread } = await read(objects)
@@ -129,23 +131,23 @@ describe('the changes of a company since a time', () => {
     },
   )
 
-  it('all changes are found if more than 1,000 of them have the same second', async () => {
+  it('readChanges() finds all changes if more than 1,000 of them have the same second', async () => {
     const objects = Array.from({ length: 2_300 }, (_, n) => object('Invoice', n, NOW - 3_600_000))
     const { found } = await read(objects)
     expect(found.size).toBe(2_300)
   })
 
-  it('all changes are found if more than 1,000 of them are of the last second', async () => {
+  it('readChanges() finds all changes if more than 1,000 of them have the last second', async () => {
     const objects = Array.from({ length: 1_500 }, (_, n) => object('Invoice', n, NOW - SECOND))
     expect((await read(objects)).found.size).toBe(1_500)
   })
 
-  it('all changes are found if objects are changed while they are queried', async () => {
+  it('readChanges() finds all changes if objects are changed while it queries them', async () => {
     const objects = series('Invoice', 3_000, 10 * SECOND)
     let changed = 0
     const { found } = await read(objects, {
       onQuery(all) {
-        // A new change of the object moves it from the beginning of the queried time to its end.
+        // The new change moves the object from the beginning of the queried time range to its end.
         const [first] = all.splice(changed, 1)
         if (first !== undefined) all.push({ ...first, changedAt: NOW })
         changed += 1
@@ -154,18 +156,18 @@ describe('the changes of a company since a time', () => {
     for (let id = 1_000; id <= 3_000; id += 1) expect(found).toContain(`Invoice ${id}`)
   })
 
-  it('the changes are read in smaller responses if a response is too large', async () => {
+  it('readChanges() requests smaller responses if a response is too large', async () => {
     const { found } = await read(series('Invoice', 300, 60 * SECOND), { tooLarge: 40 })
     expect(found.size).toBe(300)
   })
 
-  it('an object that is too large for any response is named as unread', async () => {
+  it('readChanges() reports an object as unread if it is too large for any response', async () => {
     const { found, unread } = await read([object('Invoice', 1, NOW - 3_600_000)], { tooLarge: 0 })
     expect(found.size).toBe(0)
     expect(unread.join()).toContain('Invoice: an object exceeds the maximum size of a response')
   })
 
-  it('all changes next to an object that is too large are read', async () => {
+  it('readChanges() reads all other changes if one object is too large for any response', async () => {
     const objects = series('Invoice', 30, 60 * SECOND)
     const large = new Set([objects[9]])
     const provider = providerOf(objects)
@@ -193,7 +195,7 @@ describe('the changes of a company since a time', () => {
     expect(unread.join()).toContain('Invoice: an object exceeds the maximum size of a response')
   })
 
-  it('changes that are older than 29 days are queried, and deletions that may be missing are named', async () => {
+  it('readChanges() queries changes that are older than 29 days, and reports that deletions may be missing', async () => {
     const old = object('Invoice', 1, NOW - 40 * DAY)
     const recent = object('Invoice', 2, NOW - DAY, true)
     const { found, unread } = await read([old, recent], { since: NOW - 45 * DAY })
@@ -201,14 +203,14 @@ describe('the changes of a company since a time', () => {
     expect(unread).toEqual(['deletions of Invoice before 2026-10-25T12:00:00.000Z'])
   })
 
-  it('changes of entities that the change feed does not have are queried', async () => {
+  it('readChanges() queries entities that the change feed does not contain', async () => {
     const objects = [...series('TimeActivity', 2), ...series('Invoice', 1)]
     const { found, requests } = await read(objects, { entities: ['TimeActivity', 'Invoice'] })
     expect(found.size).toBe(3)
     expect(requests).toEqual(['cdc Invoice 2026-11-22T12:00:00.000Z', 'query TimeActivity 1 1000'])
   })
 
-  it('an entity that the provider rejects is named as unread, and the other entities are read', async () => {
+  it('readChanges() reports an entity that the provider rejects as unread, and reads the other entities', async () => {
     const objects = [...series('Invoice', 2), ...series('Bill', 2)]
     const { found, unread, error } = await read(objects, {
       entities: ['Invoice', 'Currency', 'Bill'],
@@ -218,7 +220,7 @@ describe('the changes of a company since a time', () => {
     expect({ unread, error }).toEqual({ unread: ['Currency: rejected'], error: null })
   })
 
-  it('nothing counts as read if the provider rejects every entity', async () => {
+  it('readChanges() fails if the provider rejects every entity', async () => {
     const { error } = await read(series('Invoice', 1), { rejects: ['Invoice'] })
     expect(error).toBe('rejected')
   })

@@ -2,11 +2,12 @@
  * Reads everything that was changed in the books of a company since a time.
  *
  * F1  The change feed returns at most 1,000 objects, and nothing in the response shows that there are more. A response
- *     with 1,000 objects is therefore incomplete: its entities are read separately, and then in two halves of the time.
- * F2  The change feed has no end of its window. So the later half is read from the change feed, and the earlier half by
- *     query, which knows no deletions. `unread` names the deletions that may be missing.
- * F3  An entity that the provider rejects is left out and named in `unread`. If it rejects all of them, nothing was
- *     read.
+ *     with 1,000 objects therefore counts as incomplete: each of its entities is read separately, and if that response
+ *     is incomplete too, the time range is halved.
+ * F2  A request to the change feed has no end of its time range. So the later half is read from the change feed, and the
+ *     earlier half by query. A query returns no deletions, so `unread` names the deletions that may be missing.
+ * F3  An entity that the provider rejects is left out and named in `unread`. If the provider rejects every entity,
+ *     nothing counts as read.
  */
 import type { ProviderEntity } from '@integration-host/shared/contracts/provider-event'
 import type { FeedDocument, ReadObject } from './feed-document.ts'
@@ -25,14 +26,14 @@ export interface FeedRequests {
   query(query: FeedQuery): Promise<FeedReply>
 }
 
-/** The objects of an entity that were last changed within a time, in the order of their changes. */
+/** The objects of an entity that were last changed within a time range, in the order of their changes. */
 export interface FeedQuery {
   readonly entity: ProviderEntity
-  /** The inclusive beginning of the time. */
+  /** The inclusive beginning of the time range. */
   readonly from: number
-  /** The exclusive end of the time; `null` if the time has no end. */
+  /** The exclusive end of the time range; `null` if the range has no end. */
   readonly to: number | null
-  /** The position of the first object, from 1. */
+  /** The position of the first object to return, counted from 1. */
   readonly start: number
   readonly limit: number
 }
@@ -42,14 +43,14 @@ export interface ReadChangesOptions {
   /** Epoch ms. */
   readonly since: number
   readonly now: number
-  /** Called for the objects of each response. An object may be given twice. */
+  /** Called with the objects of each response. The same object may be passed twice. */
   readonly onObjects: (objects: readonly ReadObject[]) => Promise<void>
 }
 
 export interface ReadResult {
   /**
-   * The provider's time at the first response, or `now` if it has none or one that is a day off, in epoch ms. Every
-   * change before it was read.
+   * The time up to which every change was read, in epoch ms. It is the provider's time of the first response. If the
+   * response has no time, or one that is a day off, it is `now`.
    */
   readonly until: number
   /** What could not be read; empty if everything was read. */
@@ -58,16 +59,16 @@ export interface ReadResult {
   readonly error: string | null
 }
 
-/** Intuit documents that a response has at most this many objects. */
+/** The maximum number of objects in a response, as Intuit documents it. */
 const MAX_OBJECTS = 1_000
-/** Intuit accepts a `changedSince` of the last 30 days. */
+/** Intuit accepts a `changedSince` within the last 30 days only. */
 const FEED_DAYS = 29
 const DAY_MS = 86_400_000
-/** The number of positions of a page that the next page of the same second repeats. */
+/** The number of positions by which the next page of the same second overlaps the previous page. */
 const POSITION_OVERLAP = 50
-/** A shorter time is not halved any more. */
+/** A shorter time range is not halved any further. */
 const MIN_WINDOW_MS = 2_000
-/** Intuit documents that the change feed does not have these entities. */
+/** The entities that the change feed does not contain, as Intuit documents it. */
 const NOT_IN_FEED: ReadonlySet<ProviderEntity> = new Set([
   'JournalCode',
   'TaxAgency',
@@ -87,13 +88,13 @@ export async function readChanges(
   let unreadable = 0
   const tooLarge = new Set<ProviderEntity>()
   const rejected = new Map<ProviderEntity, string>()
-  /** The time before which deletions of an entity may be missing. */
+  /** For each entity, the time before which deletions may be missing. */
   const deletionsFrom = new Map<ProviderEntity, number>()
 
   async function accept({ objects, count, at }: FeedDocument): Promise<void> {
     isAnswered = true
     unreadable += count - objects.length
-    // A time that is far off would make the next sweep skip changes, or read all of them again.
+    // An implausible time is ignored. With it, the next sweep would skip changes or read all of them again.
     until ??= at !== null && Math.abs(at - now) < DAY_MS ? at : now
     await onObjects(objects)
   }
@@ -124,8 +125,9 @@ export async function readChanges(
   }
 
   /**
-   * The next page begins with the time of the last object instead of with its position, because an object that is
-   * changed meanwhile leaves the window and moves the positions of all later ones.
+   * Reads a time range of an entity page by page. The next page begins at the time of the last object instead of at its
+   * position, because an object that is changed in the meantime leaves the time range and shifts the positions of all
+   * later objects.
    */
   async function readByQuery(
     entity: ProviderEntity,
@@ -150,7 +152,7 @@ export async function readChanges(
       if (count < limit) return
       const last = toSecond(Math.max(from, ...objects.map(({ changedAt }) => changedAt)))
       if (last > from) [from, start] = [last, 1]
-      // Objects of the same second may move to other positions between two requests.
+      // The next page overlaps this one, because objects of the same second may change positions between two requests.
       else start += Math.max(1, count - POSITION_OVERLAP)
     }
   }

@@ -55,7 +55,7 @@ afterEach(async () => {
   await rm(dataDir, { recursive: true })
 })
 
-/** Sweeps a company whose provider sends these responses. */
+/** Runs a sweep of a company whose provider sends these responses. */
 async function sweep(responses: readonly CallOutcome[], realm: string | null = REALM) {
   const calls: CallRequest[] = []
   const changeFeed = createChangeFeed({
@@ -113,14 +113,14 @@ describe('a sweep of the change feed', () => {
     expect(headers).not.toHaveProperty('idempotency-key')
   })
 
-  it('a sweep begins five minutes before the end of the last sweep', async () => {
+  it('a sweep of the change feed begins five minutes before the end of the last sweep', async () => {
     await sweep([changeData([], at(0))])
     now += 60 * MINUTE
     const { calls } = await sweep([changeData([])])
     expect(calls[0]?.url.searchParams.get('changedSince')).toBe('2026-11-23T11:55:00Z')
   })
 
-  it('a sweep publishes only the changes that some process wants', async () => {
+  it('a sweep publishes only changes that at least one process subscribes to', async () => {
     await source.keepSubscriptions('Sale', ['intuit.Invoice.update'])
     await sweep([
       changeData([
@@ -131,14 +131,14 @@ describe('a sweep of the change feed', () => {
     expect(published.map(({ EntityId }) => EntityId)).toEqual(['2'])
   })
 
-  it('a sweep also reads the changes that processes of its own coordinator want but have not stored as wanted yet', async () => {
+  it('a sweep also reads the changes that processes of its own coordinator subscribe to but that are not stored yet', async () => {
     await source.keepSubscriptions('Sale', [])
     ownKeys = ['intuit.Invoice.update']
     await sweep([changeData([{ Id: '1', changedAt: MINUTE }])])
     expect(published).toHaveLength(1)
   })
 
-  it('while no process wants a change, a sweep makes no call and moves the cursor', async () => {
+  it('while no process subscribes to changes, a sweep makes no call and moves the cursor', async () => {
     await source.beginCursor(REALM)
     await source.keepSubscriptions('Sale', ['intuit.Invoice.void'])
     now += MINUTE
@@ -147,7 +147,7 @@ describe('a sweep of the change feed', () => {
     expect(await cursor()).toMatchObject({ position: at(MINUTE), events: 0 })
   })
 
-  it('a query of a sweep includes inactive objects, and quotes only times', async () => {
+  it('a query of a sweep includes inactive objects, and puts only times in quotation marks', async () => {
     await source.keepSubscriptions('Sale', ['intuit.Customer.update'])
     await source.beginCursor(REALM)
     now += 40 * 24 * 60 * MINUTE
@@ -193,7 +193,7 @@ describe('a sweep of the change feed', () => {
     expect(await cursor()).toMatchObject({ position, sweptAt: null })
   })
 
-  it('a sweep does not move the cursor if the access to the company ends between two requests', async () => {
+  it('a sweep does not move the cursor if the company is disconnected between two requests', async () => {
     await source.keepSubscriptions('Time', ['intuit.TimeActivity.update'])
     const { position } = await source.beginCursor(REALM)
     now += MINUTE
@@ -216,7 +216,7 @@ describe('a sweep of the change feed', () => {
     expect(published).toHaveLength(1)
   })
 
-  it('a run of the change feed without a company fails', async () => {
+  it('a run of the process ChangeFeed without a company fails', async () => {
     expect((await sweep([], null)).outcome).toMatchObject({ errorClass: 'realm_missing' })
   })
 })

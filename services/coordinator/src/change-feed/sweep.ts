@@ -6,7 +6,7 @@
  *     interrupted is repeated from the same cursor.
  * W2  A sweep begins some minutes before the cursor, because the provider may report a change a little later.
  * W3  The calls are sent through the gateway, and their responses are classified like those of steps. So a sweep
- *     respects the limits of its company, and waits while its credential is faulted.
+ *     respects the rate limits of its company, and waits while the credential must be renewed.
  */
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import {
@@ -27,7 +27,9 @@ import { type FeedQuery, type FeedReply, type FeedRequests, readChanges } from '
 
 export interface ChangeFeedDeps {
   readonly source: Pick<TransactionSource, 'beginCursor' | 'moveCursor' | 'wantedChanges'>
-  /** Returns the routing keys that the processes of this coordinator want, which it may not have stored yet. */
+  /**
+   * Returns the routing keys that the processes of this coordinator subscribe to. The store may not contain them yet.
+   */
   readonly ownKeys: () => readonly string[]
   /** Resolves when the broker has confirmed the event. @throws {IntegrationError} `broker_unavailable` */
   readonly publish: (event: ProviderEvent) => Promise<void>
@@ -36,21 +38,21 @@ export interface ChangeFeedDeps {
 }
 
 export const CHANGE_FEED = 'ChangeFeed'
-/** The schedule of the process, which begins a sweep of each company. */
+/** The schedule that begins the daily sweep of each company. */
 export const SWEEP_SCHEDULE = 'sweep'
 const STEP = 'read'
-/** The time before the cursor that is read once more. */
+/** The length of the time before the cursor that every sweep reads again. */
 const OVERLAP_MS = 300_000
 /** The maximum number of concurrent sweeps. It bounds the memory, because responses contain whole objects. */
 const MAX_SWEEPS = 4
 const MAX_RESPONSE_BYTES = 8 * 1_048_576
-/** The number of events that wait for their confirms at the same time. */
+/** The maximum number of published events whose confirms are still missing. */
 const PUBLISH_BATCH = 100
 
-/** The error classes of a request that the provider may accept for other entities. */
+/** The error classes of a rejected request. The provider may accept the same request for other entities. */
 const REJECTIONS: ReadonlySet<string> = new Set(['http_400', 'provider_fault'])
 
-/** Ends a sweep whose call has not succeeded. */
+/** Thrown to end a sweep if one of its calls fails. `outcome` is the outcome of the step. */
 class SweepEnded extends Error {
   readonly outcome: EarlyOutcome
   constructor(outcome: EarlyOutcome) {
@@ -70,8 +72,7 @@ export function createChangeFeed({
     concurrency: MAX_SWEEPS,
     stepTimeoutSeconds: 1_200,
     retry: { maxAttempts: 8, baseMs: 30_000, capMs: 900_000 },
-    // If the sweep of one day fails, the sweep of the next day begins at the same cursor. So only the last run is
-    // needed.
+    // Only the last completed run is needed: the daily sweep after a failed sweep begins at the same cursor.
     retention: { completedDays: 7 },
     schedules: [{ name: SWEEP_SCHEDULE, cron: '17 3 * * *', each: 'company' }],
     steps: { [STEP]: () => null },
@@ -121,7 +122,8 @@ export function createChangeFeed({
         return await sweep(realm, requestsOf(realm, { definition, claim, deps }))
       } catch (error) {
         if (error instanceof SweepEnded) return error.outcome
-        // The store or the broker is unavailable. Other errors are bugs, whose messages may contain business data.
+        // An IntegrationError means that the store or the broker is unavailable. Any other error is a bug, and its
+        // message may contain business data.
         const errorClass = error instanceof IntegrationError ? error.code : 'step_threw'
         const why = error instanceof IntegrationError ? error.message : 'an unexpected error'
         return { kind: 'retry', errorClass, error: why, response: null, retryAfterMs: null }
@@ -171,7 +173,8 @@ function requestsOf(realm: string, { definition, claim, deps }: SweepCalls): Fee
     if (outcome.kind === 'too_large' && outcome.status < 300) return { kind: 'too_large' }
     const judged = await judgeCall(outcome, what, owner, deps)
     if ('kind' in judged) {
-      // Any other failure concerns the company as a whole, so nothing counts as read.
+      // A rejection concerns only one entity. Any other failure concerns the whole company, so it ends the sweep and
+      // nothing counts as read.
       if (judged.kind === 'failed' && REJECTIONS.has(judged.errorClass))
         return { kind: 'rejected', error: judged.error }
       throw new SweepEnded(judged)
@@ -190,7 +193,7 @@ function requestsOf(realm: string, { definition, claim, deps }: SweepCalls): Fee
   }
 }
 
-/** Objects of these kinds can be inactive, and a query returns inactive ones only on request. */
+/** The entities whose objects can be inactive. A query returns inactive objects only on request. */
 const WITH_ACTIVE: ReadonlySet<string> = new Set([
   'Account',
   'Class',
@@ -203,7 +206,7 @@ const WITH_ACTIVE: ReadonlySet<string> = new Set([
   'Vendor',
 ])
 
-/** Returns a time as the provider writes it, without fractions of a second. */
+/** Returns a time in the provider's format, without fractions of a second. */
 const timeText = (ms: number): string => `${new Date(ms).toISOString().slice(0, 19)}Z`
 
 function statementOf({ entity, from, to, start, limit }: FeedQuery): string {

@@ -38,7 +38,7 @@ afterEach(async () => {
   await rm(dataDir, { recursive: true })
 })
 
-/** A clock whose repeated tasks run only when a test calls them. */
+/** A fake clock, whose repeated tasks run only when a test calls them. */
 const clock: Clock = {
   ...systemClock,
   now: () => now,
@@ -82,8 +82,8 @@ async function deliver(): Promise<void> {
   await watch[Symbol.asyncDispose]()
 }
 
-describe('after a pause of deliveries', () => {
-  it('after a pause of deliveries, the first event starts one sweep of all companies', async () => {
+describe("a pause of the provider's webhook deliveries", () => {
+  it('the first webhook delivery after a pause starts one sweep of all companies', async () => {
     await deliver()
     now += 3 * HOUR
     await deliver()
@@ -94,7 +94,7 @@ describe('after a pause of deliveries', () => {
     expect(sweeps).toHaveLength(1)
   })
 
-  it('after a pause of deliveries, a second replica does not start another sweep', async () => {
+  it('after a pause of webhook deliveries, a second replica does not start another sweep', async () => {
     await deliver()
     now += 3 * HOUR
     await deliver()
@@ -103,7 +103,7 @@ describe('after a pause of deliveries', () => {
     expect(sweeps).toHaveLength(1)
   })
 
-  it('no sweep is started by the very first delivery, or while the change feed is not read', async () => {
+  it('the very first webhook delivery starts no sweep, and no delivery starts one while the change feed is not read', async () => {
     await deliver()
     isActive = false
     now += 3 * HOUR
@@ -113,13 +113,13 @@ describe('after a pause of deliveries', () => {
 })
 
 describe('a company whose credential becomes usable', () => {
-  it('a company whose credential becomes usable gets a cursor, from which its first sweep reads', async () => {
+  it('a company whose credential becomes usable gets a cursor, at which its first sweep begins', async () => {
     await watch.onUsable('1')
     expect(await source.changeCursor('1')).toMatchObject({ lagMs: 0 })
     expect(sweeps).toEqual([])
   })
 
-  it('a company whose credential becomes usable is swept if its sweep is overdue, with the same id until the cursor moves', async () => {
+  it('if the sweep of a company is overdue when its credential becomes usable, a sweep starts; its id stays the same until the cursor moves', async () => {
     await watch.onUsable('1')
     now += 27 * HOUR
     await watch.onUsable('1')
@@ -136,8 +136,8 @@ describe('a company whose credential becomes usable', () => {
 
 const poll = () => polls.at(-1)?.()
 
-describe('the connected companies', () => {
-  it('connected companies get their cursors when the first process wants changes', async () => {
+describe('the cursors of connected companies', () => {
+  it('connected companies get their cursors when the first process subscribes to changes', async () => {
     isActive = false
     await poll()
     expect(await source.oldestCursors(10)).toEqual([])
@@ -146,7 +146,7 @@ describe('the connected companies', () => {
     expect((await source.oldestCursors(10)).map(({ realm }) => realm)).toEqual(['1', '2'])
   })
 
-  it('connected companies get their cursors within an hour if the event of their credential was missed', async () => {
+  it('a connected company gets its cursor within an hour if the coordinator missed the event of its credential', async () => {
     await poll()
     connected.add('3')
     now += HOUR
@@ -154,14 +154,14 @@ describe('the connected companies', () => {
     expect(await source.changeCursor('3')).toMatchObject({ lagMs: 0 })
   })
 
-  it('connected companies keep the cursors that they have', async () => {
+  it('a connected company keeps its existing cursor', async () => {
     const { position } = await source.beginCursor('1')
     now += HOUR
     await poll()
     expect(await source.changeCursor('1')).toMatchObject({ position })
   })
 
-  it('connected companies get their cursors when token-service is available again', async () => {
+  it('connected companies get their cursors when token-service becomes available again', async () => {
     connected.add('unavailable')
     await poll()
     expect(await source.oldestCursors(10)).toEqual([])
@@ -172,7 +172,7 @@ describe('the connected companies', () => {
 })
 
 describe('the lag of the change feeds', () => {
-  it('the lag of the change feeds is that of the connected company with the oldest cursor', async () => {
+  it('the lag of the change feeds is the lag of the connected company with the oldest cursor', async () => {
     await source.beginCursor('1')
     now += HOUR
     await source.beginCursor('2')
@@ -180,7 +180,7 @@ describe('the lag of the change feeds', () => {
     expect(lags).toEqual([HOUR])
   })
 
-  it('a disconnected company does not count for the lag of the change feeds, and its cursor is removed', async () => {
+  it('a disconnected company does not count in the lag of the change feeds, and its cursor is removed', async () => {
     await source.beginCursor('removed')
     now += 27 * HOUR
     await poll()
@@ -188,7 +188,7 @@ describe('the lag of the change feeds', () => {
     expect(await source.changeCursor('removed')).toBeNull()
   })
 
-  it('a connected company whose feed was not read for days counts for the lag of the change feeds', async () => {
+  it('a connected company whose feed was not read for days counts in the lag of the change feeds', async () => {
     await source.beginCursor('1')
     now += 50 * HOUR
     await poll()
@@ -212,7 +212,7 @@ describe('the lag of the change feeds', () => {
     expect(await source.changeCursor('unavailable')).not.toBeNull()
   })
 
-  it('the lag of the change feeds is 0 while the feed is not read', async () => {
+  it('the lag of the change feeds is 0 while no change feed is read', async () => {
     isActive = false
     await poll()
     expect(lags).toEqual([0])

@@ -1,9 +1,10 @@
 /**
- * Begins the sweeps that do not wait for the schedule, and watches how far the change feeds were read.
+ * Begins the sweeps that are not scheduled, and reports how far the change feeds were read. A sweep is one pass over
+ * the change feed of a company.
  *
- * When the first process wants changes, all companies get their cursor, from which the first sweep reads. So does a
- * company whose credential becomes usable, and it is swept if its last sweep is overdue. After a pause of the
- * provider's deliveries, all companies are swept, because deliveries of the pause may be lost.
+ * When the first process subscribes to changes, every company gets a cursor, from which its first sweep reads. A
+ * company whose credential becomes usable gets a cursor too; if its last sweep is overdue, it is swept at once. After a
+ * pause of the provider's deliveries, all companies are swept, because deliveries may have been lost.
  */
 import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -18,10 +19,10 @@ export interface FeedWatchDeps {
     'beginCursor' | 'deliveryAgeMs' | 'keepDelivery' | 'oldestCursors' | 'removeCursor'
   >
   readonly companies: ConnectedCompanies
-  /** Whether the change feed is read: some process has `on`, and the schedule is not paused. */
+  /** Whether the change feed is read: at least one process has `on`, and the schedule is not paused. */
   readonly isActive: () => Promise<boolean>
   readonly sweepAll: (reason: string) => Promise<void>
-  /** Begins a sweep of a company. A sweep with an id that exists is not begun a second time. */
+  /** Begins a sweep of a company. If a sweep with this id exists, nothing happens. */
   readonly sweepOne: (realm: string, id: string) => Promise<void>
   readonly log: Logger
   readonly clock: Clock
@@ -40,14 +41,14 @@ export interface FeedWatch extends AsyncDisposable {
   onUsable(realm: string): Promise<void>
 }
 
-/** The provider repeats a failed delivery within this time, so no change is lost in a shorter pause. */
+/** In a shorter pause no change is lost, because the provider repeats a failed delivery for this long. */
 const PAUSE_MS = 3_600_000
-/** The shortest time between two stored delivery times of a replica. */
+/** The minimum time between two writes of the delivery time by one replica. */
 const KEEP_MS = 60_000
-/** A cursor with a greater lag is overdue: sweeps are daily, and a sweep of all companies may take two hours. */
+/** A cursor with a greater lag is overdue. Sweeps are daily, and a sweep of all companies may take two hours. */
 const OVERDUE_MS = 26 * 3_600_000
 const PAGE = 100
-/** The interval at which all companies without a cursor get one. */
+/** The interval at which companies without a cursor get one. */
 const BEGIN_MS = 3_600_000
 
 export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
@@ -57,14 +58,17 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
   let begunAt = Number.NEGATIVE_INFINITY
 
   /**
-   * Begins a sweep of all companies after a pause of the deliveries, and then stores the time of this delivery. In this
-   * order, the next delivery begins the sweep if this coordinator is lost in between.
+   * Begins a sweep of all companies if the deliveries have paused, and then stores the time of this delivery. The order
+   * matters: if this coordinator crashes in between, the next delivery begins the sweep.
    */
   async function keepDelivery(): Promise<void> {
     const ageMs = await source.deliveryAgeMs()
     if (ageMs !== null && ageMs > PAUSE_MS && (await isActive())) {
       const minutes = Math.floor(ageMs / 60_000)
-      log.info({ minutes }, 'first delivery of the provider after a pause; all companies are swept')
+      log.info(
+        { minutes },
+        'first webhook of the provider after a pause; the changes of all companies are read',
+      )
       await deps.sweepAll(`the provider had delivered nothing for ${minutes} minutes`)
     }
     await source.keepDelivery()
@@ -81,8 +85,8 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
   }
 
   /**
-   * Creates missing cursors, and reports the largest lag. Removes the cursors of disconnected companies, which are not
-   * swept any more. Resolves with false if there may be further cursors to remove.
+   * Creates missing cursors, and reports the largest lag. Removes the cursors of disconnected companies, because these
+   * are no longer swept. Resolves with false if there may be more cursors to remove.
    */
   async function poll(): Promise<boolean> {
     if (!(await isActive())) {
@@ -90,8 +94,8 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
       deps.onLag(0)
       return true
     }
-    // This is repeated, because a replica that does not read the change feed may have consumed the event of a
-    // credential.
+    // Cursors are created regularly, because the event of a credential may have been consumed by a replica that does
+    // not read the change feed.
     if (clock.now() - begunAt >= BEGIN_MS) {
       await beginCursors()
       begunAt = clock.now()
@@ -121,7 +125,7 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
         if (!hasCode(error, 'token_service_unavailable')) throw error
         log.debug(
           { err: error },
-          'lag of the change feeds is not known because token-service is unavailable',
+          'lag of the change feeds is unknown because token-service is unavailable',
         )
         return true
       }
@@ -136,7 +140,7 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
         .catch((error: unknown) =>
           log.warn(
             { err: error },
-            'time of a provider delivery could not be stored; it is retried at the next delivery',
+            'time of a webhook of the provider could not be stored; the next webhook retries it',
           ),
         )
         .finally(() => {

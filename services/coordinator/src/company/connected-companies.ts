@@ -1,16 +1,17 @@
-/** The port to the list of companies that are connected, which token-service keeps. */
+/** The port to token-service's list of connected companies. */
 export interface ConnectedCompanies {
   /**
-   * Returns one page of the companies whose credential can be used, in the order of their credential names. A company
-   * that must be connected again is left out. `after` is `next` of the previous page, or `null` for the first page. A
+   * Returns one page of the companies with a usable credential, in the order of the credential names. The page leaves
+   * out companies that must be connected again. `after` is `next` of the previous page, or `null` for the first page. A
    * page may have no realms although `next` is not `null`.
    *
    * @throws {IntegrationError} `token_service_unavailable` if token-service cannot be reached, or does not accept the
-   * key of this service. The same call may succeed later.
+   *   key of this service. The same call may succeed later.
    */
   page(after: string | null): Promise<CompanyPage>
   /**
-   * Returns whether there is a credential of this realm, even if the company must be connected again.
+   * Returns whether a credential of this realm exists. The credential may be unusable, so that the company must be
+   * connected again.
    *
    * @throws {IntegrationError} `token_service_unavailable`
    */

@@ -16,14 +16,14 @@ function setUp(connected: readonly string[], maxEntries = 10) {
   return { state, requests, isConnected }
 }
 
-it('a company is requested from token-service once while its result is kept, also for simultaneous calls', async () => {
+it('while the result for a company is kept, token-service gets only one request for it, also from simultaneous calls', async () => {
   const { requests, isConnected } = setUp(['1'])
   expect(await Promise.all([isConnected('1'), isConnected('1')])).toEqual([true, true])
   expect(await isConnected('1')).toBe(true)
   expect(requests).toEqual(['1'])
 })
 
-it('a connected company is requested again after a minute, and an unknown one after 5 seconds', async () => {
+it('the result for a connected company is kept for a minute, and that for an unknown company for 5 seconds', async () => {
   const { state, requests, isConnected } = setUp(['1'])
   expect([await isConnected('1'), await isConnected('2')]).toEqual([true, false])
   state.connected.add('2')
@@ -43,7 +43,7 @@ it('the result of a failed request for a company is not kept', async () => {
   expect(await isConnected('1')).toBe(true)
 })
 
-it('the results of at most the given number of companies are kept', async () => {
+it('the number of companies whose results are kept is limited', async () => {
   const { requests, isConnected } = setUp(['1', '2', '3'], 2)
   for (const realm of ['1', '2', '3', '3', '2', '1']) await isConnected(realm)
   expect(requests).toEqual(['1', '2', '3', '1'])

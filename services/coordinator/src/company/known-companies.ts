@@ -6,7 +6,9 @@ export interface KnownCompaniesDeps {
   readonly now: Clock['now']
   /** How long a company counts as connected after token-service has confirmed it, in ms. */
   readonly connectedMs?: number
-  /** How long a company counts as unknown, in ms. It is shorter, because a company can be connected at any time. */
+  /**
+   * How long a company counts as unknown, in ms. The time is short, because the company can be connected at any moment.
+   */
   readonly unknownMs?: number
   readonly maxEntries?: number
 }
@@ -18,7 +20,7 @@ interface Entry {
 
 /**
  * Returns a function that keeps the results of `isConnected` for a limited time. Calls for the same company at the same
- * time share one request. A request that fails is not kept.
+ * time share one request. The result of a failed request is not kept.
  */
 export function createKnownCompanies({
   isConnected,
@@ -27,7 +29,7 @@ export function createKnownCompanies({
   unknownMs = 5_000,
   maxEntries = 10_000,
 }: KnownCompaniesDeps): ConnectedCompanies['isConnected'] {
-  /** In the order of insertion, so that the first entry is the oldest one. */
+  /** The results in the order of their insertion, so that the first entry is the oldest. */
   const entries = new Map<string, Entry>()
   const requests = new Map<string, Promise<boolean>>()
 
