@@ -6,7 +6,7 @@ import { once } from 'node:events'
 const OUTPUT_DEADLINE_MS = 60_000
 
 export interface ProcessOptions {
-  /** The environment of the process. In addition to these variables the process inherits only PATH. */
+  /** The environment of the process. In addition to these variables the process inherits only PATH and NODE_COMPILE_CACHE. */
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly cwd?: string
   /** The program to run instead of the Node executable that runs the tests. */
@@ -43,10 +43,10 @@ export function startProcess(
   args: readonly string[],
   { env = {}, cwd, program = process.execPath }: ProcessOptions = {},
 ): StartedProcess {
-  const { PATH = '' } = process.env
+  const { PATH = '', NODE_COMPILE_CACHE } = process.env
   const child = spawn(program, args, {
     cwd,
-    env: { PATH, ...env },
+    env: { PATH, NODE_COMPILE_CACHE, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const written = { stdout: '', stderr: '', both: '' }
