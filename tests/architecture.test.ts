@@ -17,7 +17,7 @@ describe('the import direction of the source files', () => {
     expect(importViolations(readSources(), readWorkspace())).toEqual([])
   })
 
-  it('the import rules apply to every domain folder of every service', () => {
+  it('the import rules cover every domain folder of every service', () => {
     const folders = new Set([...readSources().keys()].map(domainFolderOf))
     expect([...folders]).toEqual(
       expect.arrayContaining([
@@ -82,7 +82,7 @@ describe('the check of the import direction', () => {
     expect(violationsOf(sources)).toHaveLength(1)
   })
 
-  it('the import check reports process.env in the code of a domain folder, but not in comments', () => {
+  it('the import check reports process.env in the code of a domain folder, but not in a comment', () => {
     const path = 'services/accounting-gateway/src/realm/throttle.ts'
     expect(violationsOf({ [path]: 'const limit = process.env.LIMIT' })).toEqual([
       `${path} reads process.env: settings come in as parameters`,
@@ -90,7 +90,7 @@ describe('the check of the import direction', () => {
     expect(violationsOf({ [path]: '// never process.env\n/* nor\n process.env */' })).toEqual([])
   })
 
-  it('the import check reports a forbidden library that is imported transitively, and shows the chain of imports', () => {
+  it('the import check reports a forbidden library that is imported indirectly, with the chain of imports', () => {
     const path = 'services/coordinator/src/process/step.ts'
     const sources = {
       [path]: `import { log } from '@example/shared/logger'`,
@@ -105,7 +105,7 @@ describe('the check of the import direction', () => {
     ).toEqual([])
   })
 
-  it('the import check reports a browser program that imports Node, the server, or a value of a contract', () => {
+  it('the import check reports a browser program that imports Node, its server, or a value of a contract', () => {
     const path = 'services/console/app/pages/now.tsx'
     for (const line of [
       `import { x } from 'node:fs'`,
@@ -189,7 +189,7 @@ function readSources(): Sources {
   )
   return new Map(
     files
-      // This test is excluded because its examples violate the rules on purpose.
+      // The examples in this test violate the rules on purpose, so the test itself is not checked.
       .filter((file) => file !== 'tests/architecture.test.ts')
       .map((file) => [file, readFileSync(join(root, file), 'utf8')]),
   )

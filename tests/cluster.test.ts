@@ -34,18 +34,18 @@ describe('the plan of a cluster test', () => {
       rounds.map((round) => `${round.fault.name} ${round.seed}`),
     )
 
-  it('the plan causes every fault with every seed in one cluster', () => {
+  it('the plan of a cluster test causes every fault with every seed, in one cluster', () => {
     expect(plan([fault('a'), fault('b')], [1, 2])).toEqual([['a 1', 'b 1', 'a 2', 'b 2']])
   })
 
-  it('the plan starts a new cluster for each upgrade from the first release, and causes the following faults in this cluster', () => {
+  it('the plan of a cluster test starts a new cluster for an upgrade from the first release and for the faults after it', () => {
     expect(plan([fault('a'), fault('upgrade', 'first release')], [1, 2])).toEqual([
       ['upgrade 1', 'a 1'],
       ['upgrade 2', 'a 2'],
     ])
   })
 
-  it('the plan contains ten faults by default', () => {
+  it('the plan of a cluster test contains ten faults by default', () => {
     expect(faults.filter(({ isDefault }) => isDefault)).toHaveLength(10)
   })
 })
@@ -69,7 +69,7 @@ describe('the summary of a cluster test', () => {
     error: null,
   }
 
-  it('the summary adds up the rounds of each fault, and shows the shortest and the longest recovery time', () => {
+  it('the summary of a cluster test adds up the rounds of each fault, and shows the shortest and the longest recovery time', () => {
     const other = { ...round, lockedOut: [], recoverySeconds: 7 }
     expect(summaryTable([round, { ...other, name: 'a' }, other]).slice(2)).toEqual([
       '| `redis-killed` | 2 | 2,000 | 0 | 0 | 0 | 1 | 20 of 4,000 | 7.0 to 9.0 s |',

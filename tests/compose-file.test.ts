@@ -33,7 +33,7 @@ const { services, volumes } = parse(composeFile, { merge: true }) as {
 const all = Object.entries(services)
 const haproxy = readFileSync(join(root, 'deploy/ingress/haproxy.cfg'), 'utf8')
 /**
- * Returns the `listen` sections of the HAProxy configuration: the port of each section, and the servers to which it
+ * Returns the `listen` sections of the HAProxy configuration, each with its port and the servers to which it
  * forwards.
  */
 const sections = haproxy
@@ -49,7 +49,7 @@ const monitoring = all.filter(([, { profiles }]) => profiles?.includes('monitori
 const OWN_IMAGE = '${INTEGRATION_HOST_IMAGE:-integration-host:${COMPOSE_PROJECT_NAME}}'
 
 describe('the compose file', () => {
-  it('the image that the compose file builds is named after the project, so that two clones build separate images', () => {
+  it('the image that the compose file builds has the name of the project, so that two clones build separate images', () => {
     const built = all.filter(([, { build }]) => build !== undefined).map(([, { image }]) => image)
     expect(built).toEqual([OWN_IMAGE])
   })
@@ -209,8 +209,8 @@ describe('the ingress of the compose file', () => {
     expect([...haproxy.matchAll(/^ *retry-on (.*)$/gm)].map(([, on]) => on)).toEqual([
       'conn-failure',
     ])
-    // HAProxy must not log paths, because a path can contain an authorization code. HAProxy must not add a header
-    // with the client's address, because a service would have to trust the header.
+    // A path can contain an authorization code, so HAProxy must not log it. A service would have to trust a
+    // header with the client's address, so HAProxy must not add one.
     expect(haproxy).not.toMatch(
       /forwardfor|option forwarded|(?:add|set)-header|httplog|%(?:r|HU|HP|HQ|HPO)\b/,
     )
@@ -224,7 +224,7 @@ describe('the monitoring profile of the compose file', () => {
     for (const [, { image }] of monitoring) expect(image).toMatch(/:v?\d+\.\d+\.\d+$/)
   })
 
-  it('the monitoring containers cannot reach the backends, and write only to their own volume', () => {
+  it('the containers of the monitoring profile cannot reach the backends, and write only to their own volume', () => {
     for (const [, service] of monitoring) {
       expect(service.networks).toEqual(['edge'])
       expect(service.read_only).toBe(true)

@@ -28,7 +28,7 @@ describe('the documents', () => {
     expect(references.length).toBeGreaterThan(30)
     const missing: string[] = []
     for (const [file, title] of references) {
-      // A title must occur in the test file literally, except that quotes may be escaped there.
+      // The test file must contain the title literally, except that quotes may be escaped there.
       const source = (await read(file).catch(() => '')).replaceAll('\\', '')
       if (!source.includes(title)) missing.push(`${file}: ${title}`)
     }
@@ -52,7 +52,7 @@ describe('the documents', () => {
     for (const [, file = ''] of files) expect(await read(file), file).not.toBe('')
   })
 
-  it('the type check accepts every example that imports only the package', async () => {
+  it('every example in the documents that imports only the package passes the type check', async () => {
     const root = new URL('../', import.meta.url)
     const names = (await readdir(new URL('docs/', root))).filter((name) => name.endsWith('.md'))
     const folder = await mkdtemp(new URL('tests/examples-', root).pathname)

@@ -47,7 +47,7 @@ function contents(): Readonly<Record<string, string>> {
   return Object.fromEntries(paths.toSorted().map((path) => [path, read(path)]))
 }
 
-/** Checks that the key file lists the key of each holder, and that each volume has the keys of its container only. */
+/** Checks that the key file lists the key of each holder, and that each volume has only the keys of its container. */
 function expectKeys(): void {
   for (const [id, file] of Object.entries(KEYS))
     expect(entry(id)?.sha256, id).toBe(digest(read(`service-secrets/${file}`)))
@@ -75,7 +75,7 @@ describe.skipIf(process.getuid?.() !== 0)('the keys that init creates', () => {
     expect(contents()).toEqual(before)
   })
 
-  it('init keeps the service key, passwords and other secrets of an installation without a key file', async () => {
+  it('init keeps the service key, the passwords and the other secrets of an installation that has no key file', async () => {
     const old: Readonly<Record<string, string>> = {
       'service-secrets/service_api_key': randomBytes(32).toString('base64url'),
       'service-secrets/credential_keys': `k1:${randomBytes(32).toString('base64')}`,
@@ -97,7 +97,7 @@ describe.skipIf(process.getuid?.() !== 0)('the keys that init creates', () => {
     )
   })
 
-  it('if init is killed after any of its writes, the next start creates all keys', async () => {
+  it('the next start creates all keys if init is killed after any of its writes', async () => {
     const whole = (await init()).stdout.split('\n').filter(Boolean)
     const first = whole.findIndex((line) => line.includes('service_keys.json'))
     expect(first).toBeGreaterThan(0)

@@ -118,9 +118,9 @@ const deployments = ofKind<Workload>('Deployment')
 const names = deployments.map(({ metadata }) => metadata.name)
 
 /**
- * Returns the violations of a manifest against the schema of its kind. The validators do not report unknown members. To
- * find these, the manifest is wrapped in proxies, which record the members that a validator reads. A member that no
- * validator reads is not in the schema.
+ * Returns the violations of a manifest against the schema of its kind. The validators do not report members that the
+ * schema does not have. Therefore proxies around the manifest record which members the validators read. A member that
+ * none of them reads is not in the schema.
  */
 function faultsOf(manifest: Manifest): string[] {
   const Model = kinds[`${manifest.apiVersion} ${manifest.kind}` as keyof typeof kinds] as
@@ -140,8 +140,8 @@ function faultsOf(manifest: Manifest): string[] {
         unread.delete(`${path}/${String(name)}`)
         return Reflect.get(target, name, receiver) as unknown
       },
-      // The schema allows arbitrary keys in a map such as the labels. A validator lists the keys of such a map, so
-      // listing the keys counts as reading them.
+      // The schema allows any key in a map such as the labels. A validator lists the keys of such a map, and this
+      // counts as reading them.
       ownKeys(target) {
         for (const name of Object.keys(target)) unread.delete(`${path}/${name}`)
         return Reflect.ownKeys(target)
@@ -150,8 +150,8 @@ function faultsOf(manifest: Manifest): string[] {
   }
   try {
     const model = new Model({} as never)
-    // The constructor would copy all members, and all of them would count as read. So the object is created without the
-    // constructor.
+    // The object is created without its constructor, because the constructor would copy all members, which would then
+    // count as read.
     for (const [name, member] of Object.entries(manifest))
       Object.defineProperty(model, name, { value: watched(member, `/${name}`), enumerable: true })
     model.validate()
@@ -249,10 +249,10 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       expect(unknown).toEqual([])
     })
 
-    // The provider sends notifications without a service key, and the receiver calls no service.
+    // The provider sends notifications without a service key, and webhook-receiver calls no service.
     const hasKeys = name !== 'webhook-receiver'
 
-    it('each pod mounts only its own secret and, if it accepts keys, the key that services share and the digests of the other keys', () => {
+    it('each pod mounts its own secret and, if it accepts keys, the shared service key and the digests of the other keys', () => {
       const mounted = pod.volumes.flatMap(({ projected }) =>
         (projected?.sources ?? []).map(({ secret }) => secret.name),
       )
@@ -263,7 +263,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
     })
 
     it.runIf(hasKeys)(
-      'a change of the key file reaches the pods, because the whole folder is mounted',
+      'the whole folder of the key file is mounted, so that a change of the file reaches the pods',
       () => {
         expect(container.env).toContainEqual({
           name: 'SERVICE_KEYS_FILE',
@@ -273,7 +273,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       },
     )
 
-    it('the pods mount only volumes that are defined', () => {
+    it('the pods mount only volumes that their manifest defines', () => {
       expect(container.volumeMounts.map((mount) => mount.name)).toEqual(
         pod.volumes.map((volume) => volume.name),
       )
@@ -306,7 +306,7 @@ describe('the network policies', () => {
     for (const policy of all) expect(JSON.stringify(policy)).toContain('"port":26379')
   })
 
-  it('the network policies allow each service to reach only the backends that it is configured with', () => {
+  it('the network policies allow each service to reach only the backends in its configuration', () => {
     const backends = { rabbitmq: 'amqp_url', redis: 'redis_url', postgres: 'database_url' }
     for (const [backend, address] of Object.entries(backends)) {
       const policy = policies.find(({ metadata }) => metadata.name === `backend-${backend}`)
@@ -322,7 +322,7 @@ describe('the network policies', () => {
 })
 
 describe('the example overlay', () => {
-  it('the example overlay patches only existing manifests', () => {
+  it('the example overlay of the Kubernetes manifests patches only existing manifests', () => {
     expect(patches.length).toBeGreaterThan(0)
     for (const patch of patches) expect(base.map(titleOf)).toContain(titleOf(patch))
   })
@@ -344,14 +344,14 @@ describe('the example overlay', () => {
       /openPaths: \[([^\]]*)\]/
         .exec(read('services/token-service/src/app.ts'))?.[1]
         ?.match(/\/[\w/*]+/g) ?? []
-    // The base manifests set AUTHORIZE=links, so /authorize would only respond 403.
+    // The base manifests set AUTHORIZE=links, with which /authorize would only respond 403.
     const published = open.filter((path) => path !== '/authorize')
     const inRouter = ({ path, pathType }: { path?: string; pathType: string }) =>
       pathType === 'Prefix' ? `${path}/*` : path
     expect(paths.map(inRouter)).toEqual(published)
   })
 
-  it('the second example Ingress exposes only the path of the webhooks', () => {
+  it('the second example Ingress exposes only the path for webhooks', () => {
     const [, ingress, ...more] = added.filter(({ kind }) => kind === 'Ingress')
     expect(more).toEqual([])
     expect(ingress).toMatchObject({
@@ -419,7 +419,7 @@ describe('the Kubernetes component with the console', () => {
     )
   })
 
-  it('the console reaches the services, at the address of each pod, and no backend', () => {
+  it('the network policy of the console allows connections to each pod of the services and to no backend', () => {
     expect(metadata.labels).toEqual({
       'app.kubernetes.io/name': 'console',
       'integration-host/client': 'true',
@@ -483,7 +483,7 @@ describe('the Kubernetes component for backends with their own certificate autho
     },
   )
 
-  it('the component patches every Deployment', () => {
+  it('the Kubernetes component for certificate authorities patches every Deployment', () => {
     expect(patched.map(titleOf)).toEqual(deployments.map(titleOf))
   })
 })
@@ -534,7 +534,7 @@ describe('the examples for the operators of the backends', () => {
     expect(spread?.topologyKey).toBe(ZONE)
   })
 
-  it('in the Redis example, an isolated primary rejects writes before Sentinel promotes one of its two replicas', () => {
+  it('the isolated primary in the Redis example rejects writes before Sentinel promotes one of its two replicas', () => {
     const { clusterSize, topologySpreadConstraints } = specOf('RedisReplication') as {
       clusterSize: number
       topologySpreadConstraints: { topologyKey: string }[]
@@ -559,7 +559,7 @@ describe('the examples for the operators of the backends', () => {
     )
   })
 
-  it('in the PostgreSQL example, every commit waits for one of two standbys in other zones', () => {
+  it('every commit in the PostgreSQL example waits for one of two standbys in other zones', () => {
     expect(specOf('Cluster')).toMatchObject({
       instances: 3,
       postgresql: {

@@ -11,7 +11,7 @@ beforeAll(async () => {
 }, 300_000)
 afterAll(() => rm(generated, { recursive: true }))
 
-/** The pages of a folder, by their paths in it. */
+/** Returns the pages of a folder by their paths in the folder. */
 async function pagesOf(folder: string): Promise<Readonly<Record<string, string>>> {
   const names = (await readdir(folder, { recursive: true })).filter((name) => name.endsWith('.md'))
   const texts = names.map(async (name) => [name, await readFile(join(folder, name), 'utf8')])
@@ -34,7 +34,10 @@ it('every name that the package exports has a docstring', async () => {
   expect(undocumented).toEqual([])
 })
 
-/** Whether the section of a name begins with text, after the declaration and the heading `Call Signature`. */
+/**
+ * Returns whether the section of a name begins with text after the declaration and the heading `Call
+ * Signature`.
+ */
 function isDescribed(section: string): boolean {
   const [, ...lines] = section.replaceAll(/^```[^]*?^```$/gm, '').split('\n')
   const first = lines.find((line) => line !== '' && line !== '#### Call Signature') ?? ''

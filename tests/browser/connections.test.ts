@@ -1,4 +1,4 @@
-/** Tests connecting and disconnecting a company in a real browser, as its owner does. */
+/** Tests in a real browser how the owner of a company connects and disconnects it. */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import {
   type Browser,
@@ -31,7 +31,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     system.start('sandbox-provider')
     system.start('accounting-gateway')
     system.start('token-service', { AUTHORIZE: 'links' })
-    // The first step of each run reads data of the run's company from the accounting API.
+    // The first step of each run reads data of the company to which the run belongs.
     const env = { PROCESS: 'company', LOCAL_PULL_SECONDS: '2' }
     system.start('coordinator', env, coordinatorWithFailpoints)
     await system.ready('token-service', 'accounting-gateway', 'coordinator')
@@ -61,7 +61,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     return ((await created.json()) as { url: string }).url
   }
   const heading = (at: Page = page) => at.getByRole('heading', { level: 1 }).textContent()
-  /** Chooses a company on the sandbox's page, and waits for the page that the owner sees at the end. */
+  /** Chooses a company on the sandbox's page. Then waits for the last page that the owner sees. */
   async function consent(realm: string): Promise<void> {
     await page.waitForURL(`${system.url('sandbox-provider')}/**`)
     await page.getByLabel('Another one').check()
@@ -85,7 +85,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     return ((await response.json()) as { Fault?: { Code: string } }).Fault?.Code
   }
 
-  it('after a disconnect the runs of the company wait, and they continue when the owner reconnects with a link', async ({
+  it('the runs of a disconnected company wait, and continue when the owner reconnects the company with a link', async ({
     annotate,
   }) => {
     await connectByLink()
@@ -108,7 +108,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     await annotate(`parked ${seconds.toFixed(1)} s after the disconnect`, 'measurement')
   })
 
-  it('after a disconnect, the reconnect link of the page rejects another company and explains why', async () => {
+  it('the reconnect link on the page after a disconnect rejects another company and explains why', async () => {
     await page.goto(`${system.url('token-service')}/disconnected?realmId=${REALM}`)
     await page.getByRole('link', { name: 'Connect again' }).click()
     await consent('9130347957000000')
@@ -123,7 +123,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     expect((await (await sent).allHeaders())['origin']).toBe(system.url('token-service'))
   })
 
-  it('a double click on the page of a connect link starts only one authorization, and the ticket is never sent to the provider', async () => {
+  it('a double click on the page of a connect link starts only one authorization, and no request to the provider has the ticket', async () => {
     const link = await createLink({})
     const ticket = new URL(link).pathname.split('/').at(-1) ?? ''
     const toProvider: Request[] = []
@@ -140,7 +140,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     expect(problems).toEqual([])
   })
 
-  it('a connect link that was already used in another browser leads to a page that reports the link as used', async () => {
+  it('a connect link that was used in another browser leads to a page that says so', async () => {
     const link = await createLink({})
     await page.goto(link)
     await using other = await browser.newContext()

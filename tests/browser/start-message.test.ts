@@ -33,7 +33,7 @@ describe.runIf(program !== null)("RabbitMQ's management page", () => {
     })
     vi.stubEnv('TEST_AMQP_URL', broker.url)
     system = await startSystem([])
-    // The runs end in their first step, which makes no call.
+    // The first step ends the run without a call.
     const env = { PROCESS: 'short', AMQP_PREFIX: '' }
     system.start('coordinator', env, coordinatorWithFailpoints)
     await system.ready('coordinator')
@@ -47,7 +47,7 @@ describe.runIf(program !== null)("RabbitMQ's management page", () => {
     await broker?.[Symbol.asyncDispose]()
   })
 
-  it('a message that is published on the page of the queue start.OrderProcess starts a run', async () => {
+  it('a message that an operator publishes on the page of the queue start.OrderProcess starts a run', async () => {
     const { username, password } = new URL(broker.url)
     await page.goto(address)
     await page.fill('input[name=username]', username)
@@ -58,7 +58,7 @@ describe.runIf(program !== null)("RabbitMQ's management page", () => {
     await page.click('h2:has-text("Publish message")')
     const body = { TransactionID: 'order-66', InitialData: '66' }
     await page.fill('textarea[name=payload]', JSON.stringify(body, null, 2))
-    await page.click('h2:has-text("Overview")') // closes the section, which is above the form
+    await page.click('h2:has-text("Overview")') // closes the section above the form
     const picture = process.env['TEST_SCREENSHOT_FILE']
     if (picture !== undefined) await page.locator('#main').screenshot({ path: picture })
     await page.click('input[value="Publish message"]')

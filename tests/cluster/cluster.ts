@@ -30,7 +30,9 @@ const FILES = ['tests/cluster/compose.yaml', 'tests/cluster/first-release.yaml']
 export type Release = 'first release' | 'today'
 
 const ports = { redis: 6379, sentinel: 26379, rabbitmq: 5672, postgres: 5432 } as const
-/** The last octet of a server's IPv4 address in compose.yaml is this number plus the number of the server's machine. */
+/**
+ * In compose.yaml, the last octet of a server's IPv4 address is this number plus the number of the server's machine.
+ */
 const firstHost = { redis: 10, sentinel: 20, rabbitmq: 30, postgres: 40 } as const
 type Server = keyof typeof firstHost
 const servers = Object.keys(firstHost) as Server[]
@@ -93,9 +95,9 @@ export class Cluster {
   }
 
   /**
-   * Starts all servers of the backends, waits until they have formed their clusters, and then starts the services.
-   * Otherwise the coordinator would declare queues before all RabbitMQ nodes have joined, and these queues would lack
-   * members on the missing nodes.
+   * Starts all servers of the backends, waits until they have formed their clusters, and then starts the services. If
+   * the coordinator started earlier, it would declare its queues without members on the RabbitMQ nodes that have not
+   * joined yet.
    */
   async up(release: Release = 'today'): Promise<void> {
     const outside = ['packet-filter', 'ingress', 'sandbox-provider']
@@ -114,8 +116,7 @@ export class Cluster {
 
   /**
    * Removes the containers, networks and volumes. Also works after the signal was aborted. The removal is repeated
-   * until nothing remains, because a Ctrl-C also ends Docker's command, and because the engine may still be creating a
-   * container.
+   * until nothing remains. A Ctrl-C also ends Docker's command, and the engine may still be creating a container.
    *
    * @throws {Error} if something could not be removed
    */
@@ -149,7 +150,7 @@ export class Cluster {
     const running = names.filter((name) => !this.#stopped.has(name))
     for (const name of running) {
       this.#stopped.add(name)
-      this.#paused.delete(name) // `kill` also ends a frozen container, which is then no longer frozen
+      this.#paused.delete(name) // `kill` also ends a container that is frozen
     }
     if (running.length > 0) await this.docker('kill', ...this.#containers(running))
   }
@@ -204,7 +205,7 @@ export class Cluster {
     this.#filtered.clear()
   }
 
-  /** Ends all faults, and waits until every backend and every service is complete. */
+  /** Ends all faults, and waits until every backend and every service has all its members. */
   async repair(): Promise<void> {
     await this.join()
     if (this.#paused.size > 0) await this.docker('unpause', ...this.#containers(this.#paused))
@@ -290,8 +291,7 @@ export class Cluster {
   }
 
   /**
-   * Polls `check` until it returns true, as the function `until` does. Polling also ends when the signal of this
-   * cluster is aborted.
+   * Polls `check` until it returns true, as the function `until` does, or until the signal of this cluster is aborted.
    */
   until(what: string, check: () => Promise<boolean>, seconds: number): Promise<void> {
     return until(what, check, seconds, this.#signal)
@@ -306,7 +306,7 @@ export class Cluster {
     if (postgres === null) return false
     const standbys = `SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'`
     if ((await this.query(postgres, standbys)) !== '2') return false
-    // A RabbitMQ node does not listen while it has not joined the cluster, or while it belongs to a minority.
+    // A RabbitMQ node does not listen before it has joined the cluster, or while it belongs to a minority.
     const listening = await Promise.all(
       machines.map((n) =>
         this.exec(`rabbitmq-${n}`, 'bash', '-c', 'exec 3<>/dev/tcp/127.0.0.1/5672'),

@@ -41,7 +41,7 @@ export async function postgresPrimary(cluster: Cluster): Promise<Machine> {
 
 /**
  * Promotes the PostgreSQL standby that has received most of the write-ahead log, and makes the other standby follow it.
- * Every acknowledged commit is on at least one of the two standbys; the other standby may lack the latest commits.
+ * Every acknowledged commit is on this standby or on the other one, and only the other one may lack the latest commits.
  */
 export async function promoteStandby(cluster: Cluster, lost: Machine): Promise<void> {
   const received = `SELECT pg_wal_lsn_diff(pg_last_wal_receive_lsn(), '0/0')`
@@ -57,8 +57,8 @@ export async function promoteStandby(cluster: Cluster, lost: Machine): Promise<v
   expect(best !== undefined, 'no standby responds')
   const promoted = await cluster.query(best.machine, 'SELECT pg_promote(true, 20)', 25)
   expect(promoted === 't', `PostgreSQL ${best.machine} was not promoted`)
-  // The other standby gets the address of a single server. With a list of servers, the standby would wait for a dead
-  // server until TCP times out, because a standby ignores `connect_timeout`.
+  // The other standby gets the address of a single server. A standby ignores `connect_timeout`, so with a list of
+  // servers it would wait for a dead server until TCP times out.
   const other = cluster.others(lost).find((machine) => machine !== best.machine)
   if (other === undefined) return
   const address = cluster.address('postgres', best.machine)
@@ -77,13 +77,14 @@ export async function cutPostgresPrimary(
   await delay(PROMOTION_AFTER_MS)
   await promoteStandby(cluster, primary)
   await delay(HOLD_MS)
-  // Fencing: the outdated primary must not accept writes when the partition ends. It is killed here, and it copies the
-  // data of the new primary when it starts again.
+  // Fencing: the outdated primary must not accept writes when the partition ends, so it is killed. When it starts
+  // again, it copies the data of the new primary.
   await cluster.kill(`postgres-${primary}`)
 }
 
 /**
- * Restarts groups of containers one after the other. The next group is restarted when the cluster is complete again.
+ * Restarts groups of containers one after the other. Before the next group is restarted, the cluster must have all its
+ * members again.
  */
 export async function restartInTurn(
   cluster: Cluster,

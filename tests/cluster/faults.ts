@@ -15,26 +15,24 @@ import {
 export interface Fault {
   readonly name: string
   readonly does: string
-  /** Whether the fault runs if the command line names no faults. */
+  /** Whether the fault is caused if the command line names no faults. */
   readonly isDefault?: true
   /**
    * How long the provider accepts a refresh token after its rotation; 0 by default. A fault that stops a token-service
-   * needs a grace period: if the process is lost between the provider's response and the commit, the only copy of the
-   * new token is lost as well.
+   * needs a grace period. A process that is lost between the provider's response and the commit has the only copy of
+   * the new token.
    */
   readonly graceSeconds?: number
   /** The release that the services run when the load starts; the current release by default. */
   readonly startsOn?: Release
-  /** Whether every call must succeed by its third attempt, because the fault is planned maintenance. */
+  /** Whether the fault is planned maintenance, during which every call must succeed by its third attempt. */
   readonly isPlannedWork?: true
   /** Causes the fault. `Cluster.repair` ends it. */
   cause(cluster: Cluster, random: Random): Promise<void>
 }
 
 const GRACE_SECONDS = 60
-/**
- * How long the lost server stays unavailable after the failover. The services must work without it during this time.
- */
+/** After the failover, the lost server stays unavailable for this time. The services must work without it. */
 const HOLD_MS = 5_000
 
 const redis: readonly Fault[] = [
@@ -127,9 +125,9 @@ const redis: readonly Fault[] = [
       const primary = await redisPrimary(cluster)
       for (const n of cluster.others(primary))
         await restartInTurn(cluster, [[`redis-${n}`], [`sentinel-${n}`]])
-      // Sentinel promotes a replica before it demotes the primary. Until then both servers would accept writes. The
-      // other replica would acknowledge writes to the previous primary, and these writes would be lost. So writes are
-      // paused during the failover.
+      // Sentinel promotes a replica before it demotes the primary. Between the two, both servers would accept writes,
+      // and the writes to the previous primary would be lost although the other replica acknowledges them. Therefore
+      // writes are paused during the failover.
       const pause = ['redis-cli', 'CLIENT', 'PAUSE', '10000', 'WRITE']
       await cluster.exec(`redis-${primary}`, ...pause)
       const failover = ['redis-cli', '-p', '26379', 'SENTINEL', 'FAILOVER', 'main']
@@ -158,7 +156,7 @@ const rabbitmq: readonly Fault[] = [
     async cause(cluster, random) {
       const node = oneOf([1, 2, 3] as const, random)
       await cluster.cut(`rabbitmq-${node}`, cluster.peers('rabbitmq', node))
-      // The node notices the partition after 8 s (`net_ticktime`) and pauses itself, because it is in the minority.
+      // The node notices the partition after 8 s (`net_ticktime`). It is in the minority, so it then pauses itself.
       await delay(8_000 + HOLD_MS)
     },
   },
@@ -308,8 +306,8 @@ async function loseMachine(
   }
   await otherRedisPrimary(cluster, machine)
   await delay(HOLD_MS)
-  // Fencing: the outdated primary must not accept writes when its machine returns. It is killed here, and it copies the
-  // data of the new primary when it starts again.
+  // Fencing: the outdated primary must not accept writes when its machine returns, so it is killed. When it starts
+  // again, it copies the data of the new primary.
   if (database === machine) await cluster.kill(`postgres-${machine}`)
 }
 

@@ -19,8 +19,9 @@ export function parseSeeds(text: string): readonly number[] | null {
 }
 
 /**
- * Plans a round of each fault for each seed. Returns one list of rounds for each cluster to start. A fault that
- * upgrades from the first release starts a new cluster, and every other round uses the cluster of the previous round.
+ * Plans a round of each fault for each seed. Returns one list of rounds for each cluster that is started. A fault
+ * that upgrades from the first release starts a new cluster. Every other round uses the cluster of the previous
+ * round.
  */
 export function planClusters(
   chosen: readonly Fault[],

@@ -11,7 +11,8 @@ import type { Fault } from './faults.ts'
 const COMPANIES = 60
 const RATES = { orders: 8, reads: 30, connects: 0.5 }
 /**
- * The lifetime of an access token in seconds. It is so short that every company needs several refreshes during a fault.
+ * The lifetime of an access token in seconds. It is short, so that every company needs several refreshes during a
+ * fault.
  */
 const ACCESS_TOKEN_SECONDS = 8
 const CALL_DEADLINE_MS = 15_000
@@ -26,7 +27,7 @@ export interface PlannedRound {
 
 export interface RunOptions {
   readonly signal: AbortSignal
-  /** Called before each fault. No further fault is caused if the result is true. */
+  /** Called before each fault. Returns whether no further fault may be caused. */
   readonly isTimeOver: () => boolean
   readonly onRound: (round: Round, planned: PlannedRound) => Promise<void>
 }
@@ -63,8 +64,8 @@ export async function runFaults(
       companies,
       rates: RATES,
       prefix: `r${index}`,
-      // The length of the warm-up is random. So the seed also decides how soon after the start of the fault the tokens
-      // expire.
+      // The warm-up has a random length. Therefore the seed also decides when the tokens expire after the start of the
+      // fault.
       warmUpMs: WARM_UP_MS + random() * ACCESS_TOKEN_SECONDS * 500,
       recoveryMs: RECOVERY_MS,
       disturb: async () => {
@@ -80,22 +81,20 @@ export async function runFaults(
   }
 }
 
-/** Returns a seed that depends only on the arguments, so that earlier faults do not influence the random choices. */
+/** Returns a seed that depends only on the arguments. Earlier faults then do not influence the random choices. */
 const seedOf = ({ name }: Fault, seed: number): number =>
   Buffer.from(name).reduce((hash, byte) => Math.imul(hash, 31) + byte, seed)
 
 /**
- * Rejects with the reason of `signal` when it is aborted. A fault itself may wait for seconds without checking the
- * signal.
+ * Rejects with the reason of `signal` when it is aborted. A fault may wait for seconds without checking the signal
+ * itself.
  */
 async function abortOf(signal: AbortSignal): Promise<never> {
   if (!signal.aborted) await once(signal, 'abort')
   throw signal.reason as Error
 }
 
-/**
- * Returns the round, with an error if the fault is planned maintenance and calls failed although they were repeated.
- */
+/** Returns the round. If the fault is planned maintenance and repeated calls have failed, the round gets an error. */
 function checkService({ isPlannedWork }: Fault, round: Round): Round {
   const { unservedCalls, error } = round
   if (isPlannedWork === undefined || unservedCalls === 0 || error !== null) return round

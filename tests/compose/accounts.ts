@@ -93,9 +93,9 @@ export async function hasNoPrivateKey(stack: Stack): Promise<void> {
 const old = (): string => randomBytes(32).toString('base64url')
 
 /**
- * Creates volumes as release 0.1 left them, when all services shared one account at Redis and one at RabbitMQ.
- * Starts the servers with these volumes, and upgrades with `docker compose up`. The data must remain, and the
- * shared accounts must be disabled.
+ * Creates volumes of release 0.1, in which all services share one account at Redis and one at RabbitMQ. Starts the
+ * servers with these volumes, and upgrades with `docker compose up`. The data must remain, and the shared accounts
+ * must be disabled.
  */
 export async function firstReleaseVolumes(stack: Stack): Promise<void> {
   const secrets = { redis: old(), rabbitmq: old(), postgres: old(), key: old() }
@@ -142,8 +142,8 @@ export async function firstReleaseVolumes(stack: Stack): Promise<void> {
   }
   const folder = await mkdtemp(join(tmpdir(), 'first-release-'))
   try {
-    // The servers of release 0.1 had no label `integration-host.accounts`. Here the label gets a value that differs
-    // from docker-compose.yml, so that the upgrade recreates the servers.
+    // The servers of release 0.1 have no label `integration-host.accounts`. A value that differs from
+    // docker-compose.yml has the same effect: the upgrade recreates the servers.
     const labels = { labels: { 'integration-host.accounts': '0' } }
     const override = join(folder, 'override.json')
     await writeFile(override, JSON.stringify({ services: { redis: labels, rabbitmq: labels } }))

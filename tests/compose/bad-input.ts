@@ -1,6 +1,6 @@
 /**
- * Steps of `npm run test:compose` that repeat mistakes of an operator. For each mistake, the stack must report the
- * cause and the remedy.
+ * Steps of `npm run test:compose` that make mistakes as an operator could. For each mistake, the stack must report
+ * the cause and the remedy.
  */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
@@ -26,8 +26,8 @@ export async function portTaken(stack: Stack): Promise<string> {
 }
 
 /**
- * Makes root the owner of all files in the volumes, as restoring a backup may do. Checks that `init` corrects the
- * owners and modes.
+ * Makes root the owner of all files in the volumes, as the restoration of a backup may do. Checks that `init`
+ * corrects the owners and modes.
  */
 export async function wrongOwners(stack: Stack): Promise<void> {
   await shell(

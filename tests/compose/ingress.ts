@@ -18,8 +18,8 @@ import { type Stack, words } from './stack.ts'
 const REFUSED_ONCE = /coordinator\/\S+ GET 401 .*\/\d{1,3} ms \+\d retries/
 
 /**
- * Checks that the requests of one keep-alive connection reach every replica, which shows that HAProxy balances
- * requests rather than connections.
+ * Checks that the requests of one keep-alive connection reach every replica. This shows that HAProxy balances requests
+ * rather than connections.
  */
 export async function balancesRequests(stack: Stack): Promise<void> {
   const used = await replicasUsed(stack, 12)
@@ -52,16 +52,16 @@ export async function retriesRefusedConnections(stack: Stack): Promise<string> {
   const requests = request401s(stack, () => !enough.signal.aborted)
   const isSeen = async (): Promise<string> => {
     const log = await stack.compose(['logs', '--no-color', '--no-log-prefix', 'ingress'])
-    // In HAProxy's log, `+` marks a request that was sent to another replica. If such a request took longer than
-    // 1 s, its first connection attempt timed out at a container that was already removed. Such requests are
-    // ignored, because this test is only about connections that are refused at once.
+    // In HAProxy's log, `+` marks a request that was sent to another replica. A request that took longer than 1 s is
+    // ignored: its first connection attempt timed out at a removed container, but this test is about connections that
+    // are refused at once.
     return REFUSED_ONCE.exec(log)?.[0] ?? ''
   }
   try {
     let line = ''
     await until('a request is tried at another replica', async () => {
-      // Within two seconds, HAProxy's health check finds that the new container accepts no connections. Usually HAProxy
-      // has sent a request to the container before. If not, the loop starts another container.
+      // HAProxy's health check finds within two seconds that the new container accepts no connections. If HAProxy has
+      // sent no request to the container before that, the loop starts another container.
       await stack.docker(
         words(`run --detach --rm --init --name ${stack.outsider} --network ${stack.project}_edge
           --network-alias coordinator integration-host:${stack.project} sleep infinity`),
@@ -108,8 +108,8 @@ export async function passesLimitsOn(at: Installation): Promise<void> {
       `${company}X-Long: ${'x'.repeat(20_000)}\r\nContent-Length: 0\r\n\r\n`,
       431,
     ],
-    // The body of this request is never completed. A response therefore shows that the ingress forwards a request
-    // before it has received the whole body.
+    // The body of this request is never complete. A response shows that the ingress forwards a request before it has
+    // received the whole body.
     ['an upload that is not complete', `${company}Content-Length: 1000000\r\n\r\nbegin`, 401],
     [
       'a body that waits for 100 Continue',

@@ -128,8 +128,8 @@ export async function revokedWithinASecond(stack: Stack): Promise<string> {
 
 /**
  * A program for a service's container. It prints `accepted` when the service accepts the key, and later `rejected` with
- * the milliseconds from the change of the key file to the first rejection. Only status 401 means that the key is not
- * valid; any other status means that it is accepted.
+ * the milliseconds from the change of the key file to the first rejection. A key is rejected if the status is 401, and
+ * accepted for any other status.
  */
 const watching = (port: number): string => `
   const { statSync } = require('node:fs')

@@ -60,8 +60,8 @@ export function startLoad(at: Installation, realm: string, firstNumber: number):
 }
 
 /**
- * Sends a GET request and returns whether the response is 2xx. `fetch` reuses its connections, so this also checks that
- * requests on existing connections succeed while a replica stops.
+ * Sends a GET request and returns whether the response is 2xx. `fetch` reuses its connections, so the requests also
+ * show that existing connections work while a replica stops.
  */
 async function succeeds(url: string, headers: Record<string, string> = {}): Promise<boolean> {
   try {

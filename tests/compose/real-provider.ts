@@ -1,6 +1,6 @@
 /**
- * Steps of `npm run test:compose` for `--profile real`. A test cannot use the real provider. Therefore a sandbox
- * provider outside the stack, under another host name, takes its place.
+ * Steps of `npm run test:compose` for `--profile real`. Instead of a real provider, which a test cannot use, they use a
+ * sandbox provider outside the stack, under another host name.
  */
 import { tellStory } from '../../host/src/story.ts'
 import { expect, failureReport } from './check.ts'

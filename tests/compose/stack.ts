@@ -37,8 +37,8 @@ export interface Container {
 }
 
 /**
- * A compose stack with a project name and ports of its own, so that it does not disturb another stack. The stack
- * reads no `.env`; the test passes all settings.
+ * A compose stack with a project name and ports of its own, so that it does not disturb another stack. It does not read
+ * `.env`, because the test passes all settings.
  */
 export class Stack {
   readonly project = `integration-host-test-${process.pid}`

@@ -90,7 +90,7 @@ describe('adopting the grants of another program', () => {
     return all.filter((_, n) => statuses[n] !== 200)
   }
 
-  it(`if token-service is killed while it adopts ${GRANTS} grants, every line of the file is reported as stored or as refused`, async () => {
+  it(`every line of the file is reported as stored or as refused although token-service is killed while it adopts ${GRANTS} grants`, async () => {
     const grants = await foreignGrants(GRANTS)
     const DIES_FOR = `ACC-${grants.realms[GRANTS / 2]}`
     await start({ DIES_AT: 'after response', DIES_FOR })
@@ -109,8 +109,7 @@ describe('adopting the grants of another program', () => {
     const here = withOutcome(results, 'stored', 'already_here')
     const refused = withOutcome(results, 'refused')
     expect([...here, ...refused].toSorted()).toEqual(grants.realms)
-    // The killed process had received responses of the provider, and had the only copy of the token pairs in these
-    // responses.
+    // The killed process had the only copy of the token pairs in the responses that it had received.
     expect(refused).toContain(grants.realms[GRANTS / 2])
     expect(refused.length).toBeLessThanOrEqual(IN_FLIGHT)
     expect(results.filter(({ Outcome }) => Outcome === 'refused').map(({ Code }) => Code)).toEqual(
@@ -118,8 +117,8 @@ describe('adopting the grants of another program', () => {
     )
     expect(code).toBe(1)
 
-    // The command runs again with the same file. It does not send the tokens of the stored lines again, and it reports
-    // the other lines as refused again.
+    // The command runs again with the same file. It does not send the tokens of stored lines again, and reports the
+    // refused lines as refused again.
     const calls = async () => {
       const all = await sandboxClient(system).allCalls()
       return here.map((realm) => all.get(realm))
@@ -141,7 +140,7 @@ describe('adopting the grants of another program', () => {
     await stop()
   }, 600_000)
 
-  it('no grant is lost if the command line is killed and run again', async () => {
+  it('no grant is lost if the command line is killed during an adoption and run again', async () => {
     const grants = await foreignGrants(120)
     await start()
     await using adopting = startProcess([CLI, ...command(grants.file)], settings())
@@ -158,7 +157,7 @@ describe('adopting the grants of another program', () => {
   }, 300_000)
 
   it.each(['after intent', 'after response', 'before commit', 'after commit'])(
-    'no grant is lost if token-service is killed at "%s" and the provider has a grace period',
+    'no grant is lost during an adoption if token-service is killed at "%s" and the provider has a grace period',
     async (point) => {
       await sandboxClient(system).set({ graceSeconds: 600 })
       const grants = await foreignGrants(10)

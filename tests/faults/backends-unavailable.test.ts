@@ -41,7 +41,7 @@ describe('a system whose backends become unavailable and available again', () =>
       ])
     })
 
-  it('each service listens while no backend is available and reports the missing backends as down', async () => {
+  it('each service listens although no backend is available, and reports the missing backends as down', async () => {
     for (const relay of [redis, rabbitmq, postgres]) relay.away()
     system.start('demo-api')
     system.start('accounting-gateway', { REDIS_URL: redis.url, AMQP_URL: rabbitmq.url })
@@ -95,7 +95,7 @@ describe('a system whose backends become unavailable and available again', () =>
     await waitForRun(system, '3', 0, 'Completed')
   })
 
-  it('the gateway forwards calls with cached tokens while Redis is unavailable and when Redis is available again', async () => {
+  it('the gateway forwards calls with cached tokens while Redis is unavailable, and after Redis is available again', async () => {
     redis.away()
     await untilDown('token-service', 'redis')
     expect((await system.call(companyInfoUrl(system, REALM))).status).toBe(200)

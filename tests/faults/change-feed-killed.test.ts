@@ -51,7 +51,7 @@ async function createInvoice(): Promise<string> {
 const created: string[] = []
 
 it.each(['change published', 'before cursor', 'cursor moved'])(
-  'each missed change starts one run if the coordinator is killed at: %s',
+  'each missed change starts one run although the coordinator is killed at: %s',
   async (point) => {
     await eventually(async () => expect((await changes()).ReadUntil).toEqual(expect.any(String)))
     const { SweptAt: sweptBefore } = await changes()

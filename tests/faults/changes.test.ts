@@ -1,6 +1,6 @@
 /**
- * Kills coordinators while provider events become runs. Each change must start exactly one run, although it is
- * delivered five times in another order.
+ * Kills coordinators while provider events become runs. Each change must start exactly one run, although every
+ * change is delivered five times and in another order.
  */
 import {
   onQueue,
@@ -105,7 +105,7 @@ async function expectOneRunEach(realm: string, events: readonly ProviderEvent[])
 }
 
 it(
-  'each change starts one run, although it is delivered five times in another order and coordinators are killed meanwhile',
+  'each change starts one run, although it is delivered five times and coordinators are killed meanwhile',
   async ({ annotate }) => {
     const random = seededRandom()
     const events = Array.from({ length: CHANGES }, (_, n) => changeOf('1', n))
@@ -135,7 +135,7 @@ it(
 )
 
 it.each(['company requested', 'company known', 'before insert', 'inserted'])(
-  'a change starts one run if coordinators repeatedly die at "%s"',
+  'a change starts one run although coordinators repeatedly die at "%s"',
   async (failpoint) => {
     const realm = failpoint.replace(' ', '-')
     const event = changeOf(realm, 1)

@@ -27,7 +27,8 @@ describe.runIf(isFaultRun)('a RabbitMQ broker with a memory alarm', () => {
       DEMO_API_URL: target.url,
       LOCAL_PULL_SECONDS: '1',
       REMOTE_PULL_SECONDS: '2',
-      // Only four steps run at a time, and each takes 200 ms, so that steps are in flight when the alarm is raised.
+      // Only four steps run at a time, and each takes 200 ms. Therefore steps are in flight when the alarm is
+      // raised.
       PREFETCH: '4',
     })
     await system.ready('coordinator')
@@ -54,8 +55,8 @@ describe.runIf(isFaultRun)('a RabbitMQ broker with a memory alarm', () => {
 
     for (let alarm = 0; alarm < ALARMS; alarm += 1) {
       target.latencyMs = 200
-      // The target responds only after the alarm was raised, so that the step publishes a message during the alarm.
-      // RabbitMQ reports an alarm only to connections that publish.
+      // The target responds only after the alarm was raised. The step then publishes a message, because RabbitMQ
+      // reports an alarm only to connections that publish.
       const isOn = Promise.withResolvers<void>()
       target.intercept = () => isOn.promise.then(() => false)
       const callsBefore = target.calls.length

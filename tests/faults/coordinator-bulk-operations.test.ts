@@ -47,7 +47,7 @@ const changedBy = async ({ sql }: DatabaseAssertions, operation: string): Promis
 
 describe('a coordinator that is killed during a bulk operation', () => {
   it.for(['filter', 'ids'] as const)(
-    'if a coordinator is killed during a bulk operation by %s, another coordinator changes each remaining run once',
+    'another coordinator changes each remaining run of a bulk operation once if the first one is killed by %s',
     { timeout: 60_000 + ROUNDS * 30_000 },
     async (by, { annotate }) => {
       const random = seededRandom()

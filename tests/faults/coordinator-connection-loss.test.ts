@@ -87,7 +87,7 @@ const statusOf = async (database: DatabaseAssertions, order: string) => {
 }
 
 it(
-  'if a call ends while PostgreSQL is unavailable, its step is recorded later, and the call is not repeated',
+  'a step is recorded later, and its call is not repeated, if the call ends while PostgreSQL is unavailable',
   { timeout: ROUNDS * 30_000 },
   async ({ annotate }) => {
     await using fixture = await startFixture()
@@ -117,7 +117,7 @@ it(
 )
 
 it(
-  'while RabbitMQ is unavailable, the coordinator stores step outcomes and accepts orders, and publishes the messages later',
+  'the coordinator stores step outcomes and accepts orders while RabbitMQ is unavailable, and publishes the messages later',
   { timeout: ROUNDS * 30_000 },
   async ({ annotate }) => {
     await using fixture = await startFixture()

@@ -1,6 +1,6 @@
 /**
  * Kills a coordinator at every point of the step protocol that docs/coordinator.md lists. For each point the tests
- * check the row and the messages that remain, and that another coordinator completes the order.
+ * check the remaining row and messages. Then another coordinator must complete the order.
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
@@ -14,7 +14,7 @@ import { type StepQueues, STEPS, stepQueuesOf } from '../support/faults/step-que
 import { startStepTarget, type StepTarget } from '../support/fakes/step-target.ts'
 
 const ROUNDS = scale({ test: 1, faults: 10 })
-/** Up to five tests start their services at the same time, so each start takes longer. The timeout allows for this. */
+/** Up to five tests start their services at the same time, so each start takes longer than usual. */
 const TIMEOUT_MS = 150_000 + ROUNDS * 30_000
 
 interface RowState {
@@ -36,7 +36,7 @@ interface CrashPoint {
   readonly messages: Readonly<Record<string, number>> | null
   /** Whether the process has `dispatch: 'inline'`, so that the insertion also claims the run. */
   readonly isInline?: true
-  /** The test calls this function after the crash, before the surviving coordinator consumes steps again. */
+  /** Called after the crash, before the surviving coordinator consumes steps again. */
   readonly meanwhile?: (fixture: Fixture, id: string) => Promise<void>
   readonly orderCalls: 1 | 2
   /** Number of attempts that ended without a result because their worker died. */
@@ -187,8 +187,7 @@ async function startFixture({ isInline = false } = {}): Promise<Fixture> {
     DEMO_API_URL: target.url,
     LOCAL_PULL_SECONDS: '0.2',
     REMOTE_PULL_SECONDS: '0.3',
-    // With this long interval the sweeper publishes messages only for runs that a test has made due, although it
-    // polls often.
+    // The sweeper polls often. With this long interval it publishes messages only for runs that a test has made due.
     SWEEP_MS: '60000',
     ...(isInline && { PROCESS: 'inline' }),
   }
@@ -208,8 +207,7 @@ async function startFixture({ isInline = false } = {}): Promise<Fixture> {
     async suspendSurvivor() {
       target.isOnline = false
       await eventually(async () => expect(await queues.consumers()).toBe(0))
-      // Removes late duplicates of messages for completed runs, so that only messages of the next order are
-      // counted.
+      // Removes late duplicates of messages for completed runs. Only messages of the next order are then counted.
       for (const step of STEPS) await queues.purge(step)
     },
     async resumeSurvivor() {
@@ -317,8 +315,8 @@ describe('a coordinator that is killed during a step', { concurrent: true }, () 
               select "ReplayID" as id from "Order_Header" where "TransactionID" = ${order}
               order by 1`
           ).map((row) => row.id)
-        // When the coordinator dies, PostgreSQL may still be executing its last statement, so the replay may or may
-        // not be stored yet.
+        // PostgreSQL may still be executing the last statement of the dead coordinator, so the replay may or may not be
+        // stored yet.
         const second = await post(system, fixture.survivor.url, `/${order}/replays`, {})
         if (isStored === null) expect([202, 409]).toContain(second)
         else expect(second).toBe(isStored ? 409 : 202)

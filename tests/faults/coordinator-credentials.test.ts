@@ -15,7 +15,7 @@ import { isFaultRun } from '../support/faults/scale.ts'
 import { type ReceivedCall, startStepTarget } from '../support/fakes/step-target.ts'
 
 const WAITING = 1_000
-/** The cool-down after a 429. The transactions of a company without a 429 take only a small part of this time. */
+/** The cool-down after a 429. The transactions of a company without a 429 take much less time. */
 const COOL_DOWN_MS = 10_000
 /** The coordinator's default limit for the number of steps in flight. */
 const PREFETCH = 64
@@ -45,8 +45,7 @@ async function publishStored(system: System, realm: string): Promise<void> {
 }
 
 /**
- * In these tests the fake target replaces the gateway, and the first of the three steps calls a company's API
- * through the gateway.
+ * In these tests the fake target replaces the gateway. The first of the three steps calls a company's API through it.
  */
 describe.runIf(isFaultRun)('transactions that call the API of a company', () => {
   const env = (url: string) => ({
@@ -56,7 +55,7 @@ describe.runIf(isFaultRun)('transactions that call the API of a company', () => 
     REMOTE_PULL_SECONDS: '2',
   })
 
-  it('after a reconnect, a thousand transactions of the company resume, with fewer than six messages each on average', async ({
+  it('a thousand waiting transactions of a company resume after a reconnect, with fewer than six messages each on average', async ({
     annotate,
   }) => {
     await using target = await startStepTarget()
@@ -126,8 +125,8 @@ describe.runIf(isFaultRun)('transactions that call the API of a company', () => 
     })
     const calls = (realm: string) => target.calls.filter((call) => realmOf(call) === realm).length
     expect(calls('8002')).toBe(others.length)
-    // All steps that were in flight at the first 429 may have received a 429. No other step may call the company's API
-    // during the cool-down.
+    // Each step that was in flight at the first 429 may have received a 429 as well. No further step may call the
+    // company's API during the cool-down.
     expect(calls('8001')).toBeLessThanOrEqual(delayed.length + PREFETCH)
     const charged = await database.sql<{ outcome: string; attempt: number }[]>`
       select distinct "Outcome" as outcome, "Attempt" as attempt from "Order_Attempt" order by 1`

@@ -24,7 +24,7 @@ const timing = isFaultRun
 
 describe('a coordinator that is frozen for longer than its lease', () => {
   it(
-    'a coordinator that was frozen for longer than its leases stores none of the responses that arrived while it was frozen',
+    'a coordinator that was frozen for longer than its leases stores no response that arrived while it was frozen',
     async ({ annotate }) => {
       await using target = await startStepTarget()
       await using system = await startSystem([])
@@ -52,7 +52,8 @@ describe('a coordinator that is frozen for longer than its lease', () => {
         join "Order_Item" i using ("Process", "TransactionID", "ReplayID") order by 1, 2, 3, i."StepName"`
       const before = await rows()
       await delay(Math.max(0, continuesAt - performance.now()))
-      // The responses arrive while the process is frozen, before it can check whether its leases have expired.
+      // The responses arrive while the process is frozen. Only afterwards can it check whether its leases have
+      // expired.
       for (const response of pending)
         response.writeHead(201).end('{"Order":"stale","CreatedAt":"2020-01-01T00:00:00Z"}')
       process.kill(frozen.pid, 'SIGCONT')

@@ -38,7 +38,7 @@ describe.runIf(isFaultRun)('a business process that requires the internet', () =
       await system.ready('coordinator')
       await using database = await openDatabase(system)
       const queues = stepQueuesOf(system)
-      // During an interruption the targets are unreachable too, so the calls in flight end without a response.
+      // The targets are unreachable during an interruption too, so the calls in flight end without a response.
       target.intercept = ({ order }, response) => {
         if (target.isOnline || order === '') return false
         response.destroy()

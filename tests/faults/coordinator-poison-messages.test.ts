@@ -90,8 +90,8 @@ describe.runIf(isFaultRun)('poison messages in queues with valid messages', () =
       return ms
     }
     await msWith('warm', false)
-    // Measures alternately with and without poison messages, so that other processes on the machine affect both
-    // measurements alike.
+    // Alternates measurements with and without poison messages. Other processes on the machine then affect both
+    // alike.
     const pairs: { healthy: number; poisoned: number; slower: number }[] = []
     for (let run = 0; run < RUNS; run += 1) {
       const isPoisonedFirst = run % 2 === 1

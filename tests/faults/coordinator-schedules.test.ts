@@ -20,7 +20,7 @@ const MISSED_MINUTES = 60
  * at least ten minutes, in which the schedules fire 600 times.
  */
 it(
-  'each time of a schedule starts one run, although coordinators are killed while schedules fire',
+  'each scheduled time starts one run although coordinators are killed while the schedules fire',
   { timeout: scale({ test: 240_000, faults: 420_000, long: 1_200_000 }) },
   async ({ annotate }) => {
     const random = seededRandom()
@@ -36,7 +36,7 @@ it(
     }
     await until(declared, { seconds: 60 })
 
-    /** The first time of each schedule that must have a run. */
+    /** The first scheduled time of each schedule for which a run must exist. */
     const first = new Map<string, Date>()
     const lasts = scale({ test: 0, faults: 60_000, long: 600_000 })
     const startedAt = performance.now()
@@ -72,7 +72,7 @@ it(
       return row?.late === 0 && row.unfinished === 0
     }
     await until(isDone, { seconds: 120 })
-    // Every minute from the first missed time to the next time must have its run, and no other run may exist.
+    // There must be one run for every minute from the first missed time to the next time, and no other run.
     const [result] = await sql<
       { expected: number; missing: number; foreign: number; runs: number }[]
     >`

@@ -17,13 +17,13 @@ const STEPS = 3
 
 describe.runIf(isFaultRun)('the sweeper while rows are stuck and workers are killed', () => {
   it(
-    'fewer than two messages are published per step on average while the sweeper resumes stuck rows and workers are killed',
+    'the coordinators publish fewer than two messages per step on average while rows are stuck and workers are killed',
     { timeout: 600_000 },
     async ({ annotate }) => {
       await using target = await startStepTarget()
       await using system = await startSystem([])
       const env = { DEMO_API_URL: target.url, LOCAL_PULL_SECONDS: '2', REMOTE_PULL_SECONDS: '4' }
-      // The first coordinator only creates the tables and the exchanges, and is then shut down.
+      // The first coordinator only creates the tables and the exchanges. Then it is shut down.
       const first = system.start('coordinator', env)
       await system.ready('coordinator')
       await using database = await openDatabase(system)

@@ -46,7 +46,7 @@ it(
       },
       { seconds: 60 },
     )
-    // The attempts that found no free slot were not counted, and sent no call.
+    // An attempt that found no free slot sent no call and was not counted.
     expect(next?.Attempts).toMatchObject([{ Attempt: 1, Outcome: 'completed' }])
     const atOf = (path: string): number => arrivals.find((one) => one.path === path)?.at ?? 0
     expect(atOf('/next') - atOf('/held')).toBeGreaterThan(CALL_LIMIT_MS)

@@ -1,6 +1,6 @@
 /**
- * Kills a coordinator at one of two points: right after it has committed a transition, or after a receiver has
- * responded but before the delivery is recorded. Another coordinator must deliver the webhook.
+ * Kills a coordinator after it has committed a transition, or between the response of a receiver and the record of
+ * the delivery. Another coordinator must deliver the webhook.
  */
 import { createHash } from 'node:crypto'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -88,7 +88,7 @@ describe('the webhooks of a coordinator that is killed', { concurrent: true }, (
   )
 
   it(
-    'if a coordinator is killed during a step, another one reports the step as in doubt and then completes the run',
+    'another coordinator reports a step as in doubt and completes the run after the first one was killed during the step',
     { timeout: 90_000 },
     async () => {
       await using fixture = await startFixture({ PROCESS: 'short' })
@@ -105,7 +105,7 @@ describe('the webhooks of a coordinator that is killed', { concurrent: true }, (
   )
 
   it(
-    'if a coordinator is killed after the receiver has responded, another one delivers the webhook again with the same id',
+    'another coordinator delivers a webhook again with the same id if the first one was killed after the response of the receiver',
     { timeout: 90_000 },
     async () => {
       await using fixture = await startFixture({ PROCESS: 'short' })

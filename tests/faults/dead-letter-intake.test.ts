@@ -148,8 +148,8 @@ it(
           await database.sql.begin(async (tx) => {
             await tx`lock table "Order_DeadLetter" in share mode`
             await publish(ids)
-            // While the table is locked, no dead letter can be stored. So each of the two coordinators has its maximum
-            // number of messages in flight.
+            // No dead letter can be stored while the table is locked. Each of the two coordinators then has its
+            // maximum number of messages in flight.
             await eventually(async () =>
               expect((await queue()).messageCount).toBe(LETTERS - 2 * PREFETCH),
             )
@@ -169,7 +169,7 @@ it(
 )
 
 it.each(['dead letter received', 'dead letter stored'])(
-  'no dead letter is lost or stored twice if coordinators repeatedly die at "%s"',
+  'no dead letter is lost or stored twice although coordinators repeatedly die at "%s"',
   async (failpoint) => {
     const id = failpoint.replaceAll(' ', '-')
     await publish([id])

@@ -67,7 +67,7 @@ const fileOf = (folder: string, id: string, replay: number): string =>
 
 describe('a coordinator that is killed while it purges old runs', () => {
   it(
-    'if a coordinator is killed during a purge, another one completes it: no run is half purged, counted twice or run again',
+    'another coordinator completes a purge after a kill, and no run is half purged, counted twice or run again',
     { timeout: 240_000 },
     async ({ annotate }) => {
       await using target = await startStepTarget()
@@ -156,7 +156,7 @@ describe('a coordinator that is killed while it purges old runs', () => {
         insert into "Order_Header" ("Process", "TransactionID", "InitialData")
         values ('OrderProcess', 'r0-1', '1') on conflict do nothing`
       expect(inserted.count).toBe(0)
-      // The sweeper starts this new transaction. If a purged run were due, the sweeper would start it at the same time.
+      // When the sweeper starts this new transaction, it would also start a purged run that is due.
       await sql`
         insert into "Order_Header" ("Process", "TransactionID", "InitialData")
         values ('OrderProcess', 'new', '"new"')`

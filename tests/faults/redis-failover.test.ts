@@ -42,7 +42,7 @@ describe('a Redis failover at a provider that accepts each refresh token once', 
     for (const { status, Version } of await refreshAll())
       expect([status, Version]).toEqual([200, 2])
 
-    // From here on the primary still accepts writes, but no replica receives them.
+    // The primary still accepts writes after this point, but no replica receives them.
     pair.link.stall()
     for (const { status, code } of await refreshAll())
       expect([status, code]).toEqual([503, 'store_unavailable'])
@@ -57,7 +57,7 @@ describe('a Redis failover at a provider that accepts each refresh token once', 
       realms.map((realm) =>
         eventually(
           async () => expect(await service.refresh(realm, {})).toMatchObject({ status: 200 }),
-          // Before a refresh succeeds, the lease of the killed process may have to expire.
+          // A refresh succeeds only after the lease of the killed process has expired.
           { seconds: 60, everyMs: 500 },
         ),
       ),
@@ -71,7 +71,7 @@ describe('a Redis failover at a provider that accepts each refresh token once', 
 })
 
 describe('a token-service that is stopped while Redis is unresponsive', () => {
-  it('token-service writes its new token pair to RESCUE_DIR if Redis is unresponsive, and the next process stores the pair', async () => {
+  it('token-service writes a new token pair to RESCUE_DIR if Redis is unresponsive, and its next process stores the pair', async () => {
     await using own = new AsyncDisposableStack()
     const folder = own.adopt(await mkdtemp(join(tmpdir(), 'rescue-')), (path) =>
       rm(path, { recursive: true }),

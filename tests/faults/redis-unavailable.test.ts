@@ -1,9 +1,9 @@
 /**
  * Redis becomes unavailable during a refresh. Each test starts a fault at one point of the refresh protocol: before or
- * after Redis executes one of the writes, or during the call to the provider. There are three kinds of fault: Redis is
- * unreachable; or unresponsive; or killed and restarted from its append-only file. The provider rotates the refresh
- * token at every refresh and rejects used tokens. Therefore a grant survives only if the service stores the successor
- * of every refresh token that it uses. The three kinds are tested concurrently, each with its own provider and
+ * after Redis executes one of the writes, or during the call to the provider. In the three kinds of fault, Redis is
+ * unreachable, unresponsive, or killed and restarted from its append-only file. The provider rotates the refresh token
+ * at every refresh and rejects used tokens. Therefore a grant survives only if the service stores the successor of
+ * every refresh token that it uses. The three kinds are tested concurrently, each with its own provider and
  * token-service.
  */
 import type { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
@@ -118,8 +118,8 @@ describe.each(personalities)('a refresh without Redis at the provider %s', (pers
       eventually(async () => expect(await redis.hget(name, 'Version')).toBe('2'))
 
     /**
-     * Maps each kind of write to an assertion that passes once Redis has executed the write. The assertions are used
-     * for the faults in which Redis executes the write but its reply is lost.
+     * The assertions that pass once Redis has executed a write, by the kind of the write. They are used for the faults
+     * in which Redis executes the write but its reply is lost.
      */
     const isExecuted: Record<StoreWrite, (name: string) => Promise<void>> = {
       acquire: async (name) => expect(await redis.exists(`lease:${name}`)).toBe(1),
@@ -162,15 +162,15 @@ describe.each(personalities)('a refresh without Redis at the provider %s', (pers
         calls: await provider.calls(realm),
       }
       await endFault()
-      // After the fault, token-service stores the new token pair, which it has kept in memory, without a further
-      // request from a caller.
+      // token-service has kept the new token pair in memory. After the fault it stores the pair without a further
+      // request.
       if (point.isTokenUsed) await untilStored(name)
       return outcome
     }
 
     async function recover(point: Point): Promise<Outcome['recovered']> {
       const realm = realmOf(point)
-      // If the reply to the acquisition of a lease was lost, no process releases the lease. So the refresh succeeds
+      // If the reply to the acquisition of a lease was lost, no process releases the lease, and the refresh succeeds
       // only after the lease has expired. If an intent was stored before Redis was restarted, the refresh also waits
       // for the end of the deferral (40 s).
       await eventually(
@@ -244,7 +244,7 @@ describe.each(personalities)('a refresh without Redis at the provider %s', (pers
   )
 
   it.each(cases)(
-    'token-service rotates the token once and publishes one event, although Redis is $fault $name',
+    'token-service rotates the token once and publishes one event although Redis is $fault $name',
     ({ fault, point }) => {
       const { recovered, events, token } = outcomeOf(fault, point)
       expect(recovered).toMatchObject({

@@ -1,6 +1,6 @@
 /**
- * Many concurrent callers of three token-services that share one Redis, each token-service in its own process. With
- * a proxy in front of the token endpoint, a test decides when the provider responds.
+ * Three token-services in separate processes share one Redis and have many concurrent callers. A proxy in front of the
+ * token endpoint lets a test decide when the provider responds.
  */
 import type { AccessTokenView } from '@integration-host/shared/contracts/credential'
 import { changeRecord } from '@integration-host/shared/test-support/change-record'
@@ -109,7 +109,7 @@ describe.each(personalities)(
       expect(await sandboxClient(system).calls(realm)).toEqual(onceGranted)
     })
 
-    it('three token-services send the response of a slow provider to every caller without competing for the lease', async () => {
+    it('three token-services send the response of a slow provider to every caller without a competition for the lease', async () => {
       tokenEndpoint.pause()
       await expire([realm])
       const requests = requestByAllCallers()
@@ -123,7 +123,7 @@ describe.each(personalities)(
       console.log(`${CALLERS} callers while the provider was paused: 1 provider call`)
     })
 
-    it('three token-services respond as soon as the token is stored, even if the lease is never released', async () => {
+    it('three token-services respond as soon as the token is stored, even if its lease is never released', async () => {
       const name = nameOf(realm)
       const lease = `lease:${name}`
       const expiry = (await redis.hget(name, 'Expiry')) ?? ''
@@ -142,7 +142,7 @@ describe.each(personalities)(
       expect((await sandboxClient(system).calls(realm)).granted).toBe(0)
     })
 
-    it(`three token-services refresh ${COMPANIES} companies once each, with bounded concurrency, and serve others meanwhile`, async () => {
+    it(`three token-services refresh ${COMPANIES} companies once each with bounded concurrency, and serve other companies meanwhile`, async () => {
       const expired = Array.from({ length: COMPANIES }, (_, index) => String(9_341_470_000 + index))
       const valid = Array.from({ length: VALID_COMPANIES }, (_, index) =>
         String(9_341_480_000 + index),

@@ -50,7 +50,7 @@ afterAll(async () => {
   await broker[Symbol.asyncDispose]()
 })
 
-/** The runs end in their first step, so that the test measures only how they start. */
+/** The runs end in their first step, because the test only checks how they start. */
 const settings = (env: Readonly<Record<string, string>>) => ({
   LOCAL_PULL_SECONDS: '0.5',
   PROCESS: 'short',
@@ -59,7 +59,7 @@ const settings = (env: Readonly<Record<string, string>>) => ({
 const startCoordinator = (env: Readonly<Record<string, string>> = {}): ServiceProcess =>
   startAnotherCoordinator(system, settings(env), coordinatorWithFailpoints)
 
-/** Publishes a message for each id until the broker has confirmed it, over as many connections as this needs. */
+/** Publishes a message for each id until the broker has confirmed it. Lost connections are replaced. */
 async function publish(ids: readonly string[]): Promise<void> {
   const missing = new Set(ids)
   while (missing.size > 0) {
@@ -167,7 +167,7 @@ it(
 )
 
 it.each(['before insert', 'inserted'])(
-  'a start message becomes one run if coordinators repeatedly die at "%s"',
+  'a start message becomes one run although coordinators repeatedly die at "%s"',
   async (failpoint) => {
     const id = `at-${failpoint.replace(' ', '-')}`
     await publish([id])

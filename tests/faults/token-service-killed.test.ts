@@ -1,13 +1,13 @@
 /**
  * Kills a token-service with SIGKILL at every failpoint of the refresh protocol, for every way in which a provider
- * rotates refresh tokens. All processes are real. Each rotation has its own provider, its own prefixes in Redis
- * and RabbitMQ, and one company per failpoint. The four rotations are tested concurrently, each with two processes.
+ * rotates refresh tokens. All processes are real. Each rotation has its own provider, its own prefixes in Redis and
+ * RabbitMQ, and one company per failpoint. The four rotations are tested concurrently, each with two processes.
  *
- * Every killed refresh happens a day after the previous refresh of the company, so that a provider that rotates
- * daily rotates during the killed refresh. There are two failpoints after the provider has rotated: `during the
- * call`, when the response is in flight, and `after response`, when the response has arrived. There are two
- * failpoints between the commit and the event: `after commit` and `before publish`. The commit is one Lua script
- * that stores the token pair and its event and releases the lease, so there is no failpoint within the commit.
+ * Every killed refresh happens a day after the previous refresh of the company. A provider that rotates daily therefore
+ * rotates during the killed refresh. There are two failpoints after the rotation at the provider: `during the call`,
+ * when the response is in flight, and `after response`, when the response has arrived. There are two failpoints between
+ * the commit and the event: `after commit` and `before publish`. The commit is one Lua script that stores the token
+ * pair and its event and releases the lease, so there is no failpoint within the commit.
  */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -51,12 +51,12 @@ const points = [
 type Point = (typeof points)[number]
 
 /**
- * Expected provider calls for the rotations without a grace period. With such a rotation, a lost token pair cannot
- * be recovered, because the provider no longer accepts the previous refresh token.
+ * The expected provider calls for the rotations without a grace period. The provider no longer accepts the previous
+ * refresh token, so a lost token pair cannot be recovered.
  */
 const unrecoverable = {
-  // The previous refresh token equals the current one, because the token did not change within its first day. With
-  // the profile `intuit` the fault is not final, so each of the three forced refreshes tries the token again.
+  // The previous refresh token equals the current one within its first day. With the profile `intuit` the fault is not
+  // final, so each of the three forced refreshes tries the token again.
   intuit: { rejected: 1, callsByReading: 3, Final: false },
   // token-service tries the current and the previous refresh token once each.
   strict: { rejected: 2, callsByReading: 0, Final: true },
@@ -75,8 +75,8 @@ const responseLost: ReadonlySet<Point> = new Set([
 ])
 
 /**
- * If a process dies while it relays an event, the event stays in the outbox. The next process would relay the same
- * event and die too. Therefore these failpoints are tested separately.
+ * An event stays in the outbox if its process dies while it relays the event. The next process would relay the same
+ * event and die too, so these failpoints are tested separately.
  */
 const testedSeparately: ReadonlySet<Point> = new Set(['before publish', 'after confirm'])
 
@@ -84,7 +84,7 @@ const realmOf = (point: Point): string => String(9_341_453_000 + points.indexOf(
 const nameOf = (point: Point): string => `ACC-${realmOf(point)}`
 
 interface Outcome {
-  /** The response status when the refresh is repeated after the kill. */
+  /** The response status of the refresh that is repeated after the kill. */
   readonly status: number
   readonly recoverySeconds: number
   readonly credential: ViewOrProblem<CredentialView>
@@ -154,7 +154,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
         ? system.start('token-service')
         : system.start('token-service', { DIES_AT: point }, tokenServiceWithFailpoints)
       await system.ready('token-service')
-      // The response is delayed for longer than it takes to kill the process.
+      // The delay of the response is longer than the time that it takes to kill the process.
       if (isKilledByTest) await provider.delayNextTokenResponse(9_000)
       const refreshing = service.refresh(realmOf(point), { Version: 2 }).catch(() => null)
       if (isKilledByTest) {
@@ -211,8 +211,8 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       await provider.set(rotations[rotation])
     }
     /**
-     * Moves the rotation time a day back in the provider's state file, because the sandbox has no setting that
-     * makes a token older.
+     * Moves the rotation time a day back in the provider's state file. The sandbox has no setting that makes a token
+     * older.
      */
     async function oneDayLater(): Promise<void> {
       expect(await system.service('sandbox-provider').stop('SIGTERM')).toBe(0)
@@ -253,7 +253,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
     )
   }
 
-  it('the tests cover all failpoints of the refresh protocol', async () => {
+  it('the crash tests of token-service cover all failpoints of the refresh protocol', async () => {
     await using system = await startSystem([])
     const started = system.start('token-service', { DIES_AT: 'which?' }, tokenServiceWithFailpoints)
     // A process that is started with an unknown failpoint lists the known failpoints and exits.
@@ -276,7 +276,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
         status: 200,
         credential: { Status: 'active', Version: 3 },
         isTokenAccepted: true,
-        // If the response was lost, the service sends the previous refresh token again, which the provider accepts
+        // After a lost response, the service sends the previous refresh token again. The provider accepts this token
         // within the grace period.
         calls: responseLost.has(point)
           ? { granted: 2, rejected: 0, reused: rotation === 'never' ? 0 : 1 }
@@ -285,8 +285,8 @@ describe('a token-service that is killed in the middle of a refresh', () => {
         afterwards: { version: 4, isTokenAccepted: true },
       })
       expect(outcome.credential).not.toHaveProperty('Fault')
-      // If an event was confirmed but not yet removed from the outbox, the next process publishes the event again
-      // with the same id.
+      // An event that was confirmed but not yet removed from the outbox is published again by the next process, with
+      // the same id.
       const duplicate = point === 'after confirm' ? ['3/refreshed'] : []
       expect(outcome.events).toEqual([
         '1/stored',

@@ -1,6 +1,6 @@
 /**
- * Kills the webhook receiver with SIGKILL at every await of a delivery, and under load. A change whose delivery got a
- * 200 must be in the broker. Every other delivery is sent again, as the provider does.
+ * Kills the webhook receiver with SIGKILL at every await of a delivery, and under load. A change must be in the
+ * broker if its delivery got a 200. Otherwise its delivery is sent again, as the provider does.
  */
 import { once } from 'node:events'
 import { connect as connectSocket } from 'node:net'
@@ -68,7 +68,7 @@ const send = async (changes: readonly NotifiedChange[]): Promise<number> =>
   (await sendNotification(system, changes).catch(() => null))?.status ?? 0
 
 describe('a webhook receiver that is killed during a delivery', () => {
-  it('the tests cover all failpoints of a delivery', async () => {
+  it('the crash tests of the webhook receiver cover all failpoints of a delivery', async () => {
     const started = system.start(
       'webhook-receiver',
       { DIES_AT: '?' },
@@ -79,7 +79,7 @@ describe('a webhook receiver that is killed during a delivery', () => {
   })
 
   it.each(points)(
-    'a receiver that is killed at "%s" acknowledges nothing, and publishes every change when the delivery is repeated',
+    'a webhook receiver killed at "%s" acknowledges nothing, and publishes every change when the delivery is repeated',
     async (point) => {
       const changes = changesFrom(1, 20)
       const doomed = await startReceiver({ DIES_AT: point }, webhookReceiverWithFailpoints)
@@ -98,7 +98,7 @@ describe('a webhook receiver that is killed during a delivery', () => {
     },
   )
 
-  it('a receiver that is killed while a body arrives publishes nothing of this body', async () => {
+  it('a webhook receiver that is killed while a body arrives publishes nothing of this body', async () => {
     const doomed = await startReceiver()
     const socket = connectSocket(Number(new URL(doomed.url).port), '127.0.0.1')
     socket.on('error', () => {})
@@ -115,7 +115,7 @@ describe('a webhook receiver that is killed during a delivery', () => {
     expect(await takeIds()).toEqual([])
   })
 
-  it('the receiver loses no acknowledged change in ten kills under load', async () => {
+  it('the webhook receiver loses no acknowledged change in ten kills under load', async () => {
     const acknowledged = new Set<string>()
     let isStopped = false
     /** Sends notifications one after another, each of them until it is acknowledged. */
@@ -144,7 +144,7 @@ describe('a webhook receiver that is killed during a delivery', () => {
 })
 
 describe('a webhook receiver without a broker', () => {
-  it('the receiver responds 503 while the broker is unresponsive or unavailable, and loses nothing', async () => {
+  it('the webhook receiver responds 503 while the broker is unresponsive or unavailable, and loses no change', async () => {
     await using relay = await startRelay(backend('TEST_AMQP_URL'), 5672)
     const receiver = await startReceiver({ AMQP_URL: relay.url })
     const acknowledged: string[] = []

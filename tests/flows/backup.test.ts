@@ -58,7 +58,7 @@ describe('a backup of an installation and its restore drill', () => {
     return { code, output: stdout + stderr }
   }
 
-  it('a backup is saved while the system runs, and a restore drill restores every run and credential', async () => {
+  it('a backup can be saved while the system runs, and its restore drill restores every run and credential', async () => {
     expect(await backup('save', 'first')).toMatchObject({ code: 0 })
     const { code, output } = await backup('drill', 'first')
     expect(output).toContain('postgres: 1 runs with 3 items')
@@ -97,7 +97,7 @@ describe('a backup of an installation and its restore drill', () => {
     expect([code, output]).toEqual([1, expect.stringContaining(reason)])
   })
 
-  it('no backup is made if REDIS_URL lists several servers, because their data may differ', async () => {
+  it('a backup is rejected if REDIS_URL lists several servers, because their data may differ', async () => {
     const REDIS_URL = `${urlOf('redis')},127.0.0.1:2`
     const { code, output } = await backup('save', 'listed', { REDIS_URL })
     expect([code, output]).toEqual([

@@ -96,7 +96,9 @@ async function startedRuns(): Promise<readonly string[]> {
     select "TransactionID" as id from "Order_Header" where "Process" = 'OrderProcess'`
   return rows.map(({ id }) => id)
 }
-/** Makes changes of all operations. Returns the ids of all changes, and those of the last change of each object. */
+/**
+ * Makes changes of all operations. Returns the ids of all changes, and the ids of the last change of each object.
+ */
 async function changeBooks() {
   const all = new Set<string>()
   const last: string[] = []
@@ -113,7 +115,7 @@ async function changeBooks() {
 }
 
 it('the change feed starts one run for each change whose webhook was lost', async () => {
-  // The company has its cursor since its credential was stored.
+  // The cursor of the company exists since the credential was stored.
   await eventually(async () => expect((await changesOfCompany()).SweptAt).toBeNull())
   await sandbox('PUT', 'webhooks', { dropPercent: 30, copies: 3, shuffled: true })
   const { all, last } = await changeBooks()
@@ -140,7 +142,7 @@ it('the change feed starts one run for each change whose webhook was lost', asyn
   expect(swept.Events).toBeGreaterThanOrEqual(INVOICES)
   expect(swept.LagSeconds).toBeLessThan(60)
 
-  // The second sweep begins before the end of the first one, finds the same changes, and starts nothing.
+  // The second sweep begins before the end of the first one. It finds the same changes, so it starts no run.
   const started = await startedRuns()
   for (const id of started) expect(id.includes(':deleted@') || all.has(id), id).toBe(true)
   await sweepNow()
@@ -149,7 +151,7 @@ it('the change feed starts one run for each change whose webhook was lost', asyn
   expect((await startedRuns()).toSorted()).toEqual(started.toSorted())
 })
 
-it('after an outage of the receiver, the change feed starts the missed runs as soon as deliveries continue', async () => {
+it('the change feed starts the missed runs as soon as webhooks are delivered again after an outage of the receiver', async () => {
   await sandbox('PUT', 'webhooks', { dropPercent: 100, copies: 1, shuffled: false })
   const lost = await sendInvoice('', { TotalAmt: 100 })
   await sandbox('PUT', 'webhooks', { dropPercent: 0 })

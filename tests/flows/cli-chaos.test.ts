@@ -33,7 +33,7 @@ describe('the chaos command against a running system', () => {
   const settings = async (): Promise<unknown> =>
     (await fetch(`${system.url('sandbox-provider')}/sandbox/settings`)).json()
 
-  it('without a fault, the chaos command reports no loss, restores the sandbox settings and removes its companies', async () => {
+  it('the chaos command reports no loss without a fault, restores the sandbox settings and removes its companies', async () => {
     const before = await settings()
     const { code, stderr, rounds } = await chaos()
     expect(rounds).toMatchObject([{ Round: '1', Verdict: 'kept', Lost: [], LockedOut: [] }])

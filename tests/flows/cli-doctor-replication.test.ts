@@ -101,7 +101,7 @@ describe('the doctor command against replicated backends', () => {
       Found: '1 connected; 2 needed',
     })
 
-    // Only one of the two Sentinels responds, and reports the primary.
+    // One of the two Sentinels is unresponsive. The other one reports the primary.
     const sentinel = opened.use(await startSentinel(primaryUrl))
     const sentinels = `redis+sentinel://:${primaryUrl.password}@127.0.0.1:2,127.0.0.1:${sentinel.port}`
     expect(await replicas({ REDIS_URL: `${sentinels}/main` })).toMatchObject({
@@ -122,7 +122,7 @@ describe('the doctor command against replicated backends', () => {
     })
   })
 
-  it('doctor reports PostgreSQL standbys for which no commit waits, and a standby for which every commit waits', async () => {
+  it('doctor reports PostgreSQL standbys if no commit waits for them, or if every commit waits for a certain one', async () => {
     await using opened = new AsyncDisposableStack()
     const { backends, stop } = await startPrivateServers(['postgres'])
     opened.defer(stop)

@@ -46,7 +46,7 @@ describe('the doctor command while work is not completed', () => {
       results: results.filter(({ Verdict, Check }) => Verdict !== 'ok' && Check !== 'disk'),
     }
   }
-  /** Inserts a run into the database, as another program or an earlier release may have done. */
+  /** Inserts a run into the database, as another program or an earlier release could. */
   const insert = (id: string, row: Readonly<Record<string, string | boolean | null>>) =>
     sql`insert into "Order_Header" ${sql({ Process: 'OrderProcess', TransactionID: id, InitialData: id, StepName: 'order', ...row })}`
 
@@ -56,7 +56,7 @@ describe('the doctor command while work is not completed', () => {
   })
 
   it('doctor reports a run that has failed in the last day, with its error class and step', async () => {
-    // The run fails at once, because its row names the last step although the steps before have never run.
+    // The run fails at once, because its row names the last step although no earlier step has run.
     await insert('f1', { StepName: 'csv' })
     await waitForRun(system, 'f1', 0, 'Failed')
     expect(await doctor('coordinator')).toMatchObject({
@@ -75,7 +75,7 @@ describe('the doctor command while work is not completed', () => {
     expect(await doctor('coordinator')).toEqual({ code: 0, results: [] })
   })
 
-  it('doctor reports runs that wait for a credential, with the name of the credential, but no runs that wait for a slot', async () => {
+  it('doctor reports the credential for which runs wait, but no run that waits for a slot', async () => {
     for (const [id, name] of [
       ['w1', 'ACC-77'],
       ['w2', 'ACC-77'],
@@ -101,7 +101,7 @@ describe('the doctor command while work is not completed', () => {
     await sql`delete from "Order_Header" where "Status" = 'Waiting'`
   })
 
-  it('doctor reports a problem if a run has failed in doubt, however long ago', async () => {
+  it('doctor reports a problem if a run has failed in doubt, even if this happened long ago', async () => {
     const old = new Date(Date.now() - 30 * 86_400_000).toISOString()
     await insert('d1', {
       Status: 'Failed',
@@ -119,7 +119,7 @@ describe('the doctor command while work is not completed', () => {
     await sql`delete from "Order_Header" where "TransactionID" = 'd1'`
   })
 
-  it('if a run belongs to a process that is not loaded, doctor reports a problem that names the process', async () => {
+  it('doctor reports a problem that names the process if a run belongs to a process that is not loaded', async () => {
     await insert('o1', { Process: 'GoneProcess' })
     const { code, results } = await doctor('coordinator')
     expect([code, results]).toMatchObject([
@@ -168,7 +168,7 @@ describe('the doctor command while work is not completed', () => {
     ])
   })
 
-  it('if the provider rejects the client, doctor reports a problem, and `credentials refresh` prints provider_client_rejected', async () => {
+  it('doctor reports that the provider rejects the client, and `credentials refresh` prints provider_client_rejected', async () => {
     await system.service('token-service').stop('SIGTERM')
     system.start('token-service', { CLIENT_SECRET: 'a-wrong-secret' })
     await system.ready('token-service')

@@ -97,8 +97,8 @@ describe('the doctor command against a running system', () => {
   it('doctor reports a credential that the configured keys cannot decrypt', async () => {
     const redis = new Redis(backend('TEST_REDIS_URL'), { keyPrefix: system.redisKeyPrefix })
     const sealed = (await redis.hget('ACC-1', 'RefreshToken')) ?? ''
-    // An encrypted field is replaced with a valid ciphertext of another field. Decryption must fail, because the
-    // field's name is authenticated as well.
+    // A field gets the valid ciphertext of another field. The ciphertext authenticates the field's name, so the
+    // decryption must fail.
     await redis.hset('ACC-1', 'RefreshToken', (await redis.hget('ACC-1', 'Authenticator')) ?? '')
     const { code, problems } = await doctor('token-service')
     await redis.hset('ACC-1', 'RefreshToken', sealed)
@@ -133,7 +133,7 @@ describe('the doctor command against a running system', () => {
     await sql.end()
   })
 
-  it('doctor reports PostgreSQL settings that cause writes to be lost or rejected', async () => {
+  it('doctor reports PostgreSQL settings with which writes are lost or rejected', async () => {
     const name = new URL(system.databaseUrl).pathname.slice(1)
     const sql = postgres(backend('TEST_DATABASE_URL'), { max: 1, onnotice: () => {} })
     await sql`alter database ${sql(name)} set synchronous_commit = off`
@@ -151,7 +151,7 @@ describe('the doctor command against a running system', () => {
     expect((await doctor('postgres')).problems).toEqual([])
   })
 
-  it('doctor reports a queue that has incompatible arguments, and the coordinator starts after the queue was fixed', async () => {
+  it('doctor reports a queue with incompatible arguments, and the coordinator starts after the queue was fixed', async () => {
     const name = `${system.amqpPrefix}steps.OrderProcess.report`
     const operator = await connect(backend('TEST_AMQP_URL'))
     const channel = await operator.createChannel()

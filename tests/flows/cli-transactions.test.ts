@@ -114,7 +114,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('`operations start` counts the runs that match a filter in a dry run, and then cancels and resumes them', async () => {
+  it('`operations start` counts the matching runs in a dry run, and later cancels and resumes them', async () => {
     await system.service('demo-api').stop('SIGKILL')
     const ids = ['bulk-1', 'bulk-2', 'bulk-3']
     for (const id of ids) await cli('queue', id)
@@ -147,7 +147,7 @@ describe('the transactions command against a coordinator', () => {
     expect((await cli('runs', 'bulk-1')).stdout).toMatch(/^0 +Completed +csv /m)
   })
 
-  it('`actions list` prints who did what to a transaction and why, including rejected actions', async () => {
+  it('`actions list` prints who did what to a transaction and why, and includes rejected actions', async () => {
     const { code, stdout } = await command('actions', 'list', '--id', '67')
     expect(code).toBe(0)
     const rows = stdout
@@ -165,7 +165,7 @@ describe('the transactions command against a coordinator', () => {
     ])
   })
 
-  it('`transactions queue --file` reports the rejected lines of a file, and queues no transaction twice if it is run again', async () => {
+  it('`transactions queue --file` reports the rejected lines of a file, and queues no transaction twice when it is repeated', async () => {
     const lines = Array.from({ length: 700 }, (_, n) =>
       JSON.stringify({ TransactionID: `f${n}`, InitialData: n }),
     )

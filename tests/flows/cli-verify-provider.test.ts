@@ -81,7 +81,7 @@ describe('verify-provider against the sandbox', () => {
         ...env,
       },
     })
-    // If a check ends the run before the authorization starts, the program prints no address.
+    // The program prints no address if a check ends the run before the authorization starts.
     const opened = started.waitForOutput(/^(http\S+)\n/m).then(
       ([, address = '']) => open(address),
       () => null,
@@ -112,7 +112,7 @@ describe('verify-provider against the sandbox', () => {
   }
 
   describe('verify-provider against a provider that behaves like Intuit', () => {
-    it('at a provider that behaves like Intuit, verify-provider reports "as documented" for every check except the host name', async () => {
+    it('verify-provider reports "as documented" for every check except the host name at a provider that behaves like Intuit', async () => {
       const { code, lines, line, deviations, stderr } = await verify()
       expect([code, deviations]).toEqual([
         0,
@@ -149,7 +149,7 @@ describe('verify-provider against the sandbox', () => {
         expect(line(step)).toBe('skipped: no accounting address: set ACCOUNTING_URL')
     })
 
-    it('verify-provider skips the id token checks without the scope openid, and the company checks without an accounting scope', async () => {
+    it('verify-provider skips the checks of the id token without the scope openid, and of the company without an accounting scope', async () => {
       const withoutOpenId = await verify({ env: { SCOPE: 'com.intuit.quickbooks.accounting' } })
       expect([withoutOpenId.code, withoutOpenId.line('id token')]).toEqual([
         0,
@@ -167,7 +167,7 @@ describe('verify-provider against the sandbox', () => {
   describe('verify-provider against a strictly standards-compliant provider', () => {
     beforeEach(() => sandbox.set({ personality: 'strict' }))
 
-    it('at a standards-compliant provider, verify-provider reports every check as documented, also PKCE, nonce, iss and rotation', async () => {
+    it('verify-provider reports PKCE, nonce, iss, rotation and all other checks of a standards-compliant provider as documented', async () => {
       const { code, line, deviations } = await verify({ env: { PROVIDER_PROFILE: 'generic' } })
       expect([code, deviations]).toEqual([0, ['create: skipped', 'revocation: skipped']])
       expect(line('id token', 'nonce')).toBe('as documented: repeated')
@@ -346,7 +346,7 @@ describe('verify-provider against the sandbox', () => {
       expect(line('create', 'create again')).toBe('as documented: the same Id')
     })
 
-    it('verify-provider does not repeat the check of the client credentials after a 429 response', async () => {
+    it('verify-provider does not repeat the check of client id and secret after a 429 response', async () => {
       await sandbox.addFault({ target: 'token', status: 429 })
       const first = await verify()
       expect([first.code, first.line('key pair', 'key pair')]).toEqual([

@@ -62,7 +62,7 @@ describe('the CLI with two installations', () => {
     })
   })
 
-  it('the CLI refreshes a credential, and exits with code 3 for an unknown credential', async () => {
+  it('`credentials refresh` refreshes a credential, and exits with code 3 for an unknown credential', async () => {
     expect(await json(source, 'credentials', 'refresh', 'ACC-1')).toMatchObject({
       code: 0,
       lines: [{ Name: 'ACC-1', Version: 2, Status: 'active' }],
@@ -97,7 +97,7 @@ describe('the CLI with two installations', () => {
     expect([again.code, again.stdout]).toEqual([1, '0 imported, 3 rejected\n'])
   })
 
-  it('`credentials import` also accepts a file of transferred credentials at the installation that exported them', async () => {
+  it('`credentials import` accepts a file of transferred credentials even at the installation that exported them', async () => {
     expect(await cli(source, 'credentials', 'import', 'all.ndjson')).toMatchObject({ code: 0 })
     expect((await cli(source, 'credentials', 'refresh', 'ACC-1')).code).toBe(0)
   })

@@ -22,8 +22,8 @@ it('a dead-letter queue keeps a message that is read and requeued more often tha
   await declare()
   await broker.control('import_definitions', DEFINITIONS)
 
-  // A policy does not change the arguments of a queue, so a coordinator that starts after the import can still
-  // declare the queue.
+  // A policy does not change the arguments of a queue. A coordinator that starts after the import can therefore
+  // still declare the queue.
   await declare()
   const queues = await broker.control('list_queues', '--quiet', 'name', 'policy')
   expect(queues).toContain(`${dead.name}\tdead-letters`)

@@ -64,7 +64,7 @@ describe('an order that runs through RabbitMQ and PostgreSQL', () => {
     expect(headers).toEqual([{ ReplayID: 0 }])
   })
 
-  it('the first replay of an order is stored as run 1 beside run 0, with new idempotency keys and a second file', async () => {
+  it('the first replay of an order is run 1 beside run 0, with new idempotency keys and a second file', async () => {
     expect(await requestDemoApi(system, '/replay?number=66')).toEqual({
       status: 200,
       text: 'Replay started for 66',
@@ -101,7 +101,7 @@ describe('an order that runs through RabbitMQ and PostgreSQL', () => {
     expect(names.every((name) => /^Order_[A-Za-z0-9%._-]+\.\d+\.csv$/.test(name))).toBe(true)
   })
 
-  it('an order runs if its row was inserted with SQL', async () => {
+  it('the coordinator runs an order whose row was inserted with SQL', async () => {
     const sql = postgres(system.databaseUrl, { max: 1 })
     await sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData") values ('OrderProcess', 'by-hand', '"by-hand"')`
     await sql.end()

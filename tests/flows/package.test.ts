@@ -22,7 +22,7 @@ const REALM = '4620816365291'
 let folder: string
 let project: string
 let unreachable: string | null = null
-/** npm and the programs of packages must run on the Node that runs the tests, and find the user's settings of npm. */
+/** npm and the programs of packages must run with the Node of the tests, and must find the user's settings of npm. */
 const env = {
   ...Object.fromEntries(
     Object.entries(process.env).filter(([name]) =>
@@ -38,7 +38,7 @@ const npx = (...args: string[]) => run('npx', ['--loglevel=error', 'integration-
 beforeAll(async () => {
   folder = await realpath(await mkdtemp(join(tmpdir(), 'integration-host-package-')))
   project = join(folder, 'app')
-  // If no registry could be reached, npm would retry the download of each dependency for minutes.
+  // npm would retry the download of each dependency for minutes if no registry can be reached.
   const asked = await run('npm', ['view', 'zod', 'name', '--fetch-retries=0'], { cwd: folder })
   const reason = UNREACHABLE.exec(asked.stderr)?.[0]
   if (asked.code !== 0 && reason !== undefined) {
@@ -91,7 +91,7 @@ describe('the installed package', () => {
           (file) =>
             /(?:\.test\.|\.contract\.|test-support|\.map$|\.tsx?$)/.test(file) &&
             !file.endsWith('.d.ts') &&
-            // The console bundles the sources of its page at each start.
+            // The console bundles the sources of its page whenever it starts.
             !file.startsWith('services/console/app/'),
         )
         .toSorted(),
@@ -144,7 +144,7 @@ describe('the installed package', () => {
     ])
   })
 
-  it('if the packages that tracing needs are not installed, a service of the package reports their names', async ({
+  it('a service of the package names the packages that tracing needs if they are not installed', async ({
     skip,
   }) => {
     if (unreachable !== null) skip(unreachable)
@@ -205,7 +205,7 @@ describe('the installed package', () => {
     expect(await started.stop('SIGTERM')).toBe(0)
   })
 
-  it('integration-host/client of the package queues a run and waits for its end, and loads nothing else', async ({
+  it('the client of the package (integration-host/client) queues a run and waits for its end, and loads nothing else', async ({
     skip,
   }) => {
     if (unreachable !== null) skip(unreachable)
@@ -260,7 +260,7 @@ describe('the installed package', () => {
     await using npm = startProcess(args, { program: 'npx', cwd: project, env })
     const [, address = ''] = await npm.waitForOutput(/token-service +(\S+)/)
     npm.signal('SIGTERM')
-    // The host has inherited the output of npx, so the output ends only when the host has ended too.
+    // The host has inherited the output of npx. The output ends only when the host has ended too.
     await npm.ended
     await expect(fetch(address)).rejects.toThrow('fetch failed')
   })
@@ -274,7 +274,7 @@ describe('the installed package', () => {
     const compose = await run('docker', ['compose', 'config', '--format', 'json'])
     expect(compose).toMatchObject({ code: 0 })
     const { services } = JSON.parse(compose.stdout)
-    // The package has no Dockerfile, so Compose must not try to build a missing image.
+    // The package has no Dockerfile, so Compose must not try to build an image.
     expect(services.init.build).toBeUndefined()
     expect(services.coordinator).toMatchObject({
       image: 'integration-host:integration-host',

@@ -57,7 +57,7 @@ async function sandbox(method: string, path: string, body?: object): Promise<unk
 }
 const counts = async (): Promise<Counts> =>
   ((await sandbox('GET', 'webhooks')) as { counts: Counts }).counts
-/** Reports that the objects with the ids from 1 to `count` were changed. */
+/** Reports changes of the objects with the ids from 1 to `count`. */
 const change = (count: number): Promise<unknown> =>
   sandbox('POST', 'webhooks', { realm: REALM, id: '1', count, changedAt: CHANGED_AT })
 
@@ -98,7 +98,7 @@ describe('the webhooks of the provider', () => {
     },
   )
 
-  it('webhooks that are repeated five times, shuffled and partly signed wrongly become events with one id for each change', async () => {
+  it('webhooks that arrive five times, shuffled and some with a wrong signature, become events with one id for each change', async () => {
     await sandbox('PUT', 'webhooks', { copies: 5, shuffled: true, wrongSignaturePercent: 20 })
     await change(60)
     await allAcknowledged(300)
@@ -110,7 +110,7 @@ describe('the webhooks of the provider', () => {
     expect(statuses['403']).toBeGreaterThan(0)
   })
 
-  it('webhooks that are repeated five times and shuffled are all published although the receiver is killed five times', async () => {
+  it('shuffled webhooks that are delivered five times are all published although the receiver is killed five times', async () => {
     await sandbox('PUT', 'webhooks', { copies: 5, shuffled: true })
     await change(400)
     for (let kill = 0; kill < 5; kill += 1) {
@@ -127,11 +127,11 @@ describe('the webhooks of the provider', () => {
     await allAcknowledged(2_000)
     const messages = await takeMessages()
     expect([...messages.keys()].toSorted()).toEqual(idsOf(400))
-    // A delivery that was published before the kill, but not acknowledged, is repeated.
+    // A delivery is repeated if it was published before the kill, but not acknowledged.
     for (const [id, published] of messages) expect(published, id).toBeGreaterThanOrEqual(5)
   })
 
-  it('a webhook that the provider drops causes no event, and every other webhook is published', async () => {
+  it('a webhook that the provider drops causes no event, but every other webhook is published', async () => {
     await sandbox('PUT', 'webhooks', { shuffled: true, dropPercent: 30 })
     await change(300)
     const { dropped } = await counts()

@@ -115,7 +115,7 @@ describe.each(personalities)(
     })
 
     it('after a restart, token-service refreshes a credential whose refresh became due while the service was down', async () => {
-      // The token expires while no service runs that could refresh it.
+      // The token expires while no token-service runs.
       await sandboxClient(system).set({ accessTokenSeconds: 2 })
       await system.call(`${system.url('token-service')}/credentials/${NAME}/refresh`, {
         method: 'POST',
@@ -124,7 +124,7 @@ describe.each(personalities)(
       await sandboxClient(system).set({ accessTokenSeconds: 3_600 })
       system.start('token-service')
       await system.ready('token-service')
-      // The refresh is proactive: no caller requests the token.
+      // No caller requests the token, so the refresh is proactive.
       await eventually(async () =>
         expect(await credential()).toMatchObject({ Version: 4, Status: 'active' }),
       )
@@ -143,8 +143,8 @@ describe.each(personalities)(
       expect(await credential()).toMatchObject({
         Status: 'faulted',
         Fault: {
-          // The strict provider has just rotated the token, so the new token was not used yet. Intuit has returned the
-          // same token again, so this token was used before.
+          // The strict provider has just rotated the token, so the new token was not used before. Intuit has returned
+          // the same token again, so this token was used before.
           Code: personality === 'strict' ? 'used_elsewhere' : 'invalid_grant',
           Message: expect.stringMatching(
             new RegExp(`^Couldn't refresh token for realm ${NAME}, .*invalid_grant`),

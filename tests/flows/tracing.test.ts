@@ -98,7 +98,7 @@ describe('the trace of an order', () => {
     })
   })
 
-  it("the trace of a run that was inserted with SQL starts with the sweeper's message", async () => {
+  it("the trace of a run that was inserted with SQL begins with the sweeper's message", async () => {
     const sql = postgres(system.databaseUrl, { max: 1 })
     await sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData")
       values ('OrderProcess', 'by-hand', '"by-hand"')`
@@ -152,7 +152,7 @@ describe('the trace of a step that fails', () => {
 })
 
 describe('the trace of a call to the accounting API', () => {
-  /** Reads the company with a traceparent header, and waits until all spans below the header's span have arrived. */
+  /** Reads the company with a traceparent header, and waits until all spans of this trace have arrived. */
   async function expectTree(expected: readonly string[]): Promise<void> {
     const caller = randomBytes(8).toString('hex')
     const traceparent = `00-${randomBytes(16).toString('hex')}-${caller}-01`
@@ -226,7 +226,7 @@ describe('the traces of a running system', () => {
   })
 
   // This load hook runs for every module that the service imports or requires. OpenTelemetry's API package is always
-  // loaded. So the hook reports only other packages of OpenTelemetry, which belong to the SDK.
+  // loaded, so the hook reports only the other packages of OpenTelemetry, which belong to the SDK.
   const reportSdk = `--import=data:text/javascript,${encodeURIComponent(
     `import { registerHooks } from 'node:module'
     registerHooks({

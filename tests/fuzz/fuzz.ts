@@ -31,7 +31,7 @@ export interface Target extends AsyncDisposable {
 const CASES = join(import.meta.dirname, 'cases')
 /** Deadline for one input, including the control requests that follow the input. */
 const INPUT_DEADLINE_MS = 30_000
-/** Number of inputs after which the heap of a service has reached its normal size. */
+/** The number of inputs until the heap of a service has reached its normal size. */
 const WARM_UP = 100
 const GROWTH_MB = 200
 

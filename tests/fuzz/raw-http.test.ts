@@ -41,7 +41,7 @@ describe('the strict HTTP client of the fuzz tests', () => {
   })
 })
 
-it('the same seed gives the same mutated input, and different seeds give different inputs', () => {
+it('the mutation of an input depends only on the seed, and different seeds give different inputs', () => {
   const inputs = [Buffer.from('GET /one HTTP/1.1'), Buffer.from('GET /two HTTP/1.1')]
   expect(mutated(inputs, 7)).toEqual(mutated(inputs, 7))
   const different = new Set(

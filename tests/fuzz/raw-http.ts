@@ -7,14 +7,14 @@ export interface ExchangeOptions {
   /** How long the server may send nothing before this side ends the connection. Default: 40 ms. */
   readonly quietMs?: number
   /**
-   * Sends a request to the server on another connection and waits for its response. If this function is given,
-   * `quietMs` is ignored. This side then ends the connection when the server has sent nothing during two calls of the
-   * function. This suits a server under load, which may send nothing for longer than any fixed time.
+   * Sends a request to the server on another connection and waits for its response. If this function is given, it
+   * replaces `quietMs`: this side ends the connection when the server has sent nothing during two calls of the
+   * function. A server under load may send nothing for longer than any fixed time.
    */
   readonly roundTrip?: () => Promise<unknown>
   /**
-   * Whether the last response may be incomplete. Any client notices an incomplete response, because the response is
-   * shorter than its length or lacks its last chunk.
+   * Whether the last response may be incomplete. An incomplete response is shorter than its length or lacks its
+   * last chunk, so any client notices it.
    */
   readonly mayBeCut?: boolean
 }
@@ -62,7 +62,7 @@ export async function exchange(
     received += data.toString('latin1')
     startQuiet()
   })
-  // A server may reset a connection whose bytes it has not read, so a reset is not an error here.
+  // A server may reset a connection if it has not read all bytes, so a reset is not an error here.
   socket.on('error', () => {})
   socket.on('close', () => {
     clearTimeout(quiet)

@@ -1,5 +1,5 @@
 /**
- * Tests an attacker who causes so many audit entries that the audit log drops older entries. The command `audit verify`
+ * Tests an attacker who causes so many audit entries that the audit log drops older ones. The command `audit verify`
  * must report the gap.
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'

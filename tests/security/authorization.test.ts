@@ -36,7 +36,7 @@ const keys = async (kind: string): Promise<string[]> => {
   return (
     found
       .map((key) => key.slice(system.redisKeyPrefix.length))
-      // token-service writes the keys that start with `credentials:` even if it receives no request, so they are left
+      // token-service writes the keys that begin with `credentials:` even without a request, so these keys are left
       // out.
       .filter((key) => !/^(?:lease:)?credentials:/.test(key))
       .toSorted()
@@ -83,7 +83,7 @@ describe('GET /authorize', () => {
       'GET',
       [],
     ])
-    // Uses node:http, because fetch does not allow callers to set Sec-Fetch-Dest.
+    // fetch does not allow callers to set Sec-Fetch-Dest, so node:http is used.
     const outgoing = get(`${serviceUrl()}/authorize`, { headers: { 'Sec-Fetch-Dest': 'image' } })
     const [image] = (await once(outgoing, 'response')) as [IncomingMessage]
     image.resume()
@@ -139,8 +139,7 @@ describe('GET /callback', () => {
     const realm = '4620816365004'
     expect((await connectCompany(system, realm)).status).toBe(302)
     const flood = Array.from({ length: 150 }, (_, index) => callBackWithMadeUpCode(`${index}`))
-    // While browsers send codes, a refresh is not delayed, and a code that is sent with the service key is not
-    // rejected.
+    // The codes from browsers do not delay a refresh, and a code that is sent with the service key is not rejected.
     expect((await tokenServiceClient(system).refresh(realm, {})).Version).toBe(2)
     const { status } = await system.call(`${serviceUrl()}/callback`, {
       method: 'POST',
@@ -157,8 +156,8 @@ describe('GET /callback', () => {
       expect(await response.json()).toMatchObject({ code: 'busy' })
       expect(response.headers.get('Retry-After')).toBe('5')
     }
-    // Each code exchange causes one request to the provider and no retry. The exchange with the service key is
-    // counted as well.
+    // Each code exchange causes one request to the provider and no retry. The number includes the exchange with the
+    // service key.
     const metrics = await (await fetch(`${serviceUrl()}/metrics`)).text()
     const rejected =
       /^provider_request_duration_seconds_count\{[^}]*call="exchange",outcome="refused"[^}]*\} (\d+)$/m

@@ -100,8 +100,8 @@ beforeAll(async () => {
   })
   system.start('webhook-receiver', amqp('webhook-receiver'))
   await system.ready('token-service', 'accounting-gateway', 'coordinator', 'webhook-receiver')
-  // This timeout is longer than the servers' own start deadlines, so that a start that takes too long fails with the
-  // server's error, which contains the reason.
+  // This timeout is longer than the start deadlines of the servers. If a server does not start in time, the test
+  // fails with the server's error, which contains the reason.
 }, 240_000)
 afterAll(() => opened.disposeAsync())
 
@@ -206,7 +206,7 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
     await connection.close()
   })
 
-  it('an account of another program can start runs of one process by messages, and can do nothing else', async () => {
+  it('an account of another program can start runs of one process by messages, but can do nothing else', async () => {
     const exchange = system.amqpPrefix + START_EXCHANGE
     const pattern = `^${exchange.replaceAll('.', '\\.')}$`
     await broker.control('add_user', 'erp', password)
@@ -240,7 +240,7 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
   })
 
   it('no service sends a Redis command that its account may not run', async () => {
-    // Redis logs every denied command, with the user and the denied command, key or channel.
+    // Redis logs every denied command with the user and with the denied command, key or channel.
     const denied = (await admin.call('ACL', 'LOG')) as unknown[]
     expect(denied.map((entry) => JSON.stringify(entry))).toEqual([])
     for (const name of brokerNames)
@@ -290,8 +290,8 @@ describe('the RabbitMQ account of a single service', () => {
   const text = Buffer.from('{}')
   const publish = (exchange: string, key: string) => async (channel: Channel) => {
     channel.publish(system.amqpPrefix + exchange, key, text)
-    // The broker handles the commands of a channel in order. So the reply to this later command shows that the
-    // broker has accepted the publish.
+    // The broker handles the commands of a channel in order. The reply to this later command therefore shows that
+    // the broker has accepted the publish.
     await channel.checkExchange(system.amqpPrefix + CREDENTIALS_EXCHANGE)
   }
   const consume = (queue: string) => (channel: Channel) =>

@@ -20,8 +20,8 @@ interface Sent {
 }
 
 /**
- * Sends a request with the given headers and resolves with the response status. `fetch` would not allow `Host` and
- * `Sec-Fetch-Site`.
+ * Sends a request with the given headers and resolves with the response status. `fetch` does not allow the headers
+ * `Host` and `Sec-Fetch-Site`.
  */
 const statusOf = (url: string, { method = 'GET', headers = {}, body }: Sent): Promise<number> =>
   new Promise((resolve, reject) => {

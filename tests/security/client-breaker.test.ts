@@ -1,6 +1,6 @@
 /**
- * Browsers without a key send made-up codes to `/callback`. The provider responds to an unknown code as it would
- * respond to wrong client credentials. The refreshes of the connected companies must continue.
+ * Browsers without a key send made-up codes to `/callback`. The provider's response to such a code is the same as
+ * to wrong client credentials. The refreshes of the connected companies must continue.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sandboxClient } from '../support/clients/sandbox.ts'
@@ -64,7 +64,7 @@ describe('token-service at a provider with the same response to an unknown code 
       const client = tokenServiceClient(system)
       const sandbox = sandboxClient(system)
       for (const [round, realm] of REALMS.entries()) {
-        // Before each refresh the provider rejects a made-up code, so that the refresh directly follows a rejected
+        // The provider rejects a made-up code before each refresh, so that the refresh directly follows a rejected
         // call.
         expect(await callbackWithMadeUpCode(`${rejected.body.length}-${round}`)).toBe(502)
         const before = (await sandbox.calls(realm)).granted

@@ -12,7 +12,7 @@ const MAX_WATCHERS = 100
 const PROCESS = 'OrderProcess'
 const ORDERS = 300
 /**
- * The maximum number of rounds until all clients that do not read are disconnected. In each round, orders with 2 MB
+ * The maximum number of rounds until all clients that read nothing are disconnected. In each round, orders with 2 MB
  * of events are queued.
  */
 const MAX_ROUNDS = 10
@@ -100,15 +100,15 @@ it('GET /events rejects the 101st client with 503 and Retry-After, and accepts a
 }, 60_000)
 
 it('while 300 clients of /events read nothing, the coordinator completes orders with bounded memory, and disconnects them', async () => {
-  // The test first queues the same number of orders without clients, so that later growth of the memory is caused by
-  // the clients.
+  // The test first queues the same number of orders without clients. Any later growth of the memory is then caused
+  // by the clients.
   await queueOrders(ORDERS)
   await completed(ORDERS)
   const memoryBefore = await metric('process_resident_memory_bytes')
   const watchers = await Promise.all(Array.from({ length: 3 * MAX_WATCHERS }, openWithoutReading))
   expect(watchers.filter(({ status }) => status === 200)).toHaveLength(MAX_WATCHERS)
   expect(watchers.filter(({ status }) => status === 503)).toHaveLength(2 * MAX_WATCHERS)
-  // The kernel buffers up to 4 MB for a connection whose client does not read. Only further bytes wait in the
+  // The kernel buffers up to 4 MB for a client that does not read. Only the bytes beyond that wait in the
   // coordinator.
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
     await queueOrders(ORDERS)

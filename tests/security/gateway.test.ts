@@ -34,7 +34,7 @@ const PATH = '/v3/company/1/x'
 const HEAD = `Host: x\r\n${AUTH}`
 const get = (headers = '', path = PATH): string => `GET ${path} HTTP/1.1\r\n${HEAD}${headers}\r\n`
 
-/** Returns the status of each response, including a response that directly follows the body of another one. */
+/** Returns the status of each response, even if a response directly follows the body of another one. */
 const statuses = (text: string): number[] =>
   [...text.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status))
 
@@ -199,7 +199,7 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
     const finish = await trickling.promise
     respond = (response) => void response.end('ok')
     await eventually(async () => expect((await call(PATH)).status).toBe(200))
-    // The deadline releases the slot but does not end the response.
+    // At the deadline the gateway releases the slot, but does not end the response.
     finish()
     expect(await slow.text()).toBe('first last')
   })

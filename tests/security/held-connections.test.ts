@@ -50,7 +50,7 @@ async function hold(name: ServiceName, count: number, text: string): Promise<rea
     return one
   })
   held.push(...opened)
-  // A connection that the service closed at once may have emitted `close` but never `connect`.
+  // A connection that the service closes at once may emit `close` without `connect`.
   await eventually(() =>
     expect(opened.every(({ socket, isClosed }) => isClosed || !socket.connecting)).toBe(true),
   )
@@ -58,9 +58,9 @@ async function hold(name: ServiceName, count: number, text: string): Promise<rea
 }
 
 /**
- * Opens connections that send nothing, or only a part of a request, until the service closes some of them to make room
- * for others. The service then has as many connections as it accepts. The number of established sockets would not show
- * this, because the kernel completes a connection before the service accepts it.
+ * Opens connections that send nothing, or only a part of a request, until the service closes some of them. From then on
+ * the service has as many connections as it accepts. The number of established sockets would not show this, because the
+ * kernel completes a connection before the service accepts it.
  */
 async function fill(name: ServiceName): Promise<void> {
   const before = await closedBy(name, 'room')

@@ -184,7 +184,7 @@ describe('the scope of a route', () => {
   })
 
   it('a key that has only the scope of a route is not rejected because of its scope', async () => {
-    // The company is removed last, because the other routes use it.
+    // The other routes use the company, so it is removed last.
     const inOrder = routes.toSorted(
       (a, b) => Number(a.method === 'DELETE') - Number(b.method === 'DELETE'),
     )
@@ -236,7 +236,7 @@ async function everythingWritten() {
   const sql = postgres(system.databaseUrl)
   try {
     const keys = (await redis.keys(`${system.redisKeyPrefix}*`))
-      // Rate limits and leases are left out, because running services change them even without a call.
+      // Running services change rate limits and leases even without a call, so these are left out.
       .filter((key) => /credential|authorization|audit|link/.test(key))
     const records = await Promise.all(
       keys.toSorted().map(async (key) => [key, await redis.dump(key).then((dump) => dump?.length)]),

@@ -60,7 +60,7 @@ describe('token-service after a program without the encryption keys has changed 
     const calls = await sandboxClient(system).calls(REALM)
     expect([calls.granted, calls.rejected]).toEqual([0, 0])
     expect(await metrics()).toBeGreaterThan(refused)
-    // In a second step, the attacker changes the name in the copied record as well.
+    // In a second step, the attacker also changes the name in the copied record.
     await redis.hset(OTHER_NAME, 'Name', OTHER_NAME)
     expect((await client().token(OTHER_REALM)).status).toBe(500)
     expect((await client().token(REALM)).status).toBe(200)

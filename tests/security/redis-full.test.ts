@@ -59,7 +59,8 @@ describe('token-service while Redis rejects writes', () => {
     const consent = await consentInBrowser(system, later)
     expect(await readiness()).toMatchObject({ status: 200, writes: { status: 'up' } })
 
-    // The provider rotates the token first, and its response arrives after Redis has reached the memory limit.
+    // The provider has rotated the token before its response arrives, and meanwhile Redis has reached its memory
+    // limit.
     await sandbox.delayNextTokenResponse(3_000)
     const rotation = tokens.refresh(connected, {})
     await eventually(async () => expect((await sandbox.calls(connected)).granted).toBe(1))
@@ -84,8 +85,7 @@ describe('token-service while Redis rejects writes', () => {
       expect(await readiness()).toMatchObject({ status: 200, writes: { status: 'up' } }),
     )
     expect(await tokens.refresh(connected, {})).toMatchObject({ status: 200, Version: 3 })
-    // The state of the callback is still valid, because Redis rejected the write that would have marked the state
-    // as used.
+    // Redis rejected the write that would have marked the state of the callback as used, so the state is still valid.
     expect((await consent.follow()).headers.get('Location')).toBe(`/connected?name=ACC-${later}`)
   })
 })

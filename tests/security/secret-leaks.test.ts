@@ -1,12 +1,11 @@
 /**
- * Searches for leaked secrets. The test runs a whole system through successful calls, failures and crashes, and
- * records every secret of the run. Then it searches all data that the system wrote for these secrets. As a control,
- * the test plants a secret in each place and in each encoding, which proves that the search would find a real leak.
+ * Searches for leaked secrets. The test runs a whole system through successful calls, failures and crashes, and records
+ * every secret of the run. Then it searches all data that the system wrote for these secrets. As a control, the test
+ * plants a secret in each place and in each encoding, which proves that the search would find a real leak.
  *
- * A token may occur only in the response that issues the token, and in the `Authorization` header and the form body
- * of a call to the provider. The test reads Redis, RabbitMQ and PostgreSQL through their protocols, and does not
- * read their files and logs. It does not search core dumps, because a core dump of any program contains the
- * program's memory.
+ * A token may occur only in the response that issues the token, and in the `Authorization` header and the form body of
+ * a call to the provider. The test reads Redis, RabbitMQ and PostgreSQL through their protocols, not their files and
+ * logs. It does not search core dumps, which always contain the memory of a program.
  */
 import { randomBytes } from 'node:crypto'
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
@@ -80,8 +79,8 @@ const hex = (text: string): string => Buffer.from(text).toString('hex')
 const base64 = (text: string): string => Buffer.from(text).toString('base64')
 
 /**
- * Malformed token responses like those that real providers and proxies have sent. Each response contains as many
- * secrets of its request as possible.
+ * Malformed token responses as real providers and proxies have sent them. Each response contains as many secrets of its
+ * request as possible.
  */
 const leakyResponses: readonly (readonly [string, LeakyResponse])[] = [
   [
@@ -176,7 +175,7 @@ describe('the search for leaked secrets in a running system', () => {
     processes.push({ name, process: started })
     return started
   }
-  /** Records a response, to be searched for leaked secrets later, without the secrets that it is meant to issue. */
+  /** Records a response for the later search, without the secrets that it is meant to issue. */
   async function record(what: string, response: Response, issued: readonly string[] = []) {
     const text = await response.text()
     const head = [...response.headers].map((header) => header.join(': ')).join('\n')
@@ -237,8 +236,8 @@ describe('the search for leaked secrets in a running system', () => {
   }
 
   /**
-   * Connects a company in the role of an application that receives the provider's redirect itself. Resolves with the
-   * authorization code.
+   * Connects a company as an application that receives the provider's redirect itself. Resolves with the authorization
+   * code.
    */
   async function connectForApplication(realm: string): Promise<string> {
     const response = await system.call(`${system.url('token-service')}/authorizations`, {
@@ -264,7 +263,9 @@ describe('the search for leaked secrets in a running system', () => {
   }
 
   const refresh = (name: string) => post('token-service', `/credentials/${name}/refresh`)
-  /** Records the content of Redis. It is called at several points of the run, because keys are deleted or expire. */
+  /**
+   * Records the content of Redis. Keys are deleted or expire, so this function is called at several points of the run.
+   */
   const recordRedis = async (): Promise<void> => {
     recorded.push(...(await readRedis(backend('TEST_REDIS_URL'), system.redisKeyPrefix)))
   }
@@ -287,8 +288,8 @@ describe('the search for leaked secrets in a running system', () => {
   }
 
   /**
-   * Starts the target of LeakyProcess. The target sends the header that authenticates a call back to the coordinator,
-   * in several encodings. It sends a password back in plain text too.
+   * Starts the target of LeakyProcess. The target returns the header that authenticates a call to the coordinator, in
+   * several encodings. A password is returned in plain text too.
    */
   async function startLeakyTarget(): Promise<string> {
     const server = await startHttpServer((request, response) => {
@@ -362,7 +363,7 @@ describe('the search for leaked secrets in a running system', () => {
         ...webhooksFile.env,
       },
     }
-    // PKCE is enabled although Intuit does not support it, because a code verifier is a secret too.
+    // A code verifier is a secret too, so PKCE is enabled although Intuit does not support it.
     start('sandbox-provider')
     await system.ready('sandbox-provider')
     await sandboxClient(system).set({ pkce: true })
@@ -445,8 +446,8 @@ describe('the search for leaked secrets in a running system', () => {
 
   async function exerciseProviderFailures(): Promise<void> {
     for (const [index, [what, response]] of leakyResponses.entries()) {
-      // Each response uses another company: after a call with an unknown outcome, the next call of the same company is
-      // delayed.
+      // Each response uses another company, because the gateway delays the next call of a company after a call with an
+      // unknown outcome.
       const realm = String(4_620_816_365_000 + index)
       const code = await connectForApplication(realm)
       await expire(`ACC-${realm}`) // a failed refresh is recorded as a fault only after the access token has expired
@@ -739,7 +740,7 @@ describe('the search for leaked secrets in a running system', () => {
       const document = await fetch(`${system.url(name)}/openapi.json`)
       const { paths } = (await document.json()) as { paths: Record<string, object> }
       for (const [path, methods] of Object.entries(paths)) {
-        // These routes are left out: the token route was called before, event streams do not end, `/authorize` would
+        // These routes are left out. The token route was called before, event streams do not end, `/authorize` would
         // start an authorization, and the script of the reference page is a file of a dependency.
         if (
           !('get' in methods) ||
@@ -828,7 +829,7 @@ describe('the search for leaked secrets in a running system', () => {
     ).toEqual([])
   })
 
-  describe('a control: the search for leaked secrets in data with planted secrets', () => {
+  describe('the search for leaked secrets in data with planted secrets', () => {
     const planted: { readonly place: string; readonly secret: KnownSecret }[] = []
     const plant = (place: string): string => {
       const value = random('planted')
@@ -896,7 +897,7 @@ describe('the search for leaked secrets in a running system', () => {
 
       written = await eventually(async () => {
         const all = await everything()
-        // Only messages arrive asynchronously. All other data has already been written at this point.
+        // Only messages arrive asynchronously, so all other data has already been written here.
         for (const { secret, place } of planted.filter((one) => one.place.startsWith('RabbitMQ')))
           expect(search([secret], all).join(), place).toContain(place)
         return all

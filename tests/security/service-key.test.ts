@@ -34,8 +34,8 @@ describe('the routes in the OpenAPI documents of the services', () => {
     const routes = Object.entries(paths).flatMap(([path, methods]) =>
       Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
     )
-    // The gateway's proxy route is handled outside the Hono router. So it is not in the list of routes and is added
-    // here.
+    // The gateway handles its proxy route outside the Hono router. The route is therefore missing in the list of
+    // routes and is added here.
     const all =
       name === 'accounting-gateway'
         ? [...routes, 'GET /v3/company/1/query', 'POST /v3/company/1/invoice']

@@ -27,8 +27,8 @@ beforeAll(async () => {
     }),
   )
   system = opened.use(await startSystem(['sandbox-provider']))
-  // With this sampler a span is exported only if its parent is sampled. So an exported span shows that the service
-  // accepted the parent in the header.
+  // With this sampler a span is exported only if its parent is sampled. An exported span therefore shows that the
+  // service has accepted the parent in the header.
   const sampled = { ...collector.env, OTEL_TRACES_SAMPLER: 'parentbased_always_off' }
   system.start('token-service', sampled)
   system.start('accounting-gateway', { ...sampled, ACCOUNTING_URL: accounting.url })
@@ -70,8 +70,8 @@ it.each([
     redirect: 'manual',
   })
   await response.body?.cancel()
-  // The same process exports the span of this later request. If it had recorded spans of the request
-  // without a key, it would have exported them by then.
+  // The same process exports the span of this later request. A span of the request without a key would have been
+  // exported before.
   const url = name === 'demo-api' ? '/order?order=1' : '/nowhere'
   await system.call(system.url(name) + url, { headers: caller.headers })
   await eventually(() => expect(namesOf(caller.traceId)).not.toEqual([]))

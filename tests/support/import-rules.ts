@@ -35,7 +35,7 @@ export const technology: readonly string[] = [
 ]
 
 /**
- * Node modules that reach outside the process: files, sockets, threads and other processes. A domain folder may
+ * Node modules with effects outside of the code: files, sockets, threads and other processes. A domain folder may
  * import timers and modules that only compute (`node:crypto`, `node:path`, `node:util`).
  */
 export const platform: readonly string[] = [
@@ -54,8 +54,8 @@ export const platform: readonly string[] = [
 ]
 
 /**
- * The modules of `platform` that a domain folder still imports, by file, each with the reason. When a file is fixed,
- * its entry is removed. No entry may be added.
+ * The modules of `platform` that a domain folder still imports, by file, each with its reason. An entry is removed when
+ * its file is fixed. No entry may be added.
  */
 const platformExceptions: ReadonlyMap<string, readonly string[]> = new Map([
   // The domain folders of accounting-gateway use the types of Node's request and response objects.
@@ -178,7 +178,7 @@ function detourToTechnology(
   return undefined
 }
 
-// Between the keyword and `from` the pattern accepts only names: no quote, parenthesis or other statement.
+// The text between the keyword and `from` may contain only names: no quote, parenthesis or other statement.
 const staticImport =
   /\b(?:import|export)\s+(type\s)?(?:(?!\b(?:import|export)\b)[^'"`;()])*?\bfrom\s*['"]([^'"]+)['"]/g
 const bareImport = /\bimport\s*\(?\s*['"]([^'"]+)['"]/g

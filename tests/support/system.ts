@@ -1,6 +1,6 @@
 /**
- * A whole system: each service as a separate process, with real Redis, RabbitMQ and PostgreSQL. Every system has
- * its own database, Redis key prefix and AMQP prefix. These are removed when the system is disposed.
+ * A whole system: each service as a separate process, with real Redis, RabbitMQ and PostgreSQL. Every system has its
+ * own database, Redis key prefix and AMQP prefix, which are removed when the system is disposed of.
  */
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -37,7 +37,7 @@ const allNames = [...serviceNames, 'webhook-receiver'] as const
 export type ServiceName = (typeof allNames)[number]
 
 export interface ServiceProcess extends StartedProcess {
-  /** URL with the configured port. If the configured port is 0, use `listeningUrl` to find the address. */
+  /** The URL with the configured port. If the configured port is 0, `listeningUrl` finds the actual address. */
   readonly url: string
 }
 
@@ -67,8 +67,7 @@ export interface System extends AsyncDisposable {
 }
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-// In tests each response is checked against the service's OpenAPI document. Benchmarks measure the services without
-// these checks.
+// Each response is checked against the service's OpenAPI document in tests, but not in benchmarks.
 const CONFORMANCE_CHECK =
   process.env['VITEST'] === undefined
     ? []
@@ -148,8 +147,7 @@ export async function startSystem(
       ...amqp,
       ...provider,
       ...profile,
-      // Intuit's discovery document does not contain the accounting URL. The discovery document of the strict
-      // sandbox contains it.
+      // Only the discovery document of the strict sandbox contains the accounting URL. Intuit's does not.
       ...(personality === 'intuit' && { ACCOUNTING_URL: url('sandbox-provider') }),
       TOKEN_SERVICE_URL: url('token-service'),
     },
@@ -164,7 +162,7 @@ export async function startSystem(
     'webhook-receiver': { ...amqp, WEBHOOK_VERIFIER_TOKENS: verifierToken },
   }
 
-  /** The most recently started process of each service, by service name. `all` also contains the earlier processes. */
+  /** The latest process of each service, by service name. `all` also contains the earlier processes. */
   const processes = new Map<ServiceName, ServiceProcess>()
   const all: ServiceProcess[] = []
   const startAt = (
@@ -203,8 +201,8 @@ export async function startSystem(
       return started
     },
     async replica(name, env = {}) {
-      // The operating system chooses a free port, so that no other process can bind the port before the service
-      // does.
+      // The operating system chooses a free port when the service listens. No other process can then bind the port
+      // before.
       const listening = startAt(name, 0, env)
       const started = { ...listening, url: await listeningUrl(listening) }
       await untilReady(name, started)
@@ -268,7 +266,7 @@ async function untilReady(
   let hasEnded = false
   void ended.then(() => (hasEnded = true))
   while (Date.now() < deadline) {
-    // Without this check, a process of another program that listens on the port could be mistaken for the service.
+    // A service whose port is taken ends. The response would then be from another program.
     if (hasEnded) throw new Error(`${name} ended before it was ready; output:\n${output()}`)
     const response = await fetch(`${url}/health/ready`).catch(() => null)
     await response?.body?.cancel()

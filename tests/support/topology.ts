@@ -21,8 +21,8 @@ const topologies = [
   startTopology('OrderProcess'),
 ]
 /**
- * Names of the queues and exchanges that a system declares. They remain on the broker after the system's processes
- * have ended.
+ * The names of the queues and exchanges that a system declares. They remain on the broker after the end of the
+ * system's processes.
  */
 export const queues = topologies.flatMap((topology) => topology.queues)
 export const exchanges = [

@@ -18,7 +18,7 @@ const inputs = [
   head('GET http://gateway/v3/company/1/x HTTP/1.1'),
 ].map((input) => Buffer.from(input))
 
-/** How long the two gateways must differ before the difference counts as a violation. */
+/** A difference between the two gateways counts as a violation if it persists for this time. */
 const DIFFERENCE_MS = 10_000
 
 /**
@@ -79,7 +79,7 @@ export async function gatewayRequests(): Promise<Target> {
         const [fast, plain] = forwarded.map((requests) => requests.join('\n'))
         if (fast === plain) break
         // On a slow machine, the caller may end its connection before one of the gateways has a token. This gateway
-        // then forwards nothing. So a difference counts as a violation only if it persists.
+        // then forwards nothing, so only a lasting difference counts as a violation.
         if (performance.now() - startedAt >= DIFFERENCE_MS) {
           violations.push(`with the fast path:\n${fast}\nand without it:\n${plain}`)
           break

@@ -62,9 +62,9 @@ export async function gatewayResponses(): Promise<Target> {
     processes: gateways.all,
     async check(input) {
       response = input
-      // Each input uses a company of its own, because after a 429 the gateway delays further calls of the company.
+      // Each input uses another company, because the gateway delays further calls of a company after a 429.
       const realm = `r${(count += 1)}`
-      // The request is a POST, which the gateway does not repeat, so the accounting API sends each input once.
+      // The gateway does not repeat a POST, so the accounting API sends each input once.
       const request = Buffer.from(
         `POST /v3/company/${realm}/invoice HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
       )

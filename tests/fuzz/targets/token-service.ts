@@ -4,10 +4,7 @@ import { exchange } from '../raw-http.ts'
 import { connectCompany } from '../../support/clients/user-actions.ts'
 import { startSystem } from '../../support/system.ts'
 
-/**
- * The key that encrypts the exported document. A passphrase would need a slow key derivation for each input, so that
- * fewer inputs could be tested.
- */
+/** The key that encrypts the exported document. A passphrase would need a slow key derivation for each input. */
 const DOCUMENT_KEY = Buffer.alloc(32, 7).toString('base64')
 
 const request = (line: string, headers: readonly string[], body?: string): Buffer =>

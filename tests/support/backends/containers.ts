@@ -22,15 +22,14 @@ const startupTimeoutMs = 120_000
  */
 export async function startContainers(): Promise<StartedBackends> {
   await assertEngineResponds()
-  // Testcontainers is imported dynamically: on a machine without Docker, the import would take longer than finding
-  // the servers.
+  // The import of Testcontainers takes long on a machine without Docker, so it is imported only when it is needed.
   const [{ PostgreSqlContainer }, { RedisContainer }, { RabbitMQContainer }] = await Promise.all([
     import('@testcontainers/postgresql'),
     import('@testcontainers/redis'),
     import('@testcontainers/rabbitmq'),
   ])
   const started = await Promise.allSettled([
-    // The search for leaked secrets needs a password that occurs nowhere by chance.
+    // The search for leaked secrets needs a password that does not occur by chance.
     new PostgreSqlContainer(images.postgres)
       .withPassword(randomBytes(16).toString('hex'))
       .withCommand(['postgres', '-c', 'fsync=off', '-c', 'max_connections=300'])
@@ -57,8 +56,8 @@ export async function startContainers(): Promise<StartedBackends> {
     const failed = started.find((one) => one.status === 'rejected')
     throw new Error('a container did not start', { cause: failed?.reason })
   }
-  // The container's AMQP URL contains no user. The user `guest` is added, because not every client uses this user by
-  // default.
+  // The container's AMQP URL contains no user. Not every client uses the user `guest` by default, so this user is
+  // added.
   const amqp = new URL(rabbitmq.value.getAmqpUrl())
   amqp.username = 'guest'
   amqp.password = 'guest'
@@ -83,7 +82,7 @@ async function assertEngineResponds(): Promise<void> {
     throw new Error('no engine responds')
   }
   // The docker command finds its engine through contexts (Colima, Rancher, rootless), but Testcontainers reads only
-  // DOCKER_HOST. So DOCKER_HOST is set to the address of the current context.
+  // DOCKER_HOST. Therefore DOCKER_HOST is set to the address of the current context.
   if (!process.env['DOCKER_HOST']) {
     const format = '{{.Endpoints.docker.Host}}'
     const { stdout } = await run('docker', ['context', 'inspect', '--format', format], limits)

@@ -43,7 +43,7 @@ describe('the probe of a backend server', () => {
 })
 
 describe('finding the backends for the tests', () => {
-  it('if TEST_DATABASE_URL names an unresponsive server, the error names the variable but not its URL', async () => {
+  it('the error for an unresponsive server in TEST_DATABASE_URL names the variable but does not contain its URL', async () => {
     const env = {
       TEST_DATABASE_URL: `postgresql://user:hush@127.0.0.1:${port}/x`,
       TEST_REDIS_URL: `redis://:hush@127.0.0.1:${port}`,
@@ -66,7 +66,7 @@ describe('finding the backends for the tests', () => {
     }
   })
 
-  it('the error lists every remedy when no backend server is found', async () => {
+  it('the error for missing backend servers lists every remedy', async () => {
     const message = await failureOf({ TEST_BACKENDS: 'environment', TEST_REDIS_URL: 'redis://x' })
     expect(message).toContain('Not found: PostgreSQL, Redis, RabbitMQ')
     expect(message).toContain('not set: TEST_DATABASE_URL, TEST_AMQP_URL')

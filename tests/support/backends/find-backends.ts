@@ -102,8 +102,8 @@ export async function findBackends(env: NodeJS.ProcessEnv): Promise<StartedBacke
 }
 
 /**
- * Prints the error message and ends the run. If the setup rejected instead, vitest would print the message after
- * "No test files found" and with a stack trace.
+ * Prints the error message and ends the run. If the setup rejected, vitest would print the message with a stack
+ * trace, after "No test files found".
  */
 function exitWithMessage(error: unknown): never {
   console.error(`\n${error instanceof Error ? error.message : String(error)}\n`)

@@ -40,7 +40,7 @@ export async function startPgBouncer(
       'auth_type = scram-sha-256',
       `auth_file = ${users}`,
       `pool_mode = ${mode}`,
-      // In session mode each connection of the coordinator needs a server connection of its own.
+      // In session mode each connection of the coordinator needs a separate server connection.
       `default_pool_size = ${mode === 'session' ? 20 : 2}`,
     ])
     const pooler = group.start({

@@ -69,7 +69,8 @@ export async function startStandby(primary: PostgresNode, name: string): Promise
   const programs = await programsFolder()
   const group = new ServerGroup()
   try {
-    // `setUpServer` also creates a database, which is not used: the standby needs only the account and the folder.
+    // `setUpServer` also creates a database. Only the account and the folder are used, because the data is copied
+    // from the primary.
     const { command } = await setUpServer('postgres', programs, group)
     const folder = join(group.folder, 'postgres', 'standby')
     const from = new URL(primary.url)
@@ -108,7 +109,7 @@ async function start(
     folder,
     sql,
     async freeze() {
-      // The postmaster is stopped first, so that it starts no further process.
+      // The postmaster is stopped first. It then starts no further process.
       stopped = [pid]
       process.kill(pid, 'SIGSTOP')
       stopped.push(...(await childrenOf(pid)))
@@ -187,6 +188,6 @@ function signal(pid: number, name: 'SIGSTOP' | 'SIGCONT'): void {
   try {
     process.kill(pid, name)
   } catch {
-    // The process ended before the signal was sent.
+    // The process has ended before the signal was sent.
   }
 }

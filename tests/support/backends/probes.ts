@@ -7,10 +7,10 @@ import type { BackendKind } from './backend.ts'
 const probeTimeoutMs = 3_000
 
 /**
- * Connects to a server with the server's own protocol, because an open port does not show that the tests can use
+ * Connects to a server with the server's own protocol, because an open port alone does not show that tests can use
  * the server.
  *
- * @throws {Error} whose message states in one phrase, without the URL, why the tests cannot use the server
+ * @throws {Error} whose message says in one phrase, without the URL, why the tests cannot use the server
  */
 export async function probe(kind: BackendKind, url: string): Promise<void> {
   const timeout = AbortSignal.timeout(probeTimeoutMs)
@@ -41,8 +41,8 @@ export async function untilReachable(
 }
 
 /**
- * Returns the messages of an error and of all its causes on one line, because drivers often leave the outer message
- * empty.
+ * Returns the messages of an error and of all its causes on one line. The outer message of a driver's error is
+ * often empty.
  */
 export function reasonOf(error: unknown): string {
   if (error instanceof AggregateError) return reasonOf(error.errors[0])
@@ -72,7 +72,7 @@ const probes: Record<BackendKind, (url: string) => Promise<void>> = {
       maxRetriesPerRequest: 0,
       retryStrategy: () => null,
     })
-    // The call below rejects and so reports the failure. Without this listener, ioredis would print the failure
+    // The rejection of the call below already reports the failure. Without this listener, ioredis would print it
     // too.
     redis.on('error', () => {})
     try {

@@ -10,16 +10,16 @@ import { startRestartableServer } from './restartable-servers.ts'
 export interface RedisPair extends AsyncDisposable {
   /** The address for clients. */
   readonly address: Relay
-  /** The relay between primary and replica, over which the replica receives the writes. */
+  /** The relay between the primary and the replica. The replica receives the writes over this relay. */
   readonly link: Relay
-  /** The test's own connections. Each stays connected to the same server after a failover. */
+  /** The connections of the test itself. A failover does not change to which server each of them leads. */
   readonly primary: Redis
   readonly replica: Redis
   /**
    * Makes the replica a primary and routes new client connections to it. With `cut`, closes the existing connections.
    */
   promote(connections: 'cut' | 'kept'): Promise<void>
-  /** Makes the old primary a replica of the new primary. Called after `promote`. */
+  /** Makes the old primary a replica of the new primary. Call `promote` first. */
   rejoin(): Promise<void>
 }
 
@@ -38,13 +38,13 @@ export async function startRedisPair(): Promise<RedisPair> {
   const address = opened.use(await startRelay(first.url, 6379))
   const { password } = new URL(first.url)
   const { hostname, port } = new URL(link.url)
-  // Clients must be able to use one password at both servers, so the replica gets the password of the primary.
+  // Clients use one password for both servers, so the replica gets the password of the primary.
   await replica.config('SET', 'requirepass', password)
   for (const server of [primary, replica]) {
     await server.config('SET', 'masterauth', password)
     await server.config('SET', 'repl-diskless-sync-delay', '0')
-    // By default a primary waits up to 10 s at shutdown for a replica that is behind. Redis versions before 7 do not
-    // wait and have no such setting, so their error is ignored.
+    // At shutdown a primary waits up to 10 s for a replica that is behind. This setting disables the wait. Redis
+    // versions before 7 neither wait nor have the setting, so their error is ignored.
     await server.config('SET', 'shutdown-timeout', '0').catch(() => {})
   }
   await replica.replicaof(hostname, Number(port))

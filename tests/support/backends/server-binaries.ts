@@ -84,14 +84,14 @@ async function findFolder(kind: BackendKind): Promise<string | undefined> {
   const path = (process.env['PATH'] ?? '').split(delimiter)
   switch (kind) {
     case 'postgres':
-      // Debian's folder of PostgreSQL programs is not on the PATH. A link to initdb is resolved, because the
+      // The folder of PostgreSQL's programs is not on Debian's PATH. A link to initdb is resolved, because the
       // programs next to initdb are needed too.
       return firstWith('initdb', [...path, ...(await debianPostgresFolders())])
     case 'redis':
       return firstWith('redis-server', [...path, '/usr/sbin', '/usr/local/sbin'])
     case 'rabbitmq':
-      // Debian's own folder comes first, because Debian's program on the PATH is a wrapper that does not forward
-      // signals.
+      // The folder of the real programs comes first, because Debian's program on the PATH is a wrapper that does not
+      // forward signals.
       return firstWith('rabbitmq-server', [
         '/usr/lib/rabbitmq/bin',
         ...path,
@@ -108,7 +108,7 @@ async function firstWith(program: string, folders: readonly string[]): Promise<s
       await access(file, constants.X_OK)
       return dirname(await realpath(file))
     } catch {
-      // This folder does not contain the program, so the next folder is tried.
+      // The program is not in this folder, so the next folder is tried.
     }
   }
   return undefined

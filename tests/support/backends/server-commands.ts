@@ -104,8 +104,7 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
       port: String(port),
       unix_socket_directories: '',
       max_connections: '300',
-      // fsync is disabled. Data that was written to a file survives the death of the process, which is enough for the
-      // tests.
+      // fsync is disabled. The tests only need data that survives the death of the process, and written data does.
       fsync: 'off',
     }
     return {
@@ -128,7 +127,7 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
   async redis({ folder, programs, password }) {
     const port = await freePort()
     const config = join(folder, 'redis.conf')
-    // The password is passed in a file, because every user of the machine can read the arguments of a process.
+    // Every user of the machine can read the arguments of a process, so the password is passed in a file.
     const lines = [
       `port ${port}`,
       'bind 127.0.0.1',
@@ -192,8 +191,8 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
     return {
       url: `amqp://tests:${password}@127.0.0.1:${port}`,
       pidFile,
-      // Without a running port mapper (epmd), Erlang would start one as a daemon that outlives the broker. This
-      // epmd is stopped together with the server group.
+      // If no port mapper (epmd) runs, Erlang starts one as a daemon that outlives the broker. This epmd is stopped
+      // together with the server group.
       companion: {
         program: 'epmd',
         args: [],

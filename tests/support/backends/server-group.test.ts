@@ -15,7 +15,7 @@ const server = `
 `
 
 describe('the servers of a test run', () => {
-  it('stopping a server group ends its servers and removes their folder', async () => {
+  it('stopping a server group ends its servers and removes the folder of the group', async () => {
     const group = new ServerGroup()
     const pidFile = join(group.folder, 'pid')
     startIn(group, pidFile)

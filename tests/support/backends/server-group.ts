@@ -18,9 +18,8 @@ export interface ServerCommand {
 
 /**
  * Script of the guardian process, which ends the servers when its standard input ends. `ServerGroup.stop` closes
- * the input. If the test run ends for any other reason, the operating system closes the input; for example, vitest
- * exits immediately on Ctrl-C and runs no teardown. For each server the guardian reads one line `<signal> <process
- * group>`.
+ * the input. The operating system closes the input if the test run ends in another way, for example because vitest
+ * exits on Ctrl-C without a teardown. For each server the guardian reads one line `<signal> <process group>`.
  */
 const guardian = `
   folder=$1 servers=
@@ -52,7 +51,7 @@ export class ServerGroup {
   start(command: ServerCommand): Server {
     const log = openSync(command.logFile, 'a')
     const child = spawn(command.program, command.args, {
-      // Each server gets its own process group, so that Ctrl-C reaches only the tests. The guardian then ends the
+      // Each server has its own process group. A Ctrl-C then reaches only the tests, and the guardian ends the
       // servers.
       detached: true,
       stdio: ['ignore', log, log],

@@ -11,8 +11,8 @@ import type { System } from '../system.ts'
 export interface CredentialEventCollector {
   readonly ids: readonly string[]
   /**
-   * Stops recording when every event that the broker has confirmed so far has arrived. Resolves with the ids of all
-   * events.
+   * Waits for every event that the broker has confirmed so far, and then stops recording. Resolves with the ids of
+   * all events.
    */
   stop(): Promise<readonly string[]>
 }

@@ -5,7 +5,10 @@ import type { System } from '../system.ts'
 export interface RefreshCalls {
   readonly granted: number
   readonly rejected: number
-  /** The number of calls made with a refresh token that had already been rotated, accepted or not. */
+  /**
+   * The number of calls with a refresh token that had already been rotated. Accepted calls and rejected calls are
+   * counted.
+   */
   readonly reused: number
   readonly maxConcurrent: number
 }

@@ -12,8 +12,8 @@ export type StoreWrite = keyof typeof scriptKeys
 export interface RedisFaultProxy extends AsyncDisposable {
   readonly url: string
   /**
-   * Stalls the connection at the next write of this kind for the credential at `key`. With `request`, Redis never
-   * receives the command. With `reply`, Redis executes the command, but its reply is dropped.
+   * Stalls the connection at the next write of this kind for the credential at `key`. With `request`, the command
+   * does not reach Redis. With `reply`, Redis executes the command, but its reply is dropped.
    */
   failNext(write: StoreWrite, key: string, lost: 'request' | 'reply'): void
   hasFailed(): boolean

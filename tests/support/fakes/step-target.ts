@@ -4,7 +4,7 @@ import { startHttpServer } from './http-server.ts'
 
 /** A call that a step made, as received by the step target. */
 export interface ReceivedCall {
-  /** `/order` or `/report`; a path `/v3/company/…` if the target replaces the gateway. */
+  /** The path `/order` or `/report`. If the target replaces the gateway, also a path `/v3/company/…`. */
   readonly path: string
   /** The order id; empty in a call to a company's API. */
   readonly order: string
@@ -22,8 +22,8 @@ export interface StepTarget extends AsyncDisposable {
   /** Delay of each response in milliseconds. */
   latencyMs: number
   /**
-   * A test's handler for the calls. It returns true if it has responded to the call, and false to let the target
-   * respond.
+   * Handles a call in place of the target. Returns true if it has responded to the call. If it returns false,
+   * the target responds.
    */
   intercept: ((call: ReceivedCall, response: ServerResponse) => boolean | Promise<boolean>) | null
 }

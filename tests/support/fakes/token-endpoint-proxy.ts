@@ -21,7 +21,7 @@ export interface RejectedCall {
 }
 
 const DISCOVERY = '/.well-known/openid_configuration'
-/** Those headers of a token call that the provider evaluates. */
+/** The headers of a token call that the provider evaluates. */
 const FORWARDED = ['authorization', 'content-type', 'x-include-refresh-token-hard-expires-in']
 
 /**

@@ -83,8 +83,8 @@ const valuesOf = (attributes: readonly Attribute[]) =>
 
 /**
  * Returns the spans below `parentSpanId`, one per line. Each span is indented below its parent, and siblings are in
- * alphabetical order. Identical siblings are listed once, because the number of the gateway's token requests
- * depends on timing: each credential event between two calls makes the gateway request the token again.
+ * alphabetical order. Identical siblings are listed once, because their number depends on timing: the gateway
+ * requests a token again after each credential event.
  */
 export function treeOf(spans: readonly CollectedSpan[], parentSpanId: string): string[] {
   const branches = spans

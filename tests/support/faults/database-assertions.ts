@@ -6,10 +6,7 @@ import type { StepTarget } from '../fakes/step-target.ts'
 import type { System } from '../system.ts'
 import { STEPS } from './step-queues.ts'
 
-/**
- * Reads the rows of a system directly from the database, because the services' own reports could hide an
- * inconsistency.
- */
+/** Reads the rows of a system directly from the database. A report of the services could hide an inconsistency. */
 export interface DatabaseAssertions extends AsyncDisposable {
   readonly sql: postgres.Sql
   /** Returns the number of all runs and the number of completed runs. */
@@ -18,8 +15,8 @@ export interface DatabaseAssertions extends AsyncDisposable {
   expireLeases(): Promise<void>
   /**
    * Compares rows, calls and files after all runs have completed. Fails unless each transaction in `ids` has run each
-   * step once and no message was dead-lettered. A call may be repeated at most once for every worker that died during
-   * the call, and always under the same idempotency key.
+   * step once and no message was dead-lettered. A call may be repeated only with the same idempotency key, and at
+   * most once for every worker that died during the call.
    */
   expectConsistent(ids: readonly string[], target: StepTarget): Promise<FaultCounts>
 }
@@ -109,7 +106,7 @@ async function expectCalls(
     select "TransactionID" as id, "StepName" as step, "Outcome" as outcome, "Error" as error
     from "Order_Attempt"
     where "Outcome" <> 'completed'`
-  // The target never fails, so the worker of an attempt without a result has died.
+  // The target never fails, so an attempt without a result shows that its worker has died.
   expect(attempts.filter(({ outcome }) => outcome !== 'in_doubt')).toEqual([])
   const made = Map.groupBy(
     target.calls,

@@ -10,7 +10,7 @@ export interface MessageCounter extends AsyncDisposable {
   readonly maxPerTransaction: number
 }
 
-/** Starts counting. A coordinator must have been ready before, because the coordinator declares the exchange. */
+/** Starts counting. The coordinator declares the exchange, so a coordinator must have been ready before. */
 export async function countStepMessages(system: System): Promise<MessageCounter> {
   const connection = await connect(backend('TEST_AMQP_URL'))
   const channel = await connection.createChannel()

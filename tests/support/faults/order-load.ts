@@ -65,7 +65,7 @@ export async function runOrderLoad(
 
   const queueing = queueAll(system, ids)
   const phase: FaultPhase = { isOver: false, isBackendUnavailable: false }
-  // `system.replica` is not used here: it waits until the service is ready, but a backend may be unavailable.
+  // `system.replica` would wait until the service is ready, which is impossible while a backend is unavailable.
   const startNext = (): ServiceProcess => {
     const coordinator = startAnotherCoordinator(system, env, entry)
     coordinators.push(coordinator)
@@ -81,8 +81,7 @@ export async function runOrderLoad(
   phase.isOver = true
   const kills = await killing
   const lastFaultAt = performance.now()
-  // From here on the target responds without delay, so that the measured recovery time does not include the delay
-  // of the target.
+  // The target responds without delay from here on, so that its delay is not a part of the measured recovery time.
   target.latencyMs = 0
   await queueing
   await eventually(
@@ -93,8 +92,7 @@ export async function runOrderLoad(
   const recoverySeconds = (performance.now() - lastFaultAt) / 1_000
   await eventually(async () => expect(await queues.ready()).toEqual({})).catch(
     async (error: unknown) => {
-      // A message is dead-lettered either by the broker or by a coordinator. The coordinator logs a line in this
-      // case.
+      // A message is dead-lettered by the broker or by a coordinator. Only the coordinator logs a line.
       const logLines = coordinators
         .flatMap((coordinator) => coordinator.output().split('\n'))
         .filter((line) => /dead-lettered|delivery handler failed/.test(line))
@@ -121,7 +119,7 @@ async function queueAll(system: System, ids: readonly string[]): Promise<void> {
 }
 
 /**
- * Kills coordinators repeatedly, one in each interval. Three of them run at a time, so a coordinator has run for three
+ * Kills coordinators repeatedly, one in each interval. Three coordinators run at a time, so each has run for three
  * intervals when it is killed.
  */
 async function killRepeatedly(
@@ -138,8 +136,8 @@ async function killRepeatedly(
     await delay(killEveryMs * (0.5 + random()))
     const victim = running.shift()
     if (victim === undefined) break
-    // Waits until the coordinator has steps in flight, because killing an idle coordinator proves nothing. During an
-    // outage of a backend no coordinator has steps in flight, so the time limit of the wait is shorter then.
+    // Waits until the coordinator has steps in flight, because killing an idle coordinator proves nothing. The time
+    // limit of the wait is shorter during an outage of a backend, in which no coordinator has steps in flight.
     const waitingSince = performance.now()
     const deadlineMs = () => (phase.isBackendUnavailable ? killEveryMs : FIRST_STEP_DEADLINE_MS)
     while (!hasStepsInFlight(victim) && performance.now() - waitingSince < deadlineMs())

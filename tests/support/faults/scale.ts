@@ -20,7 +20,7 @@ export const scale = <Size>(sizes: {
   readonly long?: Size
 }): Size => (runLength === 'long' ? (sizes.long ?? sizes.faults) : sizes[runLength])
 
-/** False in `npm test`, which skips the tests that always take minutes. */
+/** Whether tests that always take minutes are run. `npm test` skips them. */
 export const isFaultRun = runLength !== 'test'
 
 /** Returns the random number generator of this run. `npm run test:faults -- --seed 7` sets the seed. */

@@ -10,7 +10,7 @@ import { backend, type System } from '../system.ts'
 export const STEPS = ['order', 'report', 'csv'] as const
 type StepName = (typeof STEPS)[number]
 
-/** The queues of a system as RabbitMQ itself reports them, because a report of the services could hide an error. */
+/** Reads the queues of a system from RabbitMQ itself, because a report of the services could hide an error. */
 export interface StepQueues {
   /** Returns the number of ready messages in each queue that is not empty. */
   ready(): Promise<Record<string, number>>
@@ -31,7 +31,7 @@ export function stepQueuesOf(system: System): StepQueues {
     deadQueue('OrderProcess'),
     ...delays.map(({ name }) => delayName(name)),
   ]
-  // Each call opens a new connection, because the broker may have restarted since the previous call.
+  // The broker may have restarted since the previous call, so each call opens a new connection.
   async function onChannel<Result>(work: (channel: Channel) => Promise<Result>): Promise<Result> {
     const connection = await connect(backend('TEST_AMQP_URL'))
     connection.on('error', () => {})

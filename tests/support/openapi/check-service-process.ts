@@ -3,7 +3,7 @@
  * module of the service. This file then replaces the module `@integration-host/shared/http/service-app` with
  * `checked-service-app.ts`. In the process of the tests, the alias in vitest.config.ts does the same.
  *
- * `support/system.ts` loads this file for tests, but not for benchmarks.
+ * `support/system.ts` loads this file in tests, but not in benchmarks.
  */
 import { flushCompileCache, registerHooks } from 'node:module'
 

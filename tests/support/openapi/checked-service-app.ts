@@ -16,8 +16,8 @@ export * from '../../../packages/shared/src/http/service-app.ts'
 export const createServiceApp: typeof createApp = (deps, addRoutes) => {
   const app = createApp(deps, addRoutes)
   const handle = app.fetch
-  // In a service process there is no test that could fail. So the deviation is also printed, and
-  // `support/system.ts` searches the output of the process for such lines.
+  // No test in a service process could fail. Therefore the deviation is also printed, and `support/system.ts`
+  // searches the output of the process for such lines.
   const report = (deviation: string): void => {
     deviations.push(`${deps.name}: ${deviation}`)
     console.error(`${DEVIATION}${deps.name}: ${deviation}`)

@@ -78,7 +78,7 @@ describe('the comparison of routes with an OpenAPI document', () => {
     { method: 'GET', path: '/things/all' },
   ]
 
-  it('the comparison of routes with an OpenAPI document ignores middleware', () => {
+  it('the comparison of routes with an OpenAPI document ignores routes of middleware', () => {
     expect(undocumented(routes, document)).toEqual([])
   })
 
@@ -99,7 +99,7 @@ describe('the check of names in an OpenAPI document', () => {
     )
   const components = { schemas: { Thing: thing } }
 
-  it('the check of names accepts operations and schemas with explicit, unique names', () => {
+  it('the check of names in an OpenAPI document accepts operations and schemas with explicit, unique names', () => {
     expect(unnamed({ paths: named('listThings', 'getThing'), components })).toEqual([])
   })
 
@@ -112,7 +112,7 @@ describe('the check of names in an OpenAPI document', () => {
     expect(found).toEqual([expect.stringContaining(what)])
   })
 
-  it('the check of names reports a schema whose name is a number', () => {
+  it('the check of names in an OpenAPI document reports a schema whose name is a number', () => {
     const schemas = { __schema0: thing }
     expect(unnamed({ paths: {}, components: { schemas } })).toEqual([
       'the schema "__schema0" needs a name',

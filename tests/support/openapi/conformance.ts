@@ -44,8 +44,8 @@ export function undocumented(routes: readonly Route[], { paths }: OpenApiDocumen
 
 /**
  * Returns the problems of names from which a client is generated: an operation without an explicit name, two operations
- * with the same name, and a schema whose name is a number. zod gives such a name to a schema that refers to itself, and
- * client generators reject the name.
+ * with the same name, and a schema whose name is a number. zod gives such a name to a schema that refers to itself.
+ * Client generators reject it.
  */
 export function unnamed(document: OpenApiDocument): string[] {
   const ids = Object.entries(document.paths).flatMap(([path, item]) =>
@@ -73,8 +73,8 @@ export function unnamed(document: OpenApiDocument): string[] {
  * deviation; `null` if there is none.
  */
 export function createResponseCheck(document: OpenApiDocument) {
-  // The validator is not strict, because OpenAPI adds keywords to JSON Schema. It does not check formats: where a
-  // format matters, the schema also has a pattern.
+  // The validator is not strict, because OpenAPI adds keywords to JSON Schema. It does not check formats, because the
+  // schema also has a pattern where a format matters.
   const ajv = new Ajv2020({ strict: false, validateFormats: false, allErrors: true })
   const validators = new Map<object, ValidateFunction>()
   const validatorOf = (schema: object): ValidateFunction => {
@@ -98,7 +98,7 @@ export function createResponseCheck(document: OpenApiDocument) {
     const { pathname } = new URL(url)
     const { status } = response
     const deviation = (what: string) => `${method} ${pathname} responded ${status}: ${what}`
-    if (status === 405) return null // with this status, the response itself states that the operation does not exist
+    if (status === 405) return null // the operation does not exist
     const operation = operationOf(method, pathname)
     if (operation === undefined)
       return status >= 400 && status < 500 ? null : deviation('no such operation is documented')

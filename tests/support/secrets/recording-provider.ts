@@ -1,7 +1,6 @@
 /**
- * A proxy in front of the sandbox provider. It records every secret in requests and responses, so that a later
- * search knows all secrets. On request, it responds to a token call with a body that leaks the secrets of this
- * call.
+ * A proxy in front of the sandbox provider. It records every secret in requests and responses for the later
+ * search. On request, it responds to a token call with a body that leaks the secrets of this call.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { buffer } from 'node:stream/consumers'

@@ -1,6 +1,6 @@
 /** Searches all data that a system wrote for the secrets of a test run, in every likely encoding. */
 
-/** An error message names only the kind of a secret. The value is never printed. */
+/** An error message names the kind of a secret, but never contains the value. */
 export interface KnownSecret {
   readonly kind: string
   readonly value: Buffer
@@ -18,7 +18,8 @@ export const knownSecret = (kind: string, value: string | Buffer): KnownSecret =
 })
 
 /**
- * Besides whole secrets, parts of this length are searched for, so that a truncated or partly masked secret is found.
+ * Parts of a secret that have this length are searched for as well. They reveal a secret that was truncated or partly
+ * masked.
  */
 const PART = 16
 
@@ -30,7 +31,7 @@ export function formsOf(value: Buffer): ReadonlyMap<string, string> {
   const raw = value.toString('latin1')
   const forms = new Map([['raw', raw]])
   if (value.length >= 2 * PART) {
-    // The first characters are not searched for, because the prefix that shows the kind of a token is not secret.
+    // The prefix that shows the kind of a token is not secret, so the first characters are not searched for.
     forms.set('a part of it', raw.slice(PART, 2 * PART))
     forms.set('its end', raw.slice(-PART))
   }

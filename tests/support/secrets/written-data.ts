@@ -70,7 +70,7 @@ function routingKeys({ name, type }: (typeof exchanges)[number]): readonly strin
   return type === 'fanout' ? [''] : keys
 }
 
-/** Starts recording. The system must already have declared its exchanges. */
+/** Starts recording. The system must have declared its exchanges before. */
 export async function recordMessages(url: string, prefix: string): Promise<MessageRecorder> {
   const connection = await connect(url)
   const channel = await connection.createChannel()

@@ -8,8 +8,8 @@ const VARIABLES = {
 }
 
 /**
- * Tries to leak the key of a target in every way: through what the target sends back, and from the environment. The
- * targets differ in their authentication. They have limits, so that the calls to them are counted in the database.
+ * Tries to leak the key of a target in every way, from the responses of the target and from the environment. The
+ * targets differ in their authentication. They have limits, so the database contains the counts of their calls.
  */
 export default defineProcess('LeakyProcess', {
   input: z.object({
