@@ -391,7 +391,7 @@ describe('the throttle of the gateway', () => {
     expect((await call(proxy, 'POST', '/v3/company/2/batch')).status).toBe(200)
   })
 
-  it('the gateway gives the concurrency slot of a caller that disconnects to the next call', async () => {
+  it('when a caller disconnects, the gateway gives the concurrency slot of its call to the next call', async () => {
     const held: (() => void)[] = []
     upstream.handle = (_request, response) => void held.push(() => response.end())
     const proxy = await open({ settings: { CONCURRENT_REQUESTS: '1' } })

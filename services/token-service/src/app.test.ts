@@ -440,7 +440,7 @@ describe('access to the routes', () => {
       wrong.map((authorization) => [method, path, authorization] as const),
     ),
   )(
-    'responds 401 to %s %s with the Authorization header %s',
+    'token-service responds 401 to %s %s with the Authorization header %s',
     async (method, path, authorization) => {
       const answer = await fetch(service.url + path, {
         method,
@@ -759,7 +759,7 @@ describe('the credential routes', () => {
     ].filter((secret) => secret !== null && secret !== '')
     expect(log).toContain('"msg":"credential refresh ended"')
     for (const secret of secrets) expect(log).not.toContain(secret)
-    // This check proves that the search finds a token in a text that contains one.
+    // This check proves that the search for tokens works: it finds the token in a text that contains it.
     expect(`${log}${token}`).toContain(token)
   })
 })

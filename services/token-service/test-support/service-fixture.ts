@@ -54,7 +54,7 @@ export async function openTestRedis(options: {
   readonly prefix?: string
   readonly url?: string
   readonly logger?: Logger
-  /** `REDIS_REPLICAS`; the default value is 0. */
+  /** The setting `REDIS_REPLICAS`; 0 by default. */
   readonly replicas?: number
 }): Promise<TestRedis> {
   const { keys, prefix = `test-${randomBytes(5).toString('hex')}:`, logger = silent } = options

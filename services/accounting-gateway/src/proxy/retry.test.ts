@@ -30,7 +30,7 @@ describe('the decision to retry a call', () => {
     expect(afterStatus(status, null, tries)).toEqual({ kind: 'retry', delayMs: 100 })
   })
 
-  it('the gateway doubles the back-off with each attempt, and waits for half to all of the back-off at random', () => {
+  it('the gateway doubles the back-off with each attempt, and waits for a random time between half and all of it', () => {
     const delays = [1, 2, 3].map((attempt) =>
       [0, 0.999].map((random) => afterStatus(503, null, { ...tries, attempt, random })),
     )
@@ -56,7 +56,7 @@ describe('the decision to retry a call', () => {
     expect(afterFailure({ ...tries, attempt: 4 })).toEqual({ kind: 'pass' })
   })
 
-  it('the gateway waits for the time in Retry-After before a retry if it is longer than the back-off', () => {
+  it('the gateway waits for the time in Retry-After before a retry if this time exceeds the back-off', () => {
     expect(afterStatus(429, 60_000, tries)).toEqual({ kind: 'retry', delayMs: 60_000 })
   })
 

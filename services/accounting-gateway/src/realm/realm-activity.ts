@@ -50,7 +50,7 @@ interface Entry {
   waiting: number
   /** The number of calls in each second of the last minute. The index is the second modulo 60. */
   readonly seconds: Uint32Array
-  /** The second of the newest call. */
+  /** The time of the newest call in epoch seconds. */
   lastSecond: number
   failed: FailedCallRecord[]
 }

@@ -134,7 +134,7 @@ describe('the response of the coordinator', () => {
     ],
     ['/queue', { status: 302 }, 502, `Couldn't enqueue 66: the coordinator rejected the request`],
   ])(
-    'the demo API responds to %s in plain text if the coordinator responds %j; the status is %i',
+    'the demo API responds to %s in plain text if the coordinator responds %j, with the status %i',
     async (path, told, status, text) => {
       coordinator.response = told
       const answer = await demo.send(`${path}?number=66`)

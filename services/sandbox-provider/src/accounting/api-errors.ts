@@ -151,8 +151,8 @@ export type ApiErrorCode = keyof typeof apiErrors
 export const apiErrorCodes = Object.keys(apiErrors) as ApiErrorCode[]
 
 /**
- * Returns the error of the accounting API for an HTTP status. It is used if an injected fault names a status instead of
- * a code.
+ * Returns the error of the accounting API for an HTTP status. An injected fault can specify a status instead of an
+ * error code.
  */
 export function apiErrorOf(status: number): ApiError {
   const known = STATUSES[status]

@@ -13,8 +13,8 @@ import type { AuthorizationRequest, RequestSeal } from './sealed-request.ts'
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
 
 /**
- * How long the store keeps the entries of a state after the state has expired. The clocks of two replicas may differ by
- * this time.
+ * The clocks of two replicas may differ by this time. The store therefore keeps the entries of a state for this time
+ * after the state has expired.
  */
 export const CLOCK_TOLERANCE_MS = 60_000
 

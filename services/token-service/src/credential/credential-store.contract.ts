@@ -335,7 +335,7 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('another lease can replace an intent at once, whatever the deferral is, if there was no failover since the intent', async () => {
+    it('another lease holder can replace a refresh intent at once if no failover has happened since it was stored', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1', 'a')
       await store.recordIntent(first.lease, 60_000)
@@ -347,7 +347,7 @@ export function credentialStoreContract(
       expect((await held('ACC-1', 'c')).intent?.fence).toBe(second.lease.fence)
     })
 
-    it('a failed refresh without a fault stores the time of the next attempt, and keeps the intent only if requested', async () => {
+    it('a failed refresh without a fault stores the time of the next attempt, and keeps the refresh intent only if requested', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease, 0)

@@ -122,7 +122,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
   })
 
   it.each(['cut', 'kept'] as const)(
-    'a failover locks out no company with REDIS_REPLICAS=1, because no token is used at a cut-off primary (connections %s)',
+    'with REDIS_REPLICAS=1, a failover locks out no company, because no token is used at a cut-off primary (connections %s)',
     async (connections) => {
       const service = await start(await open(1))
       const { usedBefore, lockedOut, tokens } = await failOver(service, connections)
@@ -132,7 +132,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('a failover locks out no company with REDIS_REPLICAS=0 while the process that has the token pairs is running', async () => {
+  it('with REDIS_REPLICAS=0, a failover locks out no company while the process that has its token pair is running', async () => {
     const metrics = createMetrics('token-service')
     const service = await start(await open(0), { metrics })
     const { usedBefore, lockedOut, tokens } = await failOver(service, 'cut')
@@ -241,7 +241,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
   })
 })
 
-describe('a failover while a process has a new token pair that it could not commit (I5)', () => {
+describe('a failover while a process has a new token pair that it could not commit (I5 of refresh.ts)', () => {
   const LONG = { failoverDeferralMs: 60_000 }
 
   /**
@@ -286,7 +286,7 @@ describe('a failover while a process has a new token pair that it could not comm
     ['runs since before the failover', 'before'],
     ['started after the failover', 'after'],
   ])(
-    'a process that %s does not send the old refresh token before the process with the new pair has committed it',
+    'a process that %s does not send the old refresh token before the process with the new token pair has committed it',
     async (_, started) => {
       const startSecond = async () => start(await open(1), { timing: LONG })
       const early = started === 'before' ? await startSecond() : null
@@ -322,7 +322,7 @@ describe('a failover while a process has a new token pair that it could not comm
     expect((repeated?.at ?? 0) - changedAt).toBeGreaterThanOrEqual(timing.failoverDeferralMs)
   })
 
-  it('the deferral ends at once when the other process withdraws its intent', async () => {
+  it('a deferred refresh is allowed at once when the other process withdraws its intent', async () => {
     await suspendedBeforeCommit(await open(1))
     provider.knobs.graceMs = 600_000
     const second = await start(await open(1), { timing: LONG })

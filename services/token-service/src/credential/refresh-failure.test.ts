@@ -187,7 +187,7 @@ describe('settlement of a failed refresh', () => {
     ['after', healthy.refreshedAt + 1, true],
     ['before', healthy.refreshedAt, false],
   ])(
-    'the remedy names a lost newer token pair only if the store can have lost one: the server changed %s the pair was stored',
+    'the remedy mentions a lost newer token pair only if the Redis server changed after this token pair was stored (%s)',
     (_, storeChangedAt, isNamed) => {
       for (const rejectedGrantRetryDelaysMs of [[], [300_000]]) {
         const { fault } = settlementOf(healthy, failureOf('invalid_grant'), {

@@ -90,7 +90,7 @@ function killable(store: CredentialStore) {
   }
 }
 
-describe('single flight (I1)', () => {
+describe('single flight (I1 of refresh.ts)', () => {
   it('three replicas with any number of concurrent callers send a single refresh request to the provider', async () => {
     const services = [await start()]
     for (const _ of [2, 3]) {
@@ -196,7 +196,7 @@ describe('a refresh that is granted', () => {
   }
 })
 
-describe('a process that is killed during a refresh (I3, I5)', () => {
+describe('a process that is killed during a refresh (I3 and I5 of refresh.ts)', () => {
   /**
    * At these failpoints, the provider has already rotated the refresh token, and the response is lost together with the
    * process.
@@ -283,7 +283,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
     readOutbox: async () => null,
   })
 
-  it('another process repeats the request of a killed process only when it can no longer be in flight', async () => {
+  it('another process repeats the request of a killed process only when that request can no longer be in flight', async () => {
     const doomed = killable(redis.store)
     const response = Promise.withResolvers<void>()
     const first = await start({ store: doomed.store })
@@ -304,7 +304,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
   })
 })
 
-describe('a lease holder that was paused until its lease expired (I7)', () => {
+describe('a lease holder that was paused until its lease expired (I7 of refresh.ts)', () => {
   it('a paused process commits its token pair under a new lease after another replica has recorded a fault', async () => {
     const wake = Promise.withResolvers<void>()
     const paused = withoutRenewals(redis.store)
@@ -511,7 +511,7 @@ describe('a token endpoint that fails', () => {
   })
 })
 
-describe('a refresh token that the provider rejects in an outage (I10)', () => {
+describe('a refresh token that the provider rejects in an outage (I10 of refresh.ts)', () => {
   const invalidGrant = { status: 400, body: '{"error":"invalid_grant"}' }
   const fault = async (): Promise<Record<string, unknown>> =>
     JSON.parse((await redis.redis.hget(NAME, 'Fault')) ?? '{}') as Record<string, unknown>
@@ -613,7 +613,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
 
 const FIRST_REJECTION_IS_FINAL = { rejectedGrantRetryDelaysMs: [] }
 
-describe('a grant that has ended (I9)', () => {
+describe('a grant that has ended (I9 of refresh.ts)', () => {
   it('an ended grant gets a final fault after one request with the previous token, and no further request is sent', async () => {
     const service = await start({ timing: FIRST_REJECTION_IS_FINAL })
     await service.connect('1')
@@ -804,7 +804,7 @@ describe('the service while Redis is unavailable', () => {
     ['unreachable', 'away'],
     ['unresponsive', 'stall'],
   ] as const)(
-    'while Redis is %s, the access token of a rotated pair is issued from memory, and the pair is stored later',
+    'while Redis is %s, the access token of a new token pair is issued from memory, and the token pair is stored later',
     async (_, trouble) => {
       service = await start({
         store: far.store,

@@ -111,7 +111,7 @@ it('a token request without a response is reported at once, because the lost res
   expect(reports).toMatchObject([{ calls: 2 }])
 })
 
-describe('the intent of another process (I5)', () => {
+describe('the intent of another process (I5 of refresh.ts)', () => {
   it.each([
     [90_000, 2_000],
     [700, 700],
@@ -139,7 +139,7 @@ describe('the intent of another process (I5)', () => {
     ['grows', (waitedMs: number) => waitedMs],
     ['stays 0, because the clock of the store was set back', () => 0],
   ])(
-    'if the age of a foreign intent %s, the process waits 12 s without the lease before it sends the refresh token',
+    "if the age of another process's intent %s, a refresh waits 12 s without the lease before it sends the refresh token",
     async (_, ageAfter) => {
       const free = storeOf(async () => 'committed')
       const startedAt = performance.now()
@@ -169,7 +169,7 @@ describe('the intent of another process (I5)', () => {
   )
 })
 
-describe('shutdown with a rotated token pair that is not stored (I6)', () => {
+describe('shutdown with a rotated token pair that is not stored (I6 of refresh.ts)', () => {
   it('a refresh ends as rotation_dropped if the store is unavailable until the commit deadline of the shutdown', async () => {
     const { routine, reports } = startRoutine(storeOf(unavailable))
     const refreshed = await routine.refresh(NAME, { kind: 'fresh' }, 'routine')
@@ -236,7 +236,7 @@ describe('a provider that rejects the client credentials', () => {
     expect(await routine.refresh(NAME, goal, 'routine')).toMatchObject({ kind: 'refreshed' })
   })
 
-  it('after the provider has rejected the client credentials, a credential is due exactly at the next probe', async () => {
+  it('after the provider has rejected the client credentials, a refresh is due again exactly at the next probe', async () => {
     const store = storeOf(async () => 'committed')
     const settle = vi.spyOn(store, 'settle')
     const { routine } = startRoutine(store, {

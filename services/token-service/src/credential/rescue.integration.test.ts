@@ -83,7 +83,7 @@ async function shutDownUncommitted(): Promise<unknown> {
 }
 
 describe('a rotated token pair that could not be stored before the process shut down', () => {
-  it('the next process stores a rescued token pair, and sends no used refresh token before', async () => {
+  it('the next process stores a rescued token pair, and sends no used refresh token before that', async () => {
     const token = await shutDownUncommitted()
     const next = await start()
     const early = refresh(next)

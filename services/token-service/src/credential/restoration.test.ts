@@ -100,7 +100,7 @@ describe('storing a token pair again', () => {
     expect(await stored()).toEqual({ version: 2, token: 'access later' })
   })
 
-  it('a grant that was stored after a removal of the company is restored', async () => {
+  it('a lost grant is restored even if it was stored after a removal of the company', async () => {
     await put('one', 'grant one')
     await store.remove(NAME, true, auditContextOf('removed'))
     const pair = keptPair(2, { isNewGrant: true, grantId: 'grant two' })

@@ -43,7 +43,7 @@ describe('redactSecrets', () => {
     expect(redactSecrets(`echo ${long.slice(0, 50)}`, [long])).toBe('echo [redacted]')
   })
 
-  it('redactSecrets() returns a text that contains escapes but no secret unchanged', () => {
+  it('redactSecrets() does not change a text without the secret, even if the text contains escapes', () => {
     const text = 'a%20b &amp; \\u0041 \\" 100% & &#x; &#99999999;'
     expect(redactSecrets(text, [secret, ''])).toBe(text)
     expect(redactSecrets(text, [])).toBe(text)

@@ -48,7 +48,7 @@ describe('the newest audit entries', () => {
     expect(await page('name=ACC-9')).toMatchObject({ items: [], next_before: null })
   })
 
-  it('a page searches at most 5,000 audit entries for a rare name, and a later page finds the entry', async () => {
+  it('a page of GET /audit searches at most 5,000 audit entries for a rare name, and a later page finds the entry', async () => {
     const here = await install()
     const filler = { At: new Date().toISOString(), Who: 'routine', What: 'refreshed', Version: 1 }
     const hashes = { Outcome: 'ok', Previous: 'a'.repeat(64), Hash: 'b'.repeat(64) }

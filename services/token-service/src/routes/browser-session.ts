@@ -80,8 +80,8 @@ export function rejectHead(c: Context, allow: string): void {
 }
 
 /**
- * Rejects a request for an image, a script or a fetch of a web page, because only a navigation can continue at the
- * provider. A client without Fetch Metadata headers is not rejected.
+ * Rejects a request that a browser sends for an image, for a script or with fetch(), because the redirect to the
+ * provider is useful only for a navigation. A client without Fetch Metadata headers is not rejected.
  */
 export function rejectSubresource(c: Context): void {
   const destination = c.req.header('Sec-Fetch-Dest')

@@ -14,7 +14,7 @@ import {
 
 export interface ConnectRoutesDeps {
   readonly connectLinks: ConnectLinks
-  /** The setting `REDIRECT`. */
+  /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
   readonly redirectUri: URL
 }
 

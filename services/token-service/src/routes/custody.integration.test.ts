@@ -422,7 +422,7 @@ describe('a rotation of the encryption keys', () => {
 describe('a grant that the provider will end', () => {
   const DAY_SECONDS = 86_400
 
-  it('a credential shows when the provider ends its grant, and notices are published 90, 30 and 7 days before', async () => {
+  it('a credential shows when the provider ends its grant, and notices are published 90, 30 and 7 days before the end', async () => {
     const here = await install()
     const days = [400, 90, 89, 30, 29, 7, 6]
     for (const left of days)

@@ -130,7 +130,7 @@ describe('POST /imports/grants', () => {
     expect((await service.ask('/credentials/ACC-1')).body).toMatchObject(names)
   })
 
-  it('POST /imports/grants does not send a token again that was adopted before, even after later rotations', async () => {
+  it('POST /imports/grants does not send the token of a grant that was adopted before, even after later rotations', async () => {
     const line = { Realm: '1', RefreshToken: await foreignToken() }
     await adopt(line)
     await service.ask('/credentials/ACC-1/refresh', json({}))
@@ -436,7 +436,7 @@ describe('POST /imports/grants', () => {
     await rm(folder, { recursive: true })
   })
 
-  it('a company that is connected during its adoption keeps the new grant', async () => {
+  it('a company that is connected while its old grant is imported keeps the new grant', async () => {
     const token = await foreignToken()
     failpoint = async (point) => {
       if (point === 'before commit') await service.connect('1')

@@ -144,7 +144,7 @@ describe('If-Match on the actions of a credential', () => {
   ]
 
   it.each(actions)(
-    'with another version in If-Match, %s of a credential fails and changes nothing',
+    'the request %s fails and changes nothing if If-Match contains another version than the stored one',
     async (_, path, init) => {
       const before = (await service.ask(PATH)).body
       const sent = provider.requests.length
@@ -158,7 +158,7 @@ describe('If-Match on the actions of a credential', () => {
   )
 
   it.each(actions)(
-    'with the stored version in If-Match, %s of a credential succeeds',
+    'the request %s succeeds if If-Match contains the stored version',
     async (_, path, init) => {
       expect((await service.ask(path, withVersion(init, '"2"'))).status).toBeLessThan(300)
     },

@@ -25,7 +25,7 @@ export interface ReconnectRoutesDeps {
   readonly disconnectHints: Pick<DisconnectHints, 'follow'>
   /** Returns whether a credential of this name is stored. */
   readonly isKnown: (name: string) => Promise<boolean>
-  /** The setting `REDIRECT`. */
+  /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
   readonly redirectUri: URL
 }
 

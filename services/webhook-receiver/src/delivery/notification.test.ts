@@ -29,7 +29,7 @@ describe('a notification in the legacy format', () => {
     ])
   })
 
-  it('a notification in the legacy format contains the deleted id only for a merge', () => {
+  it('a change in the legacy format becomes an event with a deleted id only if it is a merge', () => {
     const merge = legacyChange({ name: 'Customer', operation: 'Merge', deletedId: '27' })
     expect(parse(legacyNotification([merge]))?.events).toEqual([
       expect.objectContaining({ Operation: 'merge', DeletedId: '27' }),
@@ -83,7 +83,7 @@ describe('a notification in the CloudEvents format', () => {
     expect(event).toMatchObject({ Entity: 'BillPayment', Operation: operation })
   })
 
-  it('a notification in the CloudEvents format contains the deleted id of a merge', () => {
+  it('a merge in the CloudEvents format becomes an event with the deleted id', () => {
     const merge = cloudEvent({ type: 'qbo.customer.merged.v1', data: { deletedid: '27' } })
     expect(parse([merge])?.events).toEqual([
       expect.objectContaining({ Operation: 'merge', DeletedId: '27' }),

@@ -189,7 +189,7 @@ describe('the provider over HTTP', () => {
     expect(scripted.revocations).toEqual([form, form])
   })
 
-  it('a revocation is confirmed by status 204, and tries the next client secret only after status 401', async () => {
+  it('status 204 confirms a revocation, and only status 401 makes it try the next client secret', async () => {
     await reopen([CLIENT_SECRET, 'another'])
     const { refreshToken } = await granted()
     scripted.knobs.revocationStatus = 204

@@ -40,7 +40,7 @@ async function requestWhileSuspended(path: string) {
   return response
 }
 
-describe('a request to the provider while this process is suspended until after the deadline', () => {
+describe('a request to the provider during which the process is suspended past the deadline', () => {
   it('a response that arrived while the process was suspended is returned, because it may contain the only copy of a refresh token', async () => {
     expect(await requestWhileSuspended('/token')).toMatchObject({
       status: 200,

@@ -76,7 +76,7 @@ describe('an intent in Redis that was stored before a failover', () => {
     }
   }
 
-  it('the intent of another lease is kept during the deferral after a failover, and can be replaced afterwards', async () => {
+  it('after a failover, the refresh intent of another process is kept until the deferral ends, and can be replaced then', async () => {
     const { record, failOver, intent } = await intentOfAnother()
     await failOver()
     const before = await intent()
@@ -89,14 +89,14 @@ describe('an intent in Redis that was stored before a failover', () => {
     expect(await intent()).not.toBe(before)
   })
 
-  it('the deferral of an intent starts again after a second failover', async () => {
+  it('a second failover restarts the deferral for which the refresh intent of another process is kept', async () => {
     const { record, failOver, redis } = await intentOfAnother()
     await failOver()
     await redis.hset('credentials:server', 'ChangedAt', '1')
     expect(await record()).toMatchObject({ kind: 'deferred' })
   })
 
-  it('the intent of another lease is kept even if the server that stored it has become the primary again', async () => {
+  it('the refresh intent of another process is kept even if the server that stored it has become the primary again', async () => {
     const { record, redis, intent } = await intentOfAnother()
     const [version, fence, at, server] = (await intent()).split(':')
     await redis.hset('ACC-1', 'Intent', [version, fence, Number(at) - 1_000, server].join(':'))
@@ -104,7 +104,7 @@ describe('an intent in Redis that was stored before a failover', () => {
     expect(await record()).toMatchObject({ kind: 'deferred' })
   })
 
-  it('the lease holder that stored an intent may store it again after a failover', async () => {
+  it('the lease holder that stored a refresh intent may store it again after a failover', async () => {
     const { record, failOver } = await intentOfAnother()
     expect(await record()).toEqual({ kind: 'recorded' })
     await failOver()
@@ -114,7 +114,7 @@ describe('an intent in Redis that was stored before a failover', () => {
   it.each([
     ['the failover was long ago', { ChangedAt: '1' }],
     ['the clock of the server was set back', { ChangedAt: String(Date.now() + 3_600_000) }],
-  ])('the intent of another lease is replaced if %s', async (_, server) => {
+  ])('the refresh intent of another process is replaced if %s', async (_, server) => {
     const { record, failOver, redis } = await intentOfAnother()
     await failOver()
     await record() // stores the run id of this server
@@ -122,7 +122,7 @@ describe('an intent in Redis that was stored before a failover', () => {
     expect(await record()).toEqual({ kind: 'recorded' })
   })
 
-  it('the intent of another lease is replaced if it has no server run id, as in earlier versions of token-service', async () => {
+  it('the refresh intent of another process is replaced if an earlier version of token-service stored it without a server run id', async () => {
     const { record, failOver, redis, intent } = await intentOfAnother()
     await failOver()
     await redis.hset('ACC-1', 'Intent', (await intent()).replace(':earlierserver', ''))
@@ -319,7 +319,7 @@ describe('unexpected data in Redis', () => {
     expect(await fence()).toBeGreaterThan(before)
   })
 
-  it('an outbox entry that cannot be parsed is audited as "unreadable", and later entries are audited as usual', async () => {
+  it('an outbox entry that cannot be parsed is audited as "unreadable", and later outbox entries are audited as usual', async () => {
     const opened = await openUsable()
     await opened.redis.xadd('credentials:outbox', '*', 'entry', 'not json')
     await opened.redis.xadd('credentials:outbox', '*', 'another', '{}')

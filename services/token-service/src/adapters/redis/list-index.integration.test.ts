@@ -39,7 +39,7 @@ async function asEarlierRelease({ redis }: TestRedis, ...names: string[]): Promi
 }
 
 describe('the index of lists after an upgrade', () => {
-  it('lists by state are correct before the index is complete, but requests for counts are rejected', async () => {
+  it('lists by state are correct before the list index is complete, but requests for counts are rejected', async () => {
     const test = await openUsable()
     const { store } = test
     for (const realm of ['1', '2', '3']) await connect(store, realm)
@@ -54,7 +54,7 @@ describe('the index of lists after an upgrade', () => {
     expect((await store.summary([allNames])).states).toMatchObject({ active: 2, must_reconnect: 1 })
   })
 
-  it('the index is completed even if the credentials need more than one page', async () => {
+  it('the list index is completed even if the credentials need more than one page', async () => {
     const test = await openUsable()
     const { store } = test
     const realms = Array.from({ length: 501 }, (_, index) => String(1_000 + index))
@@ -66,7 +66,7 @@ describe('the index of lists after an upgrade', () => {
     expect(await list(store, { states: ['expiring'] })).toBe('1500')
   })
 
-  it('the index is corrected after a replica of an earlier release has changed records', async () => {
+  it('the list index is corrected after a replica of an earlier release has changed records', async () => {
     const { store, redis } = await openUsable()
     for (const realm of ['1', '2', '3']) await connect(store, realm, { tags: { a: 'b' } })
     for (const realm of ['1', '2']) await fail(store, realm)
@@ -85,7 +85,7 @@ describe('the index of lists after an upgrade', () => {
     })
   })
 
-  it('only one replica at a time completes the index, and another replica can do so when it has stopped', async () => {
+  it('only one replica at a time completes the list index, and another replica can do so when the first one has stopped', async () => {
     const { store, redis } = await openUsable()
     await connect(store, '1')
     await redis.set('lease:credentials:index', 'another replica', 'PX', 60_000)
@@ -98,7 +98,7 @@ describe('the index of lists after an upgrade', () => {
 })
 
 describe('a search in Redis', () => {
-  it('a page of a search ends after 20 ms, the next page continues at its end, and every credential is found', async () => {
+  it('a search in Redis ends a page after 20 ms, continues with the next page, and finds every credential', async () => {
     const { store, redis } = await openUsable()
     // Names without a record are examined but not listed, so the search has to continue after them.
     const names = Array.from({ length: 60_000 }, (_, index) => `ACC-${100_000 + index}`)
