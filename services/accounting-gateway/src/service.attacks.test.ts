@@ -30,7 +30,7 @@ let upstream: FakeServer
 let tokens: FakeTokenService
 let proxy: Gateway
 let evil: Awaited<ReturnType<typeof evilListener>>
-/** All bytes that callers received in this file. The last test searches these bytes for secrets. */
+/** All bytes that callers have received in the tests of this file. The last test searches them for secrets. */
 let callerReceived: string
 
 beforeAll(async () => {

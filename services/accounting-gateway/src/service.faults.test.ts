@@ -59,7 +59,7 @@ const call = (proxy: Gateway, method: string, path = '/v3/company/1/x') =>
 
 describe('the repetition of a failed attempt', () => {
   it.each([502, 503, 504])(
-    'the gateway repeats a GET that gets status %i until it succeeds',
+    'if upstream responds with status %i to a GET, the gateway repeats the GET until it succeeds',
     async (status) => {
       upstream.handle = statuses([status], [status], [200])
       expect(await text(await call(await open(), 'GET'))).toEqual([200, '200 '])

@@ -2,9 +2,9 @@
  * The fast path serves calls to the accounting API (`/v3/company/…`) without Node's HTTP server, if the call is a GET or
  * POST request whose body is small and has a known length.
  *
- * Reason: nearly all of the gateway's load consists of such requests. Reading the request and writing the response
- * through `node:http` costs more processor time than everything else in a call (docs/adr/0014). With `FAST_PATH=off`
- * the fast path is not created, and `node:http` serves every connection.
+ * Nearly all of the gateway's load consists of such requests. Reading the request and writing the response through
+ * `node:http` costs more processor time than everything else in a call (docs/adr/0014). With `FAST_PATH=off` the fast
+ * path is not created, and `node:http` serves every connection.
  *
  * The fast path accepts one HTTP/1.1 request at a time. Its head must arrive in one read of the socket, be at most 16
  * KiB long and contain a `Host` header. Its body must have a `Content-Length` of at most 256 KiB, and must arrive within

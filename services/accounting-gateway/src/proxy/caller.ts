@@ -35,10 +35,7 @@ export interface CallerResponse {
   write(chunk: Buffer): boolean
   addTrailers(trailers: [name: string, value: string][]): void
   end(chunk?: Buffer | string): unknown
-  /**
-   * Closes the connection. A caller with an incomplete response can recognize by the close that the response is
-   * truncated.
-   */
+  /** Closes the connection. The close shows the caller that an incomplete response is truncated. */
   destroy(): unknown
   /**
    * `close` is emitted when the connection is closed or the response is complete. `drain` is emitted when the write

@@ -43,7 +43,7 @@ export interface ProxyCallDeps {
   readonly markPost: (post: CallersPost) => MarkedPost
   readonly onRetry?: (reason: 'status' | 'failure' | 'unauthorized') => void
   readonly onCoolDown?: () => void
-  /** Called when the accounting API has responded to a call with 2xx, even if the caller has gone. */
+  /** Called when the accounting API has responded to a call with 2xx, even if the caller has already disconnected. */
   readonly onSuccess?: (call: CompanyCall) => void
 }
 

@@ -23,8 +23,8 @@ export type Target =
 
 const COMPANY = '/v3/company/'
 const REALM = /^[A-Za-z0-9_-]{1,64}$/
-// Matches a path of `/` and the characters that the WHATWG URL parser does not change: the pchar set of RFC 3986 §3.3,
-// and `[`, `]` and `|`.
+// Matches a path that consists of `/` and of characters that the WHATWG URL parser does not change: the pchar set of
+// RFC 3986 §3.3, and `[`, `]` and `|`.
 const PATH = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/[\]|]|%[0-9A-Fa-f]{2})*$/
 // Matches percent-encoded dots, slashes, backslashes, percent signs and control characters. A server that decodes them
 // would read another path.

@@ -46,8 +46,8 @@ export interface AccessTokens {
    */
   get(realm: string): Promise<AccessToken>
   /**
-   * Returns whether a call that was rejected with the token of `version` may succeed with another token. This is so if
-   * a newer token is cached, or if a forced refresh is permitted (at most one per minute, I5).
+   * Returns true if a call that was rejected with the token of `version` may succeed with another token. Either a newer
+   * token is cached, or a forced refresh is permitted (at most one per minute, I5).
    */
   isRefreshable(realm: string, version: number): boolean
   /**

@@ -2,7 +2,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import type { Context } from 'hono'
 import { z } from 'zod'
 
-/** Returns the schema of a text of 1 to `max` characters without control characters. */
+/** Returns the schema of a string of 1 to `max` characters without control characters. */
 export const plainText = (max: number) =>
   z
     .string()

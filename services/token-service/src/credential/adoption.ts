@@ -10,11 +10,11 @@
  *     in flight. Storing the claim also proves that the store accepts writes (I3 and I5 of refresh.ts).
  * A3  The token is sent again once if the request was not sent or its outcome is unknown, and never after a response
  *     (I4). The operator still has the token in the file of grants, so the grant can be sent again after a crash.
- * A4  A received pair stays in memory until it is stored. During shutdown this is retried for `commitDeadlineMs`, and
- *     then the pair is written to a file (I6).
+ * A4  A received token pair stays in memory until it is stored. During shutdown, the write is retried for
+ *     `commitDeadlineMs`. After that, the token pair is written to a file (I6).
  * A5  The record keeps the id of the adopted token (`Lease.grantId`) through all refreshes. If an operator sends the
- *     same grant again later, the stored id shows that its token was adopted, although the token has been rotated
- *     since. The token is then not sent to the provider.
+ *     same grant again later, its token is not sent to the provider: the stored id shows that the token was already
+ *     adopted, even after rotations.
  * A6  A failed adoption changes nothing but the audit log.
  */
 import { credentialName } from '@integration-host/shared/contracts/realm'
@@ -64,8 +64,8 @@ export interface AdoptionDeps extends LeaseDeps {
   >
   readonly provider: Pick<Provider, 'refresh'>
   /**
-   * Returns the milliseconds until the next token request may be sent; 0 unless the provider rejects the client
-   * credentials.
+   * Returns the milliseconds until the next token request may be sent. The value is 0 while the provider accepts the
+   * client credentials.
    */
   readonly heldBackMs: () => number
   readonly refreshAheadMs: number

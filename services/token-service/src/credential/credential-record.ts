@@ -45,7 +45,7 @@ export const summaryFields = [
 /** The fields whose values are envelopes. */
 const secretFields = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'] as const
 
-/** The fields that a failed or unfinished refresh adds to a token pair, and that the next pair removes. */
+/** The fields that a failed or unfinished refresh adds to the record. The next token pair removes them. */
 export const overlayFields = ['Fault', 'FaultSeal', 'Attempts', 'NextTryAt', 'Intent'] as const
 
 /** The plain fields that are written together with a token pair, in the order in which they are authenticated (B2). */
@@ -104,7 +104,7 @@ export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredF
   }
 }
 
-/** Returns the fields to store for a fault of a version (B3). */
+/** Returns the fields to store for a fault (B3). The fault belongs to the given version of the credential. */
 export function sealFault(
   keys: KeyRing,
   name: string,

@@ -732,7 +732,7 @@ describe('a provider that rejects the client credentials', () => {
         },
       },
     })
-    // After a restart with the new client secret first, every realm is refreshed.
+    // After a restart with the new client secret in first place, every realm is refreshed.
     const next = await start({ env: { CLIENT_SECRET: `rotated at the provider,${CLIENT_SECRET}` } })
     for (const realm of ['1', '2', '3']) {
       expect(

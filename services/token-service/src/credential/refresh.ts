@@ -7,9 +7,9 @@
  *
  *   acquire the lease → re-read the record → store the intent → one POST → commit → (event, by the outbox relay)
  *
- * I1  Only one refresh of a credential runs at a time. Callers in the same process share a promise, and a lease with
- *     a fencing token (`fence`) excludes other replicas. A replica that does not get the lease polls the record,
- *     because there is no queue for the lease.
+ * I1  Only one refresh of a credential runs at a time. Callers in the same process share a promise, and a lease with a
+ *     fencing token (`fence`) excludes other replicas. A replica that does not get the lease polls the record, because
+ *     leases have no queue.
  * I2  The record is read again under the lease. If the record already satisfies the goal, nothing is sent.
  * I3  No request is sent before the intent is stored. The intent names the version whose refresh token will be sent,
  *     and storing it proves that the store accepts writes. If storing it fails, no token was used. In a replicated
@@ -24,12 +24,12 @@
  *     the failover. During the wait and the deferral, this process does not hold the lease, so that the other process
  *     can acquire it and commit its pair (I7).
  * I6  A received pair stays in memory until it is stored ("stored" as in I3). Until then its access token is issued.
- *     The commit is retried, at whichever server is the primary, until it succeeds or is superseded. During shutdown
- *     it is retried for `commitDeadlineMs`. After that the pair is written to a file (`RESCUE_DIR`,
- *     `rotation_rescued`); otherwise it is dropped and reported as `rotation_dropped`.
+ *     The commit is retried at the current primary until it succeeds or is superseded. During shutdown it is retried
+ *     for `commitDeadlineMs`. After that the pair is written to a file (`RESCUE_DIR`, `rotation_rescued`); otherwise it
+ *     is dropped and reported as `rotation_dropped`.
  * I7  A commit compares version and fence. A newer fence means that another process may be sending the same refresh
- *     token. The pair is not discarded then; it is committed under a new lease if no newer version is stored. The same
- *     happens if the store has lost the previous version in a failover.
+ *     token. In this case, the pair is committed under a new lease if no newer version is stored. The same happens if
+ *     the store has lost the previous version in a failover.
  * I8  A new grant advances the version, so the commit of a refresh in flight is rejected.
  * I9  A fault is stored beside the tokens, which are kept. Only `invalid_grant` ends a grant. Before the grant counts
  *     as ended, the record is read again, and the previous refresh token is tried, because the provider may still
@@ -181,8 +181,8 @@ export interface RefreshDeps {
   >
   readonly provider: Pick<Provider, 'refresh'>
   /**
-   * Returns the milliseconds until the next token request may be sent; 0 unless the provider rejects the client
-   * credentials.
+   * Returns the milliseconds until the next token request may be sent. The value is 0 while the provider accepts the
+   * client credentials.
    */
   readonly heldBackMs: () => number
   /** Identifies this process in leases. */

@@ -382,7 +382,7 @@ describe('failed code exchanges of browsers', () => {
   })
 })
 
-describe('the pages of the flow', () => {
+describe('the pages of the authorization flow', () => {
   it('each page of the authorization flow forbids frames, caches and referrers, and no redirect contains code or state', async () => {
     const started = await startInBrowser()
     const redirect = await callBackFor(started)

@@ -2,7 +2,7 @@
  * Accepts one delivery of the provider.
  *
  * D1  A body is parsed only after its signature has been verified.
- * D2  A delivery is accepted only after the broker has confirmed every event of it. If anything fails before, the
+ * D2  A delivery is accepted only after the broker has confirmed all of its events. If anything fails before that, the
  *     provider sends the whole delivery again, and its events have the same ids.
  * D3  A change that cannot be published is counted and logged. It does not fail the delivery: the provider would
  *     repeat the whole delivery, and the change would fail again each time.
