@@ -7,12 +7,14 @@ import { expect } from 'vitest'
 const WIDTHS = [1440, 900, 400] as const
 /** The size of a new page. */
 const USUAL_SIZE = { width: 1280, height: 720 } as const
-/** Of a page that is taller in pixels, the picture has the visible part only. */
+/** A picture of a page that is taller than this number of pixels shows only the visible part. */
 const TALLEST_PICTURE = 3_000
 const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
 
-/** Returns the rules of axe that a page violates. Its script runs outside of the page's policy. */
+/**
+ * Returns the rules of axe that a page violates. axe runs outside of the page's Content-Security-Policy.
+ */
 async function violations(page: Page): Promise<readonly string[]> {
   const client = await page.context().newCDPSession(page)
   const { frameTree } = await client.send('Page.getFrameTree')
@@ -30,7 +32,10 @@ async function violations(page: Page): Promise<readonly string[]> {
   return JSON.parse(String(result.value)) as string[]
 }
 
-/** Checks a page with axe in both themes and three widths, and that it needs no horizontal scrolling. */
+/**
+ * Checks a page with axe in both themes and at three widths. Also checks that the page needs no
+ * horizontal scrolling.
+ */
 export async function expectAccessible(page: Page, name: string): Promise<void> {
   for (const theme of ['light', 'dark'] as const)
     for (const width of WIDTHS) {

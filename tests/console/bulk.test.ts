@@ -72,7 +72,7 @@ describe('actions on many runs in a browser', () => {
       .locator('dl div', { hasText: name })
       .locator('dd')
 
-  it('an action resumes the 300 runs that match its filter and no later run, and another person can open its page', async () => {
+  it('an action resumes the 300 runs that match its filter and no later run, and another person can open the page of the action', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?process=OrderProcess&status=Failed`)
     await page.getByLabel('Select broken-299', { exact: true }).check()
@@ -89,7 +89,7 @@ describe('actions on many runs in a browser', () => {
     await dialog.getByLabel('Runs a second').fill('100')
     await dialog.getByLabel('Reason').fill('the target is fixed')
     await dialog.getByRole('button', { name: 'Resume', exact: true }).click()
-    expect(await dialog.count()).toBe(1) // the number is not typed yet
+    expect(await dialog.count()).toBe(1) // the person has not typed the number yet
     await dialog.getByLabel('Type 300 to confirm').fill('300')
     await dialog.getByRole('button', { name: 'Resume', exact: true }).dblclick()
     await page.waitForURL(/\/bulk\/[\w-]+\?of=300$/)
@@ -109,7 +109,7 @@ describe('actions on many runs in a browser', () => {
     await failed(RUNS + 1)
   })
 
-  it('a stopped action cannot continue, and shows how many runs it has not reached', async () => {
+  it('a stopped action on many runs cannot continue, and shows how many runs it has not reached', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?process=OrderProcess&status=Failed`)
     await page.getByLabel('Select all runs that are loaded').click()
@@ -132,7 +132,7 @@ describe('actions on many runs in a browser', () => {
     expect(stopped.Done).toBeLessThan(20)
   })
 
-  it('the page of an action lists and downloads the failed runs with their codes, even those with hostile ids', async () => {
+  it('the page of an action lists the failed runs with their codes, even if their ids are hostile, and offers them as a download', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs`)
     const { items } = await coordinator<{ items: OperationDetail[] }>('/operations?limit=1')

@@ -58,7 +58,7 @@ describe('the charts of the console in a browser', () => {
     await page.getByText('Values of Steps per minute').click()
     await page.getByRole('columnheader', { name: 'two' }).first().waitFor()
     expect(await page.locator('.figure tbody tr').count()).toBe(144)
-    // The gap in the middle interrupts each line.
+    // The gap in the middle interrupts the line of each chart.
     const path = await page.locator('.plot .line').first().getAttribute('d')
     expect(path?.match(/M/g)).toHaveLength(2)
     await page.getByText('Values of Steps per minute').click()

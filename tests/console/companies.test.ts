@@ -99,7 +99,7 @@ describe('the companies in a browser', () => {
       expect(items.find(({ What }) => What === what)?.Who).toBe('key console for operator')
   })
 
-  it('a company is disconnected only after its id was typed', async () => {
+  it('the page of a company disconnects it only after a person has typed its id', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
     await page.getByRole('button', { name: 'Disconnect…' }).click()

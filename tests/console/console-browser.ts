@@ -12,7 +12,7 @@ export interface ConsoleBrowser extends AsyncDisposable {
   readonly context: BrowserContext
   /** The log of the embedded host. */
   readonly log: () => string
-  /** Reports of violations of the Content-Security-Policy, and uncaught errors of pages. */
+  /** The violations of the Content-Security-Policy and the uncaught errors that pages have reported. */
   readonly problems: string[]
   /** Opens a page of the console in a new tab. */
   open(path: string): Promise<Page>
@@ -49,7 +49,7 @@ export async function startConsoleBrowser(
   const browser: Browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] })
   opened.defer(() => browser.close())
   const context = await browser.newContext()
-  // This is less than the timeout of a test, so that a failure names the missing element.
+  // This timeout is shorter than the timeout of a test, so that a failure names the missing element.
   context.setDefaultTimeout(20_000)
   const problems: string[] = []
   const received: Promise<string>[] = []
@@ -107,7 +107,7 @@ async function expectNoSecrets(dataDir: string, bodies: readonly string[]): Prom
   const found: (readonly [file: string, secret: string])[] = []
   for (const file of await readdir(folder)) {
     const secret = (await readFile(join(folder, file), 'utf8')).trim()
-    // The key list contains digests only, and its lock file is empty.
+    // The key list contains only digests, and its lock file is empty.
     if (!file.endsWith('.json') && secret !== '') found.push([file, secret])
   }
   if (found.length < 4 || bodies.length < 5)

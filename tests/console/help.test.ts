@@ -26,7 +26,7 @@ describe('the help pages of the console in a browser', () => {
       body: '{}',
     })
 
-  it('a condition links to the section of the runbook with its name, and to no other host', async () => {
+  it('a condition on the page Now links to the section of the runbook with its name, and to no other host', async () => {
     const page = await at.signIn()
     const foreign: string[] = []
     page.on('request', (request) => {
@@ -47,7 +47,7 @@ describe('the help pages of the console in a browser', () => {
     expect(foreign).toEqual([])
   })
 
-  it('the runbook and the errors are readable without violations of accessibility rules', async () => {
+  it('the help pages of the runbook and the errors can be read without violations of accessibility rules', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Help', exact: true }).click()
     await page.getByRole('heading', { name: 'Help', level: 1 }).waitFor()
@@ -65,7 +65,7 @@ describe('the help pages of the console in a browser', () => {
     })
   })
 
-  it('a problem links to the section about its code', async () => {
+  it('a problem on a page of the console links to the section about its code', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs/OrderProcess/none`)
     await page.getByRole('link', { name: 'What transaction_not_found means' }).click()
@@ -73,7 +73,7 @@ describe('the help pages of the console in a browser', () => {
     expect(page.url()).toBe(`${at.console.url}/help/errors#transaction_not_found`)
   })
 
-  it('on a narrow screen the navigation is a drawer, which Escape and a link close', async () => {
+  it('the navigation is a drawer on a narrow screen, which Escape and a followed link close', async () => {
     const page = await at.signIn()
     await page.setViewportSize({ width: 400, height: 800 })
     const pages = page.getByRole('navigation', { name: 'Pages' })

@@ -6,7 +6,7 @@ import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
 const RUNS = 10_000
 const PAGE = 200
-/** The most rows in the page, with the head. */
+/** The maximum number of rows in the page, including the head. */
 const MAX_ROWS = 60
 /** Ids, names and messages that are markup, paths, scripts, or change the direction of text. */
 const HOSTILE = [
@@ -24,7 +24,7 @@ const HOSTILE = [
 
 describe('the list of 10,000 runs in a browser', () => {
   let at: ConsoleBrowser
-  /** The runs that were queued after the first 10,000. */
+  /** The number of runs that were queued after the first 10,000. */
   let added = 0
 
   beforeAll(async () => {
@@ -38,7 +38,7 @@ describe('the list of 10,000 runs in a browser', () => {
     expect(at.problems).toEqual([])
   })
 
-  /** The run number `index`, of which 0 is the oldest. */
+  /** Returns the run with the number `index`. The oldest run has the number 0. */
   const run = (index: number) => ({
     Process: 'OrderProcess',
     TransactionID: index < HOSTILE.length ? HOSTILE[index] : `order-${index}`,
@@ -90,7 +90,7 @@ describe('the list of 10,000 runs in a browser', () => {
     await last.waitFor()
   }
 
-  it('the page has at most 60 rows wherever it is scrolled to, and shows hostile texts as text', async () => {
+  it('the page Runs has at most 60 rows at each scroll position, and shows hostile texts as text', async () => {
     const page = await open()
     await end(page)
     const table = page.getByRole('table', { name: 'Runs' })
@@ -107,7 +107,7 @@ describe('the list of 10,000 runs in a browser', () => {
     for (const link of links) expect(link).toMatch(/^\/(runs\/OrderProcess|companies)\/[^/]+$/)
   })
 
-  it('keys move from run to run and select, and the focused row stays in the page', async () => {
+  it('keyboard shortcuts move from run to run and select a run, and the focused row stays in the page', async () => {
     const page = await open()
     await page.getByRole('link', { name: `order-${RUNS - 1}`, exact: true }).focus()
     for (let step = 1; step <= 40; step += 1) {
@@ -122,7 +122,7 @@ describe('the list of 10,000 runs in a browser', () => {
     expect(await rows(page)).toBeLessThanOrEqual(MAX_ROWS + 2)
   })
 
-  it('new runs move nothing; a button has their number and shows them', async () => {
+  it('new runs do not move the rows of the page Runs, and a button shows their number and inserts them', async () => {
     const page = await open()
     await page.mouse.wheel(0, 3_000)
     await eventually(async () => expect(await scrolled(page)).toBe(3_000))
@@ -132,7 +132,7 @@ describe('the list of 10,000 runs in a browser', () => {
       )
     const before = await first()
     added = 37
-    // Any run that changes lets the page read again.
+    // A change of any run causes the page to be read again.
     await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
       method: 'POST',
       headers: {
@@ -171,7 +171,7 @@ describe('the live connection of a browser', () => {
     return /^console_event_streams(?:\{[^}]*\})? (\d+)$/m.exec(text)?.[1]
   }
 
-  it('ten tabs share one stream and all change, also after the tab that reads it is closed', async () => {
+  it('ten tabs of the console share one stream, and all of them change even after the tab that reads it was closed', async () => {
     const first = await at.signIn()
     await first.goto(`${at.console.url}/runs`)
     await first.getByText('There are no runs yet').waitFor()
@@ -194,7 +194,7 @@ describe('the live connection of a browser', () => {
     for (const one of tabs) await one.close()
   })
 
-  it('a browser that loses its network keeps what it shows, says so, and is right afterwards without a reload', async () => {
+  it('a browser that loses its network keeps the shown page, says so, and is up to date afterwards without a reload', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?idPrefix=offline`)
     await page.getByText('No run matches these filters').waitFor()
@@ -211,7 +211,7 @@ describe('the live connection of a browser', () => {
     expect(at.problems).toEqual([])
   })
 
-  it('a stream that is cut twenty times while runs are queued leaves no run in a wrong state', async () => {
+  it('the page Runs shows no run in a wrong state after its stream was cut twenty times', async () => {
     const page = await at.signIn()
     await page.setViewportSize({ width: 1280, height: 2_000 }) // with all rows
     await page.goto(`${at.console.url}/runs?idPrefix=cut-`)

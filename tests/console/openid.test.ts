@@ -49,7 +49,7 @@ describe('the sign-in at an OpenID provider', () => {
     for (const secret of provider.secrets) expect(page.url() + at.log()).not.toContain(secret)
   })
 
-  it('a link on a page of another site opens the console with the session', async () => {
+  it('a link to the console on a page of another site opens the console with the session', async () => {
     provider.signInAs({ groups: ['support'] })
     const page = await at.open('/')
     await page.getByRole('link', { name: 'Sign in at localhost' }).click()
@@ -64,7 +64,7 @@ describe('the sign-in at an OpenID provider', () => {
     expect(other.url()).toBe(`${at.console.url}/companies`)
   })
 
-  it('the OpenID sign-in shows on a page of the console why a person may not use it', async () => {
+  it('the OpenID sign-in shows on a page of the console why a person may not use the console', async () => {
     provider.signInAs({ email: 'mallory@example.com', email_verified: true })
     const page = await at.open('/')
     await page.getByRole('link', { name: 'Sign in at localhost' }).click()

@@ -29,14 +29,14 @@ describe('the processes in a browser', () => {
     return (await response.json()) as Body
   }
 
-  it('a process is paused only with a reason, and is resumed from the condition that shows the pause', async () => {
+  it('a person can pause a process only with a reason, and can resume it from the condition that shows the pause', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Processes', exact: true }).click()
     const order = page.getByRole('region', { name: 'OrderProcess', exact: true })
     await order.getByText('Runs', { exact: true }).waitFor()
     await expectAccessible(page, 'processes')
     await order.getByRole('button', { name: 'Pause…' }).click()
-    await page.keyboard.press('Enter') // the reason is required
+    await page.keyboard.press('Enter') // the person has typed no reason yet
     expect((await read<{ Paused: boolean }>('/processes/OrderProcess')).Paused).toBe(false)
     await page.getByLabel('Reason').fill('the target is maintained')
     await page.keyboard.press('Enter')
@@ -87,7 +87,7 @@ describe('the processes in a browser', () => {
     ])
   })
 
-  it('the page of dead letters shows them as text with the remedy, and requeues and discards them', async () => {
+  it('the page of dead letters shows them as text with the remedy, and can requeue and delete them', async () => {
     const letter = {
       Process: 'OrderProcess',
       MessageID: 'm',

@@ -59,7 +59,7 @@ describe('the runs in a browser', () => {
     await expectAccessible(page, 'runs-empty')
   })
 
-  it('a failed run is reached from the first page, and is resumed with a reason and then replayed', async () => {
+  it('a person opens a failed run from the first page, resumes it with a reason, and then replays it', async () => {
     const page = await at.signIn()
     await queue('broken', TOO_LONG)
     await page.getByRole('heading', { name: '1 run failed at OrderProcess.order' }).waitFor()
@@ -108,7 +108,7 @@ describe('the runs in a browser', () => {
     await page.getByText('Copied from the run before').waitFor()
   })
 
-  it('an action on a run that has changed meanwhile is rejected, and the dialog shows the reason', async () => {
+  it('an action on a run that has changed meanwhile is rejected, and the dialog of the action shows the reason', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs/OrderProcess/broken`)
     await status(page, 'Failed').waitFor()
@@ -133,7 +133,7 @@ describe('the runs in a browser', () => {
       '../<img src=x onerror=alert(1)>/⟨U+202E⟩%2F',
     )
     expect(await page.locator('img').count()).toBe(0)
-    await page.reload() // the address alone leads to the run
+    await page.reload() // the page is opened by its address alone
     await status(page, 'Completed').waitFor()
   })
 
@@ -154,7 +154,7 @@ describe('the runs in a browser', () => {
     await expectAccessible(page, 'runs')
   })
 
-  it('an unknown filter value, and a run that does not exist, are each explained in a sentence', async () => {
+  it('the page Runs explains an unknown filter value in a sentence, and the page of a run that does not exist does so as well', async () => {
     const page = await at.signIn()
     for (const [path, sentence] of [
       ['/runs?status=Nonsense', 'status'],
@@ -166,7 +166,7 @@ describe('the runs in a browser', () => {
     }
   })
 
-  it('while the coordinator is unavailable, the page Runs keeps the list and reports the failure, and then continues by itself', async () => {
+  it('the page Runs keeps the list and reports the failure while the coordinator is unavailable, and later recovers without a reload', async () => {
     const page = await at.signIn()
     let isUnavailable = false
     await page.route('**/api/runs?*', (route) =>

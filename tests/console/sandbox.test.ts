@@ -19,7 +19,7 @@ describe('the sandbox page of the console in a browser', () => {
     expect(at.problems).toEqual([])
   })
 
-  it('the page Sandbox revokes a grant, so that the next refresh is rejected, and makes calls fail until it stops that', async () => {
+  it('the page Sandbox revokes a grant, so that the next refresh is rejected, and makes calls fail until a person stops this', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Sandbox' }).click()
     const company = page.getByRole('listitem', { name: COMPANY.realm })

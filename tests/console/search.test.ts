@@ -35,7 +35,7 @@ describe('the search and the keys of the console in a browser', () => {
       "document.getElementById(document.activeElement.getAttribute('aria-activedescendant'))?.textContent",
     )
 
-  it('the search opens a run by the beginning of its id, with the keyboard alone', async () => {
+  it('a person can open a run by the beginning of its id with the keyboard alone', async () => {
     const page = await at.signIn()
     await page.keyboard.press('Control+k')
     await field(page).pressSequentially('order-')
@@ -51,7 +51,7 @@ describe('the search and the keys of the console in a browser', () => {
     )
   })
 
-  it('the search finds a company by its id, an id with slashes, and a page, and Escape returns the focus', async () => {
+  it('the search of the console finds a company by its id, an id with slashes, and a page, and Escape returns the focus', async () => {
     const page = await at.signIn()
     const button = page.getByRole('button', { name: 'Search' })
     await button.click()
@@ -71,7 +71,7 @@ describe('the search and the keys of the console in a browser', () => {
     expect(await page.evaluate('document.activeElement.className')).toBe('find')
   })
 
-  it('single keys open pages and the list of keys, unless the settings disable them', async () => {
+  it('single keys open pages and the list of shortcuts, unless the settings disable them', async () => {
     const page = await at.signIn()
     for (const [key, name] of [
       ['r', 'Runs'],

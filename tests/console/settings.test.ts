@@ -7,9 +7,11 @@ import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
 /** The step `order` sends this text in the query of a URL. The demo API rejects the request with 431. */
 const TOO_LONG = 'x'.repeat(20_000)
-/** A zone in which it is never the same hour as in UTC. */
+/** A time zone whose hour always differs from the hour in UTC. */
 const ZONE = 'Asia/Tokyo'
-/** The streams end within two seconds (app.test.ts). A busy machine needs time to draw the pages. */
+/**
+ * The streams end within two seconds (app.test.ts). A busy machine needs more time to draw the pages.
+ */
 const SOON_MS = 6_000
 
 describe('the settings of the console', () => {
@@ -34,7 +36,7 @@ describe('the settings of the console', () => {
     page.evaluate('getComputedStyle(document.documentElement).backgroundColor')
   const showTimesAs = (page: Page, name: string) => page.getByLabel(name, { exact: true }).check()
 
-  it('theme and density apply at once in all tabs, and are remembered', async () => {
+  it('the theme and the density apply at once in all tabs, and remain after a reload', async () => {
     const page = await at.signIn()
     await page.emulateMedia({ colorScheme: 'dark' })
     const other = await at.open('/')
@@ -56,7 +58,7 @@ describe('the settings of the console', () => {
     await expectAccessible(page, 'settings')
   })
 
-  it('every time is shown in the chosen zone, also in the timeline of a run', async () => {
+  it('the console shows every time in the chosen zone, even in the timeline of a run', async () => {
     const queued = await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
       method: 'POST',
       headers: {
@@ -127,7 +129,7 @@ describe('the settings of the console', () => {
     await other?.close()
   })
 
-  it('signing out in one tab shows the sign-in page in the other tabs, whichever tab reads the stream', async () => {
+  it('a sign-out in one tab shows the sign-in page in the other tabs, whichever tab reads the stream', async () => {
     for (const signsOut of [0, 1]) {
       const first = await at.signIn()
       await first.getByRole('status').getByText('live', { exact: true }).waitFor()

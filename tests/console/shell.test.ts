@@ -50,11 +50,11 @@ describe('the console in a browser', () => {
     })
   }
 
-  it('a one-time link signs a person in once, and its secret is removed from the address', async () => {
+  it('a one-time link signs in a person once, and its secret is removed from the address', async () => {
     const link = at.console.signInLink() ?? ''
     const page = await at.open('/sign-in')
     await page.getByRole('heading', { name: 'Sign in' }).waitFor()
-    await page.goto(link) // only the fragment changes, so the page is not loaded again
+    await page.goto(link) // only the fragment changes, so the browser does not load the page again
     await page.getByRole('navigation').waitFor()
     expect(page.url()).not.toContain('#')
     const other = await at.context.browser()?.newContext()
@@ -65,7 +65,7 @@ describe('the console in a browser', () => {
     expect(at.log()).not.toContain(link.split('#')[1])
   })
 
-  it('an empty installation is shown with first steps, without violations of accessibility rules', async () => {
+  it('the page Now of an empty installation shows first steps, without violations of accessibility rules', async () => {
     const page = await at.signIn()
     await isLive(page)
     await page.getByRole('heading', { name: 'Nothing needs you' }).waitFor()
@@ -127,7 +127,7 @@ describe('the console in a browser', () => {
     for (const page of pages) await isLive(page)
     const metrics = await (await fetch(`${at.console.url}/metrics`)).text()
     expect(metrics).toMatch(/^console_event_streams\{.*\} 1$/m)
-    await pages[0]?.close() // another tab continues the stream
+    await pages[0]?.close() // another tab continues to read the stream
     const [, second, third] = pages
     await eventually(async () => {
       const text = await (await fetch(`${at.console.url}/metrics`)).text()
@@ -156,8 +156,8 @@ describe('the console in a browser', () => {
     )
     server.close()
     expect(outcome).toBe('blocked')
-    // The other port gets the cookie, because ports are not part of a site. The cookie does not suffice without the
-    // headers that only a browser sets.
+    // Cookies do not depend on the port, so the other port gets the cookie. Without the headers that only a browser
+    // sets, the cookie is not sufficient.
     expect(cookieOfPort).toContain('console=')
     const stolen = await fetch(`${at.console.url}/api/integrity`, {
       method: 'POST',
@@ -171,7 +171,7 @@ describe('the console in a browser', () => {
     expect(stolen.status).toBe(403)
   })
 
-  it('the console works with the keyboard alone, and shows the focus', async () => {
+  it('a person can use the console with the keyboard alone, and always sees the focus', async () => {
     await at.signIn()
     const page = await at.open('/')
     await isLive(page)

@@ -6,7 +6,7 @@ import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
 const COLOURS = ['ground', 'surface', 'line', 'text', 'muted', 'accent', 'on-accent', 'bad']
 
-describe('the small pages of the services', () => {
+describe('the small pages that services send', () => {
   let at: ConsoleBrowser
 
   beforeAll(async () => {
@@ -65,7 +65,7 @@ describe('the small pages of the services', () => {
     await page.close()
   })
 
-  it('the pages have the colours of the console, in both themes', async () => {
+  it('the small pages of the services have the colours of the console, in both themes', async () => {
     const small = await open(`${at.host.tokenService}/connected`)
     const large = await at.signIn()
     for (const colorScheme of ['light', 'dark'] as const)
@@ -80,7 +80,7 @@ describe('the small pages of the services', () => {
       }
   })
 
-  it('no page violates its Content-Security-Policy', () => {
+  it('no small page of a service violates its Content-Security-Policy', () => {
     expect(at.problems).toEqual([])
   })
 })

@@ -14,9 +14,9 @@ export class Problem extends Error {
 }
 
 /**
- * Sends a request. `key` is the same in each repetition of a request, so that it acts once.
+ * Sends a request. `key` is the same in each repetition of a request, so that the server acts only once.
  *
- * @throws {Problem} the console rejects the request; status 0 if it does not respond.
+ * @throws {Problem} the console rejects the request; its status is 0 if the console does not respond.
  */
 export async function call<Result>(
   method: 'GET' | 'POST' | 'DELETE',
@@ -36,7 +36,7 @@ export async function call<Result>(
   }).catch(() => {
     throw new Problem(0, 'unreachable', 'The console does not respond. Is it running?')
   })
-  // The response is not checked here, because the server's contract tests check every response against its schema.
+  // The server's contract tests check every response against its schema, so the response is not checked here.
   if (response.ok) return (response.status === 204 ? null : await response.json()) as Result
   const problem = (await response.json().catch(() => ({}))) as Partial<Record<string, string>>
   throw new Problem(

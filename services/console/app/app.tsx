@@ -19,7 +19,7 @@ import { Later } from './parts/later.tsx'
 import { match, usePath } from './router.ts'
 import { useSettings } from './settings.ts'
 
-// The program of each of these pages is loaded when the page is opened.
+// The program of each of these pages is loaded when a person opens the page.
 const BulkPage = lazy(() => import('./pages/bulk.tsx'))
 const ActivityPage = lazy(() => import('./pages/activity.tsx'))
 const LimitsPage = lazy(() => import('./pages/limits.tsx'))
@@ -42,17 +42,17 @@ async function readSession(): Promise<SessionView | null> {
   }
 }
 
-/** Shows the sign-in page until there is a session, and then the page of the address. */
+/** Shows the sign-in page while there is no session, and otherwise the page that the address names. */
 export function App() {
   const path = usePath()
-  // This makes the page render again when a setting changes, because all shown times depend on the settings.
+  // All shown times depend on the settings, so this hook renders the page again when a setting changes.
   useSettings()
   const queries = useQueryClient()
   const session = useQuery({ queryKey: ['session'], queryFn: readSession })
   const isSignedIn = session.data !== undefined && session.data !== null
   useEffect(() => (isSignedIn ? followStream(queries) : undefined), [isSignedIn, queries])
 
-  // While a lost console is unreachable, the page stays as it was.
+  // While the console cannot be reached, the page keeps its content.
   if (session.data === undefined)
     return session.isError ? (
       <main className="alone">

@@ -1,4 +1,7 @@
-/** Counts the runs that an action on many runs would change. The coordinator counts; nothing is changed. */
+/**
+ * Counts the runs that an action on many runs would change. The coordinator counts them without changing
+ * anything.
+ */
 import { useEffect } from 'react'
 import type { BulkAction, BulkView } from '../src/contracts/bulk.ts'
 import { call } from './api.ts'
@@ -36,7 +39,7 @@ export async function countRuns(
   const path = `/bulk/${encodeURIComponent(count.ID)}`
   while (count.Status === 'Running') {
     if (signal.aborted) {
-      // The result is no longer needed, so the count is stopped.
+      // No component needs the result any more, so the count is stopped.
       await call('POST', `${path}/stop`, { Reason: 'the count is not needed' }).catch(() => {})
       return
     }
@@ -52,7 +55,7 @@ export interface CountState {
   readonly error: Error | null
 }
 
-/** Counts once for each action and scope, while the component is shown. */
+/** Counts the runs of an action and scope while the component is shown, once for each combination. */
 export function useCount(
   action: BulkAction,
   scope: BulkScope,

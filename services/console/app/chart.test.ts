@@ -3,7 +3,7 @@ import { linePath, roundedMaximum, valueText } from './chart.ts'
 
 const SIZE = { width: 30, height: 10 }
 
-describe('the geometry of charts', () => {
+describe('the geometry of the charts in the console', () => {
   it.each([
     [0, 1],
     [-1, 1],
@@ -25,7 +25,7 @@ describe('the geometry of charts', () => {
     expect(linePath([5], 10, SIZE)).toBe('M0 5L0 5')
   })
 
-  it('valueText() returns a value with its unit, and no unit for a gap', () => {
+  it('valueText() returns a value with its unit, and returns no unit for a gap', () => {
     expect(valueText(null, 'seconds')).toBe('—')
     expect(valueText(0.04, 'seconds')).toBe('40 ms')
     expect(valueText(2.14, 'seconds')).toBe('2.1 s')

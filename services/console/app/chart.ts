@@ -1,8 +1,8 @@
-/** The geometry of a small chart, as values without a browser. */
+/** Computes the geometry of a small chart without a browser. */
 
 const FACTORS = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10] as const
 
-/** Returns a round number that is at least `highest`, as the end of an axis. */
+/** Returns the end of an axis: a round number that is at least `highest`. */
 export function roundedMaximum(highest: number): number {
   if (!(highest > 0)) return 1
   const power = 10 ** Math.floor(Math.log10(highest))
@@ -12,7 +12,7 @@ export function roundedMaximum(highest: number): number {
 
 /**
  * Returns the path of a line through the points, in a drawing of this size. A gap interrupts the line. A point between
- * two gaps is a line without length, which the round end of the stroke makes a dot.
+ * two gaps is drawn as a line without length; the round ends of the stroke show it as a dot.
  */
 export function linePath(
   points: readonly (number | null)[],

@@ -1,4 +1,4 @@
-/** Times are shown by the clock of the server, because the clock of the browser may be wrong. */
+/** Shows times by the clock of the server, because the clock of the browser may be wrong. */
 import { useSyncExternalStore } from 'react'
 import { currentSettings } from './settings.ts'
 import { type TimeFormat, timeFormat, zoneOf } from './time-format.ts'
@@ -9,7 +9,10 @@ let seconds = Math.floor(Date.now() / 1_000)
 
 const serverNow = (): number => Date.now() + offsetMs
 
-/** Sets the server's time as it was in the middle of a request that began at `sentAt` and has just ended. */
+/**
+ * Sets the server's time, which the server read in the middle of a request that began at `sentAt` and has
+ * just ended.
+ */
 export function setServerTime(serverTime: string, sentAt: number): void {
   offsetMs = Date.parse(serverTime) - (sentAt + Date.now()) / 2
 }
@@ -43,7 +46,7 @@ export function duration(totalSeconds: number): string {
 let format = timeFormat(undefined)
 let zone: string | undefined
 
-/** Returns the formats of the zone that the person has chosen. */
+/** Returns the time formats of the zone that the person has chosen. */
 function chosen(): TimeFormat {
   const { times, zone: named } = currentSettings()
   const next = zoneOf(times, named)
@@ -59,10 +62,13 @@ export const dayName = (iso: string): string => chosen().dayName(new Date(iso))
 export const timeOfDay = (iso: string): string => chosen().timeOfDay(new Date(iso))
 export const fullMs = (iso: string): string => chosen().fullMs(new Date(iso))
 export const timeMs = (iso: string): string => chosen().timeMs(new Date(iso))
-/** Returns the time of day for a time of today, and else the date with the time. */
+/** Returns the time of day for a time of today, and the date with the time for any other time. */
 export const inList = (iso: string): string => chosen().inList(new Date(iso), new Date(serverNow()))
 
-/** Returns the time of the clock in the bar, with the name of a zone that is not that of this computer. */
+/**
+ * Returns the time for the clock in the bar. If the chosen zone is not that of this computer, the name of
+ * the zone follows.
+ */
 export function clockText(epochSeconds: number): string {
   const zoned = chosen()
   return `${zoned.clock(new Date(epochSeconds * 1_000))} ${zoned.zoneName}`.trim()

@@ -1,7 +1,7 @@
 /**
- * The live connection. A browser allows six connections to a host, so all tabs of a browser share one event stream: the
- * tab that holds the lock reads it, and passes each event to the other tabs. When this tab closes, another one gets the
- * lock and continues after the last event.
+ * The live connection. A browser allows only six connections to a host, so all tabs of a browser share one event
+ * stream. The tab with the lock reads the stream and passes each event to the other tabs. When this tab closes, another
+ * one gets the lock and continues after the last event.
  */
 import type { QueryClient, QueryKey } from '@tanstack/react-query'
 import { useSyncExternalStore } from 'react'
@@ -18,13 +18,13 @@ interface StreamEvent {
 type Message = { readonly event: StreamEvent } | { readonly state: LiveState }
 
 const EVENTS = ['hello', 'current', 'reset', 'now', 'services', 'runs', 'bye'] as const
-/** The shortest interval at which a shown page is read again after changes. */
+/** A shown page is read again after changes at most once in this interval. */
 const READ_AGAIN_MS = 2_000
 /** The lists that change together with the first page. */
 const LISTS = ['companies', 'company', 'processes', 'dead-letters', 'activity'] as const
 const RETRY_MS = 2_000
 
-/** The transactions that have changed, as process and id. `More` have changed than the frame names. */
+/** The transactions that have changed, as process and id. If `More` is true, further ones have changed. */
 interface RunsFrame {
   readonly Runs: readonly (readonly [process: string, id: string])[]
   readonly More: boolean
@@ -48,15 +48,15 @@ function subscribe(listener: () => void): () => void {
 export const useLiveState = (): LiveState => useSyncExternalStore(subscribe, () => state)
 
 /**
- * Reads everything that is shown again. The session is read whenever the stream ends. The pages of the list of runs stay
- * as they are: their visible rows are read by a query of their own.
+ * Reads everything that is shown again, with two exceptions. The session is read whenever the stream ends. The visible
+ * rows of the list of runs are read by a separate query.
  */
 export const readAllAgain = (queries: QueryClient): Promise<void> =>
   queries.invalidateQueries({
     predicate: ({ queryKey: [name] }) => name !== 'session' && name !== 'run-pages',
   })
 
-/** Follows the stream until the returned function is called. The pages are in the cache of `queries`. */
+/** Follows the event stream until the returned function is called. `queries` has the cache of the pages. */
 export function followStream(queries: QueryClient): () => void {
   const closing = new AbortController()
   const { signal } = closing
@@ -65,7 +65,7 @@ export function followStream(queries: QueryClient): () => void {
 
   const waiting = new Map<string, QueryKey>()
   let readTimer = 0
-  /** Reads the shown pages with this key again: at once after a pause, and otherwise when the interval is over. */
+  /** Reads the shown pages with this key again. The read is delayed if the last one was within the interval. */
   function readAgain(queryKey: QueryKey): void {
     if (queries.getQueryCache().findAll({ queryKey, type: 'active' }).length === 0) return
     waiting.set(JSON.stringify(queryKey), queryKey)
@@ -137,12 +137,12 @@ export function followStream(queries: QueryClient): () => void {
       const reconnect = (): void => {
         source?.close()
         share({ state: 'lost' })
-        // A session that has ended closes the stream, too.
+        // The stream is also closed when the session has ended.
         void queries.invalidateQueries({ queryKey: ['session'] })
         clearTimeout(retry)
         if (!signal.aborted) retry = setTimeout(connect, RETRY_MS + Math.random() * 1_000)
       }
-      // A stream that lost its network gets no error for minutes.
+      // A stream that has lost its network may report no error for minutes.
       window.addEventListener('offline', reconnect, { signal })
       window.addEventListener(
         'online',
@@ -161,9 +161,9 @@ export function followStream(queries: QueryClient): () => void {
       connect()
     })
 
-  // Browsers offer locks only on https and loopback, and the console is served on no other address.
+  // Browsers offer locks only on https and loopback addresses. The console has no other addresses.
   void navigator.locks.request(CHANNEL, { signal }, lead).catch(() => {})
-  // A tab without the lock has no `open` event. It is live if the page was read.
+  // A tab without the lock gets no `open` event. It counts as live once the page was read.
   if (state === 'connecting') setTimeout(() => state === 'connecting' && setState('live'), RETRY_MS)
   return () => {
     closing.abort()

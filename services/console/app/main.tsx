@@ -14,10 +14,10 @@ followSettings()
 const queries = new QueryClient({
   defaultOptions: {
     queries: {
-      // The event stream keeps the pages up to date.
+      // The event stream keeps the pages up to date, so the queries need not be repeated.
       staleTime: Infinity,
       refetchOnWindowFocus: false,
-      // Only requests without a response are retried: a console that restarts is available again within seconds, and a
+      // Only requests without a response are retried, because a restarted console is available within seconds. A
       // rejected request would be rejected again.
       retry: (failures, error) => error instanceof Problem && error.status === 0 && failures < 5,
     },

@@ -1,6 +1,7 @@
 /**
  * Parses the Markdown of this repository's documents into blocks, which the pages show as elements. Text of a document
- * never becomes HTML. It knows what these documents use: headings, paragraphs, lists, tables, code, links and emphasis.
+ * never becomes HTML. The parser supports what these documents use: headings, paragraphs, lists, tables, code, links
+ * and emphasis.
  */
 
 export type Inline =
@@ -12,7 +13,7 @@ export type Block =
   | {
       readonly kind: 'heading'
       readonly level: number
-      /** The anchor, as GitHub makes it. */
+      /** The anchor of the heading in the form that GitHub uses. */
       readonly id: string
       readonly inlines: readonly Inline[]
     }
@@ -38,7 +39,7 @@ export function parseMarkdown(text: string): readonly Block[] {
   const lines = text.replaceAll(/<!--[\s\S]*?-->/g, '').split('\n')
   const blocks: Block[] = []
   const ids = new Map<string, number>()
-  /** The lines of a paragraph or of the items of a list that is not complete yet. */
+  /** The lines of the current paragraph, or of the items of the current list. */
   let open: { readonly marker: string | null; readonly items: string[] } | null = null
 
   function close(): void {
@@ -102,7 +103,7 @@ const slugOf = (heading: string): string =>
     .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
     .replaceAll(/\s/g, '-')
 
-/** Returns the cells of a row. A pipe after a backslash belongs to its cell. */
+/** Returns the cells of a row. A pipe after a backslash is part of its cell. */
 const cellsOf = (line: string): (readonly Inline[])[] =>
   line
     .trim()
@@ -132,6 +133,6 @@ export function parseInlines(text: string): readonly Inline[] {
   return inlines
 }
 
-/** Returns the text of inlines without their marks. */
+/** Returns the text of inline elements without their markup. */
 export const plainText = (inlines: readonly Inline[]): string =>
   inlines.map((inline) => ('text' in inline ? inline.text : plainText(inline.inlines))).join('')

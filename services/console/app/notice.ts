@@ -1,4 +1,7 @@
-/** A short message after an action, which the frame of the page shows and screen readers announce. */
+/**
+ * Shows a short message after an action. The frame of the page contains it, and screen readers
+ * announce it.
+ */
 import { useSyncExternalStore } from 'react'
 
 const SHOWN_MS = 8_000
@@ -12,7 +15,7 @@ function set(text: string): void {
   for (const listener of listeners) listener()
 }
 
-/** Shows a message for some seconds, in place of the one before it. */
+/** Shows a message for some seconds. It replaces the previous message. */
 export function notify(text: string): void {
   clearTimeout(timer)
   set(text)

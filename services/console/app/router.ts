@@ -1,4 +1,4 @@
-/** The address of the page that is shown. Links change it without loading the page again. */
+/** The address of the shown page. Links change it without loading the page again. */
 import { useSyncExternalStore } from 'react'
 
 const listeners = new Set<() => void>()
@@ -22,8 +22,8 @@ export const useFragment = (): string =>
   useSyncExternalStore(subscribe, () => location.hash.slice(1))
 
 /**
- * Returns the parameters of a path that has the form of `pattern`, such as `/runs/:process/:id`; `null` for another path
- * or one that is not properly encoded.
+ * Returns the parameters of a path in the form of `pattern`, such as `/runs/:process/:id`. Returns `null` for a path in
+ * another form or with an invalid encoding.
  */
 export function match(pattern: string, path: string): Readonly<Record<string, string>> | null {
   const names = pattern.split('/')
@@ -45,7 +45,7 @@ export function match(pattern: string, path: string): Readonly<Record<string, st
   return parameters
 }
 
-/** Returns the address of the page of a run; of the latest one without `run`. */
+/** Returns the address of the page of a run. Without `run`, it is the page of the latest run. */
 export const runPage = (process: string, id: string, run?: number): string =>
   `/runs/${encodeURIComponent(process)}/${encodeURIComponent(id)}${run === undefined ? '' : `?run=${run}`}`
 
@@ -56,17 +56,17 @@ export const runApi = (process: string, id: string): string =>
 /** Returns the address of the page of a company. */
 export const companyPage = (realm: string): string => `/companies/${encodeURIComponent(realm)}`
 
-/** Replaces the query of the address. The page and the focus stay. */
+/** Replaces the query of the address. The page and the focus stay the same. */
 export function setQuery(query: URLSearchParams): void {
   const text = query.toString()
   history.replaceState(null, '', location.pathname + (text === '' ? '' : `?${text}`))
   for (const listener of listeners) listener()
 }
 
-/** Returns the address of the section of the runbook that has the name of a condition. */
+/** Returns the address of the section of the runbook on a condition. */
 export const runbookPage = (condition: string): string => `/help/runbook#${condition.toLowerCase()}`
 
-/** Returns the address of the section about an error code. */
+/** Returns the address of the section on an error code. */
 export const errorPage = (code: string): string => `/help/errors#${code}`
 
 let isHeadingDue = false
@@ -74,13 +74,13 @@ let isHeadingDue = false
 /** Moves the focus to the heading of a page that was just opened, so that screen readers announce it. */
 export function focusHeading(): void {
   const heading = document.querySelector<HTMLElement>('h1')
-  // The program of the page may still be loading. It calls this function when it is shown.
+  // The program of the page may still be loading. The page calls this function when it is shown.
   if (!isHeadingDue || heading === null) return
   isHeadingDue = false
   heading.focus()
 }
 
-/** Shows another page. An address with a fragment shows that part of the page. */
+/** Shows another page. If the address has a fragment, shows that part of the page. */
 export function goTo(address: string): void {
   history.pushState(null, '', address)
   for (const listener of listeners) listener()

@@ -27,8 +27,8 @@ const page = (Runs: RunRow[], Next: string | null): RunsView => ({
   Counts: null,
 })
 
-describe('the list of runs while it is read', () => {
-  it('a changed run is updated in its place, and new runs are not inserted', () => {
+describe('a list of runs while a person reads it', () => {
+  it('a changed run is updated in its place in the list, and new runs are not inserted', () => {
     const listed = page([run(3), run(2), run(1)], null)
     const fresh = page([run(4), run(3), run(2, { Status: 'Running' }), run(1)], null)
     expect(updatedPage(listed, fresh).Runs).toEqual([run(3), run(2, { Status: 'Running' }), run(1)])
@@ -37,7 +37,7 @@ describe('the list of runs while it is read', () => {
     ])
   })
 
-  it('a run that no longer matches stays in its place, and is marked', () => {
+  it('a run that no longer matches the filter stays in its place in the list, and is marked', () => {
     const listed = page([run(3), run(2), run(1)], null)
     expect(updatedPage(listed, page([run(3), run(1)], null)).Runs).toEqual([
       run(3),
@@ -46,7 +46,7 @@ describe('the list of runs while it is read', () => {
     ])
   })
 
-  it('rows after the end of the fresh page are not marked, because new runs have moved them to the next page', () => {
+  it('rows of the list after the end of the fresh page are not marked, because new runs have moved them to the next page', () => {
     const listed = page([run(3), run(2), run(1)], 'cursor')
     const fresh = page([run(5), run(4), run(3)], 'other cursor')
     const updated = updatedPage(listed, fresh)
@@ -54,7 +54,7 @@ describe('the list of runs while it is read', () => {
     expect(updated.Next).toBe('cursor')
   })
 
-  it('older runs that move up because others no longer match are not counted as new', () => {
+  it('older runs that move up in the list because others no longer match are not counted as new', () => {
     const listed = page([run(5), run(4)], 'cursor')
     const fresh = page([run(5), run(3)], 'cursor')
     expect(newRuns({ pages: [listed], pageParams: [null] }, fresh)).toEqual([])

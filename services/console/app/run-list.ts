@@ -1,6 +1,6 @@
 /**
- * The list of runs. Rows must not move while a person reads them: they change in place, a run that no longer matches
- * stays where it is, and new runs are only counted until the person requests them.
+ * The list of runs. Rows must not move while a person reads them. They change in place, even if a run no longer
+ * matches the filter. New runs are only counted until the person requests them.
  */
 import { useInfiniteQuery, useQueries, useQueryClient } from '@tanstack/react-query'
 import type { InfiniteData } from '@tanstack/react-query'
@@ -9,7 +9,7 @@ import type { RunRow, RunsView } from '../src/contracts/runs.ts'
 import { call } from './api.ts'
 
 export interface ListedRun extends RunRow {
-  /** The run has changed, and the filter no longer finds it. */
+  /** Whether the run has changed and no longer matches the filter. */
   readonly isGone?: boolean
 }
 interface ListedPage extends Omit<RunsView, 'Runs'> {
@@ -17,7 +17,7 @@ interface ListedPage extends Omit<RunsView, 'Runs'> {
 }
 type Listed = InfiniteData<ListedPage, string | null>
 
-/** The rows that are rendered, as indexes of rows. */
+/** The indexes of the rendered rows. */
 export interface VisibleRows {
   readonly first: number
   readonly last: number
@@ -28,21 +28,24 @@ export const keyOf = ({ Process, TransactionID, ReplayID }: RunRow): string =>
 
 const isNewer = (run: RunRow, other: RunRow): boolean => run.CreatedAt > other.CreatedAt
 
-/** Returns a page with the rows as they are now, in the same places. `fresh` is the same page, read again. */
+/** Returns a page with the current state of its rows, in the same places. `fresh` is the same page, read again. */
 export function updatedPage(page: ListedPage, fresh: RunsView): ListedPage {
   const now = new Map(fresh.Runs.map((run) => [keyOf(run), run]))
   const last = fresh.Runs.at(-1)
   const runs = page.Runs.map((run): ListedRun => {
     const found = now.get(keyOf(run))
     if (found !== undefined) return found
-    // The fresh page may begin with new runs, and then it ends before the last rows of the old one.
+    // If the fresh page begins with new runs, it ends before the last rows of the old page.
     const isCovered = fresh.Next === null || last === undefined || isNewer(run, last)
     return isCovered ? { ...run, isGone: true } : run
   })
   return { ...page, ...fresh, Next: page.Next, Runs: runs }
 }
 
-/** Returns the keys of the runs of a fresh page that the list does not have, although it is loaded up to there. */
+/**
+ * Returns the keys of the new runs of a fresh page: runs that the list does not have, although the rows at their
+ * place are loaded.
+ */
 export function newRuns(listed: Listed, fresh: RunsView): readonly string[] {
   const known = new Set(listed.pages.flatMap(({ Runs }) => Runs.map(keyOf)))
   const end = listed.pages.at(-1)
@@ -58,7 +61,7 @@ async function readPage(text: string, cursor: string | null): Promise<RunsView> 
   return call<RunsView>('GET', `/runs?${query}`)
 }
 
-/** `text` is the query of the address. The pages with the visible rows are read again when runs change. */
+/** `text` is the query of the address. The pages that contain the visible rows are read again when runs change. */
 export function useRunList(text: string, { first, last }: VisibleRows) {
   const queries = useQueryClient()
   const listKey = ['run-pages', text]
@@ -68,7 +71,7 @@ export function useRunList(text: string, { first, last }: VisibleRows) {
     initialPageParam: null as string | null,
     getNextPageParam: ({ Next }) => Next,
     gcTime: 0,
-    // While the coordinator is unavailable, no event announces a change.
+    // While the coordinator is unavailable, no event reports a change.
     refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
   })
   const pages = list.data?.pages ?? []
@@ -118,7 +121,7 @@ export function useRunList(text: string, { first, last }: VisibleRows) {
     isPending: list.isPending,
     error: list.error ?? fresh.find(({ error }) => error !== null)?.error ?? null,
     readMore: () => void (list.isFetchingNextPage || list.fetchNextPage()),
-    /** Shows the list from its beginning, with the new runs. */
+    /** Shows the list again from its beginning, with the new runs. */
     showNew,
   }
 }

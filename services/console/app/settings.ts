@@ -1,4 +1,7 @@
-/** What a person has chosen for this browser. It is kept in its local storage, and contains nothing secret. */
+/**
+ * The settings that a person has chosen in this browser. They are in its local storage, and contain nothing
+ * secret.
+ */
 import { useSyncExternalStore } from 'react'
 import { type TimeStyle, timeStyles } from './time-format.ts'
 
@@ -12,7 +15,7 @@ export interface Settings {
   readonly times: TimeStyle
   /** The IANA time zone of `times: 'zone'`. */
   readonly zone: string
-  /** Whether keys without a modifier key do something. */
+  /** Whether keyboard shortcuts without a modifier key are enabled. */
   readonly shortcuts: (typeof switches)[number]
 }
 
@@ -49,10 +52,13 @@ function readAgain(): void {
   for (const listener of listeners) listener()
 }
 
-/** Applies the settings to the page, also when another tab changes them. Called once, before the first page. */
+/**
+ * Applies the settings to the page, even if another tab has changed them. Called once, before the first page is
+ * shown.
+ */
 export function followSettings(): void {
   apply()
-  // The browser sends this event to all tabs except the one that changes the setting.
+  // The browser sends this event to all tabs except the tab that changes the setting.
   window.addEventListener('storage', readAgain)
 }
 

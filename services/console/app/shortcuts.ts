@@ -1,4 +1,7 @@
-/** The keys of the console. Those without a modifier key can be switched off in the settings (WCAG 2.1.4). */
+/**
+ * The keyboard shortcuts of the console. Those without a modifier key can be switched off in the settings
+ * (WCAG 2.1.4).
+ */
 import { useEffect } from 'react'
 import { goTo } from './router.ts'
 import { currentSettings } from './settings.ts'
@@ -46,7 +49,7 @@ export function useShortcuts({ onSearch, onKeys }: ShortcutHandlers): void {
   }, [onSearch, onKeys])
 }
 
-/** Whether a key is not meant for a field, a menu, a dialog or the browser. */
+/** Returns whether a key is not meant for a field, a menu, a dialog or the browser. */
 function isForPage(event: KeyboardEvent): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey) return false
   if (document.querySelector('dialog[open], [popover]:popover-open') !== null) return false

@@ -20,8 +20,8 @@ const WITH_WAIT = waterfall([
   segment('completed', 900, 1_000),
 ])
 
-describe('timeAxis', () => {
-  it('a wait longer than a quarter of the whole time is shortened, and the order of all times stays', () => {
+describe('the time axis of a timeline', () => {
+  it('timeAxis shortens a wait longer than a quarter of the whole time, and keeps the order of all times', () => {
     const { breaks, at } = timeAxis(WITH_WAIT, false)
     expect(breaks).toEqual([{ from: 100 * SECOND, until: 900 * SECOND }])
     expect(at(0)).toBe(0)
@@ -31,13 +31,13 @@ describe('timeAxis', () => {
     expect(places).toEqual(places.toSorted((one, other) => one - other))
   })
 
-  it('with the true scale nothing is shortened', () => {
+  it('timeAxis shortens nothing if the true scale is chosen', () => {
     const { breaks, at } = timeAxis(WITH_WAIT, true)
     expect(breaks).toEqual([])
     expect(at(250 * SECOND)).toBe(0.25)
   })
 
-  it('a gap with an attempt of another step, a short wait, and attempts that are left out are not shortened', () => {
+  it('timeAxis shortens no gap with an attempt of another step, no short wait, and no gap with omitted attempts', () => {
     const lane = { step: 'report', segments: [segment('completed', 100, 900)], omitted: 0 }
     expect(timeAxis({ ...WITH_WAIT, lanes: [...WITH_WAIT.lanes, lane] }, false).breaks).toEqual([])
     const short = [segment('failed', 0, 400), segment('completed', 600, 1_000)]
@@ -47,12 +47,12 @@ describe('timeAxis', () => {
     )
   })
 
-  it('a wait of less than a second is not shortened', () => {
+  it('timeAxis does not shorten a wait of less than a second', () => {
     const brief = { ...waterfall([segment('completed', 0.9, 1)]), until: SECOND }
     expect(timeAxis(brief, false).breaks).toEqual([])
   })
 
-  it('a run that only waits is shown as one wait', () => {
+  it('timeAxis shows a run that only waits as one wait', () => {
     const { breaks, at } = timeAxis(waterfall([segment('queued', 0, 1_000)]), false)
     expect(breaks).toHaveLength(1)
     expect([at(0), at(1_000 * SECOND)]).toEqual([0, 1])

@@ -1,8 +1,10 @@
-/** The time axis of a timeline. A long wait is shortened, so that the attempts before and after it can be seen. */
+/**
+ * The time axis of a timeline. A long wait is shortened, so that the attempts before and after it remain visible.
+ */
 import type { Waterfall } from './waterfall.ts'
 
 export interface Break {
-  /** Epoch milliseconds. */
+  /** The time in epoch milliseconds. */
   readonly from: number
   readonly until: number
 }
@@ -14,16 +16,16 @@ export interface TimeAxis {
   readonly at: (ms: number) => number
 }
 
-/** A wait that takes more than this part of the whole time is shortened. */
+/** A wait is shortened if it takes more than this share of the whole time. */
 const LONGEST_WAIT = 1 / 4
-/** A shorter wait is never shortened. */
+/** A wait that is shorter than this is never shortened. */
 const SHORTEST_BREAK_MS = 1_000
-/** The length of a shortened wait, as a part of the time that is not shortened. */
+/** The length of a shortened wait, as a share of the time that is not shortened. */
 const BREAK = 1 / 10
 
 const IDLE = ['queued', 'wait', 'next']
 
-/** Returns the axis of a timeline; with `isTrueScale` nothing is shortened. */
+/** Returns the axis of a timeline. With `isTrueScale` nothing is shortened. */
 export function timeAxis({ from, until, lanes }: Waterfall, isTrueScale: boolean): TimeAxis {
   const total = until - from
   const busy = lanes
@@ -38,7 +40,7 @@ export function timeAxis({ from, until, lanes }: Waterfall, isTrueScale: boolean
       breaks.push({ from: end, until: next.from })
     end = Math.max(end, next.until)
   }
-  // Attempts that are left out of a lane are in its gap, which is therefore no wait.
+  // A lane has a gap where attempts are left out. This gap is not a wait.
   const isWhole = isTrueScale || lanes.some(({ omitted }) => omitted > 0)
   const shown = isWhole ? [] : breaks
   const kept = total - shown.reduce((sum, one) => sum + one.until - one.from, 0)

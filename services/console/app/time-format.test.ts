@@ -5,7 +5,7 @@ const TIME = new Date('2026-11-24T23:12:04.120Z')
 const plain = (text: string): string => text.replaceAll(/\s/g, ' ')
 
 describe('the times of the console', () => {
-  it('the times of the console are shown in the chosen zone, with its name where the date is shown', () => {
+  it('the console shows times in the chosen zone, and the name of the zone where it shows the date', () => {
     const utc = timeFormat('UTC', 'en-GB')
     const kathmandu = timeFormat('Asia/Kathmandu', 'en-GB')
     expect(plain(utc.full(TIME))).toBe('24 Nov 2026, 23:12:04 UTC')
@@ -14,13 +14,13 @@ describe('the times of the console', () => {
     expect([utc.zoneName, kathmandu.zoneName]).toEqual(['UTC', 'Kathmandu'])
   })
 
-  it('the times of the console have their date in a list only if it is another day in that zone', () => {
+  it('the console shows the date of a time in a list only if it is another day in the chosen zone', () => {
     const now = new Date('2026-11-25T01:00:00Z')
     expect(timeFormat('Asia/Kathmandu', 'en-GB').inList(TIME, now)).toBe('04:57:04')
     expect(plain(timeFormat('UTC', 'en-GB').inList(TIME, now))).toBe('24 Nov, 23:12')
   })
 
-  it('the times of the console are in the zone of this computer, unless UTC or another zone is chosen', () => {
+  it('the console shows times in the zone of this computer unless UTC or another zone is chosen', () => {
     const zone = 'Asia/Kathmandu'
     expect([zoneOf('relative', zone), zoneOf('local', zone)]).toEqual([undefined, undefined])
     expect([zoneOf('utc', zone), zoneOf('zone', zone)]).toEqual(['UTC', zone])

@@ -1,4 +1,7 @@
-/** How times are shown. `relative` shows lists as `4 min ago`, and exact times by the clock of this computer. */
+/**
+ * The formats of times. With `relative`, lists show times as `4 min ago`, and exact times are in the zone of
+ * this computer.
+ */
 export const timeStyles = ['relative', 'local', 'utc', 'zone'] as const
 export type TimeStyle = (typeof timeStyles)[number]
 
@@ -15,13 +18,15 @@ export interface TimeFormat {
   timeMs(time: Date): string
   /** `Nov 24, 03:12:04.120`. */
   fullMs(time: Date): string
-  /** The time of day for a time of the same day as `now`, and else the date with the time. */
+  /**
+   * Returns the time of day if the time is on the same day as `now`, and the date with the time otherwise.
+   */
   inList(time: Date, now: Date): string
   /** The short name of the zone; empty for the zone of this computer. */
   readonly zoneName: string
 }
 
-/** Returns the formats of one time zone; of the zone of this computer if it is `undefined`. */
+/** Returns the formats of a time zone; if it is `undefined`, of the zone of this computer. */
 export function timeFormat(timeZone: string | undefined, locale?: string): TimeFormat {
   const format = (options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat =>
     new Intl.DateTimeFormat(locale, { ...options, timeZone })

@@ -65,7 +65,7 @@ const run = (Attempts: readonly Attempt[], other: Partial<RunView> = {}): RunVie
   ...other,
 })
 
-/** Returns the segments of a lane as kind, begin and end in ms after the start. */
+/** Returns each segment of a lane as its kind, its begin and its end, in ms after the start. */
 const shown = (lane: Lane | undefined): readonly (readonly [string, number, number])[] =>
   (lane?.segments ?? []).map(({ kind, from, until }) => [kind, from - START, until - START])
 
@@ -108,7 +108,7 @@ describe('the timeline of a run', () => {
     expect(shown(lanes[0])).toContainEqual(['next', 100, 9_000])
   })
 
-  it('the timeline of a run shows the attempt in flight up to now', () => {
+  it('the timeline of a run shows the attempt in flight until now', () => {
     const active = run([], {
       Status: 'Running',
       StepName: 'order',
@@ -128,7 +128,7 @@ describe('the timeline of a run', () => {
     expect(order?.segments.filter(({ kind }) => kind === 'failed')).toHaveLength(12)
   })
 
-  it('the timeline of a run does not explain the time before the first attempt if older attempts were not read', () => {
+  it('the timeline of a run does not explain the time before the first shown attempt if older attempts were not read', () => {
     const [order] = waterfall(
       run([attempt('order', 250, [3_000, 3_100])], { AttemptCount: 250 }),
       0,

@@ -1,6 +1,6 @@
 /**
- * The timeline of a run: for each step a lane with the attempts and the waits between them. Only what was recorded is
- * shown; a gap that nothing explains stays a gap.
+ * The timeline of a run: for each step a lane with the attempts and the waits between them. Only recorded facts are
+ * shown. A gap without a recorded reason stays a gap.
  */
 import type { RunView } from '../src/contracts/runs.ts'
 
@@ -8,7 +8,7 @@ export type SegmentKind = 'queued' | 'completed' | 'failed' | 'running' | 'wait'
 
 export interface Segment {
   readonly kind: SegmentKind
-  /** Epoch milliseconds. */
+  /** The time in epoch milliseconds. */
   readonly from: number
   readonly until: number
   readonly text: string
@@ -17,7 +17,7 @@ export interface Segment {
 export interface Lane {
   readonly step: string
   readonly segments: readonly Segment[]
-  /** Attempts that are left out in the middle of the lane. */
+  /** The number of attempts that are left out in the middle of the lane. */
   readonly omitted: number
 }
 
@@ -27,12 +27,12 @@ export interface Waterfall {
   readonly lanes: readonly Lane[]
 }
 
-/** A lane with more attempts shows this many at its beginning, and as many at its end. */
+/** If a lane has too many attempts, this number is shown at its beginning and at its end. */
 const SHOWN_AT_ENDS = 6
-/** A shorter gap is the usual time between two steps. */
+/** The shortest gap that is shown as a wait. A shorter gap is the usual time between two steps. */
 const SHORTEST_WAIT_MS = 200
 
-/** The reasons of waits, by the outcome of the attempt before it. */
+/** The reason of a wait, by the outcome of the attempt before the wait. */
 const WAITS: Readonly<Record<string, string>> = {
   credential_held: 'the company slows down',
   http_429: 'the company slows down',
@@ -64,7 +64,7 @@ export function waterfall(run: RunView, now: number): Waterfall {
       const segments: Segment[] = []
       if (step === (first?.StepName ?? run.StepName)) {
         const begun = first === undefined ? until : Date.parse(first.StartedAt)
-        // If the response does not contain all attempts, the time before the first one may include older attempts.
+        // If the response does not contain all attempts, older attempts may be in the time before the first one.
         if (begun > from && run.AttemptCount === run.Attempts.length)
           segments.push(segment('queued', from, begun, 'queued'))
       }
@@ -86,7 +86,7 @@ export function waterfall(run: RunView, now: number): Waterfall {
   }
 }
 
-/** Returns the attempt in flight of the due step, or else the wait until its next attempt. */
+/** Returns the attempt in flight of the due step. Otherwise returns the wait until its next attempt. */
 function dueSegments(run: RunView, last: Attempt | undefined, now: number): readonly Segment[] {
   if (run.StartedAt !== null)
     return [segment('running', Date.parse(run.StartedAt), now, `attempt ${run.Attempt}: in flight`)]

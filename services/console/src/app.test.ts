@@ -26,7 +26,7 @@ describe('the API of the console', () => {
     await rm(folder, { recursive: true })
   })
 
-  it('the console rejects a body that a form can send with 415', async () => {
+  it('the console responds 415 to a body in a format that an HTML form can send', async () => {
     const response = await at.request('/api/session', {
       method: 'POST',
       body: '{"Link":"x"}',
@@ -35,7 +35,7 @@ describe('the API of the console', () => {
     expect(response.status).toBe(415)
   })
 
-  it('the cookie of a session is strict, cannot be read by scripts, and is worthless after the sign-out', async () => {
+  it('the session cookie of the console is strict, cannot be read by scripts, and is invalid after the sign-out', async () => {
     const response = await at.request('/api/session', {
       method: 'POST',
       body: JSON.stringify({ Link: at.signInLink().split('#')[1] }),
@@ -47,7 +47,7 @@ describe('the API of the console', () => {
     expect((await at.request('/api/now', sent)).status).toBe(401)
   })
 
-  it('signing out ends the event streams of the session within two seconds', async () => {
+  it('a sign-out ends the event streams of the session within two seconds', async () => {
     const cookie = await at.signIn({ Link: at.signInLink().split('#')[1] })
     const stream = await at.request('/api/stream', { cookie })
     expect(stream.headers.get('Content-Type')).toBe('text/event-stream')
@@ -57,14 +57,14 @@ describe('the API of the console', () => {
     expect(performance.now() - endedAt).toBeLessThan(2_000)
   })
 
-  it('a one-time link works once', async () => {
+  it('a one-time link of the console works only once', async () => {
     const body = JSON.stringify({ Link: at.signInLink().split('#')[1] })
     const first = await at.request('/api/session', { method: 'POST', body })
     const second = await at.request('/api/session', { method: 'POST', body })
     expect([first.status, second.status]).toEqual([200, 401])
   })
 
-  it('only a service key can create a one-time link', async () => {
+  it('a one-time link of the console can be created only with a service key', async () => {
     const path = '/sign-in-links'
     expect((await at.request(path, { method: 'POST' })).status).toBe(401)
     const headers = { Authorization: `Bearer ${SERVICE_KEY}` }
@@ -75,7 +75,7 @@ describe('the API of the console', () => {
     expect(await at.signIn({ Link: Url.split('#')[1] })).toMatch(/^console=/)
   })
 
-  it('after a wrong password the next check for the name is delayed, and nothing secret is logged', async () => {
+  it('the console delays the next sign-in of a name after a wrong password, and logs nothing secret', async () => {
     const attempt = (Password: string) =>
       at.request('/api/session', {
         method: 'POST',

@@ -53,8 +53,9 @@ export interface AppDeps
 
 const MAX_BODY_BYTES = 65_536
 /**
- * Prometheus and the probes of an orchestrator use the address of a container as the host name. A page that reads these
- * paths by DNS rebinding gets counts and the states of dependencies, but nothing of a company or a person.
+ * Prometheus and the probes of an orchestrator use the address of a container as the host name. Therefore these paths
+ * accept any host name. A page that reads them by DNS rebinding gets counts and the states of dependencies, but no data
+ * of a company or a person.
  */
 const SCRAPED = ['/metrics', '/health/live', '/health/ready']
 

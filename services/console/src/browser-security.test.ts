@@ -23,7 +23,7 @@ const BEFORE_SESSION = ['GET /api/sign-in', 'POST /api/session']
 const OWN_SESSION = ['DELETE /api/session', 'DELETE /api/sessions/:id']
 /** The routes that show business data, which viewers do not see. */
 const DATA = ['GET /api/dead-letters/:process', 'GET /api/runs/:process/:id/data']
-/** The routes that Prometheus and probes read by the address of a pod. They contain nothing of a company or person. */
+/** The routes that Prometheus and probes read at the address of a pod. They contain no data of a company or person. */
 const OPEN_TO_SCRAPERS = ['GET /health/live', 'GET /health/ready', 'GET /metrics']
 
 const nameOf = ({ method, path }: Route): string => `${method} ${path}`
@@ -56,7 +56,7 @@ describe('the console and browsers', () => {
 
   type Options = Parameters<ConsoleFixture['request']>[1]
 
-  /** Sends a request to a route. The event stream never ends, so no body is read. */
+  /** Sends a request to a route. The body is not read, because the event stream never ends. */
   async function send({ method, path }: Route, options: Options): Promise<Response> {
     const filled = path.replaceAll(/:\w+/g, 'x')
     const response = await at.request(filled, {
@@ -77,7 +77,7 @@ describe('the console and browsers', () => {
   const all = (of: readonly Route[], status: number) =>
     Object.fromEntries(of.map((route) => [nameOf(route), status]))
 
-  it('a browser without a valid session gets 401 from every route with data', async () => {
+  it('a browser without a valid session gets 401 from every route of the console with data', async () => {
     expect(protectedRoutes.length).toBeGreaterThan(15)
     const ended = await at.signIn({ User: 'ada', Password: PASSWORD })
     await at.request('/api/session', { method: 'DELETE', cookie: ended })
@@ -87,7 +87,7 @@ describe('the console and browsers', () => {
       )
   })
 
-  it('a viewer gets 403 from every route that acts, and from those with business data', async () => {
+  it('a viewer gets 403 from every route of the console that acts or shows business data', async () => {
     const reserved = protectedRoutes.filter(
       (route) =>
         DATA.includes(nameOf(route)) || (isChange(route) && !OWN_SESSION.includes(nameOf(route))),
@@ -113,13 +113,13 @@ describe('the console and browsers', () => {
     },
   )
 
-  it('every route that changes something requires the header Origin, even if Sec-Fetch-Site is present', async () => {
+  it('every route of the console that changes something requires the header Origin, even if Sec-Fetch-Site is present', async () => {
     const changes = apiRoutes.filter(isChange)
     const headers = { 'Sec-Fetch-Site': 'same-origin', Origin: '' }
     expect(await statuses(changes, { cookie: operator, headers })).toEqual(all(changes, 403))
   })
 
-  it('every route responds with 421 to a foreign host name, so that DNS rebinding reads nothing', async () => {
+  it('every route of the console responds 421 to a foreign host name, so that DNS rebinding reads nothing', async () => {
     const { port } = new URL(at.url)
     for (const { method, path } of routes) {
       const status = await statusFor(Number(port), method, path, 'rebound.example.com')
@@ -129,7 +129,7 @@ describe('the console and browsers', () => {
     expect(await statusFor(Number(port), 'GET', '/', `console.localhost:${port}`)).toBe(200)
   })
 
-  it('every kind of response has the security headers, and none allows another origin', async () => {
+  it('every kind of response of the console has the security headers, and none allows another origin', async () => {
     const staying = routes.filter((route) => !OWN_SESSION.includes(nameOf(route)))
     const responses = [
       ...(await Promise.all(staying.map((route) => send(route, { cookie: operator })))),
@@ -170,20 +170,20 @@ describe('the console and browsers', () => {
   })
 })
 
-/** A text that is the path, or the end of the path, of a route with which tokens can be read. */
+/** Matches a text that is the path, or the end of the path, of a route that returns tokens. */
 const TOKEN_PATH = /\/(?:token|exports|imports|key-rotations|exchanges|v3)(?=[/?`'"$]|$)/
 
 describe('the program of the console', () => {
-  it('the bundle for browsers contains no path of a token, an export, an import or the proxy', async () => {
+  it('the browser bundle of the console contains no path of a token, an export, an import or the proxy', async () => {
     const { assets } = await bundledApp()
     expect(assets.length).toBeGreaterThan(1)
-    // The documents of the help page are text, and describe these paths.
+    // The texts of the help page describe these paths.
     const program = assets.filter(({ path }) => !/\/(?:errors|runbook)-[^/]*\.js$/.test(path))
     for (const { path, body } of program)
       expect(TOKEN_PATH.exec(Buffer.from(body).toString()), path).toBeNull()
   })
 
-  it('no source of the back end contains a path of a token, an export, an import or the proxy', async () => {
+  it('no source of the console server contains a path of a token, an export, an import or the proxy', async () => {
     const root = join(import.meta.dirname, '..')
     const files = (
       await Promise.all(

@@ -9,7 +9,7 @@ import { type Asset, type BuiltApp, buildApp, readApp, writeApp } from './build-
 const MAX_FIRST_LOAD_BYTES = 150 * 1_024
 const MAX_PAGE_BYTES = 25 * 1_024
 
-describe("the browser's program", () => {
+describe('the browser bundle of the console', () => {
   let app: BuiltApp
 
   beforeAll(async () => {
@@ -20,8 +20,8 @@ describe("the browser's program", () => {
   const documents = /\/(?:runbook|errors)-[^/]*\.js$/
 
   /**
-   * Returns the files that are loaded with a file at once: those that it imports statically, and those that they
-   * import.
+   * Returns the files that the browser loads together with a file: those that it imports statically, and their
+   * own imports.
    */
   function loadedWith(file: Asset): ReadonlySet<Asset> {
     const loaded = new Set([file])
@@ -41,13 +41,13 @@ describe("the browser's program", () => {
     return new Set([app.shell, ...named.flatMap((asset) => [...loadedWith(asset)])])
   }
 
-  it('the first load of a page transfers at most 150 KB', () => {
+  it('the first load of a console page transfers at most 150 KB', () => {
     const bytes = bytesOf(firstLoad())
     expect(bytes).toBeGreaterThan(30 * 1_024)
     expect(bytes).toBeLessThan(MAX_FIRST_LOAD_BYTES)
   })
 
-  it('each page that is loaded on demand adds at most 25 KB', () => {
+  it('each console page that is loaded on demand adds at most 25 KB', () => {
     const later = app.assets.filter((asset) => !firstLoad().has(asset))
     expect(later.length).toBeGreaterThanOrEqual(3)
     for (const asset of later)
@@ -57,17 +57,17 @@ describe("the browser's program", () => {
       ).toBeLessThan(MAX_PAGE_BYTES)
   })
 
-  it('the program contains no path of a token, an export, an import or the accounting API, and no other address', () => {
+  it('the browser bundle contains no path of a token, an export, an import or the accounting API, and no foreign address', () => {
     const text = app.assets.map(textOf).join('\n')
     for (const path of ['/token', '/exports', '/imports', '/key-rotations', '/v3/'])
       expect(text).not.toContain(`"${path}`)
-    // The documents name addresses as text, and one in a link that a person may follow.
+    // The help documents contain addresses as text, and one as a link that a person may follow.
     const program = app.assets
       .filter(({ path }) => !documents.test(path))
       .map(textOf)
       .join('\n')
     const hosts = [...program.matchAll(/https?:\/\/([\w.-]+)/g)].map(([, host]) => host)
-    // React names these as identifiers of XML, and in messages. Neither is fetched.
+    // React contains these addresses as XML identifiers and in messages. It sends no request to them.
     expect(hosts.filter((host) => host !== 'www.w3.org' && host !== 'react.dev')).toEqual([])
   })
 
@@ -85,7 +85,7 @@ describe("the browser's program", () => {
     }
   })
 
-  it('the page has no inline script or style, which the policy would block', () => {
+  it('the HTML of the console has no inline script or style, which its Content-Security-Policy would block', () => {
     const html = Buffer.from(app.shell.body).toString()
     expect(html).not.toMatch(/<style|style="|<script(?![^>]*\bsrc=)/)
     for (const { path } of app.assets) expect(path).toMatch(/^\/assets\/[\w-]+-\w{8}\.(js|css)$/)

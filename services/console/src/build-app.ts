@@ -1,6 +1,7 @@
 /**
- * Bundles the program of the browser with esbuild. In a checkout the bundle stays in memory, so that nothing can be out of
- * date. Images contain a finished bundle in `BUNDLE` instead of the bundler, so the caller passes esbuild's `build`.
+ * Bundles the program of the browser with esbuild. In a checkout the bundle stays in memory, so it is never outdated.
+ * An image contains a finished bundle in the folder `BUNDLE` but no esbuild. Therefore the caller passes esbuild's
+ * function `build`.
  */
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
@@ -17,7 +18,7 @@ export interface Asset {
 }
 
 export interface BuiltApp {
-  /** The HTML that every page begins with. It contains no data, so it needs no session. */
+  /** The HTML of every page. It contains no data, so it needs no session. */
   readonly shell: Asset
   readonly assets: readonly Asset[]
 }
@@ -96,7 +97,7 @@ function missing(what: string): never {
   throw new Error(`esbuild wrote no file ${what}`)
 }
 
-/** A gate of three bars as an icon, in an address of its own, so that browsers request no favicon.ico. */
+/** The icon, a gate of three bars, as a data URL. With it, browsers do not request favicon.ico. */
 const ICON =
   "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' height='16' rx='4' fill='%230b5cad'/%3E%3Cpath d='M4 5h8M4 8h5M4 11h7' stroke='%23fff' stroke-width='1.6' stroke-linecap='round'/%3E%3C/svg%3E"
 

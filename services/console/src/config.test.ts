@@ -25,13 +25,13 @@ describe('the settings of the console', () => {
       expect(problems(url)).toBe('')
   })
 
-  it('the console needs a key to present, of its own or one of the services', () => {
+  it('the console needs a key to present, which is its own key or one of the service keys', () => {
     const env = { SIGN_IN: 'link', SERVICE_API_KEY: '' }
     expect(problemsOf(env)).toContain('OPERATOR_API_KEY: is needed')
     expect(problemsOf({ ...env, OPERATOR_API_KEY: KEY })).toBe('')
   })
 
-  it('the password sign-in needs a users file, and the message does not contain its content', () => {
+  it('the console needs a users file for the password sign-in, and its error message does not contain the content of the file', () => {
     expect(problemsOf({ SIGN_IN: 'password' })).toContain('USERS_FILE: is needed')
     expect(problemsOf({ SIGN_IN: 'password', USERS_FILE: '/none' })).toContain('(ENOENT)')
     expect(problemsOf({ SIGN_IN: 'password', USERS_FILE: import.meta.filename })).toMatch(
@@ -39,7 +39,7 @@ describe('the settings of the console', () => {
     )
   })
 
-  it('the sign-in at an OpenID provider needs its settings, and persons who may sign in', () => {
+  it('the console needs settings for the sign-in at an OpenID provider, and at least one person who may sign in', () => {
     const problems = problemsOf({ SIGN_IN: 'oidc' })
     for (const name of ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET', 'OIDC_OPERATORS'])
       expect(problems).toContain(`${name}: is needed`)

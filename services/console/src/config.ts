@@ -18,7 +18,7 @@ import { signInWays } from './contracts/session.ts'
 import { isListEntry } from './session/openid-role.ts'
 import { parseUsers, type User } from './session/password.ts'
 
-/** A comma list of e-mail addresses and `group:name`; empty by default. */
+/** A list of e-mail addresses and `group:name`, separated by commas; empty by default. */
 const people = () =>
   z
     .string()
@@ -37,8 +37,8 @@ const Settings = z.object({
   /** The key that the console presents to the services (docs/console.md). */
   OPERATOR_API_KEY: secret(32).optional(),
   /**
-   * The keys with which `POST /sign-in-links` can be called; none without this setting. Without OPERATOR_API_KEY the
-   * console presents the first one to the services.
+   * The keys with which `POST /sign-in-links` can be called. Without this setting, no key is accepted. Without
+   * OPERATOR_API_KEY the console presents the first of these keys to the services.
    */
   SERVICE_API_KEY: serviceKeys().optional(),
   TOKEN_SERVICE_URL: httpUrl().default('http://127.0.0.1:7217'),
@@ -47,7 +47,10 @@ const Settings = z.object({
   DEMO_API_URL: httpUrl().optional(),
   SANDBOX_URL: httpUrl().optional(),
   WEBHOOK_RECEIVER_URL: httpUrl().optional(),
-  /** Prometheus, for charts of more than the last hour. Only a fixed list of queries is sent. */
+  /**
+   * The address of Prometheus, which charts of more than the last hour need. The console sends only a fixed
+   * list of queries.
+   */
   PROMETHEUS_URL: httpUrl().optional(),
   /** The address at which browsers reach Grafana, for a link. */
   GRAFANA_URL: httpUrl().optional(),
@@ -63,22 +66,25 @@ const Settings = z.object({
   OIDC_CLIENT_ID: z.string().optional(),
   OIDC_CLIENT_SECRET: secret().optional(),
   OIDC_SCOPE: z.string().default('openid email'),
-  /** Verified e-mail addresses, and `group:name`, of the persons who may act. */
+  /** The verified e-mail addresses, and `group:name`, of the persons who may act. */
   OIDC_OPERATORS: people(),
-  /** The same, of the persons who may only look. */
+  /** The verified e-mail addresses, and `group:name`, of the persons who may only read. */
   OIDC_VIEWERS: people(),
   /** The claim of the id token with the groups of the person. */
   OIDC_GROUPS_CLAIM: z.string().default('groups'),
   /** Whether viewers see the business data of runs. */
   VIEWER_SEES_DATA: z.enum(['on', 'off']).default('off'),
-  /** The page of a trace in the tracing system; `{traceId}` is replaced. */
+  /** The address of a trace in the tracing system. `{traceId}` is replaced with the id of the trace. */
   TRACES_URL: z
     .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
     .refine((url) => url.includes('{traceId}'), 'must contain {traceId}')
     .optional(),
   SESSION_HOURS: integer(1, 168).default(12),
   SESSION_IDLE_MINUTES: integer(1, 1_440).default(60),
-  /** Keeps the sessions over restarts, and lets several replicas share them. Without it they are in memory. */
+  /**
+   * The address of Redis, in which sessions survive restarts and several replicas share them. Without it the
+   * sessions are in memory.
+   */
   REDIS_URL: redisUrl().optional(),
   ...tlsSettings('REDIS'),
   REDIS_KEY_PREFIX: z.string().max(64).default(''),
@@ -87,12 +93,15 @@ const Settings = z.object({
 export const reference = Settings
 
 export type Config = Omit<z.output<typeof Settings>, 'CONSOLE_URL'> & {
-  /** The key that the console presents: OPERATOR_API_KEY, or else the first one of SERVICE_API_KEY. */
+  /**
+   * The key that the console presents to the services: OPERATOR_API_KEY, or else the first of the service
+   * keys.
+   */
   readonly key: Secret
-  /** The address at which browsers reach the console; `null` if it follows from the port that is bound. */
+  /** The address at which browsers reach the console; `null` if the listening address is used. */
   readonly CONSOLE_URL: string | null
   readonly users: ReadonlyMap<string, User>
-  /** The OpenID provider of `SIGN_IN=oidc`; `null` if that is not a way to sign in. */
+  /** The settings of the OpenID provider; `null` unless `SIGN_IN` contains `oidc`. */
   readonly openId: OpenIdSettings | null
 }
 

@@ -51,7 +51,7 @@ describe('the help pages', () => {
   })
 
   it.each(['docs/runbook.md', 'docs/errors.md'])(
-    'the parsed text of %s contains no marks of Markdown',
+    'the parsed text of %s contains no Markdown markup',
     (file) => {
       const texts = (block: Block): readonly string[] => {
         switch (block.kind) {
@@ -75,7 +75,7 @@ describe('the help pages', () => {
     },
   )
 
-  it('every link within the runbook and the errors leads to an anchor that the page has', () => {
+  it('every link within the runbook and within the errors leads to an existing anchor', () => {
     const anchors = new Map(
       ['runbook.md', 'errors.md'].map((file) => [file, anchorsOf(`docs/${file}`)]),
     )

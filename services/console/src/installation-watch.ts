@@ -1,6 +1,6 @@
 /**
- * Watches the installation, and adds a frame to the event stream whenever a page of the console changes. All browsers
- * together cause no request to a service: they read what this module has in memory.
+ * Watches the installation, and adds a frame to the event stream whenever a page of the console changes. The browsers
+ * read what this module has in memory, so they cause no requests to the services.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -22,12 +22,15 @@ import { createRunTracker } from './view/run-tracker.ts'
 /** The interval between two reads of the companies, so that a revoked grant is shown within 5 s. */
 const COMPANIES_MS = 2_500
 const CHANGES_MS = 4_000
-/** The interval between two reads of the processes. The counts change once a minute, but a pause must be shown soon. */
+/**
+ * The interval between two reads of the processes. The counts change only once a minute, but a pause of a process must
+ * be shown soon.
+ */
 const PROCESSES_MS = 4_000
 const HEALTH_MS = 3_000
 /** The metrics are read with every third check of the health. */
 const CHECKS_PER_METRICS = 3
-/** The shortest interval between two changes of the first page because of transitions. */
+/** The first page changes because of transitions at most once in this interval. */
 const TRANSITIONS_MS = 500
 /** The maximum number of runs that a frame names. */
 const MAX_NAMED_RUNS = 200
@@ -47,7 +50,7 @@ export interface InstallationWatch extends AsyncDisposable {
   services(): ServicesView
   /** Returns what has been read so far. */
   installation(): Installation
-  /** Resolves when every service has been checked once. */
+  /** Resolves when every service was checked once. */
   readonly checked: Promise<void>
 }
 
@@ -65,7 +68,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   let shownNow = ''
   let shownServices = ''
   let transitionTimer: NodeJS.Timeout | null = null
-  /** The transactions that have changed since the last frame, as JSON of process and id. */
+  /** The transactions that have changed since the last frame. Each is a JSON text of its process and id. */
   const changed = new Set<string>()
 
   const installation = (): Installation => ({
@@ -81,7 +84,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
       })) ?? null,
   })
 
-  /** The time of the coordinator's latest count; now if it has not counted yet. */
+  /** The time of the coordinator's latest count. It is the current time if the coordinator has not counted yet. */
   const countedAt = (): number =>
     Math.max(...(processes ?? []).map((process) => process.countedAt ?? 0), 0) || Date.now()
 
@@ -105,8 +108,8 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   }
 
   /**
-   * Adds frames for the pages that differ from what the browsers have. A new time of the check alone does not count as
-   * a difference.
+   * Adds frames for the pages that differ from what the browsers have. A different check time alone is not a
+   * difference.
    */
   function publish(): void {
     latest = build()
@@ -122,11 +125,11 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
 
   let isKeyRejected = false
   function logFailure(error: unknown): void {
-    // The part keeps its last state. The conditions show a service that does not respond.
+    // The part keeps its last state. The conditions report the service that does not respond.
     if (!(error instanceof PeerFailed))
       logger.error({ err: error }, 'state of a service could not be read')
     else if ((error.status === 401 || error.status === 403) && !isKeyRejected) {
-      isKeyRejected = true // logged once, because every read fails until the key is replaced
+      isKeyRejected = true // every read fails until the key is replaced, so this is logged once
       logger.error(
         { status: error.status, remediation: 'check OPERATOR_API_KEY and its scopes' },
         'a service rejects the key of the console',

@@ -46,7 +46,7 @@ export interface SharedStores {
 }
 
 export interface RunningConsole extends RunningService {
-  /** Returns the address of a one-time link; `null` if persons do not sign in by links. */
+  /** Returns the address of a one-time link; `null` if the console has no sign-in by links. */
   signInLink(): string | null
 }
 
@@ -185,7 +185,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     signInLink: () =>
       config.SIGN_IN.includes('link') ? linkUrl(url, links.create().secret) : null,
     async [Symbol.asyncDispose]() {
-      // The streams end first, so that the server need not wait for their browsers.
+      // The event streams end first. The server then need not wait for the browsers.
       streams[Symbol.dispose]()
       await services.disposeAsync()
     },

@@ -35,17 +35,18 @@ export interface ConsoleFixture extends AsyncDisposable {
   signIn(body: unknown): Promise<string>
 }
 
-/** Returns the program of the browser, as the host bundles it. */
+/** Returns the browser program as the host bundles it. */
 export const bundledApp = (): Promise<BuiltApp> => buildApp(build)
 
 export interface Route {
   readonly method: string
-  /** The path with names for its parameters, such as `/api/runs/:process/:id`. */
+  /** The path with the names of its parameters, such as `/api/runs/:process/:id`. */
   readonly path: string
 }
 
 /**
- * Returns every route of the console, from its router. The handlers are not called, so most dependencies are missing.
+ * Returns every route of the console from its router. The handlers are not called, so most dependencies can be
+ * missing.
  */
 export function consoleRoutes(): readonly Route[] {
   const logger = createLogger('console', 'silent')
@@ -63,7 +64,7 @@ export function consoleRoutes(): readonly Route[] {
   return [...unique.values()].filter(({ method }) => method !== 'ALL')
 }
 
-/** `env` adds settings. Without `stores` the sessions are in memory. */
+/** Starts the console. `env` adds settings. Without `stores` the sessions are in memory. */
 export async function startConsoleFixture(
   env: Readonly<Record<string, string>> = {},
   stores?: SharedStores,

@@ -13,14 +13,14 @@ export interface FakeRequest {
 
 export interface FakeResponse {
   readonly status?: number
-  /** A text is sent as it is, and everything else as JSON. */
+  /** The body. A text is sent unchanged, and any other value as JSON. */
   readonly body: unknown
   readonly headers?: Readonly<Record<string, string>>
 }
 
 export interface FakeService extends AsyncDisposable {
   readonly url: string
-  /** The requests that it has received. */
+  /** The requests that the fake service has received. */
   readonly requests: readonly FakeRequest[]
 }
 

@@ -23,7 +23,7 @@ const FIELDS = [
   { name: 'id', label: 'Transaction' },
 ] as const
 
-/** Who did what, the newest first. All filters are in the address, so that a link shows the same list. */
+/** Shows who did what, newest first. The address contains all filters, so a link shows the same list. */
 export default function ActivityPage() {
   const text = useQueryText()
   const query = new URLSearchParams(text)

@@ -31,7 +31,10 @@ export interface BulkPageProps {
   readonly id: string
 }
 
-/** The progress and the results of an action on many runs. Other persons can open its address, too. */
+/**
+ * Shows the progress and the results of an action on many runs. Other persons can open the address of
+ * this page, too.
+ */
 export default function BulkPage({ session, id }: BulkPageProps) {
   const path = `/bulk/${encodeURIComponent(id)}`
   const { data: bulk, error } = useQuery({

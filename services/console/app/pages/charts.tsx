@@ -16,7 +16,7 @@ const RANGES = [
 ] as const
 const READ_AGAIN_MS = 15_000
 
-/** Eight charts with one cross-hair. The range is in the address. */
+/** Shows eight charts that share one cross-hair. The address contains the range. */
 export default function ChartsPage() {
   const range = new URLSearchParams(useQueryText()).get('range') ?? '1h'
   const figures = useQuery({

@@ -11,7 +11,7 @@ import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
 import { companyPage, setQuery, useQueryText } from '../router.ts'
 
-/** The list of companies, with the number of companies in each state. */
+/** Shows the list of companies, and the number of companies in each state. */
 export function CompaniesPage({ session }: { readonly session: SessionView }) {
   const text = useQueryText()
   const query = new URLSearchParams(text)

@@ -19,7 +19,10 @@ export interface CompanyPageProps {
   readonly realm: string
 }
 
-/** One company: its state, what helps, when its token and its grant end, and what has happened. */
+/**
+ * Shows one company: its state and the remedy, the ends of its token and grant, and what has
+ * happened to it.
+ */
 export function CompanyPage({ session, realm }: CompanyPageProps) {
   const { data, error } = useQuery({
     queryKey: ['company', realm],

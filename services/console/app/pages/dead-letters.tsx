@@ -9,7 +9,7 @@ import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
 import { runPage } from '../router.ts'
 
-/** What the reasons mean, and what helps. The text after a colon is shown as it is. */
+/** The explanation and the remedy for each reason. The text after the colon of a reason is shown unchanged. */
 const REASONS: Readonly<Record<string, string>> = {
   malformed: 'The content is not a message of the coordinator. Fix its sender.',
   wrong_queue: 'The message was sent to the queue of another process. Fix its sender.',
@@ -28,7 +28,9 @@ export interface DeadLettersPageProps {
   readonly process: string
 }
 
-/** The messages of a process that could not be processed. Only operators may read them, because they contain data. */
+/**
+ * Shows the messages of a process that could not be processed. They contain data, so only operators may read them.
+ */
 export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
   const isOperator = session.Role === 'operator'
   const path = `/dead-letters/${encodeURIComponent(process)}`

@@ -1,6 +1,6 @@
 import { Link } from '../parts/link.tsx'
 
-/** What the help consists of. It is part of the console, so that it works without the internet. */
+/** The content of the help. It is part of the console and works without the internet. */
 export default function HelpPage() {
   return (
     <>

@@ -21,7 +21,9 @@ const SEVERITY_WORDS: Readonly<Record<ConditionView['Severity'], string>> = {
   info: 'Note',
 }
 
-/** The first page: what needs a person, and the state of the installation in a few numbers. */
+/**
+ * The first page. It shows what needs a person, and the state of the installation in a few numbers.
+ */
 export function NowPage({ session }: { readonly session: SessionView }) {
   const { data: now } = useQuery({ queryKey: ['now'], queryFn: () => call<NowView>('GET', '/now') })
   if (now === undefined) return <h1 tabIndex={-1}>Now</h1>
@@ -174,7 +176,7 @@ function Runs({ now }: { readonly now: NowView }) {
   )
 }
 
-/** A count of zero is shown without colour, so that the other counts stand out. */
+/** A count of zero has no colour, so that the other counts are noticed. */
 function Count({
   name,
   value,

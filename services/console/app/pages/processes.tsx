@@ -15,11 +15,11 @@ import { Outside } from '../parts/text.tsx'
 type Process = ProcessesView['Processes'][number]
 type Schedule = ProcessesView['Schedules'][number]
 
-/** The filter of the runs that have not ended. */
+/** The filter for runs that have not ended. */
 const IN_FLIGHT = 'status=Queued&status=Running&status=Retrying&status=Waiting'
 const number = new Intl.NumberFormat()
 
-/** The processes with their queues, and the schedules that begin runs. */
+/** Shows the processes with their queues, and the schedules that start runs. */
 export function ProcessesPage({ session }: { readonly session: SessionView }) {
   const { data, error } = useQuery({
     queryKey: ['processes'],
@@ -74,7 +74,7 @@ export function ProcessesPage({ session }: { readonly session: SessionView }) {
 }
 
 interface Blockable {
-  /** Why the person may not act; `undefined` if they may. */
+  /** The reason why the person may not act; `undefined` if the person may act. */
   readonly role: string | undefined
 }
 
@@ -157,7 +157,7 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
   )
 }
 
-/** Who paused a process or a schedule, since when, and why. */
+/** Shows who paused a process or a schedule, since when it is paused, and why. */
 function Pause({
   of: { Paused, PausedAt, PausedBy, Reason },
 }: {

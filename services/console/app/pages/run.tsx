@@ -21,7 +21,7 @@ export interface RunPageProps {
   readonly id: string
 }
 
-/** One run: why it is in its state, what helps, and what has happened so far. */
+/** Shows one run: the reason of its state, the remedy, and what has happened so far. */
 export function RunPage({ session, process, id }: RunPageProps) {
   const number = new URLSearchParams(useQueryText()).get('run')
   const { data: run, error } = useQuery({

@@ -8,10 +8,10 @@ import { RunTable } from '../parts/run-table.tsx'
 import { useQueryText } from '../router.ts'
 import { keyOf, type ListedRun, useRunList, type VisibleRows } from '../run-list.ts'
 
-/** Further runs are read when fewer rows than this are below the visible ones. */
+/** Further runs are read when fewer than this number of rows follow the visible ones. */
 const READ_AHEAD = 100
 
-/** The list of runs. All filters are in the address, so that a link shows the same list. */
+/** Shows the list of runs. The address contains all filters, so a link shows the same list. */
 export function RunsPage({ session }: { readonly session: SessionView }) {
   const query = new URLSearchParams(useQueryText())
   for (const name of new Set(query.keys())) if (!FILTERS.includes(name)) query.delete(name)
@@ -34,7 +34,8 @@ function RunList({ session, query, text }: RunListProps) {
   useEffect(() => {
     if (isEndNear) readMore()
   })
-  // There is nothing to read yet, so nothing moves.
+  // While the list is empty, new runs are shown at once, because no row that a person reads can
+  // move.
   const isFirst = rows.length === 0 && newCount > 0
   useEffect(() => {
     if (isFirst) void showNew()

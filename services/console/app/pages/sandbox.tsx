@@ -24,7 +24,7 @@ const FAILURES = [
   { value: 'slow', text: 'respond 5 s late' },
 ] as const
 
-/** Breaks something on purpose, in the sandbox provider only, and says where to look next. */
+/** Causes failures in the sandbox provider, and says where their effects are shown. */
 export default function SandboxPage({ session }: { readonly session: SessionView }) {
   const sandbox = useQuery({
     queryKey: ['sandbox'],

@@ -15,7 +15,7 @@ const STATES: Readonly<
   unreachable: { tone: 'bad', text: 'Does not respond' },
 }
 
-/** What stops working while a service cannot be reached, so that a person knows how urgent the failure is. */
+/** The consequences if a service cannot be reached. They show a person how urgent the failure is. */
 const PURPOSES: Readonly<Record<string, string>> = {
   coordinator: 'Runs the steps of the processes.',
   'token-service': 'Keeps the credentials, and refreshes the access tokens.',
@@ -25,7 +25,7 @@ const PURPOSES: Readonly<Record<string, string>> = {
   'webhook-receiver': 'Publishes the changes that the provider reports.',
 }
 
-/** The state of each replica of each service with its dependencies. */
+/** Shows the state of each replica of each service, and of its dependencies. */
 export function ServicesPage({ session }: { readonly session: SessionView }) {
   const { data } = useQuery({
     queryKey: ['services'],

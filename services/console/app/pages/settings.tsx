@@ -19,7 +19,7 @@ const TIMES = {
   zone: 'Another time zone',
 } as const
 
-/** The settings of this browser, and the sessions of the person. */
+/** Shows the settings of this browser, and the sessions of the person. */
 export function SettingsPage() {
   const settings = useSettings()
   return (

@@ -5,7 +5,10 @@ import { call } from '../api.ts'
 import { Outside } from '../parts/text.tsx'
 import { goTo } from '../router.ts'
 
-/** Signs in, and shows the first page. Failures are shown by the page, which is rendered again with the mutation. */
+/**
+ * Signs a person in, and then shows the first page. The page shows a failure, because it is rendered again with the
+ * result.
+ */
 function useSignIn() {
   const queries = useQueryClient()
   return useMutation({
@@ -35,7 +38,7 @@ export function SignInPage({ session }: { readonly session: SessionView | null }
       } else if (session !== null) goTo('/')
     }
     followLink()
-    // A link that is opened while this page is shown changes only the fragment of the address.
+    // If a link is opened while this page is shown, only the fragment of the address changes.
     window.addEventListener('hashchange', followLink)
     return () => window.removeEventListener('hashchange', followLink)
   }, [session, signIn])

@@ -9,27 +9,27 @@ import { Outside } from './text.tsx'
 export interface ActionButtonProps {
   /** The verb, which is the text of both buttons. */
   readonly verb: string
-  /** Why the action is not possible now; `undefined` if it is. */
+  /** The reason why the action is not possible now; `undefined` if it is possible. */
   readonly blocked?: string | undefined
   /** The object of the action, such as `run 0 of 66`. */
   readonly object: string
   /** What will happen, in one or two sentences. */
   readonly consequence: string
   readonly reason?: 'optional' | 'required' | 'none'
-  /** The text that the person must type, for actions that cannot be undone. */
+  /** The text that the person must type to confirm an action that cannot be undone. */
   readonly typed?: string
   readonly children?: ReactNode
-  /** Whether everything that the person must see before the confirmation is known. Default: true. */
+  /** Whether the dialog knows everything that the person must see before the confirmation. Default: true. */
   readonly isReady?: boolean
-  /** Sends the request. `key` makes a repetition after a lost response recognizable. */
+  /** Sends the request. A repetition after a lost response has the same `key`. */
   readonly act: (form: FormData, key: string) => Promise<unknown>
-  /** The message after the action; none if it is empty. */
+  /** The message after the action. If it is empty, no message is shown. */
   readonly done: string
 }
 
 /**
- * A button that asks for a confirmation before it acts. The dialog names the object and what will happen. A button that
- * is not possible stays visible, and says why.
+ * A button that asks for a confirmation before it acts. The dialog names the object and the consequences. If the action
+ * is not possible, the button stays visible and shows the reason.
  */
 export function ActionButton(props: ActionButtonProps) {
   const { verb, blocked } = props
@@ -65,7 +65,9 @@ export function ActionButton(props: ActionButtonProps) {
 }
 
 interface ConfirmationProps extends ActionButtonProps {
-  /** Stays the same until there is a response, also when the dialog is closed and opened again. */
+  /**
+   * The key of the request. It stays the same until there is a response, even if the dialog is closed and opened again.
+   */
   readonly requestKey: string
   readonly onAnswered: () => void
   readonly onClose: () => void

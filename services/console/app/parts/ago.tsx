@@ -1,7 +1,9 @@
 import { duration, full, inList, useSeconds } from '../clock.ts'
 import { useSettings } from '../settings.ts'
 
-/** Shows how long ago a time was, or the time itself if the person prefers that; the tooltip has the full time. */
+/**
+ * Shows how long ago a time was, or the time itself if the person prefers this. The tooltip shows the full time.
+ */
 export function Ago({ time, prefix = '' }: { readonly time: string; readonly prefix?: string }) {
   const seconds = useSeconds() - Date.parse(time) / 1_000
   const { times } = useSettings()

@@ -41,7 +41,8 @@ export function BulkBar({ session, query, processes, runs, onClear }: BulkBarPro
   const countAll = (): void => {
     if (filtered === undefined) return
     setAll('counting')
-    // Every run that matches is either done or left alone.
+    // The count of the action `cancel` includes every run that matches: a run is either changed or
+    // skipped.
     countRuns(
       'cancel',
       { process: filtered, filter: filterOf(query) },

@@ -33,20 +33,24 @@ export interface BulkButtonProps {
   readonly onStarted: () => void
 }
 
-/** Acts on many runs, after the coordinator has counted them and a person has seen the number. */
+/**
+ * Acts on many runs. Before that, the coordinator counts the runs, and the person sees the number.
+ */
 export function BulkButton({ action, scope, blocked, onStarted }: BulkButtonProps) {
   const [state, setState] = useState<CountState>({ count: null, error: null })
   const [withDoubt, setWithDoubt] = useState(false)
   const [rate, setRate] = useState(USUAL_RATE)
   const { count } = state
-  // Doubt only matters if the same call may be repeated, and can be left out only by a filter.
+  // Whether a run is in doubt matters only if its call would be repeated. Only a filter can leave
+  // out such runs.
   const asksDoubt =
     action === 'resume' && 'filter' in scope && scope.filter['inDoubt'] === undefined
   const counted: BulkScope =
     asksDoubt && !withDoubt ? { ...scope, filter: { ...scope.filter, inDoubt: false } } : scope
   const isReady = count !== null && count.Status !== 'Running' && count.Done > 0
   const start = async (form: FormData, key: string): Promise<void> => {
-    // The filter of the count contains its time, so no run that was queued later is changed.
+    // The filter of the count has an upper limit of time, so the action changes no run that was
+    // queued later.
     const body = {
       Action: action,
       ...scopeBody(counted),

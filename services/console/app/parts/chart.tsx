@@ -10,14 +10,14 @@ export interface ChartProps {
   readonly chart: ChartView
   /** The times of the points, in epoch ms. */
   readonly times: readonly number[]
-  /** The positions of what changed, as a share of the width. */
+  /** The positions of changes, each as a share of the width. */
   readonly markers: readonly { readonly share: number; readonly text: string }[]
-  /** The point at which the cross-hair of all charts is; `null` without one. */
+  /** The point at the cross-hair of all charts; `null` if there is no cross-hair. */
   readonly chosen: number | null
   readonly onChoose: (index: number | null) => void
 }
 
-/** A small chart of lines, its values at the cross-hair, and a table with the same values. */
+/** Shows a small chart of lines, the values at the cross-hair, and a table with the same values. */
 export function Chart({ chart, times, markers, chosen, onChoose }: ChartProps) {
   const { Title, Unit, Series } = chart
   const title = useId()
@@ -105,7 +105,7 @@ export function Chart({ chart, times, markers, chosen, onChoose }: ChartProps) {
   )
 }
 
-/** The values as a table, which is made only when it is opened. */
+/** Shows the values as a table, which is created only when a person opens it. */
 function Values({
   chart,
   times,

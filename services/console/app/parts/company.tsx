@@ -28,7 +28,7 @@ export function CompanyState({ state }: { readonly state: CompanyView['State'] }
 /** The name by which people know a company: its label, or else its id. */
 export const companyName = ({ Label, Realm }: CompanyView): string => Label ?? Realm
 
-/** Shows the time that remains until `time`, or `past` after that. */
+/** Shows the time that remains until `time`. Shows `past` after that time. */
 export function Until({ time, past }: { readonly time: string; readonly past: string }) {
   const seconds = Date.parse(time) / 1_000 - useSeconds()
   const { times } = useSettings()

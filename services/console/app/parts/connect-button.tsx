@@ -12,7 +12,9 @@ const LIFETIMES = [
   { hours: 168, text: '7 days' },
 ] as const
 
-/** Makes a connect link, for any company or only for the given one, and shows it. */
+/**
+ * Creates a connect link for the given company, or for any company if none is given, and shows it.
+ */
 export function ConnectButton({
   session,
   company,

@@ -6,7 +6,7 @@ export interface FilterFormProps {
   readonly query: URLSearchParams
 }
 
-/** Fields whose values are in the query of the address. */
+/** Shows the fields of a form. The query of the address contains their values. */
 export function FilterForm({ fields, query }: FilterFormProps) {
   const submit = (event: FormEvent<HTMLFormElement>): void => {
     event.preventDefault()

@@ -1,4 +1,7 @@
-/** A state is always shown as a glyph, a word and a colour, so that no person depends on one of them. */
+/**
+ * A state is always shown as a glyph, a word and a colour. A person who cannot see one of them still
+ * sees the others.
+ */
 export type Tone = 'good' | 'bad' | 'warn' | 'wait' | 'info' | 'quiet'
 
 const GLYPHS: Readonly<Record<Tone, string>> = {
@@ -26,7 +29,7 @@ export function Glyph({
 
 export interface StateProps {
   readonly tone: Tone
-  /** The glyph, if it is not that of the tone. */
+  /** The glyph; by default the glyph of the tone. */
   readonly glyph?: string
   readonly children: string
 }

@@ -11,7 +11,7 @@ const KEYS = [
   { keys: ['Esc'], text: 'Close' },
 ]
 
-/** Lists the keys of the console. */
+/** Lists the keyboard shortcuts of the console. */
 export function KeysDialog({ onClose }: { readonly onClose: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const { shortcuts } = useSettings()

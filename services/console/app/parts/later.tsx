@@ -1,7 +1,9 @@
 import { Component, type ReactNode, Suspense, useEffect } from 'react'
 import { focusHeading } from '../router.ts'
 
-/** Shows a page whose program may still have to be loaded, and what to do if it cannot be loaded or fails. */
+/**
+ * Shows a page whose program may still have to be loaded. If it cannot be loaded or fails, shows what to do.
+ */
 export function Later({ children }: { readonly children: ReactNode }) {
   return (
     <Failures>
@@ -14,8 +16,8 @@ export function Later({ children }: { readonly children: ReactNode }) {
 }
 
 /**
- * Rendered together with the page, and moves the focus to its heading. The link was followed before the heading
- * existed.
+ * Moves the focus to the heading of the page. This component is rendered together with the page, because the
+ * heading did not exist when the person followed the link.
  */
 function Shown() {
   useEffect(focusHeading, [])

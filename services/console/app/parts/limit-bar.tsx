@@ -1,4 +1,4 @@
-/** Shows as text and as a bar how much of a limit is used. */
+/** Shows the used share of a limit as text and as a bar. */
 export function LimitBar({
   used,
   limit,

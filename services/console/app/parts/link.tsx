@@ -14,7 +14,7 @@ export function Link({ to, className, isCurrent = false, children }: LinkProps) 
     if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)
       return
     event.preventDefault()
-    // On a narrow screen the navigation is a drawer, which has to close when a link is followed.
+    // The navigation is a drawer on a narrow screen. It has to close when a person follows a link.
     event.currentTarget.closest<HTMLElement>('[popover]')?.hidePopover()
     goTo(to)
   }

@@ -15,7 +15,7 @@ export interface ManualProps {
   readonly text: string
 }
 
-/** A document of this repository as elements, with a list of its sections. */
+/** Shows a document of this repository, with a list of its sections. */
 export function Manual({ file, text }: ManualProps) {
   const fragment = useFragment()
   const blocks = useMemo(() => parseMarkdown(text), [text])
@@ -154,7 +154,8 @@ function InlineView({ inline, file }: { readonly inline: Inline; readonly file: 
         )
       const page = PAGES[target === '' ? file : target]
       if (page !== undefined) return <Link to={page + fragment}>{content}</Link>
-      // The console contains only some documents. The others are in the repository and in the package.
+      // The console contains only some of the documents. The repository and the package contain all of
+      // them.
       const place = `docs/${target}`
       return plainText(inline.inlines) === target ? (
         <code>{place}</code>

@@ -3,7 +3,7 @@ import { errorPage } from '../router.ts'
 import { Link } from './link.tsx'
 import { Outside } from './text.tsx'
 
-/** Says that a part of the page could not be read. What was read before stays on the page. */
+/** Shows that a part of the page could not be read. The page keeps what was read before. */
 export function ReadProblem({
   error,
   hasData,

@@ -4,7 +4,7 @@ import { call } from '../api.ts'
 import { goTo, runApi, runPage } from '../router.ts'
 import { ActionButton, reasonOf } from './action-button.tsx'
 
-/** What each action does, for its confirmation. */
+/** The consequence of each action, for its confirmation. */
 function consequenceOf(action: RunAction, run: RunView): string {
   const doubt = run.InDoubt
     ? ' The last call may have done its work: look into the target first.'
@@ -36,7 +36,7 @@ export interface RunActionsProps {
   readonly run: RunView
 }
 
-/** The actions on a run. An action that is not possible now shows the reason. */
+/** Shows the actions on a run. An action that is not possible now shows the reason. */
 export function RunActions({ run, session }: RunActionsProps) {
   const { Process: process, TransactionID: id } = run
   const completed = run.Items.filter(({ Status }) => Status === 'Completed' || Status === 'Copied')
@@ -50,7 +50,7 @@ export function RunActions({ run, session }: RunActionsProps) {
       ...(typeof fromStep === 'string' && fromStep !== '' && { FromStep: fromStep }),
       ...(outcome !== null && { Outcome: outcome }),
     }
-    // The same action on a newer version of the run is another request.
+    // After a change of the run, the same action is another request.
     const path = `${runApi(process, id)}/${action}`
     const acted = await call<ActedRun>('POST', path, body, `${key}.${run.Version}`)
     if (action === 'replay') goTo(runPage(process, id, acted.ReplayID))

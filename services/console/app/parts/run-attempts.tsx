@@ -4,7 +4,7 @@ import { RunStatus } from './run-status.tsx'
 import { Outside } from './text.tsx'
 import { exact } from './timeline.tsx'
 
-/** The state of each step, also of those that were not reached. */
+/** Shows the state of each step, even of a step that was not reached. */
 export function RunSteps({ run }: { readonly run: RunView }) {
   const steps = [...new Set([...run.Steps, ...run.Items.map(({ StepName }) => StepName)])]
   return (
@@ -59,11 +59,11 @@ export function RunSteps({ run }: { readonly run: RunView }) {
 
 export interface RunAttemptsProps {
   readonly run: RunView
-  /** The address of a trace, in which `{traceId}` is replaced. */
+  /** The address of a trace. `{traceId}` is replaced with the id of the trace. */
   readonly tracesUrl: string | null
 }
 
-/** The attempts of the run as a table, the newest first. */
+/** Shows the attempts of the run as a table, newest first. */
 export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
   const { Attempts: attempts, AttemptCount: count } = run
   if (count === 0) return null

@@ -6,7 +6,7 @@ import { runApi } from '../router.ts'
 import { ReadProblem } from './problem.tsx'
 import { Outside } from './text.tsx'
 
-/** The business data of the run, which is read only when the person wants to see it. */
+/** Shows the business data of the run, which is read only if the person opens this part. */
 export function RunData({ run }: { readonly run: RunView }) {
   const { Process: process, TransactionID: id } = run
   const [isShown, setShown] = useState(false)

@@ -6,7 +6,7 @@ import { Link } from './link.tsx'
 import { Outside } from './text.tsx'
 import { exact } from './timeline.tsx'
 
-/** The company, the times and the tags of a run, and the other runs of its transaction. */
+/** Shows the company, the times and the tags of a run, and the other runs of its transaction. */
 export function RunFacts({ run }: { readonly run: RunView }) {
   const ended = run.CompletedAt
   return (
@@ -72,7 +72,7 @@ export function RunFacts({ run }: { readonly run: RunView }) {
   )
 }
 
-/** Who acted on the transaction, when and why. */
+/** Shows who acted on the transaction, when and why. */
 export function RunHistory({ run }: { readonly run: RunView }) {
   if (run.History.length === 0) return <p className="muted">None.</p>
   return (

@@ -7,7 +7,10 @@ import { Outside, visible } from './text.tsx'
 
 const IN_FLIGHT = ['Queued', 'Running', 'Retrying', 'Waiting'] as const
 
-/** The groups of runs above the list. Each one is a filter by status, and `inDoubt` one by its own. */
+/**
+ * The groups of runs above the list. Each group is a filter by status, except `inDoubt`, which is a
+ * separate filter.
+ */
 const GROUPS = [
   { name: 'All', statuses: [] },
   { name: 'In flight', statuses: IN_FLIGHT },
@@ -25,7 +28,7 @@ const FIELDS = [
   { name: 'idPrefix', label: 'Id begins with' },
 ] as const
 
-/** The filters that have a chip, so that it can be removed alone. */
+/** The filters that are shown as a chip, with which a person can remove each of them alone. */
 const CHIPS: Readonly<Record<string, string>> = {
   process: 'Process',
   step: 'Step',
@@ -47,7 +50,7 @@ const CHANGED_WITHIN = [
   { hours: 168, text: 'last 7 days' },
 ] as const
 
-/** The parameters of the address that are filters of runs. Others are ignored. */
+/** The parameters of the address that are filters of runs. Any other parameter is ignored. */
 export const FILTERS = ['status', 'inDoubt', ...Object.keys(CHIPS)]
 
 interface FilterProps {
@@ -154,7 +157,7 @@ export function Filters({ query, view }: FilterProps) {
   )
 }
 
-/** One chip for each value that is filtered by. It removes the value. */
+/** Shows one chip for each value of the filters. The chip removes the value. */
 export function FilterChips({
   query,
   companies,

@@ -13,7 +13,7 @@ const STATUSES: Readonly<
   Cancelled: { tone: 'quiet', glyph: '⊘' },
 }
 
-/** The status of a run: glyph, word and colour. */
+/** Shows the status of a run by a glyph, a word and a colour. */
 export function RunStatus({ status }: { readonly status: RunRow['Status'] }) {
   const { tone, glyph } = STATUSES[status]
   return (

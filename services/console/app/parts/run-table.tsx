@@ -17,7 +17,7 @@ import { Link } from './link.tsx'
 import { RunStatus } from './run-status.tsx'
 import { Outside, visible } from './text.tsx'
 
-/** The heights of a row in pixels; the styles have the same ones. */
+/** The heights of a row in pixels. The style sheet has the same heights. */
 const ROW_HEIGHTS = { comfortable: 60, compact: 48 } as const
 /** The number of rows that are rendered above and below the visible ones. */
 const OVERSCAN = 6
@@ -31,14 +31,15 @@ export interface RunTableProps {
   readonly onVisible: (rows: VisibleRows) => void
 }
 
-/** The list of runs. Only the visible rows are in the page, so that a long list scrolls smoothly. */
+/** Shows the list of runs. The page contains only the visible rows, so that a long list scrolls smoothly. */
 export function RunTable(props: RunTableProps) {
   const { rows, hasMore, selected, onSelect, onVisible } = props
   const table = useRef<HTMLTableElement>(null)
   const [top, setTop] = useState(0)
   const [focused, setFocused] = useState<number | null>(null)
   const { density, shortcuts } = useSettings()
-  // The position of the table is measured whenever the page changes its size, because elements above the table may grow.
+  // The position of the table is measured whenever the size of the page changes, because elements above the table may
+  // grow.
   useLayoutEffect(() => {
     const observer = new ResizeObserver(() => {
       const body = table.current?.tBodies[0]
@@ -47,7 +48,7 @@ export function RunTable(props: RunTableProps) {
     observer.observe(document.body)
     return () => observer.disconnect()
   }, [])
-  // The focused row stays in the page, so that scrolling does not lose the focus.
+  // The focused row stays in the page. Otherwise scrolling would lose the focus.
   const rangeExtractor = useCallback(
     (range: Range) => {
       const indexes = defaultRangeExtractor(range)
@@ -81,7 +82,7 @@ export function RunTable(props: RunTableProps) {
   const move = (index: number): void => {
     virtual.scrollToIndex(index, { align: 'auto' })
     setFocused(index)
-    // The row may be added to the page only in the next frame.
+    // The row may appear in the page only with the next frame.
     requestAnimationFrame(() =>
       table.current?.querySelector<HTMLElement>(`tr[aria-rowindex="${index + 2}"] a`)?.focus(),
     )

@@ -18,7 +18,7 @@ const GROUPS = [
   { kind: 'page', name: 'Pages' },
 ] as const
 const MAX_PAGES = 5
-/** The search begins when the person has paused for this time. */
+/** The search begins when the person has typed nothing for this time. */
 const PAUSE_MS = 150
 
 interface Option {
@@ -33,7 +33,7 @@ export interface SearchDialogProps {
   readonly onClose: () => void
 }
 
-/** Finds runs, companies, processes and pages. The arrow keys choose a hit, and Enter opens it. */
+/** Searches runs, companies, processes and pages. The arrow keys select a hit, and Enter opens it. */
 export function SearchDialog({ pages, onClose }: SearchDialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   const id = useId()
@@ -149,7 +149,7 @@ export function SearchDialog({ pages, onClose }: SearchDialogProps) {
   )
 }
 
-/** Returns the text as it was before the last changes, until there has been no change for a moment. */
+/** Returns a text after a delay: the result changes only when the text has not changed for a moment. */
 function usePaused(text: string): string {
   const [paused, setPaused] = useState(text)
   useEffect(() => {

@@ -1,7 +1,7 @@
 /** Characters that change how other characters are shown, such as U+202E (right-to-left override). */
 const FORMAT = /\p{Cf}/gu
 
-/** Returns a text in which each invisible format character is its code point, for attributes. */
+/** Returns a text for an attribute, with each invisible format character replaced by its code point. */
 export const visible = (text: string): string =>
   text.replaceAll(
     FORMAT,
@@ -10,8 +10,8 @@ export const visible = (text: string): string =>
   )
 
 /**
- * Shows text that comes from outside. Its direction cannot reach beyond it, and invisible format characters are shown
- * as their code points, so that one id cannot pretend to be another.
+ * Shows text that comes from outside. It cannot change the direction of the text around it. Invisible format
+ * characters are shown as their code points, so that one id cannot look like another.
  */
 export function Outside({ text }: { readonly text: string }) {
   return <bdi>{visible(text)}</bdi>

@@ -5,12 +5,14 @@ import { timeAxis } from '../time-axis.ts'
 import { waterfall } from '../waterfall.ts'
 import { Outside } from './text.tsx'
 
-/** The width of the drawing in its own units; the browser stretches it. */
+/** The width of the drawing in its own units. The browser stretches the drawing. */
 const WIDTH = 1_000
-/** A shorter bar could not be seen. */
+/** The shortest bar that can still be seen. */
 const MIN_WIDTH = 4
 
-/** The steps of a run as lanes of bars. The table of the attempts contains the same facts as text. */
+/**
+ * Shows the steps of a run as lanes of bars. The table of the attempts has the same content as text.
+ */
 export function Timeline({ run }: { readonly run: RunView }) {
   const isActive = run.CompletedAt === null
   const seconds = useSeconds()

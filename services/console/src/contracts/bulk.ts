@@ -1,4 +1,4 @@
-/** The actions on many runs, which the coordinator carries out as operations. */
+/** Actions on many runs. The coordinator executes each of them as a bulk operation. */
 import { OperationDetail, OperationView } from '@integration-host/shared/contracts/operation'
 import { Reason } from '@integration-host/shared/contracts/reason'
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
@@ -11,7 +11,10 @@ export type BulkAction = (typeof bulkActions)[number]
 
 /** The maximum number of runs that a person can select one by one. */
 const MAX_SELECTED = 1_000
-/** The maximum number of runs a second. The coordinator accepts more, but a target may not. */
+/**
+ * The maximum number of runs per second. The coordinator accepts a higher number, but the called
+ * services may not.
+ */
 const MAX_PER_SECOND = 100
 
 /** The body of `POST /api/bulk`. `DryRun` counts the runs and changes nothing. */

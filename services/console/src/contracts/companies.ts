@@ -47,7 +47,7 @@ export const CompanyPageView = z
   .meta({ ref: 'CompanyPage' })
 export type CompanyPageView = z.output<typeof CompanyPageView>
 
-/** The body of an action on a company. `Version` is the one that the person has seen. */
+/** The body of an action on a company. `Version` is the version that the person has seen. */
 export const CompanyActionBody = z
   .strictObject({ Version: z.int().positive() })
   .meta({ ref: 'CompanyAction' })

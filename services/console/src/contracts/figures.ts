@@ -1,4 +1,7 @@
-/** The page Charts: figures of the last hour from the console's memory, and of longer ranges from Prometheus. */
+/**
+ * The page Charts: metrics of the last hour from the console's memory, and metrics of longer ranges from
+ * Prometheus.
+ */
 import { z } from 'zod'
 
 const figureRanges = ['1h', '24h', '7d'] as const

@@ -1,4 +1,4 @@
-/** The pages of the console: their addresses, as the server serves them and the navigation shows them. */
+/** The addresses of the console's pages, which the server serves and the navigation shows. */
 export const pages = {
   now: '/',
   runs: '/runs',
@@ -20,7 +20,7 @@ export const pages = {
   signIn: '/sign-in',
 } as const
 
-/** Returns the address of the page of a run; of the latest one without `run`. */
+/** Returns the address of the page of a run. Without `run`, it is the page of the latest run. */
 export const runPage = (process: string, id: string, run: number | null): string =>
   `${pages.runs}/${encodeURIComponent(process)}/${encodeURIComponent(id)}${run === null ? '' : `?run=${run}`}`
 

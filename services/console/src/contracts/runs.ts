@@ -91,7 +91,10 @@ export const RunDataView = z
   .meta({ ref: 'RunData' })
 export type RunDataView = z.output<typeof RunDataView>
 
-/** The body of an action on a run. `Run` and `Version` are those that the person has seen. */
+/**
+ * The body of an action on a run. `Run` and `Version` are the number and the version that the
+ * person has seen.
+ */
 export const RunActionBody = z
   .strictObject({
     Run: z.int().nonnegative(),
@@ -103,6 +106,6 @@ export const RunActionBody = z
   .meta({ ref: 'RunAction' })
 export type RunActionBody = z.input<typeof RunActionBody>
 
-/** The response of an action: the run that is now the latest one. */
+/** The response of an action: the run that is the latest one after the action. */
 export const ActedRun = z.object({ ReplayID: z.int() }).meta({ ref: 'ActedRun' })
 export type ActedRun = z.output<typeof ActedRun>

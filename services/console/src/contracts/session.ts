@@ -27,12 +27,12 @@ export const SignIn = z
   .meta({ ref: 'SignIn' })
 export type SignIn = z.output<typeof SignIn>
 
-/** The response of `POST /sign-in-links`: an address that signs one person in, once. */
+/** The response of `POST /sign-in-links`: an address that signs in one person once. */
 export const SignInLink = z
   .object({ Url: z.string(), ExpiresAt: z.iso.datetime() })
   .meta({ ref: 'SignInLink' })
 
-/** The response of `GET /api/sign-in`: what the sign-in page offers. */
+/** The response of `GET /api/sign-in`: the ways to sign in. */
 export const SignInOptions = z
   .object({
     Ways: z.array(z.enum(signInWays)),

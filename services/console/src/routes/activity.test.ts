@@ -6,7 +6,7 @@ import type { ActivityView } from '../contracts/activity.ts'
 const HASH = '0'.repeat(64)
 const at = (minute: number): string => `2026-11-23T10:${String(minute).padStart(2, '0')}:00.000Z`
 
-describe('the activity', () => {
+describe('the activity API of the console', () => {
   let coordinator: FakeService
   let tokenService: FakeService
   let console: ConsoleFixture
@@ -76,7 +76,7 @@ describe('the activity', () => {
     return (await response.json()) as ActivityView
   }
 
-  it('GET /api/activity lists actions, the audit log and the sign-ins, newest first, page by page back to the beginning', async () => {
+  it('GET /api/activity lists actions, audit entries and sign-ins page by page, newest first, back to the beginning', async () => {
     const entries: ActivityView['Entries'] = []
     let before: string | null = ''
     for (let page = 0; before !== null && page < 10; page += 1) {
@@ -110,7 +110,7 @@ describe('the activity', () => {
     expect((await read('realm=42&kind=companies')).Entries).toHaveLength(1)
   })
 
-  it('GET /api/activity lists a sign-out, and a rejected sign-in without the typed name', async () => {
+  it('GET /api/activity lists a sign-out, and a rejected sign-in without the name that was typed', async () => {
     const wrong = { Link: 'not-a-link-of-this-console' }
     await console.request('/api/session', { method: 'POST', body: JSON.stringify(wrong) })
     const other = await console.signIn({ Link: console.signInLink().split('#')[1] })

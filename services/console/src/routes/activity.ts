@@ -29,9 +29,9 @@ export interface ActivityRouteDeps {
 
 const ROWS = 50
 const ACTIONS = 100
-/** Most entries of the audit log are routine refreshes, which are left out. */
+/** Routine refreshes are left out, because most entries of the audit log are such refreshes. */
 const AUDIT_ENTRIES = 500
-/** The maximum number of reads of each log for one page. A rare entry is found on a further page. */
+/** The maximum number of reads of each log for one page. If no entry is found, the next page continues. */
 const MAX_ROUNDS = 4
 
 const NOTHING: LogPart = { items: [], hasMore: false }
@@ -77,8 +77,8 @@ export function activityRoutes(deps: ActivityRouteDeps): Hono {
       position: entry.Seq,
       entry: activityOfAudit(entry),
     }))
-    // A page may have no entries, because many entries were read and none matches the filters. The next page continues
-    // after them.
+    // A page may be empty, because many entries were read and none matches the filters. The next page continues after
+    // these entries.
     return {
       items: next === null ? items : [...items, { position: next, entry: null }],
       hasMore: next !== null,

@@ -1,7 +1,7 @@
 /**
  * The checks of every request to `/api`. A site is a scheme and a domain, but not a port: a page of another port of
- * 127.0.0.1 can send requests with the cookie of the console (`Sec-Fetch-Site: same-site`). So the cookie alone never
- * suffices.
+ * 127.0.0.1 can send requests with the cookie of the console (`Sec-Fetch-Site: same-site`). Therefore the cookie
+ * alone is never sufficient.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Context, MiddlewareHandler } from 'hono'
@@ -24,7 +24,7 @@ export const onlyOwnPages =
     const origin = c.req.header('Origin')
     const isOwn = origin === `${isHttps ? 'https' : 'http'}://${c.req.header('Host') ?? ''}`
     const changes = c.req.method !== 'GET' && c.req.method !== 'HEAD'
-    // Browsers without Sec-Fetch-Site are recognized by their Origin.
+    // A browser that does not send Sec-Fetch-Site is recognized by its Origin.
     const isFromOwnPage = site === undefined ? isOwn : site === 'same-origin'
     if (!isFromOwnPage || (changes && !isOwn) || (origin !== undefined && !isOwn))
       throw new IntegrationError('forbidden', 'Only pages of the console may send this request')
@@ -35,8 +35,8 @@ export const onlyOwnPages =
   }
 
 /**
- * Rejects requests without a valid session with 401, and those of a person without the role with 403. A request that
- * repeats an earlier one with the same `Idempotency-Key` gets the response of that one.
+ * Rejects requests without a valid session with 401, and requests of a person without the role with 403. A request
+ * with the `Idempotency-Key` of an earlier one gets the response to the earlier one.
  */
 export const needsRole =
   (sessions: Sessions, role: Role, isHttps: boolean): MiddlewareHandler =>

@@ -6,12 +6,15 @@ import type { Sessions } from '../session/sessions.ts'
 import type { Frames } from '../view/frames.ts'
 
 const MAX_STREAMS = 200
-/** A browser that has not read this much is cut off. It reconnects, and continues after its last frame. */
+/**
+ * If this many bytes are waiting for a browser, its stream is ended. The browser then reconnects, and continues after
+ * its last frame.
+ */
 const MAX_UNREAD_BYTES = 1_048_576
 const KEEP_ALIVE_MS = 15_000
 /**
- * The sessions of all streams are checked this often, so that a session that is idle, or that ended at another replica,
- * ends its stream within two seconds.
+ * The interval between two checks of the sessions of all streams. A session that is idle, or was ended at another
+ * replica, then ends its stream within two seconds.
  */
 const CHECK_MS = 1_000
 
@@ -62,7 +65,7 @@ export function createBrowserStreams(
     for (const stream of streams) write(stream, ': still here\n\n')
   }, KEEP_ALIVE_MS).unref()
   const check = setInterval(() => {
-    // An ended session calls the listener above, which ends the streams.
+    // If a session has ended, `isValid` calls the listener above, which ends its streams.
     for (const digest of new Set([...streams].map((stream) => stream.digest)))
       sessions
         .isValid(digest)
@@ -80,7 +83,7 @@ export function createBrowserStreams(
       return () => {
         streams.add(stream)
         outgoing.on('close', () => streams.delete(stream))
-        // Without an id, so that a browser that gets nothing else reconnects with the frame that it had.
+        // This event has no id. A browser that gets nothing else then reconnects with the id of its last frame.
         write(stream, `event: hello\ndata: {"Now":"${new Date().toISOString()}"}\n\n`)
         for (const text of frames.since(lastId)) write(stream, text)
       }

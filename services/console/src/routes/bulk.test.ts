@@ -74,7 +74,7 @@ describe('actions on many runs', () => {
       .filter(({ method, url }) => method === 'POST' && url.pathname === path)
       .map(({ body }) => JSON.parse(body) as Record<string, unknown>)
 
-  it('the count of a filter ends at the time of its request, and the action that is started with it has the same end', async () => {
+  it('the count of a filter ends at the time of its request, and the action after it uses the same end', async () => {
     const { Reason: _, ...count } = BODY
     const before = new Date().toISOString()
     expect((await post('/api/bulk', { ...count, DryRun: true })).status).toBe(202)
@@ -116,14 +116,14 @@ describe('actions on many runs', () => {
     },
   )
 
-  it('the page of an action shows its counts and failed runs, and the list of actions contains no mere counts', async () => {
+  it('the page of a bulk action shows its counts and failed runs, and the list of actions contains no dry runs', async () => {
     const response = await console.request('/api/bulk/op-1', { cookie })
     expect(await response.json()).toEqual({ ...OPERATION, Failures: FAILURES })
     const list = await console.request('/api/bulk', { cookie })
     expect(await list.json()).toEqual({ Operations: [OPERATION] })
   })
 
-  it('the downloaded file has the action and then a line for each failed run', async () => {
+  it('the downloaded file of a bulk action has a line for the action and one for each failed run', async () => {
     const response = await console.request('/api/bulk/op-1/file', { cookie })
     expect(response.headers.get('Content-Disposition')).toBe(
       'attachment; filename="bulk-op-1.ndjson"',
@@ -141,12 +141,12 @@ describe('actions on many runs', () => {
     },
   )
 
-  it('an id with slashes is sent to the coordinator as one segment of the path', async () => {
+  it('the console sends an id with slashes to the coordinator as one segment of the path', async () => {
     await console.request(`/api/bulk/${encodeURIComponent('../credentials')}`, { cookie })
     expect(coordinator.requests.at(-1)?.url.pathname).toBe('/operations/..%2Fcredentials')
   })
 
-  it('requests with the same Idempotency-Key act once, even while the first one is in progress', async () => {
+  it('bulk requests with the same Idempotency-Key act once, even while the first one is in progress', async () => {
     const before = sent('/operations').length
     const headers = { 'Idempotency-Key': 'a-key-of-one-dialog' }
     const responses = await Promise.all([1, 2, 3].map(() => post('/api/bulk', BODY, headers)))
@@ -158,7 +158,7 @@ describe('actions on many runs', () => {
     expect(sent('/operations')).toHaveLength(before + 2)
   })
 
-  it('a rejected request acts when it is repeated with the same Idempotency-Key', async () => {
+  it('a rejected bulk request acts when it is repeated with the same Idempotency-Key', async () => {
     const headers = { 'Idempotency-Key': 'a-key-of-a-retry' }
     const body = { code: 'too_many_operations', detail: 'The key has 20 operations' }
     answers = [() => ({ status: 409, body })]
@@ -166,7 +166,7 @@ describe('actions on many runs', () => {
     expect((await post('/api/bulk', BODY, headers)).status).toBe(202)
   })
 
-  it('a stored response is sent neither to another session nor after the session has ended', async () => {
+  it('the stored response of a bulk request is sent neither to another session nor after the session has ended', async () => {
     const headers = { 'Idempotency-Key': 'a-key-of-two-sessions' }
     const other = await console.signIn({ Link: console.signInLink().split('#')[1] })
     const before = sent('/operations').length
@@ -179,7 +179,7 @@ describe('actions on many runs', () => {
     expect(ended.status).toBe(401)
   })
 
-  it('an Idempotency-Key in another form is rejected with 400', async () => {
+  it('the console rejects an Idempotency-Key in another form with 400', async () => {
     expect((await post('/api/bulk', BODY, { 'Idempotency-Key': 'x' })).status).toBe(400)
   })
 })

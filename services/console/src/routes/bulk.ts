@@ -29,7 +29,10 @@ const COUNT_REASON = 'counted before a bulk action'
 const IdParam = z.object({ id: z.string().min(1).max(64) })
 const ChangeParam = IdParam.extend({ change: z.enum(bulkChanges) })
 
-/** Actions on many runs: counted first, then carried out by the coordinator, with a page of their own. */
+/**
+ * The routes of actions on many runs. The coordinator first counts the runs of an action, and then
+ * executes it.
+ */
 export function bulkRoutes({ sessions, isHttps, coordinator }: BulkRouteDeps): Hono {
   const tags = ['bulk']
   const viewer = needsRole(sessions, 'viewer', isHttps)
@@ -124,7 +127,7 @@ export function bulkRoutes({ sessions, isHttps, coordinator }: BulkRouteDeps): H
         const lines = [summary, ...Failures].map((line) => `${JSON.stringify(line)}\n`)
         return c.body(lines.join(''), 200, {
           'Content-Type': 'application/x-ndjson',
-          // The id comes from the coordinator, which makes it.
+          // The coordinator has generated this id, so it needs no further check.
           'Content-Disposition': `attachment; filename="bulk-${encodeURIComponent(summary.ID)}.ndjson"`,
         })
       },

@@ -37,7 +37,10 @@ const CredentialPage = z.object({
 const CreatedLink = z.object({ url: z.string(), expires_at: z.iso.datetime() })
 const RealmParam = z.object({ realm: Realm })
 
-/** The list of companies, one company with its history, the actions on it, and connect links. */
+/**
+ * The routes of companies: the list, one company with its history, the actions on it, and connect
+ * links.
+ */
 export function companyRoutes({ sessions, isHttps, tokenService }: CompanyRouteDeps): Hono {
   const tags = ['companies']
   const viewer = needsRole(sessions, 'viewer', isHttps)

@@ -3,7 +3,7 @@ import { type ConsoleFixture, startConsoleFixture } from '../../test-support/con
 import { type FakeService, startFakeService } from '../../test-support/fake-service.ts'
 import type { FiguresView } from '../contracts/figures.ts'
 
-describe('the figures', () => {
+describe('the metrics of the page Charts', () => {
   let prometheus: FakeService
   let isDown = false
   let withPrometheus: ConsoleFixture
@@ -73,7 +73,7 @@ describe('the figures', () => {
     ])
   })
 
-  it('a range is read from Prometheus once for several browsers, and only the queries of the charts are sent', async () => {
+  it('the console reads a range from Prometheus once for several browsers, and sends only the queries of the charts', async () => {
     const since = prometheus.requests.length
     await Promise.all([1, 2, 3].map(() => read(withPrometheus, 'range=7d')))
     expect(prometheus.requests.length - since).toBe(10)

@@ -23,10 +23,10 @@ export interface FiguresRouteDeps {
   readonly services: () => ServicesView
 }
 
-/** How long the figures of a range from Prometheus are reused, for all browsers together. */
+/** How long the series of a range from Prometheus are reused. All browsers share them. */
 const REUSED_MS = 30_000
 
-/** `GET /figures`: the figures of the last hour from memory, and of longer ranges from Prometheus. */
+/** `GET /figures`: the metrics of the last hour from memory, and of longer ranges from Prometheus. */
 export function figuresRoutes(deps: FiguresRouteDeps): Hono {
   const { sessions, isHttps, figures, readRange } = deps
   const latest = new Map<
@@ -34,7 +34,7 @@ export function figuresRoutes(deps: FiguresRouteDeps): Hono {
     { readonly at: number; readonly result: Promise<FiguresView['Charts']> }
   >()
 
-  /** The points are at whole steps, so that a point does not move when the page is read again. */
+  /** The points are at whole steps. A point then does not move when the page is read again. */
   function timesOf(range: FigureRange): TimeRange {
     const { seconds, step } = RANGES[range]
     const end = Math.floor(Date.now() / 1_000 / step) * step
@@ -51,7 +51,7 @@ export function figuresRoutes(deps: FiguresRouteDeps): Hono {
           const series = await Promise.all(chart.queries.map((query) => readRange(query, times)))
           return chartView(chart, series.flat())
         } catch {
-          // The failure is not fatal, because only this chart needs Prometheus. The page names the missing chart.
+          // Only this chart needs Prometheus, so the failure is not fatal. The page names the missing chart.
           return chartView(chart, null)
         }
       }),
@@ -104,7 +104,7 @@ export function figuresRoutes(deps: FiguresRouteDeps): Hono {
     validate('query', FiguresQuery),
     async (c) => {
       const asked = c.req.valid('query').range
-      // A link may name a range that this installation does not have.
+      // Without Prometheus only the last hour is available, but a link may name another range.
       const range = readRange === null ? '1h' : asked
       const times = timesOf(range)
       return c.json({

@@ -58,7 +58,7 @@ describe('the limits', () => {
     for (const one of [at, gateway, tokenService]) await one?.[Symbol.asyncDispose]()
   })
 
-  it('GET /api/limits lists companies with their labels, and simultaneous requests read the gateways once', async () => {
+  it('GET /api/limits lists companies with their labels, and reads the gateways only once for simultaneous requests', async () => {
     const responses = await Promise.all([1, 2, 3].map(() => at.request('/api/limits', { cookie })))
     for (const response of responses) {
       const view = (await response.json()) as LimitsView

@@ -26,7 +26,9 @@ export function limitsRoutes({ sessions, isHttps, gatewayRealms, installation }:
   const tags = ['limits']
   const viewer = needsRole(sessions, 'viewer', isHttps)
 
-  /** Every gateway reports the counts of all gateways, so those of one replica suffice. */
+  /**
+   * Every gateway reports the counts of all gateways, so the counts of one gateway are sufficient.
+   */
   function ofMonth(name: string): number | null {
     const values = responding(installation(), 'accounting-gateway').flatMap(({ samples }) => {
       const value = valueOf(samples, name)

@@ -39,7 +39,10 @@ describe('signing in at an OpenID provider', () => {
       .map((cookie) => cookie.split(';')[0])
       .join('; ')
 
-  /** Goes to the provider as this person, and returns the address to which it sends the browser back. */
+  /**
+   * Opens the provider's page as this person. Returns the address to which the provider sends the
+   * browser back.
+   */
   async function toCallback(
     claims: Readonly<Record<string, unknown>>,
     misbehaviour: Misbehaviour = {},
@@ -64,7 +67,7 @@ describe('signing in at an OpenID provider', () => {
   const sessionOf = async (cookie: string): Promise<unknown> =>
     (await at.request('/api/session', { cookie })).json()
 
-  it('a person in OIDC_OPERATORS gets the role operator, and one in OIDC_VIEWERS the role viewer', async () => {
+  it('the OpenID sign-in gives a person in OIDC_OPERATORS the role operator, and a person in OIDC_VIEWERS the role viewer', async () => {
     const ada = await signIn(ADA)
     expect(ada.status).toBe(200)
     expect(await sessionOf(ada.session)).toMatchObject({
@@ -81,7 +84,7 @@ describe('signing in at an OpenID provider', () => {
     expect((await act(ada.session)).status).not.toBe(403)
   })
 
-  it('a member of a listed group signs in without an e-mail address, under the subject of the provider', async () => {
+  it('a member of a listed group can sign in without an e-mail address, and is named by the subject of the provider', async () => {
     const one = await signIn({ sub: 'u-7', groups: ['people', 'support'] })
     expect(await sessionOf(one.session)).toMatchObject({ User: 'oidc:u-7', Role: 'viewer' })
     const both = await signIn({ sub: 'u-8', groups: ['support', 'operations'] })
@@ -118,7 +121,7 @@ describe('signing in at an OpenID provider', () => {
     expect([status, session]).toEqual([401, ''])
   })
 
-  it('the OpenID sign-in reports a failure of the provider as such, and not as a rejected person', async () => {
+  it('the OpenID sign-in reports a failure of the provider as such, and does not report it as a rejected person', async () => {
     const { status, page } = await signIn(ADA, { status: 503 })
     expect(status).toBe(503)
     expect(page).toContain('The sign-in provider does not respond')
@@ -133,7 +136,7 @@ describe('signing in at an OpenID provider', () => {
     expect((await navigate(other.url, (await toCallback(ADA)).cookie)).status).toBe(401)
   })
 
-  it('the callback of the OpenID sign-in sets the strict cookie with a page that leads to the requested page, if it is a page of the console', async () => {
+  it('the OpenID callback sets the strict cookie with a page that leads only to a page of the console', async () => {
     const { url, cookie } = await toCallback(ADA)
     const response = await navigate(url, cookie)
     const session = response.headers.getSetCookie().find((one) => one.startsWith('console='))
@@ -152,7 +155,7 @@ describe('signing in at an OpenID provider', () => {
     expect((await signIn(ADA, {}, '/runs?"><script>')).page).not.toContain('<script>')
   })
 
-  it('neither the pages nor the log contain a code or a token of the provider', async () => {
+  it('neither the pages nor the log of the OpenID sign-in contain a code or a token of the provider', async () => {
     const { page, session } = await signIn(ADA)
     await signIn(ADA, { hasForeignKey: true })
     await signIn(ADA, { callback: (query) => query.set('state', 'other') })
@@ -163,7 +166,7 @@ describe('signing in at an OpenID provider', () => {
   })
 })
 
-it('the console authenticates by HTTP Basic at a provider that names no other way', async () => {
+it('the console authenticates by HTTP Basic at an OpenID provider that names no other method', async () => {
   await using provider = await startTestProvider('client_secret_basic')
   await using at = await startConsoleFixture({
     SIGN_IN: 'oidc',

@@ -1,6 +1,6 @@
 /**
- * Signing in at an OpenID provider. Both routes are navigations of the browser, so their responses are pages. The
- * cookie of the flow is `SameSite=Lax`, because the browser comes back from another site.
+ * The sign-in at an OpenID provider. The browser navigates to both routes, so their responses are pages. The cookie of
+ * the flow is `SameSite=Lax`, because the browser comes back from another site.
  */
 import { hash, randomBytes } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -85,7 +85,7 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
       }),
       (c) =>
         asPage(c, async () => {
-          // The cookie of the flow belongs to a host name, and the provider knows one address only.
+          // The cookie of the flow is bound to a host name, but the provider knows only one address of the console.
           const own = new URL(consoleUrl())
           if (c.req.header('Host') !== own.host)
             return c.redirect(own.origin + START_PATH + new URL(c.req.url).search)
@@ -140,7 +140,8 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
           deps.onSignIn('oidc', 'accepted')
           logger.info({ ...person, way: 'oidc' }, 'person signed in')
           setSessionCookie(c, session.secret, deps)
-          // A redirect would be part of the navigation that another site began, so the strict cookie would not be sent.
+          // The response is a page and not a redirect. A redirect would belong to the navigation from another site, so
+          // the browser would not send the strict cookie.
           const refresh = `0;url=${flow.returnTo}`
           return c.html(
             document(
@@ -154,12 +155,12 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
     )
 }
 
-/** Returns the path of a page of the console, from the browser; `/` for every other text. */
+/** Returns the path of a page of the console from a text of the browser. Returns `/` for any other text. */
 function ownPath(to: string | undefined): string {
   const base = 'http://console.invalid'
   if (to === undefined || to.length > MAX_RETURN_TO || !URL.canParse(to, base)) return '/'
   const { origin, pathname, search } = new URL(to, base)
-  // `//host` and `/\host` would be another host.
+  // A browser would take `//host` and `/\host` for another host.
   return origin !== base || pathname.startsWith('//') || pathname.startsWith('/sign-in')
     ? '/'
     : pathname + search

@@ -14,10 +14,16 @@ export interface OwnSessionRouteDeps {
   readonly logger: Logger
 }
 
-/** The part of the digest that the browser sees. A session is found by the cookie's secret only. */
+/**
+ * Returns the part of the digest that the browser gets. It gives no access, because a session is
+ * found only by the secret in the cookie.
+ */
 const idOf = ({ digest }: Session): string => digest.slice(0, 16)
 
-/** The sessions of a person in all browsers. Each person sees and ends only their own ones. */
+/**
+ * The routes of a person's sessions in all browsers. A person can see and end only sessions of
+ * their own.
+ */
 export function ownSessionRoutes({ sessions, isHttps, logger }: OwnSessionRouteDeps): Hono {
   const tags = ['session']
   return new Hono()

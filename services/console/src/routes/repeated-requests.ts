@@ -1,6 +1,6 @@
 /**
- * A request that a browser sends again because it got no response must not act twice. The browser sends the header
- * `Idempotency-Key`, which is the same in each repetition.
+ * Prevents that a repeated request acts twice. A browser repeats a request that got no response, with the same header
+ * `Idempotency-Key`.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Context, MiddlewareHandler } from 'hono'
@@ -13,14 +13,14 @@ interface KeptResponse {
 
 interface Kept {
   readonly at: number
-  /** `null` if the request was rejected, so that a repetition acts. */
+  /** The response; `null` if the request was rejected. A repetition then acts. */
   readonly response: Promise<KeptResponse | null>
 }
 
 export interface RepeatedRequests {
   /**
-   * Calls `act` unless a request of the same session with the same key has succeeded in the last ten minutes; then its
-   * response is sent again. A repetition waits for the first request while that is in progress.
+   * Calls `act`. If a request of the same session with the same key has succeeded in the last ten minutes, its
+   * response is sent again instead. While the first request is in progress, a repetition waits for it.
    */
   once(c: Context, sessionId: string, act: () => Promise<void>): Promise<void>
 }
@@ -34,7 +34,7 @@ export function createRepeatedRequests(now: () => number): RepeatedRequests {
   const kept = new Map<string, Kept>()
 
   function forget(): void {
-    // The oldest entry is the first one.
+    // The first entry of the map is the oldest one.
     for (const [name, { at }] of kept) {
       if (now() - at < KEPT_MS && kept.size <= MAX_KEPT) return
       kept.delete(name)
@@ -52,7 +52,7 @@ export function createRepeatedRequests(now: () => number): RepeatedRequests {
         )
       forget()
       const name = JSON.stringify([sessionId, c.req.path, key])
-      // A rejected request was removed from the map, but another repetition may already be stored in its place.
+      // A rejected request is removed from the map. Another repetition may already have taken its place.
       for (let first = kept.get(name); first !== undefined; first = kept.get(name)) {
         const sent = await first.response
         if (sent === null) continue
@@ -82,7 +82,7 @@ const keptResponse = async (response: Response): Promise<KeptResponse> => ({
   body: await response.clone().arrayBuffer(),
 })
 
-/** Lets `needsRole` recognize the repetitions of requests. */
+/** Gives `needsRole` access to the stored responses of repeated requests. */
 export const recognizeRepeats =
   (repeats: RepeatedRequests): MiddlewareHandler =>
   async (c, next) => {
@@ -90,7 +90,7 @@ export const recognizeRepeats =
     await next()
   }
 
-/** Continues with `act`, or sends the response of the same request again. The session must be valid. */
+/** Calls `act`, or sends the stored response of the same request. The session must be valid. */
 export function actOnce(c: Context, sessionId: string, act: () => Promise<void>): Promise<void> {
   const repeats = c.get('repeats') as RepeatedRequests | undefined
   return repeats === undefined ? act() : repeats.once(c, sessionId, act)

@@ -10,7 +10,7 @@ import type { ProcessState, RunGroup } from '../view/installation.ts'
 
 const PASSWORD = 'a long password'
 
-describe('the data of runs, and the end of a grant', () => {
+describe('the routes of runs, and the disconnection of a company', () => {
   let tokenService: FakeService
   let revocation: string
   let folder: string
@@ -34,17 +34,20 @@ describe('the data of runs, and the end of a grant', () => {
   it.each([
     ['confirmed', true],
     ['unconfirmed', false],
-  ])('a disconnection whose revocation is %s is shown as such', async (header, Revoked) => {
-    await using console = await startConsoleFixture({ TOKEN_SERVICE_URL: tokenService.url })
-    const cookie = await console.signIn({ Link: console.signInLink().split('#')[1] })
-    revocation = header
-    const response = await console.request('/api/companies/42/disconnect', {
-      method: 'POST',
-      cookie,
-      body: JSON.stringify({ Version: 3 }),
-    })
-    expect(await response.json()).toEqual({ Revoked })
-  })
+  ])(
+    'the console shows a disconnected company whose revocation at the provider is %s as such',
+    async (header, Revoked) => {
+      await using console = await startConsoleFixture({ TOKEN_SERVICE_URL: tokenService.url })
+      const cookie = await console.signIn({ Link: console.signInLink().split('#')[1] })
+      revocation = header
+      const response = await console.request('/api/companies/42/disconnect', {
+        method: 'POST',
+        cookie,
+        body: JSON.stringify({ Version: 3 }),
+      })
+      expect(await response.json()).toEqual({ Revoked })
+    },
+  )
 
   it.each([
     ['off', 403, false],

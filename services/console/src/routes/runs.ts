@@ -65,7 +65,7 @@ const RunList = z.object({
 })
 const Steps = z.object({ Steps: z.array(z.string()) })
 
-/** The list of runs, one run with its attempts and its data, and the actions on a run. */
+/** The routes of runs: the list, one run with its attempts and its data, and the actions on a run. */
 export function runRoutes(deps: RunRouteDeps): Hono {
   const { sessions, isHttps, coordinator, companyNames, installation } = deps
   const tags = ['runs']
@@ -74,7 +74,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
   const reader = needsRole(sessions, deps.viewersSeeData ? 'viewer' : 'operator', isHttps)
   const person = (c: Context): { readonly person: string } => ({ person: sessionOf(c).user })
 
-  /** Returns the steps of a process; none if no coordinator has loaded it. */
+  /** Returns the steps of a process. The result is empty if no coordinator has loaded the process. */
   async function stepsOf(c: Context, process: string): Promise<readonly string[]> {
     try {
       const path = `/processes/${encodeURIComponent(process)}`
@@ -244,7 +244,9 @@ const rowOf = (run: z.output<typeof RunPage>['items'][number]): RunRow => ({
   Why: whyOf(run),
 })
 
-/** Returns the beginning of a text, or of a value as indented JSON; `null` for no value. */
+/**
+ * Returns the beginning of a text, or of a value as indented JSON. Returns `null` if there is no value.
+ */
 function excerptOf(value: unknown): Excerpt {
   if (value === null || value === undefined) return null
   const text = typeof value === 'string' ? value : JSON.stringify(value, null, 2)

@@ -75,7 +75,7 @@ describe('the sandbox page', () => {
     },
   )
 
-  it('an action on a company that the sandbox does not have is rejected with 404', async () => {
+  it('the console rejects an action with 404 if the sandbox does not have the company', async () => {
     expect((await post('companies/404/revoke')).status).toBe(404)
   })
 

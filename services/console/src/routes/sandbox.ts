@@ -17,7 +17,9 @@ export interface SandboxRouteDeps {
   readonly sessions: Sessions
   readonly isHttps: boolean
   readonly tokenService: ServiceClient
-  /** `null` without `SANDBOX_URL`: every route responds with 404. */
+  /**
+   * The client of the sandbox. It is `null` without `SANDBOX_URL`, and every route then responds 404.
+   */
   readonly sandbox: SandboxClient | null
   readonly logger: Logger
 }
@@ -26,7 +28,7 @@ const ROWS = 50
 const CredentialPage = z.object({ items: z.array(CredentialView) })
 const Empty = z.strictObject({})
 
-/** The routes with which a person causes failures in the sandbox, to see how the system handles them. */
+/** The routes by which a person causes failures in the sandbox to see how the system handles them. */
 export function sandboxRoutes(deps: SandboxRouteDeps): Hono {
   const { sessions, isHttps, tokenService, logger } = deps
   const tags = ['sandbox']
@@ -39,7 +41,7 @@ export function sandboxRoutes(deps: SandboxRouteDeps): Hono {
       throw new IntegrationError('not_found', 'This installation has no sandbox')
     return deps.sandbox
   }
-  /** The sandbox does not log which person acts, so the console logs it. */
+  /** The console logs which person acts, because the sandbox does not. */
   function done(c: Context, action: string, data: object = {}): Response {
     logger.info({ user: sessionOf(c).user, action, ...data }, 'person changed the sandbox')
     return c.body(null, 204)

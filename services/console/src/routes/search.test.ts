@@ -12,7 +12,7 @@ const run = {
 }
 const credential = { Name: 'ACC-4620816365291', Label: 'Rosewood Interiors' }
 
-describe('the search', () => {
+describe('the search of the console', () => {
   let coordinator: FakeService
   let tokenService: FakeService
   let isCoordinatorDown = false
@@ -72,7 +72,7 @@ describe('the search', () => {
     expect(asked).toContain('/credentials?q=rose&limit=5')
   })
 
-  it('while one service is unavailable, the search uses the other one and names the unavailable one', async () => {
+  it('the search uses the services that are available, and names a service that is unavailable', async () => {
     isCoordinatorDown = true
     const { Hits, Unavailable } = await search('x')
     isCoordinatorDown = false

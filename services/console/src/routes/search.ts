@@ -22,7 +22,10 @@ export interface SearchRouteDeps {
   readonly installation: () => Installation
 }
 
-/** Together with the pages, which the browser adds, there are at most 20 hits. */
+/**
+ * The maximum number of hits. Together with the pages, which the browser adds, there are at most
+ * 20.
+ */
 const RUNS = 7
 const COMPANIES = 5
 const PROCESSES = 3
@@ -108,13 +111,13 @@ interface Found {
   readonly unavailable: readonly string[]
 }
 
-/** The search in one service does not need the other one. */
+/** If one service fails, the results of the other one are returned nevertheless. */
 async function orFailure(service: string, search: Promise<readonly SearchHit[]>): Promise<Found> {
   try {
     return { hits: await search, unavailable: [] }
   } catch (error) {
     if (!(error instanceof IntegrationError)) throw error
-    // A text that no id or name can have is found nowhere.
+    // No id or name can contain a text that the service rejects as invalid, so there are no hits.
     return { hits: [], unavailable: error.code === 'invalid_request' ? [] : [service] }
   }
 }

@@ -15,8 +15,8 @@ const POLICY = [
 ].join('; ')
 
 /**
- * Sets the security headers of every response, in addition to those that every service sends. The documentation page has a policy of its own, which is kept. The
- * policy allows no inline script or style, so text from a service can never become code.
+ * Sets the security headers of every response, in addition to those that every service sends. The policy allows no
+ * inline script or style, so text from a service can never become code. The documentation page keeps its own policy.
  */
 export const securityHeaders: MiddlewareHandler = async (c, next) => {
   await next()

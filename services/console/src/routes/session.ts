@@ -16,7 +16,10 @@ import type { SignInDelay } from '../session/sign-in-delay.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
 import { deleteSessionCookie, setSessionCookie } from './session-cookie.ts'
 
-/** One password is checked at a time, because a check needs 32 MiB. Further requests wait, and then get 429. */
+/**
+ * One password is checked at a time, because a check needs 32 MiB. These are the limits for waiting requests. A
+ * request beyond a limit is rejected with 429.
+ */
 const WAITING_CHECKS = { queueLength: 8, waitMs: 10_000 } as const
 /** The user name of a person who signed in by a one-time link. */
 const LINK_USER = 'operator'
@@ -79,7 +82,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
         retryAfterSeconds: 5,
       })
     try {
-      // While this request waited, another one may have failed for the same name.
+      // Another request may have failed for the same name while this request waited.
       requireNoDelay(name)
       const user = deps.users.get(name)
       if (!(await isPasswordOf(user, password)) || user === undefined) {

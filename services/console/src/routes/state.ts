@@ -16,7 +16,10 @@ export interface StateRouteDeps {
 
 const COMMON = { 401: 'no session', 403: 'not a page of the console, or another role is needed' }
 
-/** The pages *Now* and *Health*. Their responses come from memory, without a request to a service. */
+/**
+ * The routes of the pages *Now* and *Health*. Their responses come from memory, so they cause no
+ * request to a service.
+ */
 export function stateRoutes({ sessions, isHttps, ...deps }: StateRouteDeps): Hono {
   const tags = ['state']
   return new Hono()

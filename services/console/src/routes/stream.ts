@@ -13,8 +13,9 @@ export interface StreamRouteDeps {
 }
 
 /**
- * `GET /stream` sends the changes of all pages as server-sent events. With `Last-Event-ID`, or `after` for a tab that
- * continues the stream of another tab, it continues after that frame. The event `reset` reports that it cannot.
+ * `GET /stream` sends the changes of all pages as server-sent events. It continues after the frame in
+ * `Last-Event-ID`, or in `after` if a tab continues the stream of another tab. If this frame is unknown, the event
+ * `reset` is sent.
  */
 export function streamRoutes({ sessions, isHttps, streams }: StreamRouteDeps): Hono {
   return new Hono().get(
@@ -40,7 +41,7 @@ export function streamRoutes({ sessions, isHttps, streams }: StreamRouteDeps): H
       const headers = {
         'Content-Type': 'text/event-stream',
         'Cache-Control': 'no-store',
-        'X-Accel-Buffering': 'no', // nginx would hold the frames back
+        'X-Accel-Buffering': 'no', // without this header, nginx would buffer the frames
       }
       return rawResponse(c, headers, (outgoing) => streams.open(outgoing, digest, lastId))
     },

@@ -1,4 +1,7 @@
-/** The browsers in the order of the search: the User-Agent of Edge also contains Chrome, and that of Chrome Safari. */
+/**
+ * The browsers in the order of the search. The order matters, because the User-Agent of Edge also contains `Chrome`,
+ * and that of Chrome contains `Safari`.
+ */
 const PROGRAMS = [
   ['Edg', 'Edge'],
   ['OPR', 'Opera'],
@@ -15,7 +18,7 @@ const SYSTEMS = [
   ['Linux', 'Linux'],
 ] as const
 
-/** Returns a name such as `Firefox on Linux` for a header `User-Agent`, so that a person recognizes a browser. */
+/** Returns a name for a header `User-Agent`, such as `Firefox on Linux`, by which a person recognizes a browser. */
 export function browserName(userAgent: string | undefined): string {
   const found = (names: readonly (readonly [string, string])[]): string | undefined =>
     names.find(([part]) => userAgent?.includes(part))?.[1]

@@ -5,15 +5,15 @@ const LIFETIME_MS = 10 * 60_000
 const MAX_LINKS = 20
 
 export interface OneTimeLinks {
-  /** Creates the secret of a link that signs an operator in, once, within ten minutes. */
+  /** Creates the secret of a link, which signs in an operator once, within ten minutes. */
   create(): { readonly secret: string; readonly expiresAt: number }
   /** Uses a link, which is invalid afterwards. Returns whether it was valid. */
   use(secret: string): boolean
 }
 
 /**
- * Keeps the one-time links of this process. Only their SHA-256 is kept. The lookup compares digests, so its duration
- * says nothing about a secret.
+ * Keeps the SHA-256 of the one-time links of this process, and not the links themselves. The lookup compares
+ * digests, so its duration reveals nothing about a secret.
  */
 export function createOneTimeLinks(now: () => number): OneTimeLinks {
   const expiries = new Map<string, number>()

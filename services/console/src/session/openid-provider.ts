@@ -6,7 +6,7 @@ export interface OpenIdProvider {
   /** The host name of the provider, for the sign-in page. */
   readonly host: string
   /**
-   * Returns the address to which the browser is sent, and what must be remembered until it comes back.
+   * Returns the address to which the browser is sent, and the data that must be stored until it comes back.
    *
    * @throws {IntegrationError} `provider_unavailable` if the discovery document cannot be read.
    */

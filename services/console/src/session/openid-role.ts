@@ -1,7 +1,7 @@
-/** Which role a person has who signs in with OpenID Connect. */
+/** Determines the role of a person who signs in with OpenID Connect. */
 import type { Role } from '@integration-host/shared/access/user-role'
 
-/** The claims of a verified id token that say who a person is. */
+/** The claims of a verified id token that identify a person. */
 export interface PersonClaims {
   readonly sub: string
   readonly email?: unknown
@@ -10,15 +10,15 @@ export interface PersonClaims {
 }
 
 export interface OpenIdPeople {
-  /** E-mail addresses, and `group:name`. */
+  /** The e-mail addresses and `group:name` of the setting. */
   readonly operators: readonly string[]
   readonly viewers: readonly string[]
-  /** The claim with the groups of the person: an array of names, or one name. */
+  /** The claim with the groups of the person. Its value is an array of names, or one name. */
   readonly groupsClaim: string
 }
 
 const GROUP = 'group:'
-/** What the header `Acting-For` can transport. */
+/** The characters that the header `Acting-For` can contain. */
 const USER = /^[\x21-\x7e]{1,100}$/
 
 /** Returns whether the text is an entry of OIDC_OPERATORS or OIDC_VIEWERS. */

@@ -39,8 +39,8 @@ export function parseUsers(text: string): ReadonlyMap<string, User> {
 }
 
 /**
- * Returns whether the password is the user's. For `undefined`, an unknown name, the same work is done, so that the
- * duration does not show which names exist.
+ * Returns whether the password is the user's. If the user is `undefined`, because the name is unknown, the check takes
+ * the same time. The duration then does not show which names exist.
  */
 export async function isPasswordOf(user: User | undefined, password: string): Promise<boolean> {
   const { salt, hash } = user ?? { salt: Buffer.alloc(16), hash: Buffer.alloc(HASH_BYTES) }

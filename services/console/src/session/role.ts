@@ -1,5 +1,5 @@
 import { type Role, roles } from '@integration-host/shared/access/user-role'
 
-/** Returns whether a person with the role `role` may use what `needed` may use. */
+/** Returns whether the role `role` includes the permissions of `needed`. */
 export const allows = (role: Role, needed: Role): boolean =>
   roles.indexOf(role) >= roles.indexOf(needed)

@@ -39,7 +39,7 @@ export function describeSessionStore(
       expect(await store.get('unknown')).toBeNull()
     })
 
-    it('the session store changes the time of the last use, but does not bring back a removed session', async () => {
+    it('the session store changes the time of the last use, but does not restore a removed session', async () => {
       await using opened = await open()
       const { store } = opened
       const [one, other] = [session(), session()]
@@ -52,7 +52,7 @@ export function describeSessionStore(
       expect(await store.get(other.digest)).toBeNull()
     })
 
-    it('the session store lists the sessions of a person, the oldest first', async () => {
+    it('the session store lists the sessions of a person, oldest first', async () => {
       await using opened = await open()
       const { store } = opened
       const sessions = [session(), session(), session()]

@@ -7,20 +7,22 @@ export interface Session {
   readonly digest: string
   readonly user: string
   readonly role: Role
-  /** How the person signed in. Two ways may know different persons by the same name. */
+  /**
+   * How the person signed in. Two persons may have the same name with different ways to sign in.
+   */
   readonly way: SignInWay
   /** A name such as `Firefox on Linux`, by which the person recognizes the session. */
   readonly browser: string
   readonly createdAt: number
   /** The session ends at this time, even if it is in use. */
   readonly expiresAt: number
-  /** The time of the last request that a person caused. The event stream is not such a request. */
+  /** The time of the last request that a person caused. The event stream does not count. */
   readonly usedAt: number
 }
 
 /** The port to the store of the sessions. */
 export interface SessionStore {
-  /** Returns the session; `null` if there is none. An expired session may still be returned. */
+  /** Returns the session; `null` if there is none. The session may have expired. */
   get(digest: string): Promise<Session | null>
   /** Stores the session, and replaces the one with the same digest. */
   put(session: Session): Promise<void>

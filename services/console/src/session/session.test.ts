@@ -23,8 +23,8 @@ function sessionsAt() {
   return { clock, sessions }
 }
 
-describe('a session', () => {
-  it('a session ends 60 minutes after its last use, and at the latest 12 hours after the sign-in', async () => {
+describe('a session of the console', () => {
+  it('a session of the console ends 60 minutes after its last use, and at the latest 12 hours after the sign-in', async () => {
     const { clock, sessions } = sessionsAt()
     const { secret } = await sessions.begin(ADA)
     clock.now = 59 * MINUTE
@@ -43,7 +43,7 @@ describe('a session', () => {
     expect(await sessions.use(other.secret)).toBeNull()
   })
 
-  it('the check whether a session is valid does not count as a use', async () => {
+  it('checking whether a session is valid does not count as a use of the session', async () => {
     const { clock, sessions } = sessionsAt()
     const { session } = await sessions.begin(ADA)
     clock.now = 59 * MINUTE
@@ -52,7 +52,7 @@ describe('a session', () => {
     expect(await sessions.isValid(session.digest)).toBe(false)
   })
 
-  it('the sixth session of a person ends the oldest one, and reports its end', async () => {
+  it('the sixth session of a person ends the oldest one and calls the listener', async () => {
     const { clock, sessions } = sessionsAt()
     const ended: string[] = []
     sessions.onEnd((digest) => ended.push(digest))
@@ -64,7 +64,7 @@ describe('a session', () => {
 })
 
 describe('the sessions of a person', () => {
-  it('the sessions of a person are the valid ones, newest first, without those of another person with the same name', async () => {
+  it('the listed sessions of a person are valid and newest first, and do not include another person with the same name', async () => {
     const { clock, sessions } = sessionsAt()
     await sessions.begin(ADA)
     clock.now = 40 * MINUTE
@@ -95,7 +95,7 @@ it.each([
 })
 
 describe('a one-time link', () => {
-  it('a one-time link works once, and only within ten minutes', () => {
+  it('a one-time link signs in once, and only within ten minutes', () => {
     let now = 0
     const links = createOneTimeLinks(() => now)
     const { secret } = links.create()
@@ -107,18 +107,18 @@ describe('a one-time link', () => {
 })
 
 describe('the users file', () => {
-  it('a line made for a password accepts this password only', async () => {
+  it('a line of the users file accepts only the password for which it was made', async () => {
     const users = parseUsers(
       `# team\n\n${await userLine('ada@example.com', 'operator', 'pässword')}\n`,
     )
     const user = users.get('ada@example.com')
     expect(user?.role).toBe('operator')
-    expect(await isPasswordOf(user, 'pa\u0308ssword')).toBe(true) // the same text in another Unicode form
+    expect(await isPasswordOf(user, 'pa\u0308ssword')).toBe(true) // in another Unicode form
     expect(await isPasswordOf(user, 'password')).toBe(false)
     expect(await isPasswordOf(undefined, '')).toBe(false)
   })
 
-  it('an invalid line is named by its number, without its content', async () => {
+  it('an invalid line of the users file is reported by its number, without its content', async () => {
     const line = await userLine('ada', 'viewer', 'x')
     expect(() => parseUsers(`${line}\nben:admin:secret`)).toThrow(/^line 2 is not name:role/)
     expect(() => parseUsers(`${line}\n${line}`)).toThrow('line 2 repeats a name')
@@ -141,7 +141,7 @@ describe('the delay after failed sign-ins', () => {
     expect(delay.secondsUntil('ada')).toBe(1)
   })
 
-  it('failures of many names delay every name', () => {
+  it('failed sign-ins of many names delay every name', () => {
     const delay = createSignInDelay(() => 0)
     for (let name = 0; name < 10; name += 1) delay.failed(`name-${name}`)
     expect(delay.secondsUntil('ada')).toBe(0)

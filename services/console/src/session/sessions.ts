@@ -10,12 +10,12 @@ import { hash, randomBytes } from 'node:crypto'
 import type { Session, SessionStore } from './session-store.ts'
 
 const MAX_PER_USER = 5
-/** A session that is in use is stored again only after this time, so that not every request writes. */
+/** The time of the last use is stored at most once in this interval, so that not every request causes a write. */
 const TOUCH_MS = 30_000
 
 export interface SessionsDeps {
   readonly store: SessionStore
-  /** Epoch milliseconds. */
+  /** The time in epoch milliseconds. */
   readonly now: () => number
   readonly hours: number
   readonly idleMinutes: number
@@ -25,9 +25,9 @@ export interface SessionsDeps {
 export type Person = Pick<Session, 'user' | 'role' | 'way' | 'browser'>
 
 export interface Sessions {
-  /** Begins a session. Returns it with the secret for the cookie. */
+  /** Begins a session. Returns the session and the secret for the cookie. */
   begin(person: Person): Promise<{ readonly session: Session; readonly secret: string }>
-  /** Returns the valid session of a cookie, and counts as a use of it; `null` if there is none. */
+  /** Returns the valid session of a cookie, and records the use of the session. Returns `null` if there is none. */
   use(secret: string | undefined): Promise<Session | null>
   /** Returns whether a session is still valid, without using it. Calls the listeners of `onEnd` if it is not. */
   isValid(digest: string): Promise<boolean>
@@ -88,7 +88,7 @@ export function createSessions({ store, now, hours, idleMinutes }: SessionsDeps)
     },
     async isValid(digest) {
       const isOwn = (await valid(digest)) !== null
-      // Another replica may have ended it.
+      // Another replica may have ended the session.
       if (!isOwn) report(digest)
       return isOwn
     },

@@ -1,10 +1,12 @@
 const MAX_SECONDS = 60
-/** The maximum number of names whose failures are counted. The failures of all names together are always counted. */
+/**
+ * The maximum number of names whose failures are counted. The sum of the failures of all names is always counted.
+ */
 const MAX_NAMES = 1_000
 
 /**
  * Delays password checks after failures: 1 s after the first, then 2, 4, 8 … up to 60 s, for each name and for all
- * names together. No name is ever locked.
+ * names together. The delay ends, so no name is locked permanently.
  */
 export interface SignInDelay {
   /** Returns the seconds after which a check for this name is allowed; 0 if it is allowed now. */
@@ -19,8 +21,7 @@ interface Failures {
 }
 
 /**
- * The number of failures in a row, over all names, that cause no delay for all names, because persons mistype
- * passwords.
+ * The number of consecutive failures of all names together that cause no delay, because persons mistype passwords.
  */
 const FREE_IN_ALL = 10
 

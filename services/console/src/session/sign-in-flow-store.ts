@@ -1,4 +1,4 @@
-/** What the console must remember while a person is at the OpenID provider. */
+/** The data of a sign-in while the person is at the OpenID provider. */
 export interface SignInFlow {
   readonly state: string
   readonly nonce: string
@@ -8,10 +8,10 @@ export interface SignInFlow {
   readonly returnTo: string
 }
 
-/** How long a person may stay at the provider. */
+/** The longest time that a person may spend at the provider. */
 export const FLOW_SECONDS = 600
 
-/** The port to the store of the sign-ins that have begun. Each one can be taken once, within `FLOW_SECONDS`. */
+/** The port to the store of the sign-ins that have begun. Each can be continued once, within `FLOW_SECONDS`. */
 export interface SignInFlowStore {
   /** `digest` is the SHA-256 of the secret in the browser's cookie. */
   put(digest: string, flow: SignInFlow): Promise<void>

@@ -1,4 +1,4 @@
-/** The sign-ins at this console since its start, for the page Activity. The log of the process has them for longer. */
+/** The sign-ins at this console since its start, for the page Activity. The log of the process contains older ones. */
 import type { SignInWay } from '../contracts/session.ts'
 import type { Session } from './session-store.ts'
 import type { Sessions } from './sessions.ts'
@@ -6,7 +6,7 @@ import type { Sessions } from './sessions.ts'
 const MAX_ENTRIES = 1_000
 
 export interface SignInEntry {
-  /** Grows from entry to entry, beginning with 1. */
+  /** The number of the entry, counted from 1. */
   readonly id: number
   /** Epoch milliseconds. */
   readonly at: number
@@ -19,7 +19,7 @@ export interface SignInEntry {
 export interface SignInLog {
   readonly since: number
   add(what: SignInEntry['what'], user: string | null, way: SignInWay): void
-  /** Returns the entries before the one with this id, the newest first; all without an id. */
+  /** Returns the entries before the entry with this id, newest first. Without an id, returns all entries. */
   before(id: number | null): readonly SignInEntry[]
 }
 
@@ -37,7 +37,10 @@ export function createSignInLog(now: () => number): SignInLog {
   }
 }
 
-/** Returns sessions that log when a person begins or ends one. A session that expires is not logged. */
+/**
+ * Returns a wrapper of the sessions that logs when a person begins or ends a session. The expiry of a session is not
+ * logged.
+ */
 export const withSignInLog = (sessions: Sessions, log: SignInLog): Sessions => ({
   ...sessions,
   async begin(person) {

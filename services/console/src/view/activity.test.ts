@@ -33,8 +33,8 @@ const audited = {
   Hash: '1'.repeat(64),
 } as const
 
-describe('the entries of the activity', () => {
-  it('an action names the person, the key, what was done, and the page of its run', () => {
+describe('the entries of the page Activity', () => {
+  it('the entry of an action names the person, the key, the action, and the page of its run', () => {
     expect(activityOfAction(action)).toMatchObject({
       Kind: 'runs',
       Who: 'ada@example.com',
@@ -46,7 +46,7 @@ describe('the entries of the activity', () => {
     })
   })
 
-  it('a rejected action is shown as an attempt, with the code of the rejection', () => {
+  it('the entry of a rejected action is shown as an attempt, with the code of the rejection', () => {
     expect(activityOfAction({ ...action, Outcome: 'transaction_not_active' })).toMatchObject({
       What: 'tried to cancel',
       Outcome: 'transaction_not_active',
@@ -54,7 +54,7 @@ describe('the entries of the activity', () => {
     })
   })
 
-  it('an entry of the audit log names the person for whom the console acted, and the page of the company', () => {
+  it('the entry of an audited event names the person for whom the console acted, and the page of the company', () => {
     expect(activityOfAudit(audited)).toMatchObject({
       Kind: 'companies',
       Who: 'ben',
@@ -65,14 +65,17 @@ describe('the entries of the activity', () => {
     })
   })
 
-  it('routine refreshes and token issuances are left out', () => {
+  it('the page Activity leaves out routine refreshes and token issuances', () => {
     expect(activityOfAudit({ ...audited, Who: 'routine' })).toBeNull()
     expect(activityOfAudit({ ...audited, What: 'handed_out' })).toBeNull()
   })
 })
 
 describe('merging logs', () => {
-  /** A log whose entries are at these minutes; a negative one is left out by the activity. */
+  /**
+   * Returns a log whose entries have these minutes as times. The activity leaves out entries with a
+   * negative number.
+   */
   function logOf(name: string, minutes: readonly number[]) {
     const entries = minutes.map((minute, index) => ({
       position: minutes.length - index,
@@ -94,7 +97,7 @@ describe('merging logs', () => {
   }
 
   it.each([1, 2, 3, 10])(
-    'pages that read %i entries at a time contain every entry once, the newest first',
+    'the merged pages contain every entry once, newest first, if %i entries are read at a time',
     (limit) => {
       const logs = [
         logOf('a', [59, 30, 29, -1, -1, 5]),
@@ -114,7 +117,7 @@ describe('merging logs', () => {
     },
   )
 
-  it('the activity is filtered by person regardless of case, by kind and by company', () => {
+  it('the activity can be filtered by person regardless of case, by kind and by company', () => {
     const part = { items: [{ position: 1, entry: activityOfAction(action) }], hasMore: false }
     const count = (query: Parameters<typeof mergeActivity>[2]) =>
       mergeActivity([part], [null], query, 5).entries.length

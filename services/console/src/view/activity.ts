@@ -29,7 +29,7 @@ const ACTION_TEXTS: Readonly<Record<string, string>> = {
 }
 /** The outcomes of actions that were not rejected. */
 const DONE = new Set(['done', 'not_done', 'absorbed'])
-/** The TransactionID of these actions is not that of a run. */
+/** The actions whose TransactionID does not identify a run. */
 const OF_PROCESS = /_(?:operation|schedule|dead_letters?)$/
 
 const AUDIT_TEXTS: Readonly<Partial<Record<AuditEntry['What'], string>>> = {
@@ -107,7 +107,7 @@ export const activityOfSignIn = ({ id, at, what, user, way }: SignInEntry): Acti
   Key: `sign-in ${id}`,
   At: new Date(at).toISOString(),
   Kind: 'sign-ins',
-  // The typed name is not shown, because it may be a password in the wrong field.
+  // The typed name may be a password in the wrong field, so it is not shown.
   Who: user ?? 'somebody',
   Via: null,
   What: SIGN_IN_TEXTS[what],
@@ -130,27 +130,28 @@ const matchesActivity = (
 
 /** A part of a log, the newest entry first. */
 export interface LogPart {
-  /** The position of each entry, with the entry; `null` for one that the activity leaves out. */
+  /** The entries with their positions. An entry that the activity leaves out is `null`. */
   readonly items: readonly { readonly position: number; readonly entry: ActivityEntry | null }[]
   /** Whether the log has older entries than these. */
   readonly hasMore: boolean
 }
 
 /**
- * A position in a log: entries before it are older ones. `null` is the newest position, and `end` is behind the oldest
- * entry.
+ * A position in a log. The entries before it are older. `null` is the newest position, and `end` is the position after
+ * the oldest entry.
  */
 export type LogPosition = number | 'end' | null
 
 export interface MergedActivity {
   readonly entries: readonly ActivityEntry[]
-  /** The position of each log after which the next page begins. */
+  /** The position of each log at which the next page begins. */
   readonly next: readonly LogPosition[]
 }
 
 /**
- * Merges parts of logs, the newest entry first, until there are `limit` entries or a part ends whose log has more: its
- * older entries may be newer than those of the other logs. `from` are the positions at which the parts begin.
+ * Merges parts of logs, newest entry first, until there are `limit` entries. Also stops at the end of a part whose log
+ * has more entries, because these may be newer than the entries of the other logs. `from` are the positions at which
+ * the parts begin.
  */
 export function mergeActivity(
   parts: readonly LogPart[],
@@ -159,7 +160,7 @@ export function mergeActivity(
   limit: number,
 ): MergedActivity {
   const indexes = parts.map(() => 0)
-  // Entries that are added meanwhile are not on the next page, because they are newer than those of this page.
+  // An entry that is added meanwhile is newer than the entries of this page, so it is not on the next page.
   const next = from.map((position, part) => {
     const first = parts[part]?.items[0]
     return position === null && first !== undefined ? first.position + 1 : position

@@ -27,15 +27,15 @@ const entry = {
   Hash: '1'.repeat(64),
 } as const
 
-describe('the newest changes', () => {
-  it('entries of both logs are merged, the newest first, with the person, the reason and the outcome', () => {
+describe('the list of changes on the page Now', () => {
+  it('the list of changes merges the entries of both logs, newest first, with the person, the reason and the outcome', () => {
     expect(changesOf([action], [entry])).toMatchObject([
       { Who: 'ada@example.com', What: 'paused OrderProcess', Reason: 'maintenance' },
       { Who: 'routine', What: 'failed to refresh ACC-1 (invalid_grant)', Reason: null },
     ])
   })
 
-  it('a rejected action names its problem code', () => {
+  it('the list of changes names the problem code of a rejected action', () => {
     const rejected = {
       ...action,
       TransactionID: '66',
@@ -47,7 +47,7 @@ describe('the newest changes', () => {
     )
   })
 
-  it('successive equal entries are one, with their number, and routine refreshes are left out', () => {
+  it('the list of changes combines successive equal entries with their number, and leaves out routine refreshes', () => {
     const entries = [1, 2, 3].map((Seq) => ({ ...entry, Seq }))
     const refreshed = { ...entry, What: 'refreshed', Outcome: 'ok' } as const
     expect(changesOf([], [refreshed, ...entries])).toMatchObject([

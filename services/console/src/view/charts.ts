@@ -1,18 +1,18 @@
-/** The charts of the console: what each one shows, and how it follows from the metrics of the services. */
+/** The charts of the console, and how their values are computed from the metrics of the services. */
 
 /** How the series of a chart are computed from a metric. */
 export interface ChartQuery {
   /**
-   * `gauge`: the highest value of all replicas, which read the same tables. `rate`: the increase per minute, summed
-   * over the replicas. `quantile`: a quantile of a histogram.
+   * `gauge`: the highest value of all replicas, because they read the same tables. `rate`: the increase per minute,
+   * summed over the replicas. `quantile`: a quantile of a histogram.
    */
   readonly kind: 'gauge' | 'rate' | 'quantile'
   readonly metric: string
-  /** The labels that distinguish the series; the others are summed up. */
+  /** The labels that distinguish the series. The values of all other labels are summed up. */
   readonly by: readonly string[]
   /** The quantile, such as 0.95, if `kind` is `quantile`. */
   readonly q?: number
-  /** Samples with these values of a label are left out. */
+  /** Samples are left out if a label has one of these values. */
   readonly without?: { readonly label: string; readonly value: string }
   /** Whether the label `status` is replaced by its class, such as `5xx`. */
   readonly byStatusClass?: boolean
@@ -113,7 +113,7 @@ export const charts: readonly ChartDefinition[] = [
   },
 ]
 
-/** Returns the query in PromQL. Nothing in it comes from a request. */
+/** Returns the query in PromQL. It contains no text from a request. */
 export function promQl({ kind, metric, by, q = 0.95, without, byStatusClass }: ChartQuery): string {
   const selector = without === undefined ? '' : `{${without.label}!="${without.value}"}`
   const labels = byStatusClass === true ? ['class'] : by

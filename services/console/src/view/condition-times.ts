@@ -2,13 +2,13 @@ import type { ConditionView } from '../contracts/now.ts'
 import type { Condition } from './conditions.ts'
 
 export interface ConditionTimes {
-  /** Adds to each condition the time since which it has lasted. */
+  /** Adds to each condition the time at which it began. */
   dated(conditions: readonly Condition[], now: number): readonly ConditionView[]
   /** The last condition that ended; `null` if none has ended yet. */
   readonly lastEnded: { readonly title: string; readonly at: number } | null
 }
 
-/** Remembers since when each condition has lasted, and the last one that ended. */
+/** Stores the time at which each condition began, and the last condition that ended. */
 export function createConditionTimes(): ConditionTimes {
   let standing = new Map<string, { readonly title: string; readonly since: number }>()
   let lastEnded: ConditionTimes['lastEnded'] = null

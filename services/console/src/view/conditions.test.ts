@@ -47,12 +47,12 @@ const company = (Name: string, State: CredentialView['State'], Label = ''): Cred
 const names = (installation: Installation): string[] =>
   conditionsOf(installation).map(({ name }) => name)
 
-describe('the conditions', () => {
-  it('an installation of which nothing is known yet has no condition', () => {
+describe('the conditions of the page Now', () => {
+  it('the console reports no condition before it knows the state of the installation', () => {
     expect(conditionsOf(calm)).toEqual([])
   })
 
-  it('a replica is down only after three failed checks in a row', () => {
+  it('the condition for an unreachable replica needs three failed checks in a row', () => {
     const missed = (misses: number): Installation => ({
       ...calm,
       services: [{ name: 'coordinator', replicas: [{ ...up, misses, reason: 'ECONNREFUSED' }] }],
@@ -63,7 +63,7 @@ describe('the conditions', () => {
     ])
   })
 
-  it('an optional dependency that is down is a warning, a required one is critical', () => {
+  it('an optional dependency that is down causes a warning, and a required one a critical condition', () => {
     const dependencies = { redis: { status: 'down', since: AT, reason: 'ECONNREFUSED' } } as const
     const severities = (['ready', 'waiting'] as const).map((status) =>
       conditionsOf({
@@ -98,7 +98,7 @@ describe('the conditions', () => {
     })
   })
 
-  it('failed runs of the same step and class cause one condition, and cancelled runs cause none', () => {
+  it('failed runs of the same step and error class cause one condition, and cancelled runs cause none', () => {
     const conditions = conditionsOf(
       withGroups(group, { ...group, count: 2, oldestAt: 500 }, { ...group, status: 'Cancelled' }),
     )
@@ -145,7 +145,7 @@ describe('the conditions', () => {
     ])
   })
 
-  it('the counts of a coordinator are taken from its metrics', () => {
+  it('the conditions take the counts of a coordinator from its metrics', () => {
     const samples = parseMetrics(
       [
         'coordinator_oldest_due_seconds{process="P",step="s"} 600',
@@ -162,7 +162,7 @@ describe('the conditions', () => {
     expect(names({ ...calm, services })).toHaveLength(4)
   })
 
-  it('a list of names ends with the number of those that are left out', () => {
+  it('a list of names in a condition ends with the number of omitted names', () => {
     expect(listed(['A'])).toBe('A')
     expect(listed(['A', 'B'])).toBe('A and B')
     expect(listed(['A', 'B', 'C', 'D'])).toBe('A, B, C and 1 more')

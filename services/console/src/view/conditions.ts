@@ -1,6 +1,6 @@
 /**
- * The conditions of the first page. They have the names of the alerts in docs/runbook.md. Each one says in a sentence
- * what is wrong and what helps. They follow from the installation's state alone.
+ * The conditions of the first page. They have the names of the alerts in docs/runbook.md. Each condition says in a
+ * sentence what is wrong and what helps. It depends only on the state of the installation.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { ConditionView } from '../contracts/now.ts'
@@ -10,7 +10,7 @@ import { valueOf } from './metric-text.ts'
 import { failureRemedy } from './why.ts'
 
 export interface Condition {
-  /** The same while the condition lasts. */
+  /** The identity of the condition, which stays the same while the condition lasts. */
   readonly key: string
   readonly name: ConditionView['Name']
   readonly severity: 'critical' | 'warning' | 'info'
@@ -18,7 +18,7 @@ export interface Condition {
   readonly detail: string
   readonly remedy: string
   readonly affected: number
-  /** Epoch milliseconds of the beginning, if the services know it. */
+  /** The time at which the condition began, in epoch milliseconds, if the services know it. */
   readonly knownSince: number | null
   readonly page: string | null
 }
@@ -277,7 +277,7 @@ function* processes({ processes: all }: Installation): Generator<Condition> {
 }
 
 function* figures(installation: Installation): Generator<Condition> {
-  // Every replica reports the same counts of the shared tables, so one of them suffices.
+  // Every replica reports the same counts of the shared tables, so the counts of one replica are sufficient.
   const [coordinator] = responding(installation, 'coordinator')
   const samplesOf = (name: string) => coordinator?.samples?.get(name) ?? []
   for (const { labels, value } of samplesOf('coordinator_oldest_due_seconds')) {

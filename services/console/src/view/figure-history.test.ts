@@ -26,8 +26,8 @@ const service = (name: string, ...replicas: readonly Replica[]): readonly Servic
 ]
 const steps = (count: number) => `coordinator_steps_total{outcome="completed"} ${count}`
 
-describe('the figures of the last hour', () => {
-  it('adds the increases of the counters of all replicas, minute by minute', () => {
+describe('the metrics of the last hour', () => {
+  it('the figure history adds the increases of the counters of all replicas, minute by minute', () => {
     const history = createFigureHistory()
     for (const [second, one, two] of [
       [0, 100, 7],
@@ -44,7 +44,7 @@ describe('the figures of the last hour', () => {
     expect(series?.points).toHaveLength(60)
   })
 
-  it('a counter that falls has counted from 0 since a restart', () => {
+  it('the figure history takes a counter that falls as one that has counted from 0 since a restart', () => {
     const history = createFigureHistory()
     for (const [second, count] of [
       [0, 100],
@@ -55,7 +55,7 @@ describe('the figures of the last hour', () => {
     expect(history.series(chartOf('steps'), START + 20_000)[0]?.points.at(-1)).toBe(8)
   })
 
-  it('a minute in which no replica responded is a gap, and what happened then is not counted later', () => {
+  it('the figure history has a gap for a minute in which no replica responded, and does not count its events later', () => {
     const history = createFigureHistory()
     history.add(START, service('coordinator', replica('a', steps(1))))
     history.add(START + 10_000, service('coordinator', replica('a', steps(5))))
@@ -69,7 +69,7 @@ describe('the figures of the last hour', () => {
     ])
   })
 
-  it('a gauge is the highest value of the replicas at the end of its minute, without completed runs', () => {
+  it('the figure history takes the highest value of the replicas at the end of a minute as the value of a gauge', () => {
     const history = createFigureHistory()
     const text = (failed: number) =>
       `coordinator_transactions{status="Failed"} ${failed}\ncoordinator_transactions{status="Completed"} 900`
@@ -79,7 +79,7 @@ describe('the figures of the last hour', () => {
     expect(history.series(chartOf('runs'), START + 10_000)[0]?.points.at(-1)).toBe(3)
   })
 
-  it('quantiles are those of the calls of their minute, and a minute without calls has none', () => {
+  it('the figure history computes the quantiles of a minute from its own calls, and has none for a minute without calls', () => {
     const history = createFigureHistory()
     const text = (fast: number, slow: number) =>
       [
@@ -96,7 +96,7 @@ describe('the figures of the last hour', () => {
     expect(p95?.points.at(-2)).toBeCloseTo(0.95)
   })
 
-  it('keeps the series of 60 minutes and forgets older ones', () => {
+  it('the figure history keeps the series of 60 minutes and drops older values', () => {
     const history = createFigureHistory()
     for (let minute = 0; minute < 130; minute += 1)
       history.add(START + minute * 60_000, service('coordinator', replica('a', steps(minute))))
@@ -106,7 +106,7 @@ describe('the figures of the last hour', () => {
 })
 
 describe('quantiles of histograms', () => {
-  it('observations beyond the largest bound count as the largest bound', () => {
+  it('a quantile of a histogram counts observations beyond the largest bound as the largest bound', () => {
     expect(
       quantileOf(0.99, [
         { le: 1, count: 1 },
@@ -119,7 +119,7 @@ describe('quantiles of histograms', () => {
 })
 
 describe('the queries for Prometheus', () => {
-  it('follow from the same table as the charts of the last hour', () => {
+  it('the queries for Prometheus come from the same table as the charts of the last hour', () => {
     expect(charts.flatMap(({ queries }) => queries.map(promQl))).toEqual([
       'max by (status) (coordinator_transactions{status!="Completed"})',
       '60 * sum by (outcome) (rate(coordinator_steps_total[5m]))',

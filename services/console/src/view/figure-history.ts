@@ -15,22 +15,22 @@ const MINUTE_MS = 60_000
 
 export interface FigureSeries {
   readonly name: string
-  /** A value for each minute, the oldest first; `null` is a gap. */
+  /** The value of each minute, oldest first; `null` is a gap. */
   readonly points: readonly (number | null)[]
 }
 
 export interface FigureHistory {
-  /** Adds what has just been read from the replicas. */
+  /** Adds the values that were just read from the replicas. */
   add(at: number, services: readonly ServiceState[]): void
   /** Returns the series of a chart for the last 60 minutes. */
   series(chart: ChartDefinition, now: number): readonly FigureSeries[]
 }
 
-/** What a minute has collected for a query: a value for each series, or for each bucket of each series. */
+/** The values of a minute for a query: one for each series, or one for each bucket of each series. */
 type Collected = Map<string, number>
 
 interface Minute {
-  /** The services of which a replica was read. */
+  /** The services of which at least one replica was read. */
   readonly services: Set<string>
   readonly collected: Map<ChartQuery, Collected>
 }
@@ -39,7 +39,7 @@ const minuteOf = (ms: number): number => Math.floor(ms / MINUTE_MS)
 
 export function createFigureHistory(): FigureHistory {
   const minutes = new Map<number, Minute>()
-  /** The last counters of each replica. */
+  /** The last counter values of each replica. */
   let counters = new Map<string, { readonly at: number; readonly samples: Samples }>()
 
   function minuteAt(at: number): Minute {
@@ -128,7 +128,7 @@ export function createFigureHistory(): FigureHistory {
 const isLeftOut = ({ without }: ChartQuery, { labels }: Sample): boolean =>
   without !== undefined && labels[without.label] === without.value
 
-/** The key of a series, and for a histogram also the bound of the bucket. */
+/** Returns the key of a series. For a histogram, the key also contains the bound of the bucket. */
 const keyOf = (query: ChartQuery, { labels }: Sample): string =>
   JSON.stringify([
     seriesName(query, labels),

@@ -1,9 +1,9 @@
-/** Turns series of the last hour or of Prometheus into the page Charts. */
+/** Turns the series of the last hour, or of Prometheus, into the response for the page Charts. */
 import type { ChartView, FigureRange } from '../contracts/figures.ts'
 import type { ChartDefinition } from './charts.ts'
 import type { FigureSeries } from './figure-history.ts'
 
-/** The maximum number of series in a chart. More lines would be unreadable. */
+/** The maximum number of series in a chart, so that the lines remain readable. */
 const MAX_SERIES = 6
 
 /** The length and the step of each range. */

@@ -12,14 +12,14 @@ describe('the frames of the event stream', () => {
     expect(frames.since('boot-3')).toEqual([])
   })
 
-  it('a new browser gets the id of the newest frame, so that it misses nothing when it reconnects', () => {
+  it('a new browser gets the id of the newest frame, so that it misses no frame when it reconnects', () => {
     const frames = createFrames('boot', () => 0)
     frames.add('now', 1)
     expect(frames.since(null)).toEqual(['id: boot-1\nevent: current\ndata: {}\n\n'])
   })
 
   it.each(['other-1', 'boot-9', 'boot-x', '', 'boot-1\nid: 2'])(
-    'a browser with the id %j, which is not kept, gets the event reset',
+    'a browser gets the event reset if the frame with its id %j is no longer kept',
     (lastId) => {
       const frames = createFrames('boot', () => 0)
       frames.add('now', 1)
@@ -27,7 +27,7 @@ describe('the frames of the event stream', () => {
     },
   )
 
-  it('frames are forgotten after five minutes', () => {
+  it('the event stream drops its frames after five minutes', () => {
     let now = 0
     const frames = createFrames('boot', () => now)
     frames.add('now', 1)

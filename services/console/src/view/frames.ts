@@ -23,8 +23,9 @@ export interface Frames {
   /** Adds a frame, and passes its text to every listener. */
   add(name: string, data: unknown): void
   /**
-   * Returns the texts that a browser gets first: the missed frames after `lastId`, or a `reset` if they are not known.
-   * `null` stands for a browser that reads everything after it has opened the stream; it gets the id of the newest frame.
+   * Returns the texts that a browser gets first: the frames after `lastId`, or a `reset` if `lastId` is not known. A
+   * browser without `lastId` reads everything after it has opened the stream, so it only gets the id of the newest
+   * frame.
    */
   since(lastId: string | null): readonly string[]
   listen(listener: (text: string) => void): () => void

@@ -1,4 +1,6 @@
-/** What the console knows about the installation: the input of the pages, as plain values. */
+/**
+ * What the console knows about the installation, as plain values. The pages are computed from it.
+ */
 import type {
   CredentialCounts,
   CredentialView,
@@ -9,9 +11,9 @@ import type { Samples } from './metric-text.ts'
 /** One replica of a service, as far as the console could read it. */
 export interface Replica {
   readonly address: string
-  /** The failed checks in a row; 0 while the replica responds. */
+  /** The number of consecutive failed checks; 0 while the replica responds. */
   readonly misses: number
-  /** Epoch milliseconds of the last change between responding and not responding. */
+  /** The time at which the replica last began or stopped to respond, in epoch milliseconds. */
   readonly since: number
   /** Why the last check failed; `null` while the replica responds. */
   readonly reason: string | null
@@ -49,7 +51,7 @@ export interface ProcessState {
   readonly groups: readonly RunGroup[] | null
 }
 
-/** Everything that the console has read. A member is `null` until it could be read once. */
+/** Everything that the console has read. A member is `null` before its first successful read. */
 export interface Installation {
   readonly services: readonly ServiceState[]
   readonly companies: CredentialCounts | null

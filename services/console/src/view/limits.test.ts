@@ -23,8 +23,8 @@ const call = {
   RequestID: 'a',
 }
 
-describe('merging the companies of several gateways', () => {
-  it('merged gateways have the sum of the rates and the latest end of a cool-down, but not the sum of the calls of the month', () => {
+describe('merging what several gateways report on companies', () => {
+  it('the merged view of several gateways sums the rates, but not the calls of the month, and has the latest end of a cool-down', () => {
     const early = { ...realm, HeldUntil: '2026-11-24T03:00:01.000Z', Waiting: 2 }
     const late = { ...realm, HeldUntil: '2026-11-24T03:00:09.000Z', Metered: null }
     expect(mergeRealms([[early], [realm], [late]])).toEqual([
@@ -32,7 +32,7 @@ describe('merging the companies of several gateways', () => {
     ])
   })
 
-  it('companies in a cool-down are listed first, then those with waiting calls, then the busiest', () => {
+  it('the merged view of companies lists those in a cool-down first, then those with waiting calls, then the busiest', () => {
     const companies = [
       { ...realm, Realm: 'calm', LastMinute: 0 },
       { ...realm, Realm: 'busy', LastMinute: 90 },
@@ -47,7 +47,7 @@ describe('merging the companies of several gateways', () => {
     ])
   })
 
-  it('the newest 20 failed calls of all replicas are listed', () => {
+  it('the merged view of a company lists the newest 20 failed calls of all replicas', () => {
     const calls = Array.from({ length: 15 }, (_, index) => ({
       ...call,
       At: `2026-11-24T03:00:${String(index).padStart(2, '0')}.000Z`,

@@ -1,9 +1,11 @@
-/** Merges what the replicas of the gateway have seen of the companies. */
+/** Merges what the replicas of the gateway have recorded about the companies. */
 import type { RealmActivity, RealmCalls } from '@integration-host/shared/contracts/realm-activity'
 
 const MAX_CALLS = 20
 
-/** Returns each company once: the one in a cool-down first, then those with waiting calls, then the busiest. */
+/**
+ * Returns each company once: companies in a cool-down first, then those with waiting calls, then the busiest.
+ */
 export function mergeRealms(
   replicas: readonly (readonly RealmActivity[])[],
 ): readonly RealmActivity[] {
@@ -18,7 +20,10 @@ export function mergeRealms(
     )
 }
 
-/** Counts of several replicas are added. Those of the month are already those of all replicas. */
+/**
+ * The counts of the replicas are added up, except the counts of the month, which already include all
+ * replicas.
+ */
 export function mergeRealm(same: readonly RealmActivity[]): RealmActivity {
   const sum = (of: (one: RealmActivity) => number): number =>
     same.reduce((total, one) => total + of(one), 0)

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { parseMetrics, valueOf } from './metric-text.ts'
 
-describe("Prometheus' text format", () => {
-  it('labels, escapes, timestamps and special values are parsed', () => {
+describe("the parser of Prometheus' text format", () => {
+  it('the parser of the Prometheus text format reads labels, escapes, timestamps and special values', () => {
     const samples = parseMetrics(
       [
         '# HELP a a text',

@@ -32,7 +32,9 @@ export function parseMetrics(text: string): Samples {
 const numberOf = (text: string): number =>
   text === '+Inf' ? Infinity : text === '-Inf' ? -Infinity : Number(text)
 
-/** Returns the first sample's value of a metric without distinguishing labels; `null` if there is none or it is NaN. */
+/**
+ * Returns the value of the first sample of a metric; `null` if there is none or it is NaN. The labels do not matter.
+ */
 export function valueOf(samples: Samples | null, name: string): number | null {
   const value = samples?.get(name)?.[0]?.value
   return value === undefined || Number.isNaN(value) ? null : value

@@ -13,7 +13,7 @@ export interface NowInput {
   readonly conditions: readonly ConditionView[]
   readonly lastEnded: { readonly title: string; readonly at: number } | null
   readonly minutes: readonly Minute[]
-  /** The runs that completed after the coordinator counted. */
+  /** The number of runs that completed after the coordinator's latest count. */
   readonly completedSinceCount: number
   readonly changes: readonly ChangeView[]
 }
@@ -50,8 +50,9 @@ export function nowView(input: NowInput): NowView {
 }
 
 /**
- * Returns the counts of the coordinator. Those of failed, waiting and completed runs are corrected by the transitions since then.
- * Every coordinator reports the counts of the shared tables, so those of one replica suffice.
+ * Returns the counts of the coordinator. The counts of failed, waiting and completed runs are corrected by the
+ * transitions since then. Every coordinator reports the counts of the shared tables, so the counts of one replica are
+ * sufficient.
  */
 function runsByStatus(installation: Installation, completedSinceCount: number): NowView['Runs'] {
   const samples = responding(installation, 'coordinator')

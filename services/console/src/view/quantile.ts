@@ -1,4 +1,4 @@
-/** A bucket of a histogram: how many observations were at most `le`. */
+/** A bucket of a histogram: the number of observations that were at most `le`. */
 export interface Bucket {
   readonly le: number
   readonly count: number
@@ -17,7 +17,7 @@ export function quantileOf(q: number, buckets: readonly Bucket[]): number | null
   const bucket = sorted[index]
   if (bucket === undefined) return null
   const before = sorted[index - 1] ?? { le: 0, count: 0 }
-  // Nothing is known of observations beyond the largest bound.
+  // For observations beyond the largest bound, only this bound is known.
   if (bucket.le === Infinity) return before.le
   const inBucket = bucket.count - before.count
   if (inBucket <= 0) return bucket.le

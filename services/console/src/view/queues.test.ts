@@ -59,7 +59,7 @@ describe('the queues of a process', () => {
     })
   })
 
-  it('the queues of a process show no counts of runs before the coordinator has counted them', () => {
+  it('the queues of a process have no counts of runs before the coordinator has counted them', () => {
     expect(queuesOf(installation(null), process)).toMatchObject({ Unfinished: null, Failed: null })
   })
 })

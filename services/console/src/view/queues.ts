@@ -1,4 +1,7 @@
-/** The queues of a process: its due runs by step, from the metrics and the counts that the watch has read. */
+/**
+ * The queues of a process: the due runs of its steps, from the metrics and the counts that the console has
+ * read.
+ */
 import { type Installation, responding } from './installation.ts'
 
 export interface Queues {
@@ -13,7 +16,8 @@ export function queuesOf(
   installation: Installation,
   { Process, Steps }: { readonly Process: string; readonly Steps: readonly string[] },
 ): Queues {
-  // Every replica reports the same counts of the shared tables, so one of them suffices.
+  // Every replica reports the same counts of the shared tables, so the counts of one replica are
+  // sufficient.
   const [coordinator] = responding(installation, 'coordinator')
   const sampleOf = (name: string, step?: string): number =>
     (coordinator?.samples?.get(name) ?? [])

@@ -4,8 +4,8 @@ import type { RunsView } from '../contracts/runs.ts'
 import type { ProcessState } from './installation.ts'
 
 /**
- * Returns how many unfinished and badly ended runs one process has, or all processes together; `null` before the first
- * count.
+ * Returns how many runs of one process are unfinished or have ended badly. Without a process, all processes count.
+ * Returns `null` before the first count.
  */
 export function runCounts(
   processes: readonly ProcessState[] | null,

@@ -28,8 +28,8 @@ const counted: RunGroup = {
 }
 const counts = (groups: readonly RunGroup[]): number[] => groups.map(({ count }) => count)
 
-describe('following the runs between two counts of the coordinator', () => {
-  it('a run that fails after the count is added to its group, or begins a new one', () => {
+describe('the run tracker, which follows runs between two counts of the coordinator', () => {
+  it('the run tracker adds a run that fails after the count to its group, or begins a new group', () => {
     const tracker = createRunTracker()
     tracker.follow(event(3, 'Failed', 1))
     expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([6])
@@ -37,13 +37,13 @@ describe('following the runs between two counts of the coordinator', () => {
     expect(tracker.corrected('Q', [], COUNTED)).toEqual([])
   })
 
-  it('a run that failed before the count is not counted twice', () => {
+  it('the run tracker does not count a run twice that failed before the count', () => {
     const tracker = createRunTracker()
     tracker.follow(event(3, 'Failed', -1))
     expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([5])
   })
 
-  it('a run that is resumed after the count leaves its group; a run that fails and is resumed after it changes no group', () => {
+  it('the run tracker removes a run from its group if it is resumed after the count, unless it also failed after the count', () => {
     const tracker = createRunTracker()
     tracker.follow(event(3, 'Failed', -1))
     tracker.follow(event(4, 'Queued', 1))
@@ -53,14 +53,14 @@ describe('following the runs between two counts of the coordinator', () => {
     expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([4])
   })
 
-  it('repeated and outdated transitions change nothing', () => {
+  it('the run tracker ignores repeated and outdated transitions', () => {
     const tracker = createRunTracker()
     for (const repeated of [event(4, 'Queued', 2), event(3, 'Failed', 1), event(4, 'Queued', 2)])
       tracker.follow(repeated)
     expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([5])
   })
 
-  it('ended runs are counted in the minute in which they ended', () => {
+  it('the run tracker counts ended runs in the minute in which they ended', () => {
     const tracker = createRunTracker()
     tracker.follow(event(3, 'Completed', 0))
     tracker.follow(event(3, 'Failed', 0, '2'))

@@ -1,11 +1,11 @@
 /**
  * Follows the runs by their transitions, and corrects the coordinator's counts with them. The coordinator counts the
- * groups of runs once a minute; between two counts the first page must show a failure within seconds.
+ * groups of runs only once a minute, but the first page must show a failure within seconds.
  */
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import type { RunGroup } from './installation.ts'
 
-/** The runs that are followed. Beyond this number the one that changed longest ago is forgotten. */
+/** The maximum number of runs that are followed. If it is exceeded, the run that changed longest ago is dropped. */
 const MAX_RUNS = 50_000
 const MINUTE_MS = 60_000
 const MINUTES = 60
@@ -16,7 +16,7 @@ interface Followed {
   readonly version: number
   readonly at: number
   readonly isCompleted: boolean
-  /** The group in which the first page shows the run; `null` if it shows the run in none. */
+  /** The group in which the first page shows the run; `null` if it shows the run in no group. */
   readonly group: GroupKey | null
   /** The last group before `group`, with the time at which the run entered it; `null` if it is unknown. */
   readonly before: { readonly group: GroupKey | null; readonly at: number } | null
@@ -32,7 +32,7 @@ export interface RunTracker {
   follow(event: TransactionEvent): void
   /** Returns the groups that the coordinator counted at `countedAt` (epoch ms), as they are now. */
   corrected(process: string, groups: readonly RunGroup[], countedAt: number): readonly RunGroup[]
-  /** Returns how many of the runs that were followed completed after `ms` (epoch ms). */
+  /** Returns how many of the followed runs completed after `ms` (epoch ms). */
   completedSince(ms: number): number
   /** Returns the runs that ended in each of the last 60 minutes, the oldest minute first. */
   minutes(now: number): readonly Minute[]
@@ -42,7 +42,7 @@ const keyOf = (
   group: Pick<RunGroup, 'process' | 'step' | 'status' | 'errorClass' | 'waitingFor'>,
 ) => JSON.stringify([group.process, group.step, group.status, group.errorClass, group.waitingFor])
 
-/** Returns the group that a transition leads to; `null` if the first page shows no such group. */
+/** Returns the group to which a transition leads; `null` if the first page has no such group. */
 function groupOf(event: TransactionEvent): GroupKey | null {
   if (event.Status !== 'Failed' && event.WaitingFor === null) return null
   return keyOf({
@@ -105,7 +105,7 @@ export function createRunTracker(): RunTracker {
       }
       for (const { at, group, before } of runs.values()) {
         if (at <= countedAt) continue
-        // The coordinator counted the run in its group before, unless it entered that group after the count.
+        // The coordinator has counted the run in this group, unless the run entered the group after the count.
         if (before !== null && before.at <= countedAt) change(before.group, -1)
         change(group, 1)
       }

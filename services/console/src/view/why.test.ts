@@ -13,7 +13,7 @@ const explained = (run: Partial<ExplainedRun>): string =>
     ...run,
   })
 
-describe('the sentence about a run', () => {
+describe('the sentence on the state of a run', () => {
   it.each<[Partial<ExplainedRun>, string]>([
     [
       { ErrorClass: 'http_503' },
@@ -44,11 +44,11 @@ describe('the sentence about a run', () => {
     expect(explained(run)).toBe(sentence)
   })
 
-  it('the sentence about a run shows an unknown error class', () => {
+  it('the sentence on the state of a run shows an unknown error class', () => {
     expect(explained({ ErrorClass: 'moon_phase' })).toContain('moon phase')
   })
 
-  it('the sentence about a run in doubt warns that its call may have done its work', () => {
+  it('the sentence on a run in doubt warns that its call may have taken effect', () => {
     expect(explained({ InDoubt: true })).toContain('look into the target first')
   })
 })

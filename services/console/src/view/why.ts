@@ -1,4 +1,7 @@
-/** Says in a sentence why a run is in its state, and what helps. The list and the page of a run use the same words. */
+/**
+ * Says in a sentence why a run is in its state, and what helps. The list of runs and the page of a run use the same
+ * sentences.
+ */
 import type { RunResponse } from '@integration-host/shared/contracts/run'
 import type { RunAction } from '../contracts/runs.ts'
 
@@ -7,7 +10,7 @@ export type ExplainedRun = Pick<
   'Status' | 'StepName' | 'ErrorClass' | 'WaitingFor' | 'InDoubt' | 'Attempt' | 'LastError'
 >
 
-/** What the error classes of the coordinator mean. The classes `http_…` have a function of their own. */
+/** The meanings of the coordinator's error classes. The classes `http_…` have a separate function. */
 const CLASSES: Readonly<Record<string, string>> = {
   network: 'the target could not be reached',
   no_answer: 'the target gave no response',
@@ -57,7 +60,7 @@ export function failureRemedy(errorClass: string | null): string {
   return 'Fix the code of the step, deploy it, then resume.'
 }
 
-/** Returns one or two sentences about the state of a run; nothing about a completed one. */
+/** Returns one or two sentences about the state of a run; an empty text for a completed run. */
 export function whyOf(run: ExplainedRun): string {
   const sentence = stateSentence(run)
   return run.InDoubt && run.Status !== 'Completed'

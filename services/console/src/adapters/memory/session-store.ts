@@ -1,6 +1,9 @@
 import type { Session, SessionStore } from '../../session/session-store.ts'
 
-/** The maximum number of sessions. A person has at most five, so only many persons can reach it. */
+/**
+ * The maximum number of sessions. A person has at most five, so only many persons together can
+ * reach it.
+ */
 const MAX_SESSIONS = 10_000
 
 /** Stores the sessions in the memory of this process. They end when the process ends. */

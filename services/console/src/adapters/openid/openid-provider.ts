@@ -54,8 +54,8 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): OpenIdProv
       clientId,
       undefined,
       (server, client, body, headers) => {
-        // Providers differ in how they decode the header of HTTP Basic, so the body is preferred. A provider that names
-        // no methods supports HTTP Basic (RFC 8414 §2).
+        // Providers decode the header of HTTP Basic in different ways, so the client credentials in the body are
+        // preferred. A provider that names no methods supports HTTP Basic (RFC 8414 §2).
         const methods = server.token_endpoint_auth_methods_supported ?? []
         const authenticate = methods.includes('client_secret_post')
           ? ClientSecretPost(secret)
@@ -134,7 +134,7 @@ const unavailable = (): IntegrationError =>
     retryAfterSeconds: 5,
   })
 
-/** Whether the provider did not respond, or reported a failure of its own. */
+/** Returns whether the provider did not respond, or reported a failure of its own. */
 function isUnavailable(error: unknown): boolean {
   if (error instanceof ResponseBodyError) return error.status >= 500
   if (error instanceof ClientError) {
@@ -147,7 +147,7 @@ function isUnavailable(error: unknown): boolean {
 const isFailedFetch = (error: unknown): boolean =>
   error instanceof TypeError && error.message === 'fetch failed'
 
-/** Returns a reason for the log: a text or code of the library, never one of the provider. */
+/** Returns a reason for the log. It is a text or code of the library, never a text of the provider. */
 function reasonOf(error: unknown): string {
   if (error instanceof AuthorizationResponseError) return 'the provider reported an error'
   if (error instanceof ResponseBodyError || error instanceof WWWAuthenticateChallengeError)

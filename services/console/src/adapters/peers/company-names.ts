@@ -11,7 +11,7 @@ export interface CompanyNames {
 
 const KEPT_MS = 60_000
 const PAGE = 500
-/** With more companies, those at the end of the list are shown by their realm. */
+/** The maximum number of pages that are read. Further companies are shown by their realm. */
 const MAX_PAGES = 40
 
 const Page = z.object({
@@ -45,7 +45,7 @@ export function createCompanyNames(tokenService: ServiceClient, now: () => numbe
       if (realms.length > 0 && now() - readAt >= KEPT_MS) {
         reading ??= readAll()
           .catch((error: unknown) => {
-            // The list of runs does not need the names.
+            // The list of runs works without the names.
             if (!(error instanceof PeerFailed)) throw error
           })
           .finally(() => {

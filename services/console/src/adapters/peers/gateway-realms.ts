@@ -6,7 +6,7 @@ import type { z } from 'zod'
 import { replicaUrls } from './replicas.ts'
 import type { ServiceClient } from './service-client.ts'
 
-/** How long responses of the gateways are reused, for all browsers together. */
+/** How long a response of the gateways is reused. All browsers share it. */
 const REUSED_MS = 2_000
 const LABEL_REUSED_MS = 300_000
 const MAX_LABELS = 10_000
@@ -85,7 +85,8 @@ export function createGatewayRealms(deps: GatewayRealmsDeps): GatewayRealms {
         labels.set(realm, { at: now(), label })
         return label
       } catch (error) {
-        // The label is optional: without it, for example for a disconnected company, the page shows the id.
+        // The label is optional. If there is none, for example for a disconnected company, the page shows the
+        // id.
         if (!(error instanceof IntegrationError)) throw error
         return null
       }

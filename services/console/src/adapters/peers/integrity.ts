@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { IntegrityView } from '../../contracts/services.ts'
 import { PeerFailed, type ServiceClient } from './service-client.ts'
 
-/** The coordinator reads whole tables for a check, so a result is reused for this time. */
+/** How long a result is reused. For each check the coordinator reads whole tables. */
 const REUSED_MS = 30_000
 
 const Integrity = z.object({ violations: z.record(z.string(), z.number()) })

@@ -67,14 +67,17 @@ const get = (url: string): Promise<Response> =>
 const readMetrics = async (url: string): Promise<Samples> =>
   parseMetrics(await (await get(`${url}/metrics`)).text())
 
-/** The header `Date` has whole seconds, so smaller offsets are not reported. */
+/** The header `Date` has a precision of one second, so smaller offsets are not reported. */
 function clockOffset(date: string | null): number | null {
   if (date === null) return null
   const offset = Date.parse(date) - Math.floor(Date.now() / 1_000) * 1_000
   return Math.abs(offset) <= 1_000 ? 0 : offset
 }
 
-/** Returns the address of each replica. A certificate names the host, not its addresses, so the replicas of an https URL cannot be told apart. */
+/**
+ * Returns the address of each replica. With https, only the host is returned: a certificate names the host and not its
+ * addresses, so single replicas cannot be requested.
+ */
 export async function replicaUrls(serviceUrl: string): Promise<readonly string[]> {
   const url = new URL(serviceUrl)
   if (url.protocol === 'https:') return [serviceUrl]

@@ -18,7 +18,7 @@ const Waiting = z.object({
   ),
 })
 
-/** What the sandbox does with a call, for each failure that the page offers. */
+/** The fault of the sandbox for each failure that the page offers. */
 const FAULTS: Readonly<Record<SandboxFaultBody['Failure'], object>> = {
   unavailable: { status: 503 },
   throttled: { status: 429, headers: { 'Retry-After': '30' } },
@@ -36,7 +36,7 @@ export interface SandboxClient {
   reset(): Promise<void>
 }
 
-/** All functions throw {@link IntegrationError}: `not_found`, or `service_unavailable`. */
+/** Each function throws {@link IntegrationError} `not_found` or `service_unavailable`. */
 export function createSandboxClient(sandboxUrl: string): SandboxClient {
   async function send(method: 'GET' | 'POST' | 'DELETE', path: string, body?: object) {
     const response = await fetch(`${sandboxUrl}/sandbox${path}`, {

@@ -3,7 +3,7 @@ import { parseJson } from '@integration-host/shared/json'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { z } from 'zod'
 
-/** A response that is not the expected one. The message contains no body. */
+/** The error for a response that is not the expected one. The message contains no body. */
 export class PeerFailed extends Error {
   override readonly name = 'PeerFailed'
   /** The HTTP status; `null` if there was no response. */
@@ -15,15 +15,15 @@ export class PeerFailed extends Error {
   }
 }
 
-/** A request that the console sends because of an action of a person, and not for itself. */
+/** A request that the console sends for an action of a person. */
 export interface PersonalRequest {
   readonly method?: 'GET' | 'POST' | 'PATCH' | 'DELETE'
   /** The name of the person, for the action log and the audit log. */
   readonly person: string
   readonly body?: object
-  /** The version that the person has seen; the service rejects the request if there is a newer one. */
+  /** The version that the person has seen. The service rejects the request if a newer one exists. */
   readonly ifVersion?: number | undefined
-  /** Is called with the headers of a response that is no error. */
+  /** Called with the headers of a successful response. */
   readonly onHeaders?: (headers: Headers) => void
 }
 
@@ -35,7 +35,7 @@ export interface ServiceClient {
    */
   read<Schema extends z.ZodType>(path: string, schema: Schema): Promise<z.output<Schema>>
   /**
-   * Sends a request for a person, and returns the response. A response without a body is `null`.
+   * Sends a request for a person, and returns the body of the response; `null` if it has no body.
    *
    * @throws {IntegrationError} with the code and the message of the service; `service_unavailable` if the service does
    * not respond, and `console_key_rejected` if it does not accept the key of the console.
@@ -54,7 +54,7 @@ export interface ServiceClient {
 }
 
 const READ_DEADLINE_MS = 5_000
-/** A refresh waits for the provider. */
+/** The timeout is long, because a refresh waits for the provider. */
 const ACTION_DEADLINE_MS = 60_000
 
 export interface ServiceClientDeps {
@@ -144,7 +144,7 @@ const unavailable = (message: string, cause: unknown): IntegrationError =>
 function problemOf(name: string, status: number, body: unknown): IntegrationError {
   const { code, detail } = (body ?? {}) as { readonly code?: unknown; readonly detail?: unknown }
   const message = typeof detail === 'string' ? detail : `${name} responded with ${status}`
-  // To a browser, 401 and 403 mean its own session and role.
+  // A browser would take 401 and 403 for an error of its own session and role.
   if (status === 401 || status === 403)
     return new IntegrationError('console_key_rejected', `${name}: ${message}`)
   return typeof code === 'string' && Object.hasOwn(errorCodes, code)
@@ -160,7 +160,7 @@ async function fetchOf(url: string, options: RequestInit): Promise<Response> {
   }
 }
 
-/** Returns the short reason why a request got no response, such as `ECONNREFUSED`. */
+/** Returns a short reason why a request got no response, such as `ECONNREFUSED`. */
 export function reasonOfFetch(error: unknown): string {
   const { name, cause } = error as { readonly name?: string; readonly cause?: { code?: string } }
   if (name === 'TimeoutError') return 'no response in time'

@@ -1,4 +1,4 @@
-/** Reads the coordinator's event stream, without end. */
+/** Reads the event stream of the coordinator permanently. */
 import { setTimeout as delay } from 'node:timers/promises'
 import { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { parseJson } from '@integration-host/shared/json'
@@ -9,8 +9,8 @@ import type { ServiceClient } from './service-client.ts'
 const SILENCE_MS = 45_000
 
 /**
- * Follows `GET /events` until `signal` is aborted. After a lost connection it continues after the last event, so that
- * no transition is missed that the coordinator still has. What is missed nevertheless changes the counts only until the
+ * Follows `GET /events` until `signal` is aborted. After a lost connection it continues after the last event, and
+ * misses no transition that the coordinator still has. A missed transition makes the counts wrong only until the
  * coordinator counts again.
  */
 export async function followTransitions(
@@ -48,7 +48,8 @@ export async function followTransitions(
   }
 
   while (!signal.aborted) {
-    // A lost connection is usual when a coordinator restarts. The health page shows that the coordinator is down.
+    // The connection is usually lost when a coordinator restarts. The page Health shows whether the coordinator
+    // is down.
     await readOnce().catch(() => {})
     failures += 1
     const pauseMs = backoffMs(failures, {

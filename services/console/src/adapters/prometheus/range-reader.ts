@@ -17,7 +17,9 @@ const RangeResponse = z.object({
   }),
 })
 
-/** A range of time in epoch seconds. The points are at `end` and at whole steps before it. */
+/**
+ * A range of time in epoch seconds. There is a point at `end`, and one at each whole step before.
+ */
 export interface TimeRange {
   readonly start: number
   readonly end: number
@@ -49,7 +51,7 @@ export const createRangeReader =
     return data.result.map(({ metric, values }) => {
       const points = Array.from({ length: count }, (): number | null => null)
       for (const [at, text] of values) {
-        const value = Number(text) // a quantile without observations is NaN
+        const value = Number(text) // Prometheus returns NaN for a quantile without observations
         const index = Math.round((at - start) / step)
         if (Number.isFinite(value) && index >= 0 && index < count) points[index] = value
       }

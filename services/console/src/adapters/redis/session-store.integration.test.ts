@@ -35,7 +35,7 @@ async function open() {
 
 describeSessionStore('in Redis', open)
 
-it('a sign-in that has begun can be continued once, by any replica, and expires after ten minutes', async () => {
+it('a sign-in that has begun can be continued once, by any console that shares Redis, and expires after ten minutes', async () => {
   await using opened = await open()
   const other = createRedisSignInFlowStore(opened.redis)
   const flow = { state: 's', nonce: 'n', verifier: 'v', returnTo: '/runs' }
@@ -47,7 +47,7 @@ it('a sign-in that has begun can be continued once, by any replica, and expires 
 })
 
 describe('two consoles that share Redis', () => {
-  it('consoles that share Redis accept the sessions of each other, even after a restart, and end their streams within two seconds', async () => {
+  it('consoles that share Redis accept sessions of one another even after a restart, and end the streams of a session within two seconds', async () => {
     await using opened = await open()
     const { stores } = opened
     let cookie = ''
@@ -83,7 +83,7 @@ describe('two consoles that share Redis', () => {
     }
   })
 
-  it('while Redis is unavailable, consoles respond with 503 and keep their streams, and then continue by themselves', async () => {
+  it('while Redis is unavailable, consoles respond with 503 but keep their streams, and later recover without a restart', async () => {
     await using opened = await open()
     const { redis, stores } = opened
     await using at = await startConsoleFixture({}, stores)
@@ -92,7 +92,7 @@ describe('two consoles that share Redis', () => {
     redis.disconnect()
     const unavailable = await at.request('/api/session', { cookie })
     expect([unavailable.status, unavailable.headers.get('Retry-After')]).toEqual([503, '2'])
-    // The stream is checked every second.
+    // The sessions of all streams are checked every second.
     await eventually(() => expect(at.log()).toContain('sessions could not be checked'))
     await redis.connect()
     await eventually(async () =>

@@ -1,7 +1,7 @@
 /**
- * Stores the sessions in Redis, so that they survive a restart and several replicas share them: a hash
- * `console:session:<digest>` for each session, which expires with the session, and for each person a sorted set with the
- * digests of the sessions, the oldest first. Redis never gets the secret of a session.
+ * Stores the sessions in Redis, so that they survive a restart and several replicas share them. Each session is a hash
+ * `console:session:<digest>`, which expires with the session. For each person there is a sorted set with the digests of
+ * the sessions, the oldest first. Redis never gets the secret of a session.
  */
 import { roles } from '@integration-host/shared/access/user-role'
 import { parseJsonAs } from '@integration-host/shared/json'
@@ -59,7 +59,7 @@ export function createRedisSessionStore(redis: Redis): SessionStore {
     async ofUser(user) {
       const digests = await redis.zrange(indexOf(user), '0', '-1')
       const sessions = await Promise.all(digests.map(get))
-      // Redis has deleted the sessions that have expired.
+      // Redis itself has deleted the expired sessions.
       const gone = digests.filter((_, index) => sessions[index] === null)
       if (gone.length > 0) await redis.zrem(indexOf(user), ...gone)
       return sessions.filter((session) => session !== null)

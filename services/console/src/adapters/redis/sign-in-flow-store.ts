@@ -1,4 +1,4 @@
-/** Stores the sign-ins that have begun in Redis, so that the callback of the provider may reach another replica. */
+/** Stores the sign-ins that have begun in Redis, because the callback of the provider may reach another replica. */
 import { parseJsonAs } from '@integration-host/shared/json'
 import type { Redis } from 'ioredis'
 import { z } from 'zod'

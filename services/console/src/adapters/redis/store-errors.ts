@@ -2,7 +2,10 @@ import { IntegrationError } from '@integration-host/shared/errors'
 
 type Functions = Readonly<Record<string, (...parameters: never[]) => Promise<unknown>>>
 
-/** Returns the store with errors of Redis as `store_unavailable`. Their text could contain the address of the server. */
+/**
+ * Returns a store that throws `store_unavailable` in place of the errors of Redis, whose text could contain the address
+ * of the server.
+ */
 export const storeErrors = <Store extends { readonly [Name in keyof Store]: Functions[string] }>(
   store: Store,
 ): Store =>
