@@ -25,8 +25,8 @@ async function failpoint(point: Point): Promise<void> {
 }
 
 /**
- * Returns a bus that kills the process at a failpoint: `first event confirmed`, when the broker has confirmed one event
- * and no other was sent, or `events sent`, when all events were sent.
+ * Returns a bus that kills the process at one of two failpoints. At `first event confirmed`, the broker has confirmed
+ * one event, and no other event was sent. At `events sent`, all events were sent.
  */
 function untilKilled(bus: MessageBus): MessageBus {
   let first: Promise<void> | null = null

@@ -75,7 +75,7 @@ describe('the behaviour settings of the sandbox', () => {
     expect(await current()).toEqual(intuit)
   })
 
-  it('a reset of the sandbox selects the personality of the setting PERSONALITY again', async () => {
+  it('a reset of the sandbox restores the personality that the setting PERSONALITY names', async () => {
     await using started = await startProvider({ PERSONALITY: 'strict' })
     const read = async () => (await started.sandbox('GET', 'settings')).json()
     expect(await read()).toEqual(strict)

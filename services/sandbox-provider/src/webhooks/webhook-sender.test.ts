@@ -167,7 +167,7 @@ describe('the webhooks of the sandbox', () => {
     expect(sender.counts()).toMatchObject({ delivered: 1, waiting: 0 })
   })
 
-  it('the sandbox sends each webhook several times with the same event ids if the setting copies requires it', async () => {
+  it('the sandbox sends each webhook as often as the setting copies says, with the same event ids', async () => {
     report(['1'], { copies: 3 })
     await attempted(3)
     expect(target.deliveries.map(({ document }) => JSON.stringify(document))).toEqual(
@@ -175,7 +175,7 @@ describe('the webhooks of the sandbox', () => {
     )
   })
 
-  it('the sandbox sends each change in its own webhook and in random order if the setting shuffled requires it', async () => {
+  it('with the setting shuffled, the sandbox sends each change in its own webhook and in random order', async () => {
     sender.change({ shuffled: true })
     // The first three numbers decide which changes are dropped. The next three numbers decide the
     // order.
@@ -186,7 +186,7 @@ describe('the webhooks of the sandbox', () => {
     expect(changesReceived().toSorted()).toEqual(['1', '2', '3'].map(cloudEventOf))
   })
 
-  it('the sandbox drops the share of changes that dropPercent specifies', async () => {
+  it('the sandbox drops the share dropPercent of changes', async () => {
     random = [0.1, 0.29, 0.3, 0.9]
     report(['1', '2', '3', '4'], { dropPercent: 30 })
     await attempted(1)
@@ -194,7 +194,7 @@ describe('the webhooks of the sandbox', () => {
     expect(sender.counts()).toMatchObject({ changes: 4, dropped: 2 })
   })
 
-  it('the sandbox signs the share of webhooks that wrongSignaturePercent specifies wrongly, and repeats these webhooks', async () => {
+  it('the sandbox signs the share wrongSignaturePercent of webhooks wrongly, and repeats these webhooks', async () => {
     random = [0.5, 0.1]
     report(['1'], { wrongSignaturePercent: 50 })
     await attempted(1)

@@ -409,7 +409,7 @@ describe('the lease of a refresh', () => {
     const service = await start({ store, timing: { leaseMs: 300 } })
     await service.connect('1')
     const ended: [fence: number, renewals: number][] = []
-    // Each request takes long enough for the test to notice if the previous lease were still renewed.
+    // Each request takes so long that the test would notice a further renewal of the previous lease.
     for (const step of [
       { latencyMs: 1_200 },
       { latencyMs: 1_200, status: 400, body: '{"error":"invalid_scope"}' },

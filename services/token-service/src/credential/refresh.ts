@@ -142,7 +142,10 @@ export interface RefreshTiming {
 /** The number of reads of a record between two attempts to acquire its lease. */
 const POLLS_PER_ACQUIRE = 20
 
-/** The durations if a provider request takes at most 10 s. Two further durations come from the provider profile. */
+/**
+ * The default durations, for provider requests that take at most 10 s. Two further durations come from the provider
+ * profile.
+ */
 export const refreshTiming: Omit<RefreshTiming, 'graceMs' | 'rejectedGrantRetryDelaysMs'> = {
   leaseMs: 15_000,
   foreignIntentMaxAgeMs: 12_000,

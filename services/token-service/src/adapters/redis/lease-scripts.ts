@@ -50,7 +50,7 @@ return redis.call('PEXPIRE', K.lease, a.leaseMs)
 
 const release = define(['lease'], RELEASE_OWN_LEASE)
 
-// The claim of another process is valid until the request of this process can no longer be in flight.
+// The claim of another process is respected until the request of that process can no longer be in flight.
 const claimAdoption = define(
   ['adoption'],
   `
