@@ -344,7 +344,8 @@ describe('the example overlay', () => {
       /openPaths: \[([^\]]*)\]/
         .exec(read('services/token-service/src/app.ts'))?.[1]
         ?.match(/\/[\w/*]+/g) ?? []
-    // The base manifests set AUTHORIZE=links, with which /authorize would only respond 403.
+    // The Ingress does not expose /authorize, which always responds 403 with the setting AUTHORIZE=links of the base
+    // manifests.
     const published = open.filter((path) => path !== '/authorize')
     const inRouter = ({ path, pathType }: { path?: string; pathType: string }) =>
       pathType === 'Prefix' ? `${path}/*` : path

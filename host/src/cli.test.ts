@@ -50,7 +50,7 @@ describe('integration-host init', () => {
     })
   })
 
-  it('`integration-host init` writes nothing into a folder that is not empty', async () => {
+  it('`integration-host init` writes no file into a folder that is not empty', async () => {
     await writeFile(join(folder, 'mine.txt'), '')
     const { code, stderr } = await init('.')
     expect([code, stderr]).toEqual([2, expect.stringContaining('is not empty')])
@@ -275,7 +275,7 @@ describe('a webhook that the provider sends to the embedded host', () => {
     120_000, // the sweeper publishes the step of the run after 15 s
   )
 
-  it('a webhook that the embedded host accepted with 200 is a dead letter after SIGKILL if its process rejects it', async () => {
+  it('a webhook that the embedded host accepted with 200 becomes a dead letter after SIGKILL if its process rejects it', async () => {
     await writeFile(join(folder, 'processes/export.ts'), REJECTING_EXPORT)
     {
       await using first = dev()
@@ -292,7 +292,7 @@ describe('a webhook that the provider sends to the embedded host', () => {
 })
 
 describe('integration-host start', () => {
-  it('`integration-host start` warns of processes that are started by changes if it has no verifier token', async () => {
+  it('`integration-host start` without a verifier token warns of processes that are started by changes', async () => {
     await mkdir(join(folder, 'processes'))
     await writeFile(join(folder, 'processes/export.ts'), EXPORT)
     const env = { DISCOVERY_URL: 'http://127.0.0.1:1/', CLIENT_ID: 'a', CLIENT_SECRET: 'b' }

@@ -337,7 +337,7 @@ describe('the client of the package', () => {
       expect(await entitiesCreated()).toBe(before + 1)
     })
 
-    it('the client does not repeat a POST whose response was lost before it knows that the provider recognises the repetition', async () => {
+    it('the client repeats a POST without a response only after it has learned that the provider recognises the repetition', async () => {
       await using relay = await startRelay(host.accountingGateway, 80)
       const { client, sent } = connect({ gateway: relay.url })
       const company = client.company(COMPANY.realm)

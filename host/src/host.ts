@@ -110,7 +110,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const isSandbox =
     (options.provider ?? (options.env['DISCOVERY_URL'] ? 'real' : 'sandbox')) === 'sandbox'
   const secrets = embeddedSecrets(dataDir, options.env, isSandbox)
-  // The services read the list of keys when they start, so the console's key is made before.
+  // The console's key is created before the services start, because they read the list of keys when they start.
   const keyOfConsole = options.withConsole === true ? await consoleKey(secrets, options.env) : {}
   const ports = options.ports === 'standard' ? STANDARD_PORTS : await freePorts()
   const at = (name: ServiceName): string => `http://127.0.0.1:${ports[name]}`

@@ -140,7 +140,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     expect(problems).toEqual([])
   })
 
-  it('a connect link that was used in another browser leads to a page that says so', async () => {
+  it('a connect link that another browser has used leads to a page that reports the link as used', async () => {
     const link = await createLink({})
     await page.goto(link)
     await using other = await browser.newContext()

@@ -44,7 +44,7 @@ describe('the activity page of the console in a browser', () => {
     await page.waitForURL(`${at.console.url}/companies/${COMPANY.realm}`)
   })
 
-  it('the address of the page Activity contains its filters, so it shows the same list in another tab', async () => {
+  it('a link to the page Activity contains its filters, and shows the same list in another tab', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/activity`)
     const kinds = page.getByRole('navigation', { name: 'Kinds of entries' })

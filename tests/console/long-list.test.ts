@@ -194,7 +194,7 @@ describe('the live connection of a browser', () => {
     for (const one of tabs) await one.close()
   })
 
-  it('a browser that loses its network keeps the shown page, says so, and is up to date afterwards without a reload', async () => {
+  it('the page Runs stays visible and shows the failure while the browser has no network, and is up to date afterwards without a reload', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?idPrefix=offline`)
     await page.getByText('No run matches these filters').waitFor()

@@ -154,7 +154,7 @@ describe('the runs in a browser', () => {
     await expectAccessible(page, 'runs')
   })
 
-  it('the page Runs explains an unknown filter value in a sentence, and the page of a run that does not exist does so as well', async () => {
+  it('a sentence explains an unknown filter value on the page Runs, and a run that does not exist on the page of the run', async () => {
     const page = await at.signIn()
     for (const [path, sentence] of [
       ['/runs?status=Nonsense', 'status'],

@@ -90,7 +90,7 @@ describe('adopting the grants of another program', () => {
     return all.filter((_, n) => statuses[n] !== 200)
   }
 
-  it(`every line of the file is reported as stored or as refused although token-service is killed while it adopts ${GRANTS} grants`, async () => {
+  it(`an adoption reports every line of its file as stored or as refused although token-service is killed while it adopts ${GRANTS} grants`, async () => {
     const grants = await foreignGrants(GRANTS)
     const DIES_FOR = `ACC-${grants.realms[GRANTS / 2]}`
     await start({ DIES_AT: 'after response', DIES_FOR })

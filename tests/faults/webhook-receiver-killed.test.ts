@@ -79,7 +79,7 @@ describe('a webhook receiver that is killed during a delivery', () => {
   })
 
   it.each(points)(
-    'a webhook receiver killed at "%s" acknowledges nothing, and publishes every change when the delivery is repeated',
+    'a webhook receiver that is killed at "%s" acknowledges no webhook, and publishes every change after a repeated delivery',
     async (point) => {
       const changes = changesFrom(1, 20)
       const doomed = await startReceiver({ DIES_AT: point }, webhookReceiverWithFailpoints)
@@ -98,7 +98,7 @@ describe('a webhook receiver that is killed during a delivery', () => {
     },
   )
 
-  it('a webhook receiver that is killed while a body arrives publishes nothing of this body', async () => {
+  it('a webhook receiver that is killed while a body arrives publishes no part of this body', async () => {
     const doomed = await startReceiver()
     const socket = connectSocket(Number(new URL(doomed.url).port), '127.0.0.1')
     socket.on('error', () => {})

@@ -102,7 +102,7 @@ export function createClient(options: ClientOptions): Client {
   // Without this check, `fetch` would reject the header with an error whose message contains the key.
   if (!/^[\x21-\x7e]+$/.test(options.key)) throw new TypeError('key is not a service key')
   const connection: Connection = {
-    // In a browser, `fetch` fails unless it is called as a function of the global object.
+    // The `fetch` of a browser must be called as a function of the global object.
     fetch: options.fetch ?? ((input, init) => fetch(input, init)),
     key: options.key,
     attempts,

@@ -33,7 +33,7 @@ export interface RoundOptions {
 const CALM_MS = 3_000
 
 /**
- * Runs a round. If `disturb` fails, its error is part of the result, and the records are checked nevertheless.
+ * Runs a round. If `disturb` fails, the records are still checked, and the result contains the error.
  *
  * @throws the reason of `signal` if it is aborted.
  */

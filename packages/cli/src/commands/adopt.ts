@@ -204,7 +204,7 @@ async function send(
   }
 }
 
-/** Returns whether the service may be restarting. A rejected service key is a lasting failure. */
+/** Returns whether the failure may be caused by a restart of the service. A rejected service key is not. */
 const isTemporary = (error: unknown): boolean =>
   error instanceof RequestRejected
     ? ['store_unavailable', 'shutting_down', 'busy'].includes(error.code)

@@ -88,7 +88,7 @@ describe('audit list', () => {
     expect(service.requests.map(({ query }) => query.get('before'))).toEqual([null, '1501', '501'])
   })
 
-  it('`audit list --newest --name --limit` reads pages until it has enough entries of the credential', async () => {
+  it('`audit list --newest --name --limit` reads pages until it has found enough entries of the credential', async () => {
     log = whole.filter(({ Seq, Name }) => Name !== 'ACC-7' || Seq < 40)
     const args = ['audit', 'list', '--newest', '--name', 'ACC-7', '--limit', '2', '--json']
     expect((await run(args, service)).json).toEqual([entry(38), entry(28)])

@@ -125,8 +125,7 @@ export async function printCredential(
     ...optional('Idle expiry', credential.IdleExpiry),
     ...optional('Hard expiry', credential.HardExpiry),
     ...(Attempts === 0 ? [] : [labelled('Attempts', String(Attempts))]),
-    // If the refresh token was rejected, the time of the next attempt is part of the fault and
-    // printed with it.
+    // The time of the next attempt is printed here unless the fault below contains it.
     ...(Fault?.NextTryAt === undefined ? optional('Next try', credential.NextTryAt) : []),
     ...(Fault === undefined ? [] : faultLines(Fault)),
   )

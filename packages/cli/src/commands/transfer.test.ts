@@ -183,7 +183,7 @@ describe('credentials export', () => {
     },
   )
 
-  it('`credentials export` keeps the documents that it has received before an interruption', async () => {
+  it('`credentials export` keeps the received documents if it is interrupted', async () => {
     stored = named(600)
     const stop = new AbortController()
     failing = (call) => {

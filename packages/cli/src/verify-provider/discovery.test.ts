@@ -24,7 +24,7 @@ const document = {
 const { revocation_endpoint: _, ...withoutRevocation } = document
 
 describe('comparison of a discovery document with the documentation', () => {
-  it("comparing a discovery document with the provider's documentation ignores the order of list members", () => {
+  it('the comparison of a discovery document with the documentation ignores the order of list members', () => {
     expect(compareDocument(document, expectations, false)).toEqual([])
     const claims_supported = document.claims_supported.toReversed()
     expect(compareDocument({ ...document, claims_supported }, expectations, false)).toEqual([])
@@ -56,7 +56,7 @@ describe('comparison of a discovery document with the documentation', () => {
     expect(compareDocument(changed, expectations, false)).toEqual([difference])
   })
 
-  it('comparing the discovery document of a substitute for the provider compares only the paths of endpoints', () => {
+  it('the comparison with the documentation considers only the paths of endpoints if the server is a substitute for the provider', () => {
     const fake = Object.fromEntries(
       Object.entries(document).map(([name, value]) => [
         name,
@@ -69,7 +69,7 @@ describe('comparison of a discovery document with the documentation', () => {
     expect(isProviderHost('http://127.0.0.1:7220/x', expectations)).toBe(false)
   })
 
-  it('comparing the discovery document of an unknown provider requires only the members that OpenID Connect Discovery requires', () => {
+  it('the comparison of a discovery document from an unknown provider requires only the members that OpenID Connect Discovery requires', () => {
     const wanted = expectationsOf(generic)
     expect(compareDocument({ ...document, anything: 'else' }, wanted, false)).toEqual([])
     expect(compareDocument({ ...document, jwks_uri: undefined }, wanted, false)).toEqual([

@@ -24,7 +24,7 @@ describe('the report of verify-provider', () => {
     { ...skipped(null, '--no-create'), ...step('create') },
   ]
 
-  it('the verify-provider report has a line for each check, and below a deviation the expected behaviour and where it is documented', () => {
+  it('the verify-provider report has a line for each check, and shows the documented behaviour and its source below a deviation', () => {
     expect(reportTable(lines, expectations, uncoloured)).toEqual([
       'VERDICT        STEP      CHECK     SEEN',
       'as documented  id token  audience  an array with one entry',

@@ -36,7 +36,7 @@ describe('parseKeyList', () => {
     expect(faultsOf({ ...key, ...change })).toEqual([expect.stringContaining(position + fault)])
   })
 
-  it('every fault of a key file is reported', () => {
+  it('the report on an invalid key file contains every fault of the file', () => {
     expect(faultsOf({ ...key, scopes: ['x'] }, key, { ...key, sha256: 'y' }, 7)).toHaveLength(3)
   })
 

@@ -77,7 +77,7 @@ describe('a change of label and tags', () => {
     expect(accepts(LabelChange, { Label: 'A', label: 'B' })).toBe(false)
   })
 
-  it('a view of a credential without label and tags has no members for them', () => {
+  it('the view of a credential contains no member for an absent label and for an empty list of tags', () => {
     expect(labelMembersOf({ label: null, tags: {} })).toStrictEqual({})
     expect(labelMembersOf({ label: 'A', tags: { a: 'b' } })).toStrictEqual({
       Label: 'A',

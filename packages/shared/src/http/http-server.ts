@@ -167,7 +167,7 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
  * itself does not listen.
  */
 function acceptorFor(server: Server, onSocket: NonNullable<ListenOptions['onSocket']>): NetServer {
-  // Node's HTTP server uses the same socket options.
+  // These are the socket options that Node's HTTP server uses as well.
   const acceptor = createNetServer({ allowHalfOpen: true, noDelay: true })
   acceptor.on('connection', (socket) => {
     // Node's documentation of the event `connection` allows emitting it: "This event can also be explicitly emitted by

@@ -31,8 +31,8 @@ export const intuit: ProviderProfile = {
     // Intuit's documents disagree on whether the previous refresh token remains valid for a grace period. The older
     // documents say 24 hours.
     previousTokenGraceMs: 24 * HOUR_MS,
-    // According to Intuit's authorization FAQ, an outage may cause an `invalid_grant` response. The delays add up to
-    // one day.
+    // The delays between the attempts after an `invalid_grant` response. They add up to one day, because an outage may
+    // cause this response according to Intuit's authorization FAQ.
     rejectedGrantRetryDelaysMs: [5 * MINUTE_MS, HOUR_MS, 6 * HOUR_MS, 17 * HOUR_MS],
   },
   revocation: {

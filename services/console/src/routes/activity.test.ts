@@ -76,7 +76,7 @@ describe('the activity API of the console', () => {
     return (await response.json()) as ActivityView
   }
 
-  it('GET /api/activity lists actions, audit entries and sign-ins page by page, newest first, back to the beginning', async () => {
+  it('GET /api/activity lists actions, audit entries and sign-ins page by page, from the newest entry to the oldest', async () => {
     const entries: ActivityView['Entries'] = []
     let before: string | null = ''
     for (let page = 0; before !== null && page < 10; page += 1) {

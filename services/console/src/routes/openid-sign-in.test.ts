@@ -121,7 +121,7 @@ describe('signing in at an OpenID provider', () => {
     expect([status, session]).toEqual([401, ''])
   })
 
-  it('the OpenID sign-in reports a failure of the provider as such, and does not report it as a rejected person', async () => {
+  it('the OpenID sign-in distinguishes a failure of the provider from a rejected person', async () => {
     const { status, page } = await signIn(ADA, { status: 503 })
     expect(status).toBe(503)
     expect(page).toContain('The sign-in provider does not respond')

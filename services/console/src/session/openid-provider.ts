@@ -15,7 +15,7 @@ export interface OpenIdProvider {
    * Exchanges the code of a callback, and returns the claims of the verified id token. The tokens are dropped. `query`
    * is the query of the callback.
    *
-   * @throws {IntegrationError} `sign_in_rejected` if the response is not the one to this flow, or its id token is not
+   * @throws {IntegrationError} `sign_in_rejected` if the response does not belong to this flow, or its id token is not
    * valid; `provider_unavailable` if the provider does not respond.
    */
   complete(flow: SignInFlow, query: string): Promise<PersonClaims>

@@ -33,7 +33,7 @@ describe('the log text of errors from the broker', () => {
     )
   })
 
-  it('brokerReason reports other errors by their code or class, never by their text', () => {
+  it('brokerReason reports any other error than an incompatible declaration by its code or class, never by its text', () => {
     const text = `Handshake terminated by server: 403 (ACCESS-REFUSED) with message "ACCESS_REFUSED - Login was refused for user 'x'"`
     expect(brokerReason(new Error(text))).toBe('ACCESS-REFUSED')
     const refusal = Object.assign(new Error('x'), { code: 'ECONNREFUSED' })

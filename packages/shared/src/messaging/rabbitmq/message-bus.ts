@@ -88,7 +88,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   // messages need no ack.
   const isUnacknowledged = (queue: string): boolean => exclusiveQueues.has(queue)
 
-  // When a connection is closed, `keepConnected` opens the next one.
+  // Closes the current connection. `keepConnected` then opens the next one.
   const restart = (current: ChannelModel, reason: string): void => {
     if (current !== model || isClosing) return
     logger.warn({ reason }, 'broker connection discarded; a new connection is opened')
@@ -383,8 +383,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
         Promise.all([...consumers].map(({ inFlight }) => Promise.allSettled(inFlight)))
       await handled()
       await connection[Symbol.asyncDispose]()
-      // The handlers of these deliveries are awaited too, because further deliveries may have arrived before the
-      // connection ended.
+      // Further deliveries may have arrived before the connection ended. Their handlers are awaited as well.
       await handled()
       clearInterval(overdue)
       lost(null)
