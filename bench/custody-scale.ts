@@ -28,7 +28,7 @@ await using opened = new AsyncDisposableStack()
 const { url, redis } = opened.use(await startPrivateRedis({ appendOnly: false }))
 const custody = opened.use(await startCustody(url))
 const { system } = custody
-// All copies of a record share one grant and its refresh token, so the provider must not rotate it.
+// The provider must not rotate the refresh token, because all copies of a record share it.
 await custody.sandbox('PUT', 'settings', { rotation: 'never', accessTokenSeconds: DAY_SECONDS })
 const keys = parseKeyRing(new Secret(custody.credentialKeys))
 

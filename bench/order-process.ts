@@ -163,8 +163,8 @@ async function measureSystems<Prepared extends { readonly system: System }>(
 }
 
 /**
- * Measures an entry; resolves with `null` if the round failed or after SIGINT or SIGTERM. An error is reported and
- * the round is not included in the results. The other results remain valid.
+ * Measures an entry. Resolves with `null` if the round failed or was interrupted by a signal. The error of a failed
+ * round is reported, and its results are left out; the other results remain valid.
  */
 async function attempt(name: string, work: () => Promise<Measured>): Promise<Measured | null> {
   if (leaving.signal.aborted) return null

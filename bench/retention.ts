@@ -33,8 +33,8 @@ const [runs, perSecond, seconds, cycles] = [
   args.cycles,
 ].map(Number) as [number, number, number, number]
 
-// The copied runs ended a day ago, so they are purged. The runs of the load have ended just now, so they are not
-// purged.
+// A retention of half a day. The copied runs ended a day ago, so they are purged; the runs of the load have just ended,
+// so they are kept.
 const PURGING = { RETENTION_COMPLETED_DAYS: '0.5', RETENTION_FAILED_DAYS: '0.5' }
 const FORGETTING = { ...PURGING, DEDUPE_DAYS: '0.00001' }
 const TABLES = ['Order_Header', 'Order_Item', 'Order_Attempt', 'Order_Tag']

@@ -103,7 +103,7 @@ const crowd = opened.use(
     JSON.stringify(settings),
   ]),
 )
-// After the first interval every client without a key has sent a request.
+// The measurement begins after the first interval, when every client without a key has sent a request.
 await delay(everySeconds * 1_000)
 const samples: (readonly number[])[] = []
 const sampling = setInterval(() => samples.push(memory()), 1_000)

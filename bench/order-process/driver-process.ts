@@ -33,7 +33,8 @@ export async function startDriver(
     {
       env: { PATH: process.env['PATH'], NODE_ENV: 'production' },
       execArgv: ['--no-deprecation'],
-      // Standard output is discarded, because some engines print greetings there. Errors go to standard error.
+      // The driver's standard output is discarded, because some engines print greetings there. Its errors go to
+      // standard error.
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     },
   )

@@ -18,7 +18,7 @@ export type EngineName =
 export interface EngineSettings {
   /** Maximum number of transactions in flight. */
   readonly concurrency: number
-  /** Selects the variant to measure if an engine is measured in several variants. */
+  /** The variant to measure, for an engine that is measured in several variants. */
   readonly variant: string
   readonly stubUrl: string
   /** An existing folder. The CSV files are written to its subfolder `OrderCSV/`. */

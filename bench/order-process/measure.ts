@@ -12,7 +12,7 @@ const WARM_UP = 2_000
 
 export interface Load {
   readonly kind: 'all' | 'one-by-one'
-  /** Factor by which the entry's number of transactions is multiplied. At least one transaction runs. */
+  /** Factor by which the entry's number of transactions is multiplied. The product is at least one transaction. */
   readonly scale: number
   /**
    * The second part of a measurement starts `perSecond` transactions a second for `pacedSeconds` seconds. With 0
@@ -60,7 +60,7 @@ export async function measure(
   const used = difference(before, processorTime(roots))
 
   const { perSecond, pacedSeconds } = load
-  // One transaction runs in advance to open the connections that are used at the fixed rate.
+  // One transaction runs before the paced part, to open the connections that this part uses.
   const pacedCount = pacedSeconds > 0 ? 1 + perSecond * pacedSeconds : 0
   let latenciesMs: readonly number[] = []
   let pacedCpuMs = Number.NaN

@@ -42,7 +42,8 @@ export function processBehind(url: string, defaultPort: number): number {
         .map((fields) => `socket:[${fields[9]}]`),
     ),
   )
-  // If child processes have inherited the socket, the process with the smallest id is their parent.
+  // Several processes may listen on the port if children have inherited the socket. The process with the smallest id is
+  // their parent.
   const found = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .map(Number)

@@ -1,6 +1,6 @@
-// The package intuit-oauth for several companies, used as its readme shows. Redis stores the token object as JSON,
-// `isAccessTokenValid()` checks the token before use, and `refreshUsingToken()` replaces an expired token, which is
-// then stored with SET.
+// The package intuit-oauth for several companies, used as its readme shows. Redis stores the token object as JSON.
+// `isAccessTokenValid()` checks the token before use. `refreshUsingToken()` replaces an expired token, and SET stores
+// the new one.
 import OAuthClient from 'intuit-oauth'
 import { servePeer } from './serve-peer.ts'
 
@@ -20,7 +20,7 @@ servePeer((settings, redis) => {
 
   async function refresh(name: string, refreshToken = '') {
     const tokenResponse = await client.refreshUsingToken(refreshToken)
-    // The token is read from the response and not with `getToken()`. All companies share the client, so `getToken()`
+    // The token is read from the response instead of with `getToken()`. All companies share the client, so `getToken()`
     // may return the token of another company whose response arrived later.
     const token = { ...(tokenResponse.getJson() as Token), createdAt: Date.now() }
     await redis.set(`intuit-oauth:${name}`, JSON.stringify(token))

@@ -1,5 +1,5 @@
-// The package openid-client with a token store of the kind that its users write. Redis stores the token response and
-// its expiry as JSON, and `refreshTokenGrant()` replaces an expired token, which is then stored with SET.
+// The package openid-client with a token store as its users write it. Redis stores the token response and its expiry as
+// JSON. `refreshTokenGrant()` replaces an expired token, and SET stores the new one.
 import {
   allowInsecureRequests,
   ClientSecretBasic,

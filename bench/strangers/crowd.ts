@@ -8,7 +8,7 @@ import { connect, type Socket } from 'node:net'
 export interface CrowdSettings {
   readonly count: number
   readonly everySeconds: number
-  /** Port and bytes of each request. The clients are distributed evenly over the requests. */
+  /** The port and the bytes of each request. The clients are distributed evenly over these requests. */
   readonly requests: readonly { readonly port: number; readonly bytes: string }[]
 }
 

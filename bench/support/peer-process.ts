@@ -32,7 +32,10 @@ export async function startEntry(entry: URL, settings: object): Promise<PeerProc
   return { ...started, url }
 }
 
-/** Stores a grant of the realm for each compared OAuth library that refreshes tokens, in that library's own format. */
+/**
+ * Stores a grant of the realm for each compared OAuth library that refreshes tokens. Each grant has the format of its
+ * library.
+ */
 export async function connectPeers(custody: Custody, redis: Redis, realm: string): Promise<void> {
   const { tokenEndpoint, clientId, clientSecret, redirectUri } = custody.client
   for (const peer of ['intuit-oauth', 'openid-client']) {

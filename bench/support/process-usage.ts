@@ -12,7 +12,7 @@ export const residentMb = (pid: number): number =>
  */
 export function cpuSeconds(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-  // The program name in parentheses may contain spaces, so the line is split after the closing parenthesis. The
+  // The line is split after the closing parenthesis, because the program name in parentheses may contain spaces. The
   // fields 14 (utime) and 15 (stime) of the whole line then have the indexes 11 and 12.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   return (Number(fields[11]) + Number(fields[12])) / CLOCK_TICKS_PER_SECOND

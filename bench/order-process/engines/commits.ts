@@ -3,8 +3,9 @@ import { engineOfCalls, type StartEngine } from '../engine.ts'
 import { createSteps } from '../steps.ts'
 
 /**
- * Runs the steps with the four commits that durability needs: the insert of the run, and the result of each step. There
- * is no lease, no attempt, no retry and no recovery. The latency is the lower bound for the coordinator on this machine.
+ * Runs the steps with the four commits that durability needs: one for the insert of the run, and one for the result of
+ * each step. There is no lease, no attempt, no retry and no recovery. The latency is a lower bound for that of the
+ * coordinator on this machine.
  */
 export const start: StartEngine = async (settings) => {
   const steps = createSteps(settings)

@@ -22,8 +22,8 @@ export const start: StartEngine = async (settings) => {
 
   const client = createJsonClient(settings.concurrency, authorization(settings))
   async function isDone(): Promise<boolean> {
-    // The query looks for a single unfinished row in index order. Counting all unfinished rows would add
-    // measurable work.
+    // The query looks for one unfinished row in index order, because counting all unfinished rows would add measurable
+    // work.
     const { rowCount } = await database.query(
       `select from "Order_Header" where "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
       and "CompletedAt" is null order by "NextSweepAt" limit 1`,

@@ -1,7 +1,7 @@
 import { engineOfCalls, type StartEngine } from '../engine.ts'
 import { createSteps } from '../steps.ts'
 
-/** Runs the steps without durability. The rate without durability is the upper bound for every engine. */
+/** Runs the steps without durability. The rate is an upper bound for every engine. */
 export const start: StartEngine = async (settings) => {
   const steps = createSteps(settings)
   return engineOfCalls({
