@@ -1,6 +1,6 @@
 /**
- * Writes batches of files on the threads that `createThreadedFiles` starts. On a separate thread, blocking
- * calls cost less than asynchronous ones. All files of a batch in one folder share one flush of that folder.
+ * Writes batches of files on the threads that `createThreadedFiles` starts. The threads use blocking calls, because
+ * these cost less than asynchronous ones. All files of a batch in one folder share one flush of that folder.
  */
 import fs from 'node:fs'
 import { dirname, resolve } from 'node:path'
@@ -70,7 +70,8 @@ function fail(one: OpenFile, error: unknown): void {
     close(one)
     fs.rmSync(one.file.temporary, { force: true })
   } catch {
-    // The temporary file could not be removed either. The caller gets the error of the failed write.
+    // This error is ignored: the temporary file could not be removed either, and the caller gets the error of the
+    // failed write.
   }
 }
 
@@ -106,8 +107,8 @@ function makeFolder(folder: string): void {
     try {
       for (let made = last; made.length >= first.length; made = dirname(made)) fs.rmdirSync(made)
     } catch {
-      // Another writer has already put a file into the new folder, so the folder remains. The caller gets the error of
-      // the failed flush.
+      // This error is ignored: the folder remains, because another writer has already put a file into it. The caller
+      // gets the error of the failed flush.
     }
     throw error
   }

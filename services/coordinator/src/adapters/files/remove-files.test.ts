@@ -20,14 +20,14 @@ describe('the removal of files', () => {
   const removed = (value: boolean) => ({ status: 'fulfilled', value })
   const failed = (reason: unknown) => ({ status: 'rejected', reason })
 
-  it('the removal deletes existing files and ignores files that do not exist', async () => {
+  it('the removal of files deletes existing files and ignores missing files', async () => {
     expect(await remove('csv/a', 'csv/never', 'never/a', 'csv/b/c')).toEqual(
       [true, false, false, false].map(removed),
     )
     expect(await readdir(join(folder, 'data', 'csv'))).toEqual(['b'])
   })
 
-  it('the removal rejects a path outside the data folder', async () => {
+  it('the removal of files rejects a path outside the data folder', async () => {
     for (const path of ['../outside', '../data-2/a', '.'])
       expect(await remove(path)).toEqual([
         failed(expect.objectContaining({ message: expect.stringContaining('only files in') })),
@@ -35,7 +35,7 @@ describe('the removal of files', () => {
     expect(await readdir(folder)).toEqual(['data', 'outside'])
   })
 
-  it('the removal fails for a path that is not a file, and deletes the other files', async () => {
+  it('the removal of files fails for a path that is a folder, and deletes the other files', async () => {
     const isFolder = expect.objectContaining({ code: expect.stringMatching(/EISDIR|EPERM/) })
     expect(await remove('csv/a', 'csv', 'csv/b')).toEqual([
       removed(true),

@@ -32,7 +32,7 @@ export function createFileRemover(dataDir: string): RemoveFiles {
   return async (paths) => {
     const removed = await Promise.allSettled(paths.map(remove))
     const synced = new Map<string, Promise<void>>()
-    /** Flushes the folder of a file. A folder with several of the files is flushed only once. */
+    /** Flushes the folder of a file. A folder is flushed only once for all its files. */
     const syncFolderOf = (path: string): Promise<void> => {
       const folder = dirname(path)
       const sync = synced.get(folder) ?? syncFolderIfExists(folder)

@@ -1,7 +1,9 @@
 import { readdir, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 
-/** Returns a unique temporary path in the same folder, because a rename is atomic only within one file system. */
+/**
+ * Returns a unique temporary path in the folder of the file, because a rename is atomic only within one file system.
+ */
 export const temporaryPath = (path: string): string =>
   `${path}.${crypto.randomUUID().slice(0, 8)}.tmp`
 
@@ -11,7 +13,7 @@ const TEMPORARY = /^\.[0-9a-f]{8}\.tmp$/
 export async function removeTemporaryFiles(path: string): Promise<void> {
   const name = basename(path)
   const entries = await readdir(dirname(path)).catch((error: unknown) => {
-    // The folder does not exist if the writers were killed before they created it.
+    // The folder may not exist, because the writers may have been killed before they created it.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
     throw error
   })

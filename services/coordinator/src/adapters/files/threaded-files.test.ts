@@ -17,7 +17,7 @@ describe('writing a file through a writer thread', () => {
   })
   afterEach(() => rm(folder, { recursive: true }))
 
-  it('after concurrent writes of one file, it has the whole content of one write, and no temporary file is left', async () => {
+  it('after concurrent writes of one file, the file has the complete content of one of them, and no temporary file is left', async () => {
     const path = join(folder, 'a.csv')
     const contents = Array.from({ length: 20 }, (_, n) => String(n).repeat(100_000))
     await Promise.all(contents.map((content) => files.writeAtomic(path, content)))

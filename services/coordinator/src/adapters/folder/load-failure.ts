@@ -29,7 +29,7 @@ export const failureOf = (file: string, kind: string, reason: string): LoadFailu
   settings: [],
 })
 
-/** Returns the failure of a process whose settings are wrong or missing. `faults` has one line per variable. */
+/** Returns the failure of a process with wrong or missing settings. `faults` has one line per variable. */
 export const settingsFailure = (file: string, faults: readonly string[]): LoadFailure => ({
   file,
   line: null,
@@ -70,7 +70,8 @@ export function importFailure(
 }
 
 /**
- * Node's parser reports a missing bracket at the end of the file, because every later line could still have closed it.
+ * Explains an error at the end of a file. Node's parser reports a missing bracket there, because every later line could
+ * still have closed it.
  */
 const withEndExplained = (message: string): string =>
   message.endsWith("got '<eof>'")
@@ -134,7 +135,10 @@ function placeInStack(stack: string, isOfUser: (path: string) => boolean): Place
   return null
 }
 
-/** The kind is readable without a service key, so it must not contain arbitrary text that a file throws. */
+/**
+ * The kind of a fault is readable without a service key. Therefore it must not contain arbitrary text that a file
+ * throws.
+ */
 const NAME = /^[A-Za-z]{1,40}$/
 const NOT_FOUND =
   /^Cannot find (?:module|package) '(?<specifier>[^']+)' imported from (?<importer>.+)$/
@@ -158,7 +162,10 @@ function importIn(path: string, specifier: string): Place | null {
   return index === -1 ? null : { path, line: index + 1 }
 }
 
-/** Node reports no line for syntax errors of JavaScript files, but its TypeScript parser reads these files too. */
+/**
+ * Returns the place of a syntax error. A JavaScript file is parsed as TypeScript here, because only Node's TypeScript
+ * parser reports a line.
+ */
 function syntaxError(path: string): Place | null {
   try {
     stripTypeScriptTypes(textOf(path) ?? '')

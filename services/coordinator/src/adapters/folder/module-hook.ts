@@ -29,7 +29,10 @@ const PACKAGE_SCHEME = 'process-package:'
 const GENERATION = 'generation'
 
 export interface ModuleHook {
-  /** Returns the module to import for a package in a generation. Packages are resolved from the working directory. */
+  /**
+   * Returns the module specifier with which a package is imported in a generation. Packages are resolved from the
+   * working directory.
+   */
   packageSpecifier(name: string, generation: number): string
   /** The URLs of imported files of the user, and of files of the user that were not found. */
   readonly files: ReadonlySet<string>

@@ -34,7 +34,7 @@ describe('the settings of a process', () => {
     },
   )
 
-  it('the settings of a process are read from variables with its prefix, or from the files that such variables name', async () => {
+  it('the settings of a process are read from variables that begin with its name, or from the files that such variables name', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'settings-'))
     try {
       await writeFile(join(folder, 'key'), 'erp-key-1\n')
@@ -56,7 +56,7 @@ describe('the settings of a process', () => {
     }
   })
 
-  it('all wrong or missing settings of a process are reported, without their values', () => {
+  it('all wrong and missing settings of a process are reported, without their values', () => {
     const read = createSettingsReader(
       {
         INVOICE_EXPORT_ERP_URL: 'value-1',

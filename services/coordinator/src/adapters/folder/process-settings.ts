@@ -1,4 +1,4 @@
-/** Reads the settings that processes declare from the environment. */
+/** Reads from the environment the settings that processes declare. */
 import { ConfigError, type Environment, parseConfig } from '@integration-host/shared/process/config'
 import { z } from 'zod'
 import { bindSettings, type ProcessDefinition } from '../../process/definition.ts'
@@ -36,7 +36,7 @@ export function createSettingsReader(env: Environment, reserved: readonly string
       return { value: parseConfig(z.object({ [variable]: schema }), env)[variable] }
     } catch (error) {
       if (error instanceof ConfigError) return { faults: error.problems }
-      // The schema itself has thrown. The message of the error may contain the value.
+      // The error text is not used, because the schema itself has thrown and its message may contain the value.
       return { faults: [`${variable}: its schema cannot check a value`] }
     }
   }
@@ -68,6 +68,6 @@ export function createSettingsReader(env: Environment, reserved: readonly string
 type Faults = readonly string[]
 type Read = { readonly value: unknown } | { readonly faults: Faults }
 
-/** Returns both variables of a setting: the variable with the value, and the variable that names a file with it. */
+/** Returns the two variables of a setting: the one with the value, and the one that names a file with the value. */
 const namesOf = (variable: string): readonly string[] =>
   variable.endsWith('_FILE') ? [variable] : [variable, `${variable}_FILE`]

@@ -5,7 +5,10 @@ export type ProcessSource =
   | { readonly kind: 'folder'; readonly path: string }
   | { readonly kind: 'package'; readonly name: string }
 
-/** As in import specifiers, a path begins with `/`, `./`, `../` or a drive letter. Any other text is a package name. */
+/**
+ * Matches a path, which begins with `/`, `./`, `../` or a drive letter as in import specifiers. Any other text is a
+ * package name.
+ */
 const FOLDER = /^(?:\.{0,2}[/\\]|\.{1,2}$|[A-Za-z]:[/\\])/
 const PACKAGE = /^(?:@[a-z0-9~-][a-z0-9._~-]*\/)?[a-z0-9~-][a-z0-9._~-]*$/
 

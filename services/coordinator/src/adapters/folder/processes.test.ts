@@ -230,7 +230,7 @@ describe('loading the processes of a folder', () => {
     )
   })
 
-  it('the loader reports a folder that does not exist, is a file or has no process, and loads the other folders', async () => {
+  it('the loader reports a folder that is missing, is a file or contains no process, and loads the other folders', async () => {
     await put('good/a.ts', processOf('Good'))
     await put('empty/helper.ts', 'export const rate = 2')
     const loaded = await load('./good,./missing,./good/a.ts,./empty')

@@ -8,7 +8,7 @@
  *
  * A file that cannot be loaded is reported with its line, and all other processes are loaded. If two files define
  * processes of the same name at the start, nothing is loaded, because a run could belong to either process. In a later
- * load, the file that was loaded before keeps the name, even while it cannot be loaded, and the other file is reported.
+ * load, the file that was loaded first keeps the name, even while it cannot be loaded. The other file is reported.
  */
 import { readdir, readFile, realpath } from 'node:fs/promises'
 import { findPackageJSON } from 'node:module'
@@ -57,7 +57,7 @@ export interface ProcessLoader {
    * paths.
    */
   load(): Promise<LoadedProcesses>
-  /** The URLs of the user's files that were imported so far, or that an import did not find. */
+  /** The URLs of the user's files: those that were imported so far, and those that an import did not find. */
   readonly files: ReadonlySet<string>
 }
 
@@ -66,7 +66,7 @@ export interface LoaderOptions {
   readonly env?: Environment
   /** The variables of the coordinator itself, which processes may not declare. */
   readonly reserved?: readonly string[]
-  /** The time limit for loading a file, which could otherwise wait for ever at its top level. */
+  /** The time limit for loading a file, because a file can wait for ever at its top level. */
   readonly deadlineMs?: number
 }
 
@@ -86,11 +86,11 @@ export async function createProcessLoader(
   const roots = [...packages.values()].filter((root) => root !== null)
   const hook = installModuleHook(roots.map((root) => pathToFileURL(root + sep)))
   let generation = -1
-  /** For each name, the file of the process that was loaded last. */
+  /** For each process name, the file from which the process was last loaded. */
   const ownerOf = new Map<string, string>(
     [WEBHOOK_PROCESS, CHANGE_FEED].map((name) => [name, BUILT_IN_FILE]),
   )
-  /** For each name, the file of the running definition. A definition runs until another one replaces it. */
+  /** For each process name, the file of the running definition. A definition runs until another one replaces it. */
   const runningFileOf = new Map<string, string>()
 
   /**
@@ -108,7 +108,8 @@ export async function createProcessLoader(
     const timer = setTimeout(() => timeout.reject(late), deadlineMs)
     const isOfUser = (place: string): boolean =>
       place === path || hook.files.has(pathToFileURL(place).href)
-    // A file that calls process.exit() would otherwise end the coordinator without any message, as if it had succeeded.
+    // A call of process.exit() in a file is reported. Otherwise it would end the coordinator without any message, as if
+    // it had succeeded.
     const onExit = (): void => {
       const place = exitPlace(isOfUser)
       const at = place === null ? '' : ` (at ${place})`
@@ -235,7 +236,7 @@ const NO_DEFAULT = 'it must export what defineProcess returns as its default'
 const CALLS_DEFINE = /\bdefineProcess\s*[(<]/
 const DEFAULT_EXPORT = /\bexport\s+default\b|\bexport\s*\{[^}]*\bdefault\b|\bas\s+default\b/
 
-/** Editors and macOS put files of their own beside a file, such as `.#a.ts` and `._a.ts`. */
+/** Matches hidden files such as `.#a.ts` and `._a.ts`, which editors and macOS create beside a file. */
 export const isProcessFile = (file: string): boolean =>
   !file.startsWith('.') && /\.m?[jt]s$/.test(file) && !/\.(?:test|test-d|d)\.m?[jt]s$/.test(file)
 
@@ -255,7 +256,7 @@ async function packageRoot(name: string): Promise<string | null> {
   }
 }
 
-/** Whether a value is a process definition without any step, as `defineProcess` returns it. */
+/** Whether a value is a process definition that has no step yet, as `defineProcess` returns it. */
 const hasNoSteps = (value: unknown): value is { readonly name: string } =>
   typeof value === 'object' &&
   value !== null &&

@@ -9,10 +9,10 @@ import type { LoadedProcesses } from './processes.ts'
 const MAX_NAMED = 5
 
 /**
- * Returns a function that reports which processes are loaded, at the start and after each change. It reports them in
- * the log, in a metric, and in `/health/ready` as the dependency `processes`, which does not affect readiness. Only the
- * log contains the reasons of failures. `/health/ready`, which needs no service key, contains only the file, the line
- * and the kind of each fault.
+ * Returns a function that reports which processes are loaded, at the start and after each change. It writes to the log,
+ * sets a metric, and sets the state of the dependency `processes` in `/health/ready`, which does not affect readiness.
+ * Only the log contains the reasons of failures. `/health/ready` can be read without a service key, so it contains only
+ * the file, the line and the kind of each fault.
  */
 export function createLoadReport({
   logger,
@@ -50,7 +50,7 @@ export function createLoadReport({
 }
 
 /**
- * The environment is read only at the start, so a changed setting needs a restart even if changed files are reloaded.
+ * The remedy includes a restart, because the environment is read only at the start, even if changed files are reloaded.
  */
 function remediationOf({ kind, hasLoadedBefore }: LoadFailure, isReload: boolean): string {
   if (kind === 'settings')

@@ -21,7 +21,7 @@ const returning = (result: string, name = 'Watched') =>
   `import { defineProcess } from 'integration-host'
    export default defineProcess('${name}', {}).step('one', (step) => step.complete(${result}))`
 
-/** A process whose setting is missing, so it is not loaded. */
+/** A process with a missing setting, so it cannot be loaded. */
 const withSetting = `import { defineProcess } from 'integration-host'
    import { z } from 'zod'
    export default defineProcess('Unset', { settings: { missing: z.string() } }).step('one', (step) => step.complete(1))`
@@ -151,7 +151,7 @@ describe('a coordinator that watches its process files', () => {
     await eventually(async () => expect(await processesReport()).toMatchObject({ status: 'up' }))
   })
 
-  it('the coordinator keeps its processes while two files define the same process, and while the folder is missing', async () => {
+  it('the coordinator keeps its processes while two files define the same process, and while the process folder is missing', async () => {
     await put('a.ts', returning('1'))
     await start()
     await put('b.ts', returning('2'))
@@ -185,7 +185,7 @@ describe('a coordinator that watches its process files', () => {
     await eventually(async () => expect(await processesReport()).toMatchObject({ status: 'up' }))
   })
 
-  it('the only process file of a folder keeps its process when it is moved to another folder', async () => {
+  it('if the only process file of a folder is moved to another folder, the coordinator keeps its process', async () => {
     const other = join(root, 'other')
     await mkdir(other)
     await put('a.ts', returning('1'))

@@ -43,12 +43,13 @@ export async function loadWatchableProcesses(
   options: LoaderOptions,
 ): Promise<WatchableProcesses> {
   const loader = await createProcessLoader(sources, options)
-  /** The state of each file before it was loaded. */
+  /** The state of each file from before the load. */
   let known = stateOf(sources, [])
 
   async function load(found: FileStates): Promise<LoadedProcesses> {
     const loaded = await loader.load()
-    // For files that are imported for the first time, only the state after the load is known.
+    // The state from before the load is unknown for files that were imported for the first time, so their state after
+    // the load is used.
     known = new Map([...stateOf([], loader.files), ...found])
     return loaded
   }

@@ -25,7 +25,7 @@ const MAX_CONNECTIONS = 128
 /** The maximum number of targets with a connection pool. Beyond it, idle pools are closed. */
 const MAX_TARGETS = 100
 
-/** Calls targets over persistent connections. Redirects are not followed: a 3xx is a response like any other. */
+/** Calls targets over persistent connections. Redirects are not followed: a 3xx response is returned like any other. */
 export function createHttpCaller(): HttpCaller {
   const pools = new Map<string, Pool>()
   let isClosed = false
@@ -39,7 +39,7 @@ export function createHttpCaller(): HttpCaller {
           pools.delete(other)
           void pool[Symbol.asyncDispose]()
         }
-    // The pool needs no timeouts, because the time limit of the step already bounds each call.
+    // The timeouts of the pool are disabled, because the time limit of the step already bounds each call.
     const idleTimeoutMs = Number.POSITIVE_INFINITY
     const pool = new Pool(origin, {
       connectTimeoutMs: CONNECT_MS,
@@ -109,7 +109,7 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
     pool.send(outgoing(request), {
       onStart(started) {
         flow = started
-        // The call was aborted while it waited for a connection, so its request must not be sent any more.
+        // The request must not be sent, because the call was aborted while it waited for a connection.
         if (isSettled) started.abort()
       },
       onInformation() {},

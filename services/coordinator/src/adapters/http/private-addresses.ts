@@ -23,8 +23,8 @@ const SPECIAL_V4 = [
   '168.63.129.16/32',
 ]
 /**
- * In IPv6, only addresses in 2000::/3 are public (RFC 4291 §2.4), except in the ranges below. Therefore loopback,
- * link-local and unique local addresses are private, and so are IPv4 addresses in IPv6 form (::ffff:0:0/96,
+ * In IPv6, only addresses in 2000::/3 are public (RFC 4291 §2.4), except in the ranges below. All other addresses are
+ * private, for example loopback, link-local, unique local, and IPv4 addresses in IPv6 form (::ffff:0:0/96,
  * 64:ff9b::/96).
  */
 const GLOBAL_V6 = '2000::/3'
@@ -43,7 +43,10 @@ const specialV4 = listOf('ipv4', SPECIAL_V4)
 const specialV6 = listOf('ipv6', SPECIAL_V6)
 const globalV6 = listOf('ipv6', [GLOBAL_V6])
 
-/** Whether an IP address cannot be reached over the public internet. Also true for a text that is not an IP address. */
+/**
+ * Whether an IP address cannot be reached over the public internet. The result is also true for a text that is not an
+ * IP address.
+ */
 export function isPrivateAddress(address: string): boolean {
   const family = isIP(address)
   if (family === 4) return specialV4.check(address)
@@ -51,6 +54,8 @@ export function isPrivateAddress(address: string): boolean {
   return true
 }
 
-/** Whether a host is a private IP address. False for a host name, which is checked when it is resolved. */
+/**
+ * Whether a host is a private IP address. The result is false for a host name, which is checked when it is resolved.
+ */
 export const isPrivateLiteral = (host: string): boolean =>
   isIP(host) === 0 ? /(?:^|\.)localhost\.?$/.test(host) : isPrivateAddress(host)

@@ -33,7 +33,7 @@ export function createWebhookPost({
   timeoutMs = TIMEOUT_MS,
   resolve: resolveName = dnsLookup,
 }: WebhookPostOptions = {}): PostWebhook {
-  /** Resolves a host name. Fails if any of its addresses is private, instead of choosing another address. */
+  /** Resolves a host name. Fails if at least one of its addresses is private, even if others are public. */
   const publicOnly: LookupFunction = (hostname, options, callback) => {
     const all = { ...options, all: true } as const
     resolveName(hostname, all, (error, addresses) => {
@@ -48,7 +48,7 @@ export function createWebhookPost({
 
   return ({ url, isAllowedByName, headers, body, abort }) =>
     new Promise((resolve) => {
-      // Node calls `lookup` only for host names, not for IP addresses.
+      // An IP address is checked here, because Node calls `lookup` only for host names.
       if (!isAllowedByName && isPrivateLiteral(url.hostname.replace(/^\[|\]$/g, '')))
         return resolve({ kind: 'private_address' })
       if (abort.areNewCallsBlocked) return resolve({ kind: 'aborted' })

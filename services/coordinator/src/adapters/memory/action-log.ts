@@ -1,13 +1,15 @@
 import type { Action, ActionFilter } from '../../transaction/action.ts'
 
 export interface ActionLog {
-  /** Returns the entry with its `ID`, which is larger than all earlier ids. Does not add the entry to the log. */
+  /**
+   * Returns a complete entry with a new `ID`, which is larger than all earlier ids. The entry is not added to the log.
+   */
   next(entry: Omit<Action, 'ID'>): Action
   add(action: Action): void
   /** Removes an entry that could not be written to the disk. */
   remove(action: Action): void
   all(): readonly Action[]
-  /** Returns the entry of the change that a bulk operation has made to this transaction. */
+  /** Returns the entry of the change that a bulk operation has made to this transaction, if there is one. */
   doneBy(
     operationId: string,
     transaction: { readonly Process: string; readonly TransactionID: string },
@@ -19,7 +21,7 @@ export interface ActionLog {
 /** The action log of the memory source. */
 export function createActionLog(): ActionLog {
   const actions: Action[] = []
-  /** The entries of changes by bulk operations. The key consists of the operation and the transaction. */
+  /** The entries of changes by bulk operations. The map key consists of the operation and the transaction. */
   const done = new Map<string, Action>()
   const doneKey = ({
     OperationID,
@@ -35,7 +37,7 @@ export function createActionLog(): ActionLog {
     },
     add(action) {
       lastId = Math.max(lastId, action.ID)
-      // Entries that were written before bulk operations existed have no `OperationID`.
+      // `OperationID` may be missing, because some entries were written before bulk operations existed.
       const { OperationID = null } = action as Partial<Action>
       actions.push(OperationID === null ? { ...action, OperationID } : action)
       if (OperationID !== null && action.Outcome === 'done') done.set(doneKey(action), action)

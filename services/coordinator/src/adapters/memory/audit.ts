@@ -4,7 +4,7 @@ import { isOver } from '../../transaction/status.ts'
 import { STUCK_MS } from '../../transaction/transaction-source.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 
-/** Counts runs, and violations of the invariants that `Audit` lists. `now` is epoch ms. */
+/** Counts runs, and counts violations of the invariants that `Audit` lists. `now` is epoch ms. */
 export function auditRuns(
   stored: readonly StoredRun[],
   processes: readonly string[],

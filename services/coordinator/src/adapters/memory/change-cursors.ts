@@ -1,4 +1,4 @@
-/** The cursors of the change feeds, and what is known about events of the provider, in the memory source. */
+/** The cursors of the change feeds and the times of webhook deliveries in the memory source. */
 import type { ChangeCursor, ChangeCursors } from '../../change-feed/change-cursors.ts'
 import type { Subscriptions } from '../../transaction/subscriptions.ts'
 import type { MemoryStore } from './store.ts'

@@ -44,8 +44,8 @@ describe('the in-memory transaction source under kills and disk faults', () => {
       )
       const sum = (figure: 'acknowledged' | 'ahead') =>
         results.reduce((total, result) => total + result[figure], 0)
-      // At least one kill must have interrupted a write between the disk and the acknowledgement; otherwise the test
-      // would prove nothing.
+      // At least one kill must occur after the write to disk and before the acknowledgement; otherwise the test would
+      // prove nothing.
       expect(sum('ahead')).toBeGreaterThan(0)
       await annotate(
         `${KILLS} kills: opened every time, ${sum('acknowledged')} acknowledged changes, lost 0; ${sum('ahead')} runs were one transition ahead of what was acknowledged`,
@@ -136,7 +136,7 @@ async function killRepeatedly(worker: number, kills: number) {
     await sleep(random() * 60)
     child.kill('SIGKILL')
     await once(child, 'close')
-    // The kill may also have truncated the last line that the child process printed.
+    // The last line may be incomplete, because the kill may have interrupted the output of the child process.
     for (const line of lines.split('\n').slice(0, -1)) {
       const [id = '', version] = line.split(' ')
       if (version === undefined) continue
@@ -207,7 +207,8 @@ function startWorker(dataDir: string, round: number): ChildProcess {
       await source[Symbol.asyncDispose]()
     }`
   return spawn(process.execPath, ['--input-type=module', '-e', script], {
-    // Without Node's compile cache, these short-lived OS processes would spend most of their time compiling.
+    // The child processes use Node's compile cache, because otherwise they would spend most of their short lives
+    // compiling.
     env: { ...process.env, NODE_COMPILE_CACHE: join(dataDir, '..', 'compiled') },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
@@ -222,8 +223,8 @@ interface Fault {
 
 const fault: fc.Arbitrary<Fault> = fc.record({
   operation: fc.constantFrom('appendFile', 'appendFile', 'appendFile', 'datasync', 'truncate'),
-  // The first file operations happen while the memory source is opened. A fault in one of them makes the opening fail,
-  // which another test checks.
+  // The first file operations happen while the memory source is opened. They must succeed here, because another test
+  // checks a failed opening.
   at: fc.integer({ min: 3, max: 30 }),
   bytes: fc.nat({ max: 3_000 }),
 })

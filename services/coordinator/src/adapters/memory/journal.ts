@@ -48,7 +48,7 @@ interface Loaded {
   readonly state: unknown
   readonly entries: readonly unknown[]
   readonly lastNumber: number
-  /** The number of bytes of the log that hold complete lines. */
+  /** The length of the log in bytes up to the end of its last complete line. */
   readonly length: number
 }
 
@@ -70,8 +70,7 @@ export function readJournal(snapshotPath: string, journalPath: string): Loaded {
     const end = bytes.indexOf(0x0a, length)
     const line = end === -1 ? null : parseLine(bytes.toString('utf8', length, end))
     if (line === null) {
-      // An invalid line with no valid line after it is the incomplete end of an append that was never
-      // acknowledged.
+      // If no valid line follows, an invalid line is the incomplete end of an append that was never acknowledged.
       if (end === -1 || !hasWholeLine(bytes, end + 1)) break
       throw damaged(journalPath)
     }
@@ -152,7 +151,7 @@ export async function openJournal(
       try {
         await flush(batch.map(({ line }) => line).join(''))
       } catch (error) {
-        // Later appends may depend on the changes of the failed appends, so they must be rejected as well.
+        // All appends that wait are rejected, because they may depend on the changes of the failed appends.
         const later = [...pending, ...compactions]
         pending = []
         compactions = []
@@ -172,8 +171,8 @@ export async function openJournal(
         if (failure === null) resolve()
         else reject(failure.error)
     }
-    // This is set before the promise settles. Otherwise an append between the last check and the settling would never
-    // be written.
+    // `writing` is reset before the promise settles. Otherwise an append between the last check and the settling would
+    // never be written.
     writing = null
   }
 

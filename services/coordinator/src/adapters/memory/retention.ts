@@ -120,7 +120,7 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
             isForgettable(stored) &&
             table.runsOf(stored.header.Process, stored.header.TransactionID).every(isForgettable),
         )
-      // All runs of a transaction are deleted together, so the last transaction may exceed the limit.
+      // More ids than the limit may be deleted, because all runs of the last transaction are deleted together.
       const transactions = [
         ...Map.groupBy(old, ({ header: { Process, TransactionID } }) =>
           JSON.stringify([Process, TransactionID]),

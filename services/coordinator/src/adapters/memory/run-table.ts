@@ -31,7 +31,7 @@ export interface RunTable {
   countSlots(process: string, key: string): number
   /** Returns the runs that wait for a slot of this process and key. */
   waitingForSlot(process: string, key: string): StoredRun[]
-  /** Returns the groups with runs that have a slot or wait for one. */
+  /** Returns the groups in which at least one run has a slot or waits for one. */
   slotGroups(): SlotGroup[]
 }
 
@@ -67,7 +67,7 @@ export function createRunTable(): RunTable {
 
   /** The newest run that was queued for each debounce key. */
   const debounces = new Map<string, string>()
-  /** The ids of the absorbed transactions: those of each run, and the run of each id. */
+  /** The ids of the absorbed transactions, in two maps: the ids of each run, and the run of each id. */
   const absorbed = new Map<string, { readonly run: RunKey; readonly ids: Set<string> }>()
   const absorbers = new Map<string, string>()
 

@@ -49,7 +49,7 @@ interface State {
   readonly schedules?: readonly ScheduleRow[]
   /** Missing in a snapshot that was written before the change feed existed. */
   readonly cursors?: readonly CursorRow[]
-  /** When the provider has last delivered an event, epoch ms. */
+  /** The time at which the provider has last delivered an event, epoch ms. */
   readonly deliveredAt?: number | null
 }
 
@@ -100,7 +100,7 @@ const StateSchema = z.object({
   actions: z.array(z.unknown()).optional(),
 })
 
-/** The members that runs lack in the files of an earlier version. */
+/** Defaults for the members that runs lack in the files of an earlier version. */
 const LATER_MEMBERS: Partial<Run> = {
   Tags: null,
   ConcurrencyKey: null,
@@ -175,7 +175,7 @@ export async function openMemoryStore(
   let deliveredAt: number | null = null
   let paused: Pauses = new Map()
   let retention: RetentionState
-  /** For each change that is not flushed yet, the function that undoes it; oldest first. */
+  /** For each change that is not flushed yet, oldest first: a function that undoes the change. */
   let undo: (() => void)[] = []
   /** Resolves when every change so far is flushed. */
   let flushed: Promise<unknown> = Promise.resolve()

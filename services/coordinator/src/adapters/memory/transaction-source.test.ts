@@ -160,7 +160,7 @@ describe('the files of the in-memory transaction source', () => {
   })
 
   it.each(['the journal', 'the snapshot'])(
-    'a waiting run and the ids that it has absorbed are read from %s after a restart',
+    'a waiting run and the ids that it has absorbed are restored from %s after a restart',
     async (file) => {
       const debounced = (id: string) => ({
         TransactionID: id,
@@ -400,14 +400,14 @@ describe('the files of the in-memory transaction source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('the in-memory transaction source acknowledges a change only after the change was flushed to disk', async () => {
+  it('the in-memory transaction source acknowledges a change only after flushing it to disk', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: 'one', InitialData: 'x' }])
     expect(readFileSync(journal, 'utf8')).toContain('"one"')
     await source[Symbol.asyncDispose]()
   })
 
-  it('if the last write was truncated at any byte, the files are opened with the state before or after that write', async () => {
+  it('if the last write was cut off at any byte, the files can be opened in the state before or after that write', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: 'first', InitialData: 1 }])
     const before = readFileSync(journal)

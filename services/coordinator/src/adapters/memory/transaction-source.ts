@@ -59,7 +59,7 @@ export interface MemorySourceOptions {
   readonly now?: () => number
   readonly sweepMs?: number
   readonly leaseMs?: number
-  /** An export contains only runs that were completed at least this many milliseconds ago. */
+  /** The minimum age in milliseconds of the completed runs that an export contains. */
   readonly exportLagMs?: number
   readonly openFile?: JournalOptions['openFile']
 }
@@ -344,7 +344,7 @@ export async function createMemoryTransactionSource(
     async addWebhooks(list) {
       const added = newWebhooks(list)
       if (added.length > 0) await commit({ webhooks: added })
-      else await store.flush() // an earlier copy of the event may not be flushed yet
+      else await store.flush() // an earlier call may still be writing the event to disk
     },
     async startWebhooks(limit) {
       const { over, next } = webhooks.oldest()
@@ -367,7 +367,7 @@ export async function createMemoryTransactionSource(
     ...createMemoryRetention(store, now),
     ...createMemoryExports(table, now, exportLagMs),
 
-    // No other program can insert runs into memory, so there are no insertions to report.
+    // `watch` never reports insertions, because no other program can insert runs into memory.
     watch() {},
 
     [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),

@@ -1,4 +1,4 @@
-/** What the queues `start.<Process>` and `on.<Process>` have in common. */
+/** Code that the adapters of the queues `start.<Process>` and `on.<Process>` share. */
 import type { Delivery } from '@integration-host/shared/messaging/message-bus'
 import type { SpanDescription } from '@integration-host/shared/observability/telemetry'
 import type { IntakeMessage } from '../../worker/message-intake.ts'

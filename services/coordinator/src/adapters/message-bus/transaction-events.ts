@@ -21,8 +21,8 @@ export interface TransactionEvents extends AsyncDisposable {
 }
 
 /**
- * The name of an exclusive queue that each replica declares for itself, so that each replica receives the
- * transitions that all other replicas make.
+ * The name of the exclusive queue that each replica declares. Through this queue, a replica receives the transitions
+ * that all other replicas make.
  */
 const REPLICA_QUEUE = 'coordinator.transactions'
 /**
@@ -54,7 +54,7 @@ export async function joinTransactionEvents(
   })
   const options = { prefetch: 500, tag: `${owner} events` }
   const consumer = bus.consume(REPLICA_QUEUE, options, async ({ content, headers }) => {
-    // The sender is compared before the batch is parsed. With a single replica every batch comes from that replica, so
+    // Batches of this replica are skipped before they are parsed. With a single replica every batch is its own, so
     // parsing would be wasted work.
     const batch = headers['replica'] === owner ? null : parseJsonAs(Batch, content.toString('utf8'))
     for (const event of batch?.Events ?? []) onForeign(event)
@@ -96,7 +96,10 @@ export async function joinTransactionEvents(
   }
 }
 
-/** The time in milliseconds for which events of a routing key are buffered after the broker returned an event. */
+/**
+ * The time in milliseconds for which events of a routing key are buffered after the broker has returned an event of
+ * this key.
+ */
 const UNBOUND_MS = 250
 
 /** The events of one routing key. */
@@ -165,7 +168,7 @@ function createExternalPublisher(bus: MessageBus): TransactionEvents {
     publishEvent,
     async [Symbol.asyncDispose]() {
       shutdown.abort()
-      // A queue may have been bound since the last probe.
+      // The remaining events are published, because a queue may have been bound since the last probe.
       for (const { events } of buffers.values())
         for (const event of events.splice(0)) publish(event).catch(() => {})
       while (inFlight.size > 0) await Promise.allSettled(inFlight)
@@ -173,6 +176,7 @@ function createExternalPublisher(bus: MessageBus): TransactionEvents {
   }
 }
 
-// AMQP allows 255 bytes for a message id, and an event id can be longer because its parts are percent-encoded.
+// An event id may be too long for a message id, which AMQP limits to 255 bytes: the parts of an event id are
+// percent-encoded.
 const messageId = (id: string): string =>
   id.length <= 255 ? id : createHash('sha256').update(id).digest('hex')

@@ -22,7 +22,7 @@ interface ClientOptions {
   readonly onclose?: () => void
 }
 
-/** Creates a client of the driver, whose connections are opened by `sockets`. */
+/** Creates a client of the driver. `sockets` opens its connections. */
 export function createClient(
   { address, sockets }: { readonly address: PostgresAddress; readonly sockets: ServerSockets },
   name: string,
@@ -31,11 +31,11 @@ export function createClient(
   const options = driverOptions(address, sockets, {
     ...own,
     startup: { application_name: name, ...TIMES },
-    // The driver's own back-off between reconnects grows to 20 s, and queries would wait that long.
+    // The driver's own back-off is replaced, because it grows to 20 s, and queries would wait that long.
     backoff: (attempt: number) =>
       backoffMs(attempt + 1, { baseMs: 50, capMs: 1_000, random: 1 }) / 1_000, // in seconds
-    // The driver would query the types on each new connection. The driver does not handle a failure of
-    // that query, and the coordinator would crash.
+    // Otherwise the driver would query the types on each new connection. It does not handle a failure of that query,
+    // and the coordinator would crash.
     fetch_types: false,
     types: {
       isoTime: {
@@ -50,9 +50,9 @@ export function createClient(
 }
 
 /**
- * Returns a time in ISO 8601 with milliseconds, in the format of `toISOString`. The input is a time as
- * PostgreSQL prints it in UTC: `2026-11-20 09:30:00.25+00`, or in JSON `2026-11-20T09:30:00.25+00:00`. Parsed
- * by character index, because this runs several times per transaction.
+ * Returns a time in ISO 8601 with milliseconds, in the format of `toISOString`. The input is a time as PostgreSQL
+ * prints it in UTC: `2026-11-20 09:30:00.25+00`, or in JSON `2026-11-20T09:30:00.25+00:00`. The input is parsed by
+ * character index, because this function runs several times per transaction.
  */
 export function isoTime(value: string): string {
   let digits = 0

@@ -35,9 +35,9 @@ describe('a connection to PostgreSQL', () => {
     expect(row).toEqual({ reads_whole_tables: 'off' })
   })
 
-  // If a cached plan becomes invalid, the published driver repeats the query by itself, out of order with the
-  // other queries on its connection. Callers then get the results of other callers. The patch in patches/ fixes
-  // this bug.
+  // The published driver has a fault that the patch in patches/ fixes. If a cached plan becomes invalid, the driver
+  // repeats the query by itself, out of order with the other queries on its connection. Callers then get the results of
+  // other callers.
   it('each concurrent query gets its own result while a migration changes the table', async () => {
     await using connection = await connect()
     await database.sql`create table queries (id int primary key)`
@@ -60,9 +60,9 @@ describe('a connection to PostgreSQL', () => {
     await Promise.all(asking)
   })
 
-  // The published driver mixes the rows of an interrupted statement into the next result on its connection. A
-  // granted claim then looked like a claim of an unknown run, and its message was dead-lettered. The patch in
-  // patches/ fixes this bug.
+  // The published driver has a fault that the patch in patches/ fixes: it mixes the rows of an interrupted statement
+  // into the next result on its connection. A granted claim then looked like a claim of an unknown run, and its message
+  // was dead-lettered.
   it.each([
     ['fails with an error', '1 / (3 - i)'],
     ['loses its connection', 'case when i = 3 then pg_terminate_backend(pg_backend_pid()) end'],
@@ -201,8 +201,8 @@ describe('the pool of connections to PostgreSQL', () => {
     await using connection = await connect(database.url, { statementTimeoutMs: 500 })
     await queryAll(connection)
     const queries = queryAll(connection)
-    // The test blocks the event loop just after the phase that reads sockets. The timers then run before the next read
-    // of the responses.
+    // The test blocks the event loop directly after the phase that reads sockets. Therefore the timers run before the
+    // responses are read.
     await new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
     const frozenUntil = performance.now() + 2_500
     while (performance.now() < frozenUntil);
@@ -225,7 +225,7 @@ describe('the pool of connections to PostgreSQL', () => {
     replica.release()
   })
 
-  it('the pool waits between its reconnects to a server that closes each connection at once', async () => {
+  it('the pool waits before it reconnects to a server that closes each connection at once', async () => {
     await using relay = await startRelay(database.url, 5_432)
     await using connection = await connect(relay.url)
     relay.away('end')
@@ -235,8 +235,8 @@ describe('the pool of connections to PostgreSQL', () => {
       await expect(connection.run((sql) => sql`select 1`)).rejects.toMatchObject({
         code: 'store_unavailable',
       })
-    // The pool may make one attempt for each of its connections, and one for each check of the server. A check runs
-    // once per second.
+    // The pool may make one attempt for each of its connections. The check of the server, which runs once per second,
+    // may make one each time.
     const checks = Math.ceil((performance.now() - startedAt) / 1_000)
     expect(relay.connections - before).toBeLessThan(5 + checks + 4)
     relay.restore()
@@ -376,7 +376,7 @@ describe('an unsupported database', () => {
     expect(await connection.reason()).toMatch(/^version: 11\.\d+.* Upgrade to 14\.0 or newer\.$/)
   })
 
-  it('a PostgreSQL server is used even if its clock is minutes off, and the difference is reported in one log line', async () => {
+  it('the coordinator uses a PostgreSQL server whose clock is minutes off, and reports the difference in one log line', async () => {
     await using relay = await startRelay(database.url, 5_432)
     // The response contains the version and then the server's time in ms. Changing the first digits of the time moves
     // it by a day.

@@ -73,7 +73,7 @@ const LOOKUP_BY_KEY = {
   jit: 'off',
 }
 const CONNECTIONS = 10
-/** The connections of the pool, one for the migrations, and one for the monitor. */
+/** The maximum number of connections: those of the pool, one for the migrations, and one for the monitor. */
 const MAX_SOCKETS = CONNECTIONS + 2
 const CHECK_MS = 1_000
 const STATEMENT_TIMEOUT_MS = 10_000
@@ -120,7 +120,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
     max_lifetime: 1_800,
     answer_timeout: responseTimeoutMs / 1_000,
   })
-  // A migration may take longer than any other statement.
+  // Migrations have their own client without a response timeout, because a migration may take longer than any other
+  // statement.
   const migrating = createClient(database, name, { max: 1, idle_timeout: 1, prepare: false })
   const monitorOf = (
     target: typeof database,
@@ -171,7 +172,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
    */
   const unpipelined = createSemaphore(CONNECTIONS - 1)
 
-  // This timeout also covers the time that a statement waits for a free connection, which the driver does not limit.
+  // This timeout also bounds the time for which a statement waits for a free connection. The driver does not limit that
+  // time.
   const within = <Result>(work: Promise<Result>): Promise<Result> =>
     withTimeout(work, responseTimeoutMs)
 
@@ -210,7 +212,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           // Each connection has its own prepared statements, and the prepared statement may be outdated or lost on each
           // of them. So a query is repeated at most once for each connection.
           if (STALE_STATEMENT.has(routine) && tries <= CONNECTIONS) {
-            // Only a pooler drops prepared statements. Preparing them repeatedly costs more than not preparing them.
+            // Prepared statements are disabled, because only a pooler drops them. Preparing statements repeatedly costs
+            // more than not preparing them.
             if (routine === LOST_STATEMENT) sql.options.prepare = false
             continue
           }
@@ -284,8 +287,8 @@ const unavailable = (cause?: unknown): IntegrationError =>
 const GRACE_MS = 100
 
 /**
- * Rejects after the timeout. Without the timeout, a query on an unresponsive connection would wait as long as TCP
- * retransmits.
+ * Rejects after the timeout. Without the timeout, a query on an unresponsive connection would wait until TCP gives up
+ * its retransmissions.
  */
 async function withTimeout<Result>(work: Promise<Result>, ms: number): Promise<Result> {
   let timer: NodeJS.Timeout | undefined

@@ -14,7 +14,10 @@ import {
 import { connectPostgres } from './connection.ts'
 
 const POOL = 10
-/** The connections of the pool, and the monitor's connection, on which the server is checked every second. */
+/**
+ * The maximum number of connections: those of the pool, and the monitor's connection, on which the server is checked
+ * every second.
+ */
 const AT_MOST = POOL + 1
 const CHANNEL = 'Test_Channel'
 
@@ -159,7 +162,7 @@ describe('a coordinator with a PostgreSQL primary and a standby', () => {
     await eventually(() => expect(notices).toBe(3))
   })
 
-  it('after a standby was promoted, the coordinator replaces all connections to the primary that stopped responding', async () => {
+  it('after a standby was promoted, the coordinator replaces all connections to the old primary, which no longer responds', async () => {
     await using relay = await startRelay(primary.url, 5_432)
     const { port } = new URL(relay.url)
     await using connection = connect(urlOf({ ...primary, port: Number(port) }, standby))

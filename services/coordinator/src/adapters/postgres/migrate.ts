@@ -63,8 +63,8 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
 }
 
 /**
- * SQLSTATE class 42 without 42501: an object that the statement needs is missing, or an object that it creates
- * already exists.
+ * SQLSTATE class 42 except 42501 means that an object that the statement needs is missing, or that an object that it
+ * creates already exists.
  */
 const isAgainstRule = (error: unknown): error is { readonly code: string } =>
   /^42(?!501)/.test(String((error as { code?: unknown } | null)?.code))

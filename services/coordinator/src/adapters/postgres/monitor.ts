@@ -10,19 +10,22 @@ export interface MonitorDeps {
   }) => postgres.Sql
   /** All connections that are opened to the same address, including the monitor's. */
   readonly sockets: ServerSockets
-  /** Whether connections must be closed when their server becomes a standby, because they are needed for writes. */
+  /**
+   * Whether the connections need a server that accepts writes. Such connections are closed when their server becomes a
+   * standby.
+   */
   readonly needsWrites: boolean
   /** Runs the slower checks of the server: on each new connection, and then every 15 s. */
   readonly inspect: (sql: postgres.Sql) => Promise<void>
-  /** Called when commits have waited for a synchronous standby for more than a moment. */
+  /** Called when commits have waited for a synchronous standby for some time. */
   readonly onBlocked: () => void
   readonly onFailure: (error: unknown) => void
   readonly signal: AbortSignal
 }
 
 /**
- * A connection on which the server is queried every second. The query shows whether the server responds, what it does
- * for the other connections, and whether it is still the primary. The connection also receives the notifications.
+ * A connection on which the server is queried every second, and which receives the notifications. The query shows
+ * whether the server responds, whether commits on other connections wait, and whether the server is still the primary.
  */
 export interface Monitor {
   /** Whether commits wait for a synchronous standby that does not respond. */

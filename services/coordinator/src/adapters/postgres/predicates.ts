@@ -48,7 +48,7 @@ export const deadlineFrom = (
 /** The deadline of a run that begins or is resumed now. */
 export const deadlineFromNow = (sql: Sql, terms: RunTerms) => deadlineFrom(sql, terms, sql`now()`)
 
-/** True for a queued run that waits for the time at which it starts. */
+/** True for a queued run whose start time has not come yet. */
 export const isDelayed = (sql: Sql) => sql`(h."Status" = 'Queued' and h."NextAttemptAt" > now())`
 
 /** True for a run without a live lease: the run has no lease, or its lease has expired. */
@@ -66,7 +66,7 @@ export const isClaimable = (sql: Sql) => sql`${isRunOf(sql, 'w')}
   and coalesce(h."NextAttemptAt", now()) <= now()
   and ${isBeforeDeadline(sql)}`
 
-/** True for the row of this run. */
+/** True for the row with this run key. */
 export const isRun = (sql: Sql, key: RunKey) =>
   sql`h."Process" = ${key.Process} and h."TransactionID" = ${key.TransactionID} and h."ReplayID" = ${key.ReplayID}`
 

@@ -130,8 +130,8 @@ export function stateOf(lease: Lease, transition: Transition, row: RecordedRow):
   }
 }
 
-// Rows that arrive as JSON contain times in PostgreSQL's own format, because the driver converts only the times
-// of columns.
+// Times in rows that arrive as JSON are in PostgreSQL's own format, because the driver converts only the times of
+// columns.
 const iso = (time: string | null): string | null => (time === null ? null : isoTime(time))
 
 export const itemOf = (row: ItemRow): Item => ({

@@ -54,7 +54,7 @@ interface Plan {
   readonly Plans?: readonly Plan[]
 }
 
-/** Reads a page and returns how many table rows PostgreSQL has read for this page. */
+/** Reads a page. Returns how many table rows PostgreSQL has read for it. */
 async function rowsRead(search: RunSearch): Promise<number> {
   const read = ({ Plans = [], ...plan }: Plan): number => {
     const own = plan['Actual Rows'] + (plan['Rows Removed by Filter'] ?? 0)
@@ -95,7 +95,7 @@ const numbers = (test: (n: number) => boolean): number[] =>
   Array.from({ length: RUNS }, (_, n) => n).filter(test)
 
 describe('the search for runs in a large table', () => {
-  it('with every filter, the pages together contain each matching run once, even if a page ended early', async () => {
+  it('for every filter of the run search, the pages together contain each matching run once, even if a page ended early', async () => {
     const isRare = (n: number): boolean => n % 1_000 === 0
     const cases: readonly [RunFilter, (n: number) => boolean][] = [
       [{ step: ['rare'] }, isRare],
@@ -127,7 +127,7 @@ describe('the search for runs in a large table', () => {
       }
   })
 
-  it('a page reads a bounded number of rows, and only few rows if an index contains the runs of the filter', async () => {
+  it('a page of the run search reads a bounded number of rows, and only few rows if an index contains the runs of the filter', async () => {
     const limit = 50
     const page = 2 * (limit + 1) // each run of the page is read once in the index and once in the table
     const unfinished = RUNS / 20

@@ -200,7 +200,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('if an erasure waits while an operator settles a run, it also erases the data that the operator has committed', async () => {
+  it('an erasure that waits while an operator settles a run also erases the data that the operator has committed', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: '1', InitialData: 1, Realm: 'r1' }])
     await database.sql`
@@ -280,7 +280,7 @@ describe('the tables of the PostgreSQL source', () => {
   it('a run is due when its lease expires, even if its next sweep was scheduled for much later', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'swept', InitialData: 1 }])
-    // The interval doubles with each sweep, so after many sweeps the next one is this far in the future.
+    // The delay of the next sweep after many sweeps, because the interval doubles with each sweep.
     await database.sql`update "Order_Header" set "NextSweepAt" = now() + interval '15 min'`
     const claimed = await source.claim({
       Process: 'OrderProcess',
@@ -364,7 +364,7 @@ describe('the tables of the PostgreSQL source', () => {
     expect(delayed?.NextAttemptAt).toBe(delayed?.NotBefore)
     const msAfter = (from = '', to: string | null = '') => Date.parse(to ?? '') - Date.parse(from)
     expect(msAfter(delayed?.NotBefore ?? '', delayed?.DeadlineAt)).toBe(3_600_000)
-    // The sweeper may find an inserted row late. Its deadline counts from the insertion nevertheless.
+    // The sweeper may find an inserted row late. Even so, the deadline counts from the insertion.
     expect(msAfter(past?.CreatedAt, past?.DeadlineAt)).toBe(3_600_000)
     const [row] = await database.sql<[{ isLater: boolean }]>`
       select "NextSweepAt" > "NotBefore" as "isLater" from "Order_Header" where "TransactionID" = 'delayed'`
@@ -514,7 +514,7 @@ describe('a claim whose webhook cannot be stored', () => {
 })
 
 describe('a database that becomes unavailable', () => {
-  it('while the database is down, the PostgreSQL source fails with store_unavailable at once, and it reconnects later', async () => {
+  it('the PostgreSQL source fails with store_unavailable at once while the database is down, and reconnects later', async () => {
     await using line = await startRelay(database.url, 5432)
     const { source, health, ready } = connect(line.url)
     await ready()

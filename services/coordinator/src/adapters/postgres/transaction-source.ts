@@ -126,11 +126,11 @@ export interface PostgresSourceOptions {
   /** The time in milliseconds after which the sweeper republishes a run that no worker has claimed. */
   readonly sweepMs?: number
   readonly leaseMs?: number
-  /** An export contains only runs that were completed at least this many milliseconds ago. */
+  /** The minimum age in milliseconds of the completed runs that an export contains. */
   readonly exportLagMs?: number
 }
 
-/** Makes all statements of an audit see the same rows. */
+/** The isolation level of an audit, with which all its statements see the same rows. */
 const AUDIT_MODE = 'isolation level repeatable read read only'
 const QUEUE_BATCH = 1_000
 /**

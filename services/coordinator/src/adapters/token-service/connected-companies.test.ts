@@ -11,7 +11,7 @@ afterEach(async () => {
   await stacks.pop()?.disposeAsync()
 })
 
-/** Starts a token-service that responds with `respond`, and returns the list of companies that reads from it. */
+/** Starts a fake token-service that responds with `respond`. Returns a list of companies that reads from it. */
 async function companiesFrom(
   respond: (request: IncomingMessage, response: ServerResponse) => void,
   options: { readonly timeoutMs?: number; readonly pageSize?: number } = {},

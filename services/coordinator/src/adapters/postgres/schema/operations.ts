@@ -118,7 +118,7 @@ export const orderDeadLetter = pgTable(
     MessageID: key('MessageID').notNull(),
     Reason: text('Reason').notNull(),
     At: time('At').notNull().defaultNow(),
-    /** The run whose key the message contains, if it is a step message. */
+    /** The run that a step message names; null for any other message. */
     TransactionID: key('TransactionID'),
     ReplayID: integer('ReplayID'),
     StepName: key('StepName'),

@@ -1,6 +1,6 @@
 /**
  * The tables of the runs. They are a public interface: inserting a row with `Process`, `TransactionID` and
- * `InitialData` queues a transaction, and a select shows its progress. Times come from the database's clock only.
+ * `InitialData` queues a transaction, and a select shows its progress. All times come from the database's clock.
  */
 import { headerStatuses, itemStatuses } from '@integration-host/shared/contracts/transaction'
 import { sql } from 'drizzle-orm'
@@ -30,7 +30,7 @@ const HEADER_TIMES = [
   'DeadlineAt',
 ]
 
-/** Allows the years 1 to 9999, because ISO 8601 cannot represent `infinity` or years BC. */
+/** Allows only the years 1 to 9999. ISO 8601 cannot represent `infinity` or years BC. */
 const isCalendarTime = (column: string): string =>
   `("${column}" is null or "${column}" between '0001-01-02 00:00+00' and '9999-12-30 00:00+00')`
 
@@ -197,8 +197,8 @@ export const orderItem = pgTable(
       columns: [table.Process, table.TransactionID, table.ReplayID, table.StepName],
     }),
     check('Order_Item_Status', oneOf('Status', itemStatuses)),
-    // Without autosummarize, a BRIN index does not cover the pages that were added since the last VACUUM, so a
-    // statement would read all of these pages.
+    // `autosummarize` is on, because otherwise a BRIN index does not cover the pages that were added since the last
+    // VACUUM, and a statement would read all of these pages.
     index('Order_Item_recent').using('brin', table.FinishedAt).with({ autosummarize: true }),
   ],
 )
@@ -281,7 +281,10 @@ export const orderDebounce = pgTable(
   ],
 )
 
-/** The ids of the requests that the run of another transaction has absorbed, so that a repeated request is known. */
+/**
+ * The ids of the requests that the run of another transaction has absorbed. With them, a repeated request is
+ * recognized.
+ */
 export const orderAbsorbed = pgTable(
   'Order_Absorbed',
   {

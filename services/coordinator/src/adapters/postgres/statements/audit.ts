@@ -180,7 +180,8 @@ const entriesOf = (tx: postgres.TransactionSql, index: string) =>
   tx`(select reltuples::float8 from pg_class where oid = to_regclass(${`"${index}"`}))`
 
 /**
- * Counts contradictions between runs and items, in unfinished runs and in runs that have ended within the last hour.
+ * Counts contradictions between runs and their items. It checks unfinished runs, and runs that have ended within the
+ * last hour.
  */
 async function compareItems(tx: postgres.TransactionSql): Promise<ItemViolations> {
   const names = JSON.stringify(await processNames(tx))

@@ -8,7 +8,7 @@ import { type ClaimedRow, claimOf, type Numbered, type RunRow } from '../rows.ts
  * were rejected, a second statement reads the reasons.
  *
  * A claim also replaces an expired lease, whose worker never recorded its attempt. That attempt is recorded as
- * `in_doubt`, because the worker may have done the step's work.
+ * `in_doubt`, because it may have taken effect.
  */
 export async function claimRuns(
   sql: postgres.Sql | postgres.TransactionSql,

@@ -17,11 +17,11 @@ import { claimOf, runOf, type RunRow } from '../rows.ts'
 const MAX_TRIES = 3
 
 /**
- * Queues run 0 of each transaction and returns the results in the order of the transactions. A second statement
- * reads the runs that already exist, to distinguish a repeated request from a request with other data.
+ * Queues run 0 of each transaction and returns the results in the order of the transactions. A second statement reads
+ * the runs that already exist, to distinguish a repeated request from a request with other data.
  *
- * @throws {IntegrationError} `store_unavailable` if an id was neither inserted nor found in several tries. The runs of
- * the other ids are then queued, and a repeated request finds them.
+ * @throws {IntegrationError} `store_unavailable` if an id was neither inserted nor found in several tries. In this case
+ *   the runs of the other ids are queued, and a repeated request finds them.
  */
 export async function enqueueRuns(
   sql: postgres.Sql | postgres.TransactionSql,

@@ -2,7 +2,8 @@
  * Leases that exist once per installation. Each lease is a row of `"Order_Installation"` instead of an advisory lock of
  * a session, because behind a pooler in transaction mode a session does not belong to one client.
  *
- * The value of the row has the members `Owner`, `Until` (the end of the lease), `RenewedAt`, and members of its task.
+ * The value of the row has the members `Owner`, `Until` (the end of the lease) and `RenewedAt`, and further members for
+ * the task of the lease.
  */
 import type postgres from 'postgres'
 

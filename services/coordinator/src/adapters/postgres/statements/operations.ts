@@ -43,7 +43,7 @@ const columns = (sql: Sql) => sql.unsafe(MEMBERS.map((name) => `o."${name}"`).jo
 const shortRequest = (sql: Sql) => sql`
   ("Request" - 'Ids') || jsonb_build_object('IdCount', jsonb_array_length("Request"->'Ids')) as "Request"`
 
-/** The columns of the entry in the action log for an operation as a whole. */
+/** The columns of an entry in the action log that concerns an operation as a whole. */
 const ofOperation = (sql: Sql) => sql`
   "Process", null::text as "TransactionID", null::int as "ReplayID", null::text as "Realm"`
 
@@ -53,7 +53,7 @@ export async function startOperation(
   { Action, Process, DryRun, Request }: OperationRequest,
   act: AuditContext,
 ): Promise<Operation> {
-  // Operations of the same key are started one after another, so that each start counts the operations before it.
+  // Operations of one service key are started one after another. Therefore each start counts all operations before it.
   await sql`select pg_advisory_xact_lock(hashtextextended(${`operations of ${act.by.keyId}`}, 0))`
   const open = await sql`
     select from "Order_Operation" where "FinishedAt" is null and "KeyID" = ${act.by.keyId}
@@ -100,7 +100,10 @@ export async function listOperations(
   }
 }
 
-/** The changes of an operation that a person can request, and the error if the status does not allow the change. */
+/**
+ * The changes of an operation that a person can request, and the errors if the status of the operation does not allow
+ * them.
+ */
 const CHANGES = {
   stop_operation: { status: 'Stopped', rejection: operationNotRunning },
   continue_operation: { status: 'Running', rejection: operationNotPaused },

@@ -4,8 +4,8 @@ import { isRunOf } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
 /**
- * Releases at most `limit` expired leases. Their runs become due again, and each attempt that was lost is recorded as
- * `in_doubt`.
+ * Releases at most `limit` expired leases. Their runs become due again, and the attempts of the lost workers are
+ * recorded as `in_doubt`.
  */
 export async function recoverExpiredLeases(
   sql: postgres.TransactionSql,

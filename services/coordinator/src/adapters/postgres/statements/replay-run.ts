@@ -15,7 +15,7 @@ import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { lockRun, lockTransaction } from './lock-run.ts'
 
-/** The largest value of the column, a PostgreSQL `integer`. */
+/** The largest ReplayID, because the column is a PostgreSQL `integer`. */
 const MAX_REPLAY_ID = 2_147_483_647
 
 /** Starts the next run of a transaction, with copies of the items before `fromStep`. */

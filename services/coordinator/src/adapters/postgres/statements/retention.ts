@@ -13,7 +13,7 @@ import { positionAfter } from '../rows.ts'
 import { type InstallationLease, isAvailable, leaseMembers, renewLease } from './installation.ts'
 import { deleteTags } from './tags.ts'
 
-/** The names of the rows of `"Order_Installation"` that the retention uses. Each count has one row per process. */
+/** The names of the rows of `"Order_Installation"` that the retention uses. There is one row of counts per process. */
 const LEASE = 'Retention'
 /**
  * The prefix of the names of rows that list purged runs. Such a row is deleted when the files of its runs are removed.
@@ -107,14 +107,14 @@ const isOld = (sql: postgres.Sql, alias: 'h' | 's', { completedMs, failedMs }: R
     * case when ${run}."Status" = 'Completed' then ${completedMs}::float8 else ${failedMs}::float8 end, false)`
 }
 
-/** True if all runs of the transaction of `h` are old enough, so that the run may be purged. */
+/** True if the run may be purged: all runs of the transaction of `h` are old enough. */
 const mayGo = (sql: postgres.Sql, policy: RetentionPolicy) => sql`
   ${isOld(sql, 'h', policy)} and not exists (
     select from "Order_Header" s
     where s."Process" = h."Process" and s."TransactionID" = h."TransactionID"
       and s."PurgedAt" is null and not ${isOld(sql, 's', policy)})`
 
-/** Reads the index `Order_Header_completed` from the oldest run on. */
+/** Reads finished runs in the order of the index `Order_Header_completed`, the oldest first. */
 export async function purgeable(
   sql: postgres.Sql,
   policy: RetentionPolicy,

@@ -20,9 +20,12 @@ import { ABANDONED, createSearchText, type SearchText } from './search-text.ts'
  */
 const MAX_EXAMINED = 10_000
 const MAX_SCATTERED = 2_000
-/** A collection of unfinished runs is abandoned if there are more runs than this. */
+/** The maximum number of unfinished runs that a collection reads. If there are more, the collection is abandoned. */
 const MAX_UNFINISHED = 20_000
-/** A collection of failed and cancelled runs is abandoned if there are more runs than this. */
+/**
+ * The maximum number of failed and cancelled runs that a collection reads. If there are more, the collection is
+ * abandoned.
+ */
 const MAX_ENDED = 4_000
 
 const RUN = ['h."TransactionID"', 'h."ReplayID"']
@@ -58,7 +61,7 @@ export async function searchRuns(sql: postgres.Sql, search: RunSearch): Promise<
   return { runs: [], next: null }
 }
 
-/** Returns the SQL of a source of runs; `null` if it has too many ranges. */
+/** Returns the SQL of a source of runs; `null` if the source would have too many index ranges. */
 type Source = (text: SearchText) => string | null | Promise<string | null>
 
 /** Returns the plans in the order in which the search tries them. A plan merges the runs of its sources. */

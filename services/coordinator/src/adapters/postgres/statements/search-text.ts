@@ -5,7 +5,7 @@
 import { tagOf } from '@integration-host/shared/contracts/run-filter'
 import type { RunPosition, RunSearch } from '../../../transaction/run-search.ts'
 
-/** A range of an index: the values that the first columns of the index must have. */
+/** A range of an index, given by the values of the first columns of the index. */
 export interface Range {
   readonly process?: string
   readonly ended?: string
@@ -47,7 +47,7 @@ export interface SearchText {
   merge(sources: readonly string[]): string
 }
 
-/** A position before all others in the order of every list. */
+/** A position before all runs in the order of every list. */
 export const ABANDONED = 'infinity'
 
 const HEADER = '"Order_Header" h'

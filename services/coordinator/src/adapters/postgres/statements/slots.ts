@@ -1,7 +1,7 @@
 /**
  * The statements on `"Order_Slot"`. Each of them runs in a database transaction that has first locked the slots of its
  * processes and keys. A separate statement acquires this lock, so that the next statement sees what was committed
- * during the wait for the lock. Rows are locked only after that.
+ * during the wait for the lock. Rows are locked only after this lock.
  */
 import type postgres from 'postgres'
 import { WAITS_FOR_SLOT } from '../../../process/concurrency.ts'
@@ -71,7 +71,7 @@ const isClaimed = (tx: Tx) => tx`(s."Process", s."TransactionID", s."ReplayID") 
 const freeSlots = (tx: Tx) => tx`greatest(0, g."limit" - (
   select count(*) from "Order_Slot" s
   where s."Process" = g."Process" and s."Key" = g.key and s."Held" and ${isInProgress(tx)}))`
-/** The first `most` rows of the group that wait, in the order in which they get slots. */
+/** The first `most` waiting rows of the group, in the order in which they get slots. */
 const front = (tx: Tx, group: 'f' | 'g', most: postgres.Fragment) => tx`
   select * from "Order_Slot" s
   where s."Process" = ${tx(group)}."Process" and s."Key" = ${tx(group)}.key and not s."Held"
@@ -210,8 +210,8 @@ interface Group {
 }
 
 /**
- * Returns the groups in which a run waits although a slot is free, and the groups that have slots of runs that are not
- * in progress.
+ * Returns the groups in which a run waits although a slot is free. Also returns the groups that have slots of runs that
+ * are not in progress.
  */
 async function groupsToGrant(
   sql: postgres.Sql,

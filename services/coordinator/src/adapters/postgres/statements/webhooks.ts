@@ -37,8 +37,8 @@ export async function addWebhooks(sql: Sql, webhooks: readonly NewWebhook[]): Pr
 }
 
 /**
- * The maximum number of runs that a receiver has at a time. It limits the load while a receiver is unavailable and many
- * companies have events for it.
+ * The maximum number of webhook runs of a receiver at a time. It limits the load while the receiver is unavailable and
+ * many companies have events for it.
  */
 const MAX_RUNS = 1_000
 
