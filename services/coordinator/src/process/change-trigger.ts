@@ -19,9 +19,9 @@ export interface ChangeTrigger {
   readonly entity: ProviderEntity
   readonly operations: readonly [ProviderOperation, ...ProviderOperation[]]
   /**
-   * Makes several changes of the same object start one run. The run starts this many seconds after the last change, and
-   * at most ten times as many seconds after the first one. A whole number from 1 to 86,400. Default: each change starts
-   * a run at once.
+   * With this member, several changes of the same object start only one run. The run starts this many seconds after the
+   * last change, and at most ten times as many seconds after the first one. A whole number from 1 to 86,400. Default:
+   * each change starts a run at once.
    */
   readonly debounceSeconds?: number
 }

@@ -33,7 +33,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.start('ACC-1', 10_000)).toBe(10_000)
   })
 
-  it('a step that gets a 429 during a cool-down is scheduled after the steps that were already waiting', () => {
+  it('a step that gets a 429 during a cool-down is scheduled after the steps that already wait', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 50; n += 1) coolDowns.delayOf('ACC-1')
@@ -41,7 +41,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.start('ACC-1', 1_000)).toBe(1_000 + 51 * 100 - 900)
   })
 
-  it('a second cool-down does not assign the times of steps that still wait to other steps', () => {
+  it('a second cool-down of a credential does not assign the times of waiting steps to other steps', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 50; n += 1) coolDowns.delayOf('ACC-1') // the last one waits until 6_000

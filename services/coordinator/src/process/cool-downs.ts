@@ -8,7 +8,7 @@
 export interface CoolDowns {
   /**
    * Starts a cool-down; `retryAfterMs` is the Retry-After of the 429. The calls of waiting steps are `spacingMs` apart,
-   * by default 100 ms. Returns the same delay as `delayOf`.
+   * by default 100 ms. Returns the delay of the calling step, like `delayOf`.
    */
   start(credential: string, retryAfterMs: number | null, spacingMs?: number): number
   /**
@@ -26,8 +26,8 @@ interface Line {
   /** The end of the cool-down, epoch ms. */
   until: number
   /**
-   * Epoch ms at which the next waiting step may make its call. Each waiting step gets a different time, so that the
-   * steps do not all make their calls at once.
+   * The time at which the next waiting step may make its call, epoch ms. Each waiting step gets a different time, so
+   * that the steps do not all call at once.
    */
   nextAt: number
   readonly spacingMs: number

@@ -18,7 +18,7 @@ const RETRY_MEMBERS = new Set<string>([
   'capMs',
 ] satisfies (keyof RetryPolicy)[])
 
-/** Returns the version as it is stored. An integer and the same digits as a text are the same version. */
+/** Returns the version as it is stored. An integer and a text with the same digits are the same version. */
 export function versionOf(process: string, version: ProcessOptions['version']): string | null {
   if (version === undefined) return null
   const isValid =

@@ -85,7 +85,7 @@ describe('a process definition that is built as a chain of steps', () => {
     expectTypeOf(sales).toExtend<ProcessDefinition>()
   })
 
-  it('a step function compiles in a chain only after the steps whose data the function reads', () => {
+  it('in a chain, a step function compiles only after the steps whose data it reads', () => {
     const first = (step: Step<{ customer: string }>) =>
       step.complete({ id: step.initialData.customer })
     const second = (step: Step<{ customer: string }, typeof first>) =>
@@ -135,7 +135,7 @@ describe('a process definition that is built as a chain of steps', () => {
     expect(() => defineProcess('P', { steps: {} })).toThrow('process P has no steps')
   })
 
-  it('adding a step with a name that the chain already has does not compile, and throws', () => {
+  it('adding a step under a name that the chain already has does not compile, and throws at run time', () => {
     const base = defineProcess('P').step('a', () => null)
     // @ts-expect-error the chain already has a step `a`
     expect(() => base.step('a', () => null)).toThrow('process P has two steps a')
@@ -254,7 +254,7 @@ describe('a process definition that cannot run', () => {
 })
 
 describe('the concurrency limit of a process', () => {
-  it('a process has no concurrency limit (the default), one limit, or one limit for each key of its typed input', () => {
+  it('a process has no concurrency limit by default, and may have one limit or a limit for each key of its typed input', () => {
     const step = () => null
     expect(defineProcess('P').step('a', step).concurrency).toBeNull()
     const limited = defineProcess('P', { concurrency: 3 }).step('a', step)

@@ -13,9 +13,9 @@ import type { SendDeps } from './send-call.ts'
 import type { AnyStep } from './step.ts'
 import { authSecretsOf, bindTargets, type BoundTarget } from './targets.ts'
 
-/** What `defineProcess` returns when the process has a step: the default export of a process file. */
+/** A process with at least one step, as `defineProcess` returns it: the default export of a process file. */
 export interface ProcessDefinition {
-  /** The name with which transactions are queued. */
+  /** The name under which transactions of the process are queued. */
   readonly name: string
   /** @internal */
   readonly requireInternet: boolean
@@ -66,13 +66,13 @@ export interface StepLimits {
   readonly timeoutMs: number
 }
 
-/** The values that the settings of a process have in this installation. */
+/** The values of the settings of a process in this installation. */
 export interface BoundSettings {
   /** The settings that steps can read: all settings except secrets. */
   readonly values: Readonly<Record<string, unknown>>
   readonly hasValues: boolean
   readonly targets: ReadonlyMap<string, BoundTarget>
-  /** Removes the secrets from the data that steps send and store; `null` if the process has no secrets. */
+  /** Redacts secrets in the data that steps send and store; `null` if the process has no secrets. */
   readonly redaction: Redaction | null
 }
 

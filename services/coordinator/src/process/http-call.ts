@@ -2,8 +2,8 @@ import type { HeaderList } from '@integration-host/shared/http/client/header-lis
 import type { StepAbort } from './step-abort.ts'
 
 /**
- * The port through which steps call their targets: makes one HTTP call. A foreseen failure is returned as an outcome
- * instead of thrown, because the outcome of the step depends on how far the call got.
+ * The port through which steps call their targets: makes one HTTP call. A failed call is returned as an outcome instead
+ * of being thrown, because the outcome of the step depends on how far the call got.
  */
 export type HttpCall = (request: CallRequest, limits: CallLimits) => Promise<CallOutcome>
 
@@ -39,7 +39,7 @@ export type CallOutcome =
       readonly retryAfter: string | null
       readonly responseId: string | null
     }
-  /** No response, or an incomplete one. `reason` is a short code such as `ECONNREFUSED`. */
+  /** The call got no response, or only an incomplete one. `reason` is a short code such as `ECONNREFUSED`. */
   | { readonly kind: 'failed'; readonly reason: string; readonly isSent: boolean }
   | { readonly kind: 'aborted'; readonly isSent: boolean }
   | {

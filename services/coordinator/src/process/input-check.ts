@@ -11,7 +11,7 @@ export type CheckedInput =
 
 const MAX_PROBLEMS = 10
 
-/** Without a schema, any data is valid. */
+/** Checks data against the schema. If there is no schema, any data is valid. */
 export function checkedInput(schema: z.ZodType | null, data: unknown): CheckedInput {
   if (schema === null) return { input: data }
   let result: z.ZodSafeParseResult<unknown>

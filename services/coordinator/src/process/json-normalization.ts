@@ -10,8 +10,8 @@ export type Json =
   | { readonly [key: string]: Json }
 
 /**
- * A value that code may pass where JSON is stored or sent. Members that are `undefined` are omitted, as JSON.stringify
- * does.
+ * A value that may be passed where JSON is stored or sent. Members that are `undefined` are omitted, as by
+ * JSON.stringify.
  */
 export type JsonInput =
   | string
@@ -67,7 +67,7 @@ export function parseClientJson(text: string): unknown {
 const MAY_LOSE_DIGITS = /[\d.]{16}|\d[eE]/
 const NOT_PRESERVED = '\0'
 
-// TypeScript's types lack the third parameter: https://tc39.es/proposal-json-parse-with-source/
+// The cast adds the third parameter, which TypeScript's types lack: https://tc39.es/proposal-json-parse-with-source/
 function markLoss(_key: string, value: unknown, context?: { readonly source?: string }): unknown {
   const isLost =
     typeof value === 'number' && decimalOf(context?.source ?? '') !== decimalOf(String(value))
@@ -87,7 +87,10 @@ function decimalOf(number: string): string {
   return significant === '' ? '0' : `${sign}${significant}e${place}`
 }
 
-/** The maximum nesting depth of initial data. Beyond a few thousand levels, recursive parsers overflow the stack. */
+/**
+ * The maximum nesting depth of initial data. There is a maximum because recursive parsers overflow the stack at a few
+ * thousand levels.
+ */
 export const MAX_DEPTH = 100
 
 /**

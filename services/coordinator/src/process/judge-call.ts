@@ -42,8 +42,8 @@ export interface CallOwner {
 }
 
 /**
- * Whether `fetch` returns a response to the step. Any other response concerns the credential or the target as a whole,
- * and ends the attempt in `fetch` as it does in `execute`.
+ * Whether `fetch` returns a response with this status to the step. Any other response concerns the credential or the
+ * target as a whole, so it ends the attempt as in `execute`.
  */
 export function isForStep(
   outcome: CallOutcome,
@@ -151,16 +151,16 @@ function providerFailure(response: Response, what: string, gateway: Gateway): Ea
   }
 }
 
-// RFC 4918 §11.4: the gateway responds with 424 if the credential is faulted (cannot be refreshed any more).
+// The gateway's response if the credential is faulted, that is, if it can no longer be refreshed: 424 (RFC 4918 §11.4).
 const FAILED_DEPENDENCY = 424
 // With 401 the provider rejects the access token. The gateway then refreshes the token, at most once a minute. So a
 // retry after a minute either succeeds, or gets 424 if the credential can no longer be refreshed; the run then waits
 // until the company is connected again.
 const UNAUTHORIZED = 401
 const TOKEN_RENEWAL_MS = 60_000
-// RFC 6585 §4: too many requests.
+// 429, too many requests (RFC 6585 §4).
 const TOO_MANY_REQUESTS = 429
-// RFC 9110 §15.6.4: with Retry-After, the target says how long it will be overloaded or in maintenance.
+// With Retry-After, a 503 says how long the target will be overloaded or in maintenance (RFC 9110 §15.6.4).
 const SERVICE_UNAVAILABLE = 503
 
 /** Parses a response body for a step. If the body cannot be parsed, the result has the reason in `why`. */

@@ -182,7 +182,7 @@ export async function perform(
       if (!isForStep(outcome, owner, deps.now())) {
         const judged = await judgeCall(outcome, what, owner, deps)
         if ('kind' in judged) return end(judged)
-        throw new StepEnded() // unreachable, because a successful response is for the step
+        throw new StepEnded() // unreachable, because a successful response never ends the step
       }
       const { status, headers } = outcome
       const body = normalizedText(outcome.body)
@@ -256,7 +256,10 @@ const isBug = (error: unknown): boolean =>
 /** The safe methods (RFC 9110 §9.2.1). A safe call changes nothing, so without a response it leaves no doubt. */
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
 
-/** Returns the name and the message of what was thrown. A program can set both to values that are not texts. */
+/**
+ * Returns the name and the message of a thrown value. Both may be values other than texts, because a program can set
+ * them.
+ */
 function thrownText(error: unknown): string {
   try {
     return error instanceof Error ? `${error.name}: ${error.message}` : 'not an error'

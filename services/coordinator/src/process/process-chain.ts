@@ -1,4 +1,4 @@
-/** The types of `defineProcess(…).step(…)`, which infer what each step knows of the steps before it. */
+/** The types of `defineProcess(…).step(…)`. They infer the type of each step from the steps before it. */
 import type { z } from 'zod'
 import type { ProcessDefinition } from './definition.ts'
 import type { SettingSchemas, StepSettings } from './settings.ts'
@@ -48,7 +48,7 @@ export interface ProcessChain<
   >
 }
 
-/** A type without members. An index signature would accept every name, but this type does not. */
+/** A type without members. It accepts no name, whereas an index signature would accept every name. */
 // oxlint-disable-next-line typescript/no-generated-empty-object-type
 export type None = Readonly<Record<never, never>>
 

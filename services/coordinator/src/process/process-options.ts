@@ -21,8 +21,8 @@ export interface ProcessOptions<
    */
   readonly input?: Input
   /**
-   * The settings of the process. `erpUrl` of the process `InvoiceExport` is the environment variable
-   * `INVOICE_EXPORT_ERP_URL`.
+   * The settings of the process. Each is read from an environment variable: `erpUrl` of the process `InvoiceExport`
+   * from `INVOICE_EXPORT_ERP_URL`.
    */
   readonly settings?: Schemas
   /**
@@ -30,7 +30,7 @@ export interface ProcessOptions<
    * `Realm` is the company, and its `TransactionID` is the id of the change, which is the same for every delivery.
    */
   readonly on?: readonly ChangeTrigger[]
-  /** The services that steps call by name, or a function that returns them for the values of the settings. */
+  /** The services that steps call by name, or a function that returns them and gets the values of the settings. */
   readonly targets?: Named | ((settings: SettingValues<Schemas>) => Named)
   /**
    * Whether the process pauses while the internet is unreachable. During the pause no step is started and no attempt is
@@ -57,8 +57,8 @@ export interface ProcessOptions<
   readonly version?: string | number
   /**
    * The time limit of a whole run in seconds, at most a year. A run that has not ended by then fails as
-   * `deadline_exceeded`. An attempt that is in flight at that time ends first, and its result is recorded. For a replay
-   * and after a resume, the time limit begins again.
+   * `deadline_exceeded`. If an attempt is in flight at that time, the run fails only after the attempt has ended and
+   * its result is recorded. The time limit begins again for a replay and after a resume.
    */
   readonly deadlineSeconds?: number
   /**
@@ -68,8 +68,9 @@ export interface ProcessOptions<
    */
   readonly concurrency?: number
   /**
-   * Returns a key for the initial data, a text of 1 to 255 characters. `concurrency` then limits the runs of each key,
-   * for example the runs of one customer. The key is computed once for each run, and is stored in plain text.
+   * Returns the concurrency key for the initial data, a text of 1 to 255 characters. `concurrency` then limits the runs
+   * of each key, for example the runs of one customer. The key is computed once for each run, and is stored in plain
+   * text.
    */
   readonly concurrencyKey?: (input: z.output<Input>) => string
   /**
@@ -83,7 +84,7 @@ export interface ProcessOptions<
   readonly schedules?: readonly ScheduleOptions<z.input<Input>>[]
   /**
    * Returns the paths of the files that the steps of a run may have written into `settings.dataDir`. These files are
-   * removed before the run is purged. A path at which the run has written no file is allowed.
+   * removed before the run is purged. The list may contain a path at which the run has written no file.
    */
   readonly files?: RunFiles<ProcessSettings & StepSettings<Schemas>>
 }

@@ -57,7 +57,7 @@ describe('the transition of a run', () => {
     expect(transition.status).toBe('Failed')
   })
 
-  it('the delay before a retry is random (full jitter), and its maximum doubles with each attempt up to a cap', () => {
+  it('the delay before a retry is random (full jitter); its maximum doubles with each attempt up to a cap', () => {
     const delays = Array.from(
       { length: 9 },
       (_, n) => advance(run({ Attempt: n + 1 }), retry, { ...options, random: 0.999 }).delayMs,
@@ -139,7 +139,7 @@ describe('the transition of a run', () => {
     expect(advance(run(), completed, options).isInDoubt).toBe(false)
   })
 
-  it('in 20,000 random histories no run returns to an earlier step, skips a step or exceeds maxAttempts', () => {
+  it('in 20,000 random histories, no run returns to an earlier step, skips a step or exceeds maxAttempts', () => {
     let seed = 42
     const random = (): number => {
       seed = (seed * 1_664_525 + 1_013_904_223) % 4_294_967_296

@@ -1,7 +1,7 @@
 /**
- * Decides how the outcome of a step changes the run and its item, and returns the change (the transition) as a value.
- * The other transitions of a run are in `transaction/transitions.ts`. Times are durations from now; the transaction
- * source adds them to the time of its own clock.
+ * Derives from the outcome of a step how the run and its item change, and returns this change (the transition) as a
+ * value. The other transitions of a run are in `transaction/transitions.ts`. Times are durations from now; the
+ * transaction source adds them to the time of its own clock.
  */
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
 import type { ClaimedRun } from '../transaction/run.ts'

@@ -1,8 +1,8 @@
 import { backoffMs } from '@integration-host/shared/process/backoff'
 
-/** How often a step is attempted, and how long the pause between two attempts is. */
+/** The number of attempts of a step, and the length of the pauses between them. */
 export interface RetryPolicy {
-  /** A whole number, 1 or more. */
+  /** The maximum number of attempts: a whole number, 1 or more. */
   readonly maxAttempts: number
   /** The longest pause after the first attempt, in milliseconds. It doubles after each further attempt. */
   readonly baseMs: number

@@ -167,7 +167,7 @@ describe('an HTTP call that a step makes', () => {
     expect(refused.outcome).toMatchObject({ kind: 'failed', errorClass: 'realm_foreign' })
   })
 
-  it('a step that calls with the credential of its realm fails at once if the run has no realm, and the error names Realm', async () => {
+  it('a step that calls with the credential of its realm fails at once if its run has no realm, and the error names Realm', async () => {
     const { calls, outcome } = await outcomeOf(
       (step: Step) =>
         step.execute(
@@ -326,7 +326,7 @@ describe('a 429 response to a call with a credential', () => {
   const callFor = (realm: string) => (step: Step) =>
     step.execute({ url: `/v3/company/${realm}/x` }, { credential: `ACC-${realm}` })
 
-  it('a 429 response to a call with a credential blocks later calls with this credential, but no calls with other credentials', async () => {
+  it('a 429 response to a call with a credential delays later calls with this credential, but no calls with other credentials', async () => {
     const coolDowns = createCoolDowns(() => 0)
     const first = await outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { coolDowns })
     expect(first.outcome).toEqual({
@@ -461,7 +461,7 @@ describe('a call of waitFor() in a step', () => {
   )
 })
 
-describe('the doubt that an attempt leaves about its step', () => {
+describe('steps that an attempt leaves in doubt', () => {
   const lost: CallOutcome = { kind: 'failed', reason: 'ECONNRESET', isSent: true }
   const unsent: CallOutcome = { kind: 'failed', reason: 'ECONNREFUSED', isSent: false }
   const call = (step: Step) =>

@@ -1,11 +1,11 @@
 /**
  * Runs a step function and derives the outcome of the step from what it does.
  *
- * O1  The first call that ends the step (a failed `execute`, `fail`, `waitFor`) decides the outcome. Code that the
- *     step runs afterwards can neither change the outcome nor send a call.
- * O2  A step that throws an error of its own is retried; one that returns without a status has failed.
- * O3  A step is in doubt from the moment a call is sent until the effect of the call is known: the target
- *     rejected the call, the response was judged, or `confirm` reported that the call had no effect.
+ * O1  The first call that ends the step (a failed `execute`, `fail`, `waitFor`) decides the outcome. Code that the step
+ *     runs afterwards can neither change the outcome nor send a call.
+ * O2  A step whose function throws an error is retried; one whose function returns without a status has failed.
+ * O3  A step is in doubt from the moment a call is sent until the effect of the call is known: when the target has
+ *     rejected the call, when its response shows the effect, or when `confirm` reports that the call had no effect.
  */
 import type { Claim } from '../transaction/transaction-source.ts'
 import { checkedInput } from './input-check.ts'
@@ -48,7 +48,7 @@ export async function runStep(
     return {
       kind: 'retry',
       errorClass: 'step_threw',
-      // The text is constant, because reading the thrown error may be the operation that failed.
+      // The text is constant, because the error was perhaps caused by reading the members of what was thrown.
       error: 'what the step threw or returned cannot be read',
       response: null,
       retryAfterMs: null,

@@ -29,7 +29,7 @@ export interface Calling {
   readonly run: ClaimedRun
   readonly request: StepRequest | TargetRequest
   readonly options: CallOptions
-  /** The idempotency key of the call; `null` if it is sent without a key. */
+  /** The idempotency key of the call; `null` if the call is sent without a key. */
   readonly callKey: string | null
   /** The maximum size of the response body, if it differs from that of the calls of steps. */
   readonly maxBytes?: number
@@ -87,8 +87,8 @@ function prepareCall(
   gateway: SendDeps['gateway'],
 ): PreparedCall | NotSent {
   const { credential } = options
-  // In a run without a realm, `ACC-${step.realm}` is `ACC-null`. Without this check, the error would come from the
-  // gateway, which does not know that the realm is missing.
+  // Reports the missing realm here, because the gateway does not know that it is missing: in a run without a realm,
+  // `ACC-${step.realm}` is `ACC-null`.
   if (run.Realm === null && credential === credentialName('null'))
     return failed(
       process,

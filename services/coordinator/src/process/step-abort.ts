@@ -45,7 +45,7 @@ export class StepAbort {
     this.#notify()
   }
 
-  /** Calls `listener` when new calls are blocked and when the step is aborted, until `unwatch` is called. */
+  /** Calls `listener` when new calls are blocked, and again when the step is aborted, until `unwatch` is called. */
   watch(listener: () => void): void {
     this.#listeners.add(listener)
   }

@@ -26,7 +26,10 @@ export interface RequestContent {
   readonly method?: string
   /** The parameters that are appended to the URL. */
   readonly query?: Readonly<Record<string, string | number | boolean>>
-  /** Headers of the connection, such as `Host`, and the header that authenticates calls to the target are rejected. */
+  /**
+   * The headers of the call. Headers of the connection, such as `Host`, are rejected, and so is the header that
+   * authenticates calls to the target.
+   */
   readonly headers?: Readonly<Record<string, string>>
   /** The request body. Text is sent unchanged, any other value as JSON. */
   readonly body?: JsonInput | undefined
@@ -39,7 +42,7 @@ export interface Gateway {
   readonly faultOf: ProviderProfile['accounting']['faultOf']
 }
 
-/** How a call reaches its service. If both members are undefined, the call is sent to the URL of the request. */
+/** How a call reaches its service. If both members are undefined, it is sent to the URL of the request. */
 export interface CallRoute {
   /** If this member is set, the call is sent to the gateway, which adds the access token of the credential. */
   readonly credential: string | undefined

@@ -5,7 +5,7 @@ import type { RetryPolicy } from './retry-policy.ts'
 import type { StepRequest, TargetRequest } from './step-request.ts'
 import type { Json, JsonInput } from './json-normalization.ts'
 
-/** A step function with any types of data from earlier steps, and with the options of `defineStep` if it has any. */
+/** A step function of any type. If it was defined with `defineStep`, it has the options of `defineStep`. */
 export interface AnyStep {
   (step: never): unknown
   /** The options of `defineStep`, if the step has any; see {@link StepOptions}. */
@@ -37,7 +37,10 @@ export interface StepItem<Data = Json> {
 
 /** The options of every call. */
 export interface CallOptions {
-  /** `ACC-<realm>`: the call goes through the gateway, which adds the current access token of the realm. */
+  /**
+   * The credential of the call, `ACC-<realm>`. The call goes through the gateway, which adds the current access token
+   * of the realm.
+   */
   readonly credential?: string
   /** The time limit of the whole call, including connecting. Default: the time limit of the target, or 60 seconds. */
   readonly timeoutMs?: number
@@ -45,7 +48,7 @@ export interface CallOptions {
 
 /** The options of a call whose response completes the step. */
 export interface ExecuteOptions<Data extends JsonInput> extends CallOptions {
-  /** Returns the step's data from the parsed JSON body; throws if the response is not as expected. */
+  /** Returns the step's data from the parsed JSON body. It should throw if the body is not as expected. */
   readonly parse?: (body: unknown) => Data
 }
 
@@ -70,8 +73,8 @@ export interface StepReply {
   /** Returns the first value of a header; `null` if the response has no such header. */
   header(name: string): string | null
   /**
-   * Returns the data that `parse` returns for the parsed JSON body. The step fails as `response_invalid` if the body is
-   * not JSON or if `parse` throws.
+   * Returns the result of `parse` for the parsed JSON body. The step fails as `response_invalid` if the body is not
+   * JSON or if `parse` throws.
    */
   parse<Data>(parse: (body: unknown) => Data): Data
 }
@@ -130,8 +133,8 @@ export interface Step<
   /** Writes files that survive a power failure. */
   readonly files: Files
   /**
-   * Is aborted when the run is cancelled, the lease of the run is lost, the step times out, or the coordinator shuts
-   * down.
+   * A signal that is aborted when the run is cancelled, the lease of the run is lost, the step times out, or the
+   * coordinator shuts down.
    */
   readonly signal: AbortSignal
   /** A logger whose lines name the run and the step. */
@@ -146,9 +149,10 @@ export interface Step<
   ): Promise<StepResponse<Data>>
   /**
    * Makes a call that does not decide the status of the step. The step evaluates the response, and then calls
-   * `complete`, `waitFor` or `fail`. The attempt ends as in `execute` only if the credential or the target as a whole
-   * is concerned: a faulted credential, a cool-down (429), an expired token (401 with a credential), or no response at
-   * all. Each fetch has its own idempotency key; the idempotency key of the step is reserved for `execute`.
+   * `complete`, `waitFor` or `fail`. The attempt ends as in `execute` only if the response concerns the credential or
+   * the target as a whole, or if there is none: a credential that cannot be refreshed, a cool-down (429), an expired
+   * token (401 with a credential), or no response. Each fetch has its own idempotency key; the idempotency key of the
+   * step is reserved for `execute`.
    */
   fetch(request: StepRequest | TargetRequest<TargetName>, options?: CallOptions): Promise<StepReply>
   /** Completes the step without a call. */
@@ -182,16 +186,16 @@ export type InDoubt<Given, TargetName extends string> = Omit<Given, 'execute'> &
  */
 export interface StepOptions<Given, Data> {
   /**
-   * Is called before the step runs again if an earlier attempt is in doubt. An attempt is in doubt if it sent a call
-   * and then its worker was lost, no response arrived, or the response does not show whether the work was done (500,
+   * Called before the step runs again, if an earlier attempt is in doubt. An attempt is in doubt if it sent a call and
+   * then its worker was lost, no response arrived, or the response does not show whether the call took effect (500,
    * 502, 504).
    *
-   * Returns `step.complete(data)` if the work was done, or `'not_done'` if the step must run again. If the function
+   * Returns `step.complete(data)` if the call took effect, or `'not_done'` if the step must run again. If the function
    * cannot decide yet, it throws or calls `step.waitFor`, and is called again later. A step without `confirm` runs
    * again with the same idempotency key, which the target has to recognise.
    */
   readonly confirm?: (step: Given) => Promise<{ readonly data: Data } | 'not_done'>
-  /** How often this step is attempted, where this differs from its process. */
+  /** How often this step is attempted. The members replace those of its process. */
   readonly retry?: Partial<RetryPolicy>
   /** The time limit of an attempt of this step in milliseconds, instead of `stepTimeoutSeconds` of its process. */
   readonly timeoutMs?: number

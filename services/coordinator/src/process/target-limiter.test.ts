@@ -35,7 +35,9 @@ function start(change: Partial<TargetCalls> = {}) {
   }
   const limiter = createTargetLimiter({ source: recording, clock: fakeClock })
   const startedAt = now()
-  /** For each admitted call: the milliseconds since the start, and the function that ends the call. */
+  /**
+   * For each admitted call: when it was admitted, in milliseconds since the start, and a function that ends the call.
+   */
   const admitted: { readonly at: number; readonly end: () => Promise<void> }[] = []
   const admit = async (
     limits: Partial<LimitedCall['limits']>,
@@ -58,7 +60,7 @@ function start(change: Partial<TargetCalls> = {}) {
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-/** The milliseconds by which a call may be sent after its reserved time, because timers are rounded up. */
+/** The milliseconds by which a call may be sent after its reserved time. Timers are rounded up. */
 const TIMER_MS = 2
 
 describe('the limit of calls per second to a target', () => {

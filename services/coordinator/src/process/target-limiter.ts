@@ -2,11 +2,11 @@
  * Admits the calls of this worker to targets with limits.
  *
  * T1  A call is sent only at a time, and in a slot, that the transaction source has reserved for it. The source counts
- *     the calls of all replicas, so the limits hold over all of them.
+ *     the calls of all replicas, so the limits apply to all of them together.
  * T2  For each target, one call at a time requests a reservation, in the order of the calls. So a busy target occupies
  *     at most two connections to the database: one that reserves and one that releases.
- * T3  A call waits for its time inside its step, but not longer than `waitUntil`. A call that would have to wait longer
- *     is deferred, and holds no reservation meanwhile.
+ * T3  A call waits for its reserved time inside its step, at most until `waitUntil`. A call that would have to wait
+ *     longer is deferred: it gets no reservation, and its step is tried again later.
  * T4  A slot is released when its call has ended, or when the step is aborted before the call was sent. The slot of a
  *     lost worker expires, but not before the time limit of its call has passed.
  */
@@ -39,7 +39,7 @@ export interface LimitedCall {
 export type Admission =
   /** The call may be sent now. `end` must be called when the call has ended; it never rejects. */
   | { readonly kind: 'admitted'; readonly end: () => Promise<void> }
-  /** The call cannot be sent in time: the step should try again after `delayMs`. */
+  /** The call cannot be sent in time. The step should try again after `delayMs`. */
   | { readonly kind: 'deferred'; readonly delayMs: number }
   /** The step may send no further call. */
   | { readonly kind: 'aborted' }
@@ -48,7 +48,7 @@ export type Admission =
 
 export interface TargetLimiterDeps {
   readonly source: TargetCalls
-  /** Used for durations only. */
+  /** A clock that is used for durations only. */
   readonly clock: Pick<Clock, 'now' | 'setTimeout'>
   /**
    * Called with each promise with which a call waits for the clock; returns the promise to await. Default: the same

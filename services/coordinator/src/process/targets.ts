@@ -3,7 +3,7 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import type { TargetLimits } from '../transaction/target-calls.ts'
 import { CONNECTION_HEADERS } from './http-call.ts'
 
-/** How calls to a target are authenticated. Keys and passwords are settings that `secret()` declares. */
+/** The authentication of calls to a target. Keys and passwords are settings that `secret()` declares. */
 export type TargetAuth =
   | { readonly bearer: Secret }
   | { readonly basic: { readonly user: string; readonly password: Secret } }
@@ -18,11 +18,11 @@ export interface Target {
   /** The time limit of a call in milliseconds, if the call has no time limit of its own. Default: 60 seconds. */
   readonly timeoutMs?: number
   /**
-   * At most this many calls per second, over all replicas. The calls are spread evenly: with 2, a call is sent at least
-   * half a second after the call before it. From 1/86400 (one call a day) to 1000. Default: no limit.
+   * The maximum number of calls per second, over all replicas: from 1/86400 (one call a day) to 1000. The calls are
+   * spread evenly: with 2, a call is sent at least half a second after the previous call. Default: no limit.
    */
   readonly perSecond?: number
-  /** At most this many calls in flight, over all replicas: a whole number from 1 to 1000. Default: no limit. */
+  /** The maximum number of calls in flight, over all replicas: a whole number from 1 to 1000. Default: no limit. */
   readonly concurrent?: number
 }
 
@@ -166,7 +166,9 @@ function authHeaderOf(
   }
 }
 
-/** Returns the secrets that authenticate calls to the targets, as they are written in headers. */
+/**
+ * Returns the secrets with which calls to the targets are authenticated, in the form in which they are sent in headers.
+ */
 export const authSecretsOf = (
   targets: ReadonlyMap<string, BoundTarget>,
 ): readonly (readonly [name: string, secret: Secret])[] =>
