@@ -349,7 +349,7 @@ describe('changing a process that has active runs', () => {
   const one = (step: Step) => step.complete()
   const version = (step: Step) => step.complete(step.version)
 
-  it('a run fails with step_unknown if its step was removed from the process, and can be resumed when the step exists again', async () => {
+  it('a run fails with step_unknown if its step was removed from the process, and can be resumed after the step was added again', async () => {
     const source = await backends.openSource({ sweepMs: 50 })
     const bus = await backends.openBus()
     const twoSteps = changed({ one, two: () => Promise.reject(new Error('not yet')) }, 1)

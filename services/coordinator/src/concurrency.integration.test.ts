@@ -34,7 +34,7 @@ function createObserver() {
 }
 type Observer = ReturnType<typeof createObserver>
 
-/** The runs that have called `waitFor`. */
+/** The ids of the runs that have called `waitFor`. */
 const waited = new Set<string>()
 
 const Input = z.object({ customer: z.string() })

@@ -89,7 +89,7 @@ const OnPostgres = Embedded.extend({
   DATABASE_LISTEN_URL: postgresUrl().optional(),
   ...tlsSettings('DATABASE'),
 })
-/** Every setting of the service, for the reference in docs/settings.md. */
+/** The schema of all settings of the service, from which docs/settings.md is generated. */
 export const reference = OnPostgres.extend({
   TRANSACTION_SOURCE: z.enum(['postgres', 'memory']).default('postgres'),
 })
@@ -107,7 +107,7 @@ export const readConfig = (env: Environment): Config =>
       : parseConfig(OnPostgres, env),
   )
 
-/** The settings of the embedded host: the settings of a coordinator process without those of the backends. */
+/** The settings of the embedded host: those of a coordinator process, without the settings of the backends. */
 export const readEmbeddedConfig = (env: Environment): EmbeddedConfig =>
   withValidWebhooks(parseConfig(Embedded, env))
 

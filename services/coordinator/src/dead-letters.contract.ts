@@ -107,7 +107,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       headers: { Authorization: `Bearer ${keyOf(id)}` },
     })
 
-    it('a message that a worker or the broker dead-letters is stored with its reason and run, and removed from the queue', async () => {
+    it('a message that a worker or the broker dead-letters is stored with its reason and its run, and removed from the queue', async () => {
       const host = await start()
       await host.bus.publish({
         exchange: STEPS_EXCHANGE,

@@ -51,7 +51,7 @@ describe.each(['embedded', 'real'] as const)('retention on the %s backends', (ki
     await eventually(async () =>
       expect(await readdir(join(backends.dataDir, 'OrderCSV'))).toEqual([]),
     )
-    // The memory source rewrites its files at the end of the pass.
+    // The test waits for the end of the pass, when the memory source rewrites its files.
     await eventually(async () => {
       const all = await readdir(backends.dataDir, { recursive: true, withFileTypes: true })
       const files = all.filter((entry) => entry.isFile())
@@ -62,7 +62,7 @@ describe.each(['embedded', 'real'] as const)('retention on the %s backends', (ki
     })
   })
 
-  it('a late duplicate of a purged run is not run again: the response has 200 and the stub, or exists in a bulk request', async () => {
+  it('a late duplicate of a purged run starts no run: the response is 200 with the stub, and a bulk request reports exists', async () => {
     const calls = host.target.calls.length
     for (const data of [MARKER, 'other data']) {
       const response = await host.queue('old', data)
@@ -75,7 +75,7 @@ describe.each(['embedded', 'real'] as const)('retention on the %s backends', (ki
     expect(host.target.calls).toHaveLength(calls)
   })
 
-  it('a replay or resume of a purged run gets 409 transaction_purged', async () => {
+  it('the replay or resume of a purged run is rejected with 409 transaction_purged', async () => {
     for (const path of ['replays', 'resume']) {
       const response = await post(`${transactions}/old/${path}`, '{}')
       expect(response.status).toBe(409)

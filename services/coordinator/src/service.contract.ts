@@ -543,7 +543,7 @@ export function coordinatorContract(
     })
 
     describe('recovery after failures', () => {
-      it('a run of a dead worker is recovered when the lease of that worker expires', async () => {
+      it('the run of a dead worker is recovered when the lease of that worker expires', async () => {
         const source = await backends.openSource({ leaseMs: 1_000, sweepMs: 100 })
         const id = fresh()
         const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }
@@ -652,7 +652,7 @@ export function coordinatorContract(
         await source[Symbol.asyncDispose]()
       })
 
-      it('/integrity reports no violation after workers died and messages were lost', async () => {
+      it('/integrity reports no violation after workers have died and messages were lost', async () => {
         const host = await start()
         const report = (await (await host.call('/integrity')).json()) as {
           queues: { step: string }[]
@@ -724,7 +724,7 @@ export function coordinatorContract(
         let isUnreachable = true
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
-          // The probe interval is a minute, so during this test only the failed call can trigger the probe.
+          // Only the failed call can trigger the probe during this test, because the probe interval is a minute.
           timing: { onlineIntervalMs: 60_000, offlineIntervalMs: 30, confirmMs: 10, rampMs: 10 },
         })
         host.target.on('/order', async (request) => {

@@ -19,7 +19,7 @@ const process = defineProcess('Measured', {
 })
 
 describe('the metrics of the coordinator', () => {
-  it('the metrics count runs by status, steps by outcome and due runs, and no label names a single run', async () => {
+  it('the metrics count runs by status, steps by outcome, and due runs, and no label identifies a single run', async () => {
     await using host = await startFixture(backends, { processes: [process] })
     const metrics = async () => (await fetch(`${host.url}/metrics`)).text()
     await host.queue('canary-good', 'good')

@@ -91,7 +91,7 @@ describe('two coordinators that call a target with limits', () => {
     expect(most).toBeGreaterThanOrEqual(perSecond / 4)
   })
 
-  it('two coordinators together have no more calls in flight than concurrent allows, and count no failed attempt', async () => {
+  it('two coordinators together have at most as many calls in flight as concurrent allows, and no failed attempt is counted', async () => {
     respond = respondSlowly
     await start('a', { concurrent: 3 })
     await start('b', { concurrent: 3 })

@@ -1,6 +1,6 @@
 /**
- * Creates and connects the parts that start runs without a request: schedules, messages, the provider's events, and the
- * change feed.
+ * Creates and connects the parts that start runs without a request to the HTTP API: schedules, messages, the provider's
+ * events, and the change feed.
  */
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { hasCode } from '@integration-host/shared/errors'

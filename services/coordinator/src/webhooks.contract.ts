@@ -220,7 +220,8 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       await until(async () => (await runsOf(host, 'Retrying')).length === 3)
       receiver.respond(null)
       await receiver.open()
-      // Delivery is at least once: a webhook whose response was not recorded is sent again, with the same id.
+      // Some webhooks may be sent twice with the same id, because a webhook is sent again if its response was not
+      // recorded.
       const firstOfEach = () =>
         receiver.received
           .slice(failed)

@@ -19,7 +19,7 @@ export interface Target extends AsyncDisposable {
   readonly url: string
   readonly calls: readonly SeenCall[]
   callsTo(path: string): readonly SeenCall[]
-  /** Handles calls to `path`; a handler that returns false leaves the call to the default response. */
+  /** Handles calls to `path`. If a handler returns false, the call gets the default response. */
   on(path: string, handler: Handler): void
 }
 

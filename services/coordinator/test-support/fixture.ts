@@ -137,7 +137,7 @@ export interface Fixture extends AsyncDisposable {
   call(path: string, init?: RequestInit): Promise<Response>
   queue(id: string, data?: unknown, realm?: string): Promise<Response>
   run(id: string, replay?: number): Promise<TransactionView & { ErrorClass: string | null }>
-  /** Resolves with the run when the run has the status. */
+  /** Waits until the run has the status, and resolves with the run. */
   reached(id: string, status: string, replay?: number): Promise<Awaited<ReturnType<Fixture['run']>>>
 }
 
@@ -151,7 +151,7 @@ export interface FixtureOptions {
   readonly amqpUrl?: string
   readonly bus?: MessageBus
   readonly source?: TransactionSource
-  /** Wraps the source or bus of the coordinator, so that it fails at chosen points. */
+  /** Wraps the source or the bus of the coordinator, so that their calls fail at chosen points. */
   readonly wrapSource?: (source: TransactionSource) => TransactionSource
   readonly wrapBus?: (bus: MessageBus) => MessageBus
 }

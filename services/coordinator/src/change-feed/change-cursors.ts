@@ -1,5 +1,5 @@
 /**
- * The part of the port `TransactionSource` that stores how far the change feed of each company was read.
+ * The part of the port `TransactionSource` that stores, for each company, how far the change feed was read.
  *
  * A cursor never moves back, and it moves only after the broker has confirmed the events of the changes before it.
  */
@@ -21,7 +21,7 @@ export interface ChangeCursors {
 
 /** What a sweep (one pass over the change feed of a company) has read. */
 export interface Sweep {
-  /** ISO 8601. Every change before this time was read. */
+  /** The time before which every change was read, ISO 8601. */
   readonly position: string
   /** The number of published events. */
   readonly events: number

@@ -6,7 +6,7 @@ import {
 } from '@integration-host/shared/contracts/provider-event'
 import type { ReadObject } from './feed-document.ts'
 
-/** The operations that can be derived from the objects of the change feed. */
+/** The operations that can be recognized from the objects of the change feed. */
 export const FEED_OPERATIONS = [
   'create',
   'update',

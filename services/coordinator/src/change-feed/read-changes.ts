@@ -17,10 +17,10 @@ export type FeedReply =
   | { readonly kind: 'read'; readonly document: FeedDocument }
   /** The response exceeds the maximum size. */
   | { readonly kind: 'too_large' }
-  /** The provider rejects the request, and would reject it again. */
+  /** The provider rejects the request. A repeated request would be rejected again. */
   | { readonly kind: 'rejected'; readonly error: string }
 
-/** The port to the provider. All times are in epoch ms, and whole seconds. */
+/** The port to the provider. All times are epoch ms of whole seconds. */
 export interface FeedRequests {
   changes(entities: readonly ProviderEntity[], since: number): Promise<FeedReply>
   query(query: FeedQuery): Promise<FeedReply>

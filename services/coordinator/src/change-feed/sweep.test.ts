@@ -83,7 +83,7 @@ async function sweep(responses: readonly CallOutcome[], realm: string | null = R
 const cursor = () => source.changeCursor(REALM)
 
 describe('a sweep of the change feed', () => {
-  it('a sweep publishes the changes since the cursor, and then moves the cursor to the time of the provider', async () => {
+  it("a sweep publishes the changes since the cursor, and then moves the cursor to the provider's time of the response", async () => {
     await source.beginCursor(REALM)
     now += 10 * MINUTE
     const { outcome, calls } = await sweep([

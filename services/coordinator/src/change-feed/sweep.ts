@@ -149,7 +149,7 @@ interface SweepCalls {
 function requestsOf(realm: string, { definition, claim, deps }: SweepCalls): FeedRequests {
   const credential = credentialName(realm)
 
-  /** @throws {SweepEnded} if the call must be repeated later. */
+  /** @throws {SweepEnded} if the call has failed and must be repeated later. */
   async function get(
     path: string,
     query: Readonly<Record<string, string>>,

@@ -76,7 +76,7 @@ const start = (): FeedWatch =>
     intervalMs: MINUTE,
     onLag: (lagMs) => lags.push(lagMs),
   })
-/** Reports a delivery and waits until it is stored. */
+/** Reports a webhook delivery and waits until its time is stored. */
 async function deliver(): Promise<void> {
   watch.onDelivery()
   await watch[Symbol.asyncDispose]()
@@ -196,7 +196,7 @@ describe('the lag of the change feeds', () => {
     expect(await source.changeCursor('1')).not.toBeNull()
   })
 
-  it('the lag of the change feeds keeps its value while token-service is unavailable', async () => {
+  it('the lag of the change feeds keeps its last value while token-service is unavailable', async () => {
     await poll()
     lags = []
     await source.beginCursor('unavailable')

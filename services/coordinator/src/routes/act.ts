@@ -11,7 +11,7 @@ import type { Act, Actor } from '../transaction/action.ts'
 import { utf8Of } from '../transaction/queueable.ts'
 import { StorableJson } from './contracts.ts'
 
-/** The body of a replay: the shared contract, restricted to data that can be stored unchanged. */
+/** The body of a replay. It is the shared contract, restricted to data that can be stored unchanged. */
 export const ReplayBody = ReplayTransaction.extend({
   InitialData: StorableJson.optional().meta({
     description: 'the initial data of the new run; without it, that of the run before it',
@@ -62,7 +62,7 @@ export async function readAct<Schema extends Body>(
 /**
  * Reads the body of an action whose target has no version.
  *
- * @param target the name of the target in the error message, such as `an operation`
+ * @param target what the action changes, for the error message, such as `an operation`
  * @throws {IntegrationError} `invalid_request` if the body is not valid, or if the request has `If-Match`.
  */
 export async function readActOn<Schema extends Body>(

@@ -39,7 +39,7 @@ beforeAll(async () => {
   }))
   await writeFile(file, JSON.stringify(list))
   host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
-  // A paused process runs no step, so its transactions stay in the state in which these tests put them.
+  // The process is paused, so its transactions stay in the state in which these tests put them.
   await post('/processes/OrderProcess/pause')
 })
 afterAll(async () => {
@@ -333,7 +333,7 @@ describe('the actions of callers on runs and processes', () => {
     },
   )
 
-  it('a transaction with an unacceptable reason is not queued', async () => {
+  it('a transaction with an invalid reason is not queued', async () => {
     const body = { TransactionID: 'bad-queue', InitialData: 1, Reason: 'a\u2066b' }
     expect((await post(transactions, body)).status).toBe(400)
     const bulk = await (await post(`${transactions}/bulk`, [body])).json()

@@ -179,7 +179,7 @@ describe('the event streams of /events', () => {
     expect(second.ids).toEqual(['7001', '7002', '7003'])
   })
 
-  it('a client that reconnects receives missed events of any size in batches as it reads, and then the newer events', () => {
+  it('a client that reconnects receives missed events of any size in batches while it reads, and then the newer events', () => {
     const start = 100_000
     const missed = Array.from({ length: 1_200 }, (_, n) =>
       event(start + n * 10, 'Orders', 'x'.repeat(2_000)),
@@ -238,7 +238,7 @@ describe('the event streams of /events', () => {
     expect(response.text).toBe(': connected\n\n: still here\n\n')
   })
 
-  it('an event stream ends within a second after its key became invalid, and the other streams continue', () => {
+  it('an event stream ends within a second after its key became invalid, and other event streams continue', () => {
     let isValid = true
     const isStillValid = () => isValid
     const [reading, stalled, other] = [open({ isStillValid }), open({ isStillValid }), open()]

@@ -35,7 +35,7 @@ export type StreamResponse = Pick<ServerResponse, 'write' | 'end' | 'on' | 'dest
 }
 
 export interface StreamOptions {
-  /** The stream has only events of this process; with `null`, events of all processes. */
+  /** The process whose events the stream contains; `null` for the events of all processes. */
   readonly process: string | null
   /** The `Last-Event-ID` of the client; `null` if the stream starts with the next event. */
   readonly lastId: string | null
@@ -47,7 +47,7 @@ export type CutReason = 'unread_bytes' | 'unread_time'
 
 export interface EventStreamsDeps {
   readonly feed: TransitionFeed
-  /** Milliseconds of a monotonic clock. */
+  /** Returns the milliseconds of a monotonic clock. */
   readonly now: () => number
   /** Called for each client that was disconnected because it did not read. */
   readonly onCut: (reason: CutReason) => void
@@ -62,11 +62,14 @@ const MAX_UNREAD_MS = 5_000
  */
 const MS_PER_WRITE = 1
 /**
- * Milliseconds without an event after which an SSE comment is written to a stream. The comment shows the client and
- * proxies that the connection is alive.
+ * The milliseconds without an event after which an SSE comment is written to a stream. It shows the client and proxies
+ * that the connection is alive.
  */
 const KEEP_ALIVE_MS = 15_000
-/** The interval at which unread time, idle time and the permission of the client are checked. */
+/**
+ * The interval at which each stream is checked: how long its client has read nothing, how long it was idle, and whether
+ * the client may still read it.
+ */
 const CHECK_MS = 1_000
 /** The maximum number of missed events that are serialised at once for a client that reconnects. */
 const MISSED_SLICE = 500
@@ -177,7 +180,8 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   function cut(stream: Stream, reason: CutReason): void {
     if (!streams.delete(stream)) return
     onCut(reason)
-    // A TCP reset discards the data that the kernel still buffers for this client. This data could be megabytes.
+    // The connection is reset, because a TCP reset discards the data that the kernel still buffers for this client.
+    // This data could be megabytes.
     stream.outgoing.socket?.resetAndDestroy()
   }
 

@@ -94,7 +94,7 @@ const ids = ({ runs }: Awaited<ReturnType<typeof exported>>) =>
   runs.map(({ TransactionID }) => TransactionID)
 
 describe('GET /transactions/export', () => {
-  it('an export has the finished runs of every stored process with their items and attempts, and a last line', async () => {
+  it('an export has the finished runs of every stored process with their items and attempts, followed by a last line', async () => {
     const { response, lines, runs } = await exported()
     expect(response.status).toBe(200)
     expect(response.headers.get('Content-Type')).toBe('application/x-ndjson')

@@ -56,11 +56,14 @@ const ExportLine = z.union([
   z.object({ next_cursor: z.string().nullable(), Runs: z.int(), Until: z.iso.datetime() }),
 ])
 
-/** The maximum number of runs in a page. A page is held in memory, and a run may have several megabytes. */
+/**
+ * The maximum number of runs in a page. It is small, because a page is held in memory and a run may have several
+ * megabytes.
+ */
 const PAGE = 25
 const RUNS_PER_CURSOR = 1_000
 const MAX_EXPORTS = 4
-/** A client that reads nothing for this long is disconnected. */
+/** The time without reading after which a client is disconnected. */
 const MAX_UNREAD_MS = 60_000
 
 /**

@@ -46,12 +46,12 @@ interface Change {
   readonly operationId: string
   readonly summary: string
   readonly description?: string
-  /** The description of the 409 response. */
+  /** The description of the 409 response in the OpenAPI document. */
   readonly conflict: string
   readonly apply: (id: string, act: AuditContext) => Promise<OperationSummary>
 }
 
-/** `/operations`: one action on many runs, in the background. */
+/** `/operations`: bulk operations, each of which performs one action on many runs in the background. */
 export function operationRoutes({
   source,
   operations,

@@ -78,7 +78,7 @@ describe('a process with concurrency and concurrencyKey', () => {
     expect((await host.reached('a2', 'Completed')).Attempts).toHaveLength(1)
   })
 
-  it('a cancelled run gives its slot to the next run at once', async () => {
+  it('the cancellation of a run assigns its slot to the next run at once', async () => {
     await host.queue('c1', { customer: 'cora', gate: 'never' })
     await host.reached('c1', 'Running')
     await host.queue('c2', { customer: 'cora' })

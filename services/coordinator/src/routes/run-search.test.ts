@@ -170,7 +170,7 @@ describe('the OpenAPI document of the run search', () => {
 })
 
 describe('the runs of a process that is not loaded', () => {
-  it('runs of a process that is not loaded are listed, shown and cancelled by the stored name of the process', async () => {
+  it('runs of a process that is not loaded can be listed, shown and cancelled under the stored name of the process', async () => {
     expect(await find(ofGone)).toBe('de')
     expect(await get(`${ofGone}/d`)).toMatchObject({
       status: 200,

@@ -20,7 +20,7 @@ const keys = [
 
 let backends: Backends
 let host: Fixture
-/** Delays each audit until the test permits it. */
+/** Delays each audit until the test allows the audit to continue. */
 const permits: (() => void)[] = []
 const permitAudit = async (): Promise<void> => {
   await until(() => permits.length > 0)

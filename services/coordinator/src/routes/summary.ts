@@ -48,7 +48,7 @@ export interface SummaryRouteDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
 }
 
-/** `GET /processes/{process}/summary`: the runs that need attention, from the latest periodic audit. */
+/** `GET /processes/{process}/summary`: the runs that need attention, as counted by the latest periodic audit. */
 export function summaryRoutes({ lastAudit, processes }: SummaryRouteDeps) {
   return new Hono().get(
     '/:process/summary',

@@ -7,7 +7,7 @@ const MIN_BATCH = 200
 
 export interface VisiblePage<Entry> {
   readonly items: readonly Entry[]
-  /** The next page begins after the entry with this `ID`; `null` if no page follows. */
+  /** The `ID` after which the next page begins; `null` if no page follows. */
   readonly next: number | null
 }
 

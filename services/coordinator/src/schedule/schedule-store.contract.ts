@@ -198,7 +198,7 @@ export function schedulesContract(
       expect(await source.openTick(process.name, 'none', anAct)).toBeNull()
     })
 
-    it('the runs of companies are queued page by page, and only once if two coordinators read the same page', async () => {
+    it('the runs of companies are queued page by page, and only once if two coordinators queue the same page', async () => {
       const monthly = schedule({ each: 'company' })
       await source.declareSchedules(process.name, [monthly])
       await makeLate(DAY_MS)

@@ -36,7 +36,7 @@ export interface ScheduleStore {
   /** Returns the stored schedules in the order of process and name. */
   schedules(): Promise<readonly StoredSchedule[]>
   /**
-   * Pauses or resumes a schedule. A schedule that is resumed continues with the next time from now. Returns `null` if
+   * Pauses or resumes a schedule. A resumed schedule continues with its next time after the present. Returns `null` if
    * there is no such schedule.
    */
   setSchedulePaused(

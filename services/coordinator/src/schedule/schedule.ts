@@ -1,4 +1,4 @@
-/** The schedules of a process definition: when runs begin without a request. */
+/** The schedules of a process definition: the times at which runs begin without a request. */
 import type { z } from 'zod'
 import { acceptedKey, type Concurrency } from '../process/concurrency.ts'
 import { isPreservedAsJson, type Json, normalizedJson } from '../process/json-normalization.ts'

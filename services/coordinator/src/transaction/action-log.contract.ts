@@ -12,7 +12,7 @@ const ada: Act = {
   ifVersion: null,
 }
 
-/** The tests of the action log, which is part of the contract of the port `TransactionSource`. */
+/** Tests the action log, which is part of the contract of the port `TransactionSource`. */
 export function actionLogContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as an action log`, () => {
     let source: TransactionSource
@@ -197,7 +197,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       expect((await source.get(process.name, '66', null))?.run.ReplayID).toBe(1)
     })
 
-    it('only one of many concurrent actions on the same version is executed and recorded', async () => {
+    it('of many concurrent actions on the same version of a run, only one is executed and recorded', async () => {
       await queue('66')
       const act = { ...anAct, ifVersion: 0 }
       const results = await Promise.allSettled(

@@ -50,9 +50,12 @@ export interface AuditContext {
   readonly reason: string | null
 }
 
-/** The circumstances of an action on one run or process. */
+/** What an action on one run or process needs besides its target: the actor, the reason, and conditions. */
 export interface Act extends AuditContext {
-  /** The action is rejected with `version_moved` if the run has another version; `null` allows every version. */
+  /**
+   * The required version: if the run has another version, the action is rejected with `version_moved`. `null` allows
+   * every version.
+   */
   readonly ifVersion: number | null
   /** The bulk operation that acts; absent for a single action. */
   readonly operation?: OperationAct
@@ -86,7 +89,7 @@ export function requireFirstAct(
   done: DoneEntry | undefined,
 ): void {
   if (done !== undefined) {
-    // The entry of a replay contains the ReplayID of the new run, not of the replayed run.
+    // The `ReplayID` of a replay's entry is that of the new run.
     const doneId = (done.ReplayID ?? 0) - (done.Action === 'replay' ? 1 : 0)
     if (replayId === null || replayId === doneId) throw new DoneBefore()
   }

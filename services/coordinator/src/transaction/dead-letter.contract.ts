@@ -126,7 +126,7 @@ export function deadLetterContract(name: string, open: () => Promise<Transaction
       expect(await log()).toMatchObject([{ TransactionID: null, ReplayID: null, Realm: null }])
     })
 
-    it('only one of several concurrent removals of a dead letter succeeds and is recorded', async () => {
+    it('of several concurrent removals of a dead letter, only one succeeds and is recorded', async () => {
       await source.addDeadLetter(letter('a'))
       const id = (await list())[0]?.ID ?? 0
       const results = await Promise.all(

@@ -104,7 +104,7 @@ function absorb(
   return { run: changed, until }
 }
 
-/** Decides, in the order of the transactions, which of them are new, known, or absorbed by a waiting run. */
+/** Decides, in the order of the transactions, whether each of them is new, known, or absorbed by a waiting run. */
 export function planDebounced(
   process: ProcessOutline,
   transactions: readonly DebouncedTransaction[],

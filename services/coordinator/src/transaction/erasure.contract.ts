@@ -209,7 +209,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       expect(runs.map(({ TransactionID }) => TransactionID)).toEqual(['3', '4'])
     })
 
-    it('an erasure does not erase a run that has changed since it was read, until the run is read again', async () => {
+    it('an erasure skips a run that has changed since it was read, and erases the run after reading it again', async () => {
       await failedRun('1', 'r1')
       const { runs } = await source.erasable(ofRealm('r1'), { after: null, limit: 5 })
       await source.resume(process, '1', null, anAct)

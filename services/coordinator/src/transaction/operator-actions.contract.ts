@@ -168,7 +168,7 @@ export function operatorActionsContract(
       })
     })
 
-    it('settling a step as not done ends its doubt and makes it due again, and its number of attempts stays the same', async () => {
+    it('settling a step as not done ends its doubt and makes it due again, and keeps its number of attempts', async () => {
       await queue()
       await record(doubtful)
       const run = await settle(notDone)
@@ -331,7 +331,7 @@ export function operatorActionsContract(
       }
     })
 
-    it('only one of many concurrent settlements is executed', async () => {
+    it('of many concurrent settlements of a run, only one is executed', async () => {
       await queue()
       await record(doubtful)
       const results = await Promise.allSettled(
@@ -388,7 +388,7 @@ export function operatorActionsContract(
       expect((await read()).run).toMatchObject({ ReplayID: 1, Status: 'Cancelled' })
     })
 
-    it('only one of many concurrent actions of the same bulk operation on a transaction is executed', async () => {
+    it('of many concurrent actions of the same bulk operation on a transaction, only one is executed', async () => {
       await queue()
       await source.cancel(process.name, '66', null, anAct)
       const results = await Promise.allSettled(

@@ -23,7 +23,7 @@ export type PayloadColumn = 'InitialData' | 'ResponseBody' | 'Data'
 /** The place of a payload in the tables. */
 export interface PayloadPlace extends RunKey {
   readonly column: PayloadColumn
-  /** `null` for initial data. */
+  /** The name of the step; `null` for initial data. */
   readonly step: string | null
 }
 

@@ -129,7 +129,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect((await get('1')).run.InitialData).toEqual({ secret: '1' })
     })
 
-    it('a purged run is listed as having files until their removal is recorded, and its id is not deleted before that', async () => {
+    it('a purged run is listed as having files until their removal is recorded, and its id is deleted only after that', async () => {
       await completed('1')
       await source.replay(process, '1', fromStart, anAct)
       await end('1', done)
@@ -207,7 +207,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect(runsByStatus).toEqual({ Completed: 1 })
     })
 
-    it('the action log has the numbers of purged runs and deleted ids, including those of an interrupted pass', async () => {
+    it('the action log has the numbers of purged runs and deleted ids, including those of an interrupted retention pass', async () => {
       for (const id of ['1', '2', '3']) await completed(id)
       await source.beginPurge('a killed owner', [process.name], 0)
       await purgeAll(nothing)
@@ -251,7 +251,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect(await source.beginPurge('two', [process.name], 1)).toMatchObject({ kind: 'begun' })
     })
 
-    it('the age of the oldest finished run of a process does not count purged runs', async () => {
+    it('purged runs do not count for the age of the oldest finished run of a process', async () => {
       expect(await source.oldestKept([process.name])).toEqual(new Map())
       await completed('1')
       await sleep(50)

@@ -32,7 +32,7 @@ export interface EndPosition {
   readonly replayId: number
 }
 
-/** Sorts before every run. */
+/** A position before every run. */
 export const FIRST_END: EndPosition = {
   completedAt: '0001-01-02T00:00:00.000Z',
   transactionId: '',
@@ -101,8 +101,8 @@ export interface Retention {
    */
   forget(dedupeMs: number, limit: number): Promise<number>
   /**
-   * Deletes at most `limit` bulk operations that ended at least `keptMs` ago, because their filters may contain tags of
-   * runs. Returns the number of deleted operations.
+   * Deletes at most `limit` bulk operations that ended at least `keptMs` ago, and returns their number. They are
+   * deleted because their filters may contain tags of runs.
    */
   forgetOperations(keptMs: number, limit: number): Promise<number>
   /** Returns, for each process, how many milliseconds ago its oldest finished run ended. Purged runs do not count. */

@@ -59,7 +59,7 @@ export function runDetailContract(name: string, open: () => Promise<TransactionS
       return { ...run, ...state }
     }
 
-    it('an attempt shows the request of its last call, its trace and the id of the response', async () => {
+    it('an attempt of a step shows the request of its last call, its trace and the id of the response', async () => {
       const run = await attempt(await queue('1'), busy, { ...call, responseId: null })
       await attempt(await attempt(run, done, call), busy)
       const request = { Method: 'POST', Url: 'https://target/orders' }

@@ -55,7 +55,7 @@ export function runExportContract(name: string, open: () => Promise<TransactionS
     }
     const ids = (runs: Awaited<ReturnType<typeof all>>) => runs.map(({ run }) => run.TransactionID)
 
-    it('finished runs are exported with items and attempts, in the order in which they ended', async () => {
+    it('finished runs are exported with their items and attempts, in the order in which they ended', async () => {
       await source.queue(process, [{ TransactionID: 'active', InitialData: 1 }])
       for (const id of ['c', 'a', 'b']) await ended(id)
       const runs = await all()

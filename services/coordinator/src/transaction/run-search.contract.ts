@@ -146,7 +146,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       expect(await find(null, { filter })).toEqual(['b2', 'a3', 'a2'])
     })
 
-    it('a search returns a run only if its process is permitted and its realm is permitted or absent', async () => {
+    it('a search returns a run only if its process is permitted and its realm, if it has one, is permitted', async () => {
       await queueAll()
       for (const order of ['created', 'updated'] as const) {
         const bound = (realms: readonly string[], processes: readonly string[], filter = {}) =>

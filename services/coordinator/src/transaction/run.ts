@@ -20,9 +20,9 @@ export interface RunKey {
  * step name.
  */
 export interface Run extends Readonly<HeaderView> {
-  /** A stable class of `LastError`, such as `http_404` or `step_threw`. */
+  /** A stable error class for `LastError`, such as `http_404` or `step_threw`. */
   readonly ErrorClass: string | null
-  /** What a `Waiting` run waits for: the name of a credential, or `concurrency` for a slot. */
+  /** The name of the credential for which a `Waiting` run waits, or `concurrency` if it waits for a slot. */
   readonly WaitingFor: string | null
   /**
    * Whether an earlier attempt of the due step may have taken effect. If so, `confirm` is called before the next

@@ -134,7 +134,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       })
     })
 
-    it('a run that a worker continues inline keeps its slot', async () => {
+    it('a run keeps its slot when its worker continues with the next step inline', async () => {
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       const claimOfA = await claimed(a)
       const next = await record(claimOfA, done, true)

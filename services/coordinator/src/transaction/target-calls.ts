@@ -28,7 +28,7 @@ export interface CallRequest extends TargetKey {
 }
 
 export type CallReservation =
-  /** The call may be sent `waitMs` milliseconds from now. It occupies its slot until `releaseCalls`. */
+  /** The call may be sent `waitMs` milliseconds from now. It occupies its slot until `releaseCalls` is called. */
   | { readonly kind: 'reserved'; readonly waitMs: number }
   /** The next call is possible only in `waitMs` milliseconds, which is longer than the caller can wait. */
   | { readonly kind: 'later'; readonly waitMs: number }

@@ -227,7 +227,7 @@ export function transactionSourceContract(
         expect(results.map(({ outcome }) => outcome)).toEqual(outcomes)
       })
 
-      it('a thousand concurrent requests that queue the same id create one run', async () => {
+      it('a thousand concurrent requests to queue the same id create one run', async () => {
         const results = await Promise.all(
           Array.from({ length: 1_000 }, () =>
             source.queue(process, [{ TransactionID: '7', InitialData: '7' }]),
@@ -241,7 +241,7 @@ export function transactionSourceContract(
     })
 
     describe('claiming a run', () => {
-      it('only one of many concurrent workers can claim a run', async () => {
+      it('of many concurrent workers, only one can claim a run', async () => {
         const run = await queue('1')
         const results = await Promise.all(
           Array.from({ length: 50 }, (_, n) =>
@@ -252,7 +252,7 @@ export function transactionSourceContract(
         expect(results.filter(({ kind }) => kind === 'stale')).toHaveLength(49)
       })
 
-      it('a claim increments the attempt and the version of the run, so that the same step message becomes outdated', async () => {
+      it('a claim increments the attempt and the version of the run, so that a copy of its step message becomes outdated', async () => {
         const run = await queue('1')
         const claimed = await claim(run)
         expect(claimed.run).toMatchObject({ Status: 'Running', Attempt: 1, Version: 1 })
@@ -270,7 +270,7 @@ export function transactionSourceContract(
         expect(await source.claim(request(finished))).toEqual({ kind: 'stale' })
       })
 
-      it('a claim before the next attempt is due is rejected with the time until then', async () => {
+      it('a claim before the next attempt is due is rejected with the remaining time', async () => {
         const retrying = await record(await claim(await queue('1')), failing(60_000))
         const result = await source.claim(request(retrying as Run))
         expect(result).toMatchObject({ kind: 'early', version: retrying?.Version })
@@ -506,7 +506,7 @@ export function transactionSourceContract(
         expect(ids.toSorted()).toEqual(['a', 'b'])
       })
 
-      it('due() returns each run to only one of several concurrent sweepers', async () => {
+      it('if several sweepers call due() concurrently, each run is returned to only one of them', async () => {
         await Promise.all(Array.from({ length: 40 }, (_, n) => queue(String(n))))
         await sleep(contractTimes.sweepMs + 20)
         const found = await Promise.all(Array.from({ length: 8 }, () => source.due(refs, 10)))
@@ -570,7 +570,7 @@ export function transactionSourceContract(
         })
       })
 
-      it('many concurrent replay requests start one run', async () => {
+      it('many concurrent requests for a replay start one run', async () => {
         await finish(await queue('1'))
         const results = await Promise.allSettled(
           Array.from({ length: 10 }, () => source.replay(process, '1', fromStart, anAct)),

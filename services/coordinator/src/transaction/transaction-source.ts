@@ -79,7 +79,7 @@ export interface TransactionSource
   due(steps: readonly StepRef[], limit: number): Promise<Run[]>
   /** Releases at most `limit` expired leases of lost workers, which makes their runs due again. */
   recoverExpiredLeases(limit: number): Promise<Run[]>
-  /** Returns at most `limit` overdue runs of these processes at a step that does not exist in their process. */
+  /** Returns at most `limit` overdue runs of these processes that are at a step that their process does not have. */
   runsAtUnknownStep(processes: readonly ProcessOutline[], limit: number): Promise<Run[]>
   /**
    * Fails an active run without a lease that can never continue. Returns `null` if the run has changed since `version`.
@@ -122,7 +122,7 @@ export interface TransactionSource
    *   ended.
    */
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
-  /** Makes runs due again that wait for this credential, at most `limit` of them. */
+  /** Makes runs that wait for this credential due again, at most `limit` of them. */
   wake(credential: string, limit: number): Promise<Run[]>
 
   /** Records an action that this source has rejected. */
@@ -176,7 +176,8 @@ export interface RunTerms {
   /** The version of the definition; absent or `null` if it has none. */
   readonly version?: string | null
   /**
-   * The milliseconds after which the run fails, counted again after a resume; absent or `null` if there is no deadline.
+   * The time limit of a run in milliseconds, which begins again after a resume; absent or `null` if there is no
+   * deadline.
    */
   readonly deadlineMs?: number | null
 }
@@ -195,7 +196,7 @@ export interface ReplayRequest {
   readonly concurrencyKey?: string | null
 }
 
-/** The members of a run that a webhook may contain. */
+/** The members of a run that may be part of a webhook. */
 export type AnnouncedRun = Pick<
   Run,
   | 'Process'
@@ -222,7 +223,7 @@ export interface NewWebhook {
   readonly InitialData: Readonly<Record<string, unknown>>
   /** The realm of the webhook. If it is absent, the realm of the run is used. */
   readonly Realm?: string | null
-  /** Replaces the realm in the delivery order if the webhook has no realm. */
+  /** Takes the place of the realm in the delivery order if the webhook has no realm. */
   readonly Lane: string
   /** The time of the event, ISO 8601. If it is absent, the time of the transition is used. */
   readonly At?: string

@@ -39,8 +39,8 @@ import {
 } from './transaction-source.ts'
 
 /**
- * A run with its lease and its sweep times, which only the transaction source uses. Immutable: a transition returns
- * a new StoredRun.
+ * A run with its lease and its sweep times, which only the transaction source uses. It is immutable: a transition
+ * returns a new StoredRun.
  */
 export interface StoredRun {
   /** The run itself. The member is called `header` because the files of the memory source use that name. */
@@ -56,7 +56,7 @@ export interface StoredRun {
   readonly slot?: { readonly key: string; readonly isHeld: boolean }
   /** The time until which a debounced run absorbs requests, epoch ms. */
   readonly absorbsUntil?: number
-  /** Set in a purged run while its files may remain. */
+  /** Set in a purged run whose files may still exist. */
   readonly filesLeft?: true
   /** The time at which the sweeper publishes the run again, epoch ms. */
   readonly nextSweepAt: number
@@ -111,8 +111,8 @@ const isPastDeadline = ({ DeadlineAt }: Run, now: number): boolean =>
 const ended = (now: number) => ({ NextAttemptAt: null, WaitingFor: null, CompletedAt: iso(now) })
 
 /**
- * Returns the next version of a run, without a lease. If the lease ended without a recorded outcome, the step
- * is in doubt.
+ * Returns the next version of a run, without a lease. If its lease had ended without a recorded outcome, the step is in
+ * doubt.
  */
 export const next = (
   stored: StoredRun,

@@ -197,7 +197,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       expect(await deliverAll()).toEqual(['2'])
     })
 
-    it('concurrent replicas start each webhook once and in order', async () => {
+    it('several concurrent replicas start each webhook once and in order', async () => {
       announce()
       const runs = await Promise.all(
         Array.from({ length: 200 }, (_, n) => queue(`run ${n}`, `r${n % 20}`)),
@@ -214,7 +214,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       expect(new Set(idsOf(started)).size).toBe(200)
     })
 
-    it('the webhook backlog has the number of undelivered webhooks of each receiver and the age of the oldest one', async () => {
+    it('the webhook backlog has the number of undelivered webhooks of each receiver and the age of its oldest webhook', async () => {
       await source.addWebhooks([webhook('1'), webhook('2'), webhook('3', 'r1', 'two')])
       await start()
       const backlog = await source.webhookBacklog()

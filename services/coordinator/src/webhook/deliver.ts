@@ -5,7 +5,8 @@
  * W2  The webhooks of one company to one receiver are delivered in order: the transaction source queues the run of a
  *     webhook only after every earlier webhook was delivered or has failed.
  * W3  Each replica sends a failing receiver at most two calls at a time, and each call has a time limit. Therefore a
- *     failing receiver cannot occupy the worker. Its other webhooks wait, and the wait does not count as an attempt.
+ *     failing receiver cannot occupy the worker. Further webhooks to this receiver wait, and the wait does not count as
+ *     an attempt.
  */
 import {
   WEBHOOK_PROCESS,
@@ -72,7 +73,7 @@ const REMOVED_AFTER_MS = 15 * 60_000
  */
 const MAX_CALLS = { healthy: 32, failing: 2 }
 const BUSY_MS = { healthy: 500, failing: 30_000 }
-/** RFC 9110 §15.5.11: the receiver reports that the address is gone permanently. */
+/** The status with which a receiver reports that its address is gone permanently (RFC 9110 §15.5.11). */
 const GONE = 410
 
 /** Builds the process `Webhook`. */

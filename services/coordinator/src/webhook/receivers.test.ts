@@ -79,7 +79,7 @@ describe('the list of webhook receivers', () => {
     expect(faults.join()).not.toContain('hidden')
   })
 
-  it('a receiver whose host is allowed by name may be private and use plain HTTP', () => {
+  it('a receiver whose host the settings allow by name may have a private address and use plain HTTP', () => {
     const list = [
       { ...valid, url: 'http://relay.internal:8080/in' },
       { ...valid, url: 'http://10.0.0.7/in' },

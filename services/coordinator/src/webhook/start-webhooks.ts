@@ -48,7 +48,8 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
     }
     if (performance.now() - countedAt >= intervalMs / 2) {
       countedAt = performance.now()
-      // A failed count is not repeated at the next poll, because it may have exceeded the time limit of statements.
+      // After a failed count, the next poll does not count again: the count may have exceeded the time limit of
+      // statements, and would do so again.
       try {
         deps.onBacklog(await source.webhookBacklog())
       } catch (error) {

@@ -69,7 +69,7 @@ export function webhooksOfTransition(receivers: Receivers, run: AnnouncedRun): N
       events.push({ type, messageId: messageIdOf([...key, Version]) })
   if (events.length === 0) return []
   const data = { Process, TransactionID, ReplayID, Status, StepName, Version, ErrorClass, InDoubt }
-  // All events of one transaction have the same lane, so they stay in order even if the transaction has no realm.
+  // The lane is derived from the transaction, so that all its events stay in order even if it has no realm.
   const lane = `${Number.parseInt(digest(`${Process}\n${TransactionID}`).slice(0, 2), 16) % LANES}`
   return events.flatMap((event) => webhooksOf(receivers, { ...event, data, lane }))
 }

@@ -4,7 +4,7 @@ import type { StepConsumer, StepDelivery, StepQueue } from './step-queue.ts'
 
 /**
  * The consumers of the step queues. A business process has consumers only while its gate is open. `processes` may
- * change: each delivery is handled with the definition that the process has at that time.
+ * change, because each delivery is handled with the current definition of its process.
  */
 export interface Consumers {
   /**
@@ -30,7 +30,7 @@ export interface ConsumersDeps {
 
 export function createConsumers(deps: ConsumersDeps): Consumers {
   const { processes, queue, gate, prefetch, handle } = deps
-  /** For each process that has consumers: the consumer of each step. */
+  /** For each process that has consumers, the consumers of its steps by step name. */
   const consumers = new Map<string, ReadonlyMap<string, StepConsumer>>()
   const cancelling = new Set<Promise<unknown>>()
 

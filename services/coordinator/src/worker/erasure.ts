@@ -49,7 +49,7 @@ const MAX_PASSES = 10
  * the last pass.
  */
 export function createErasure({ source, removeFiles, isLoaded, log }: ErasureDeps): Erase {
-  /** Returns the number of removed files, and the runs whose files are all removed. */
+  /** Removes the files of runs. Returns the number of removed files, and the runs whose files are all removed. */
   async function removeFilesOf(runs: readonly ErasableRun[]) {
     const { count, failures } = await removeFiles(runs)
     for (const { run, error } of failures)

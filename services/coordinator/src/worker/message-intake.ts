@@ -54,7 +54,7 @@ export interface IntakeMessage {
 /** The port to the queues of one kind. */
 export interface IntakeQueue<Message extends IntakeMessage> extends ProcessQueue<Message> {
   /**
-   * Publishes a copy of the message as a new message, which the broker has returned 0 times.
+   * Publishes a copy of the message as a new message, for which the broker counts returns from 0.
    *
    * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the new message.
    */
@@ -76,9 +76,9 @@ export type ReadMessage<Ignored extends string> =
   | { readonly reason: string }
 
 export interface MessageIntakeDeps<Message extends IntakeMessage, Ignored extends string> {
-  /** The kind of message in log entries, for example `start message`. */
+  /** The kind of message for log entries, for example `start message`. */
   readonly kind: string
-  /** The pattern of the names of the queues in log entries, for example `start.*`. */
+  /** The pattern of the queue names for log entries, for example `start.*`. */
   readonly queues: string
   readonly store: Pick<TransactionSource, 'paused'>
   readonly queue: IntakeQueue<Message>

@@ -44,7 +44,7 @@ export interface Operations {
     act: Act,
   ): Promise<Run>
   setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
-  /** Makes runs due again that wait for this credential. */
+  /** Makes runs that wait for this credential due again. */
   wake(credential: string): Promise<void>
   /**
    * Returns the definition of a process.

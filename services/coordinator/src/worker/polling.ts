@@ -19,7 +19,7 @@ export interface Polling extends AsyncDisposable {
   pollSoon(): void
 }
 
-/** Milliseconds from a poll that failed or was incomplete to the next poll. */
+/** The milliseconds until the next poll after a poll that failed or was incomplete. */
 const SOON_MS = 500
 
 /** Calls `poll` at intervals until the returned object is disposed of. Disposal waits for a poll in flight. */

@@ -16,9 +16,9 @@ export interface ProcessQueue<Message> {
 
 export interface ProcessConsumersDeps<Message> {
   readonly queue: ProcessQueue<Message>
-  /** The kind of message in log entries, for example `start message`. */
+  /** The kind of message for log entries, for example `start message`. */
   readonly kind: string
-  /** The pattern of the names of the queues in log entries, for example `start.*`. */
+  /** The pattern of the queue names for log entries, for example `start.*`. */
   readonly queues: string
   readonly log: Logger
 }

@@ -9,13 +9,13 @@ function paceAfter(from: PurgePace, times: number, perRunMs: number): PurgePace 
 }
 
 describe('the pace of the purge', () => {
-  it('the purge enlarges a batch that takes less than 40 ms, up to 1,000 runs', () => {
+  it('the purge makes its batch larger if a batch takes less than 40 ms, up to 1,000 runs', () => {
     expect(paceAfter(firstPace, 1, 0.01).size).toBe(200)
     expect(paceAfter(firstPace, 20, 0.01).size).toBe(MAX_SIZE)
     expect(paceAfter(firstPace, 20, 0.1).size).toBe(400)
   })
 
-  it('the purge shrinks its batch at once when a run takes longer, but not below 100 runs', () => {
+  it('the purge makes its batch smaller at once when a run takes longer, but not smaller than 100 runs', () => {
     const fast = paceAfter(firstPace, 20, 0.1)
     expect(nextPace(fast, 400, 80).size).toBe(200)
     expect(nextPace(fast, 400, 4_000).size).toBe(100)

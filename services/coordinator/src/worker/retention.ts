@@ -169,7 +169,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
       async (size) => (await source.forgetOperations(OPERATIONS_MS, size)) || null,
     )
 
-  /** Makes one pass. Resolves with false if a part of it failed, or if another replica must continue it. */
+  /** Makes one pass. Resolves with false if a part of the pass failed, or if another replica must continue it. */
   async function pass(): Promise<boolean> {
     let isComplete = true
     for (const policy of policies ?? [])
@@ -207,7 +207,8 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
 }
 
 /**
- * Returns the retention of each loaded process. It also returns the retention of webhooks, because their runs remain
+ * Returns the retention of each loaded process, and that of webhooks. Runs of webhooks may exist even if their process
+ * is not loaded, because `WEBHOOKS_FILE` may have been unset.
  */
 function policiesOf(
   { processes, retention }: Pick<RetentionDeps, 'processes' | 'retention'>,

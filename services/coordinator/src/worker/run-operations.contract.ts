@@ -281,7 +281,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       expect(await changedBy(id)).toEqual(names)
     })
 
-    it('a bulk operation pauses with the code of 20 failures in a row, even if later runs of the same batch are changed', async () => {
+    it('a bulk operation pauses with the error code of 20 failures in a row, even if later runs of the same batch are changed', async () => {
       const names = ids(100)
       await queue(names)
       replica({

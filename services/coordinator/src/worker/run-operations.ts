@@ -297,7 +297,8 @@ interface Streak {
 const NO_STREAK: Streak = { code: null, length: 0 }
 
 /**
- * Returns the streak after the next outcome. A streak of `MAX_STREAK` failures stays, because it pauses the operation.
+ * Returns the streak after the next outcome. A streak of `MAX_STREAK` failures is kept, because it pauses the
+ * operation.
  */
 function nextStreak(streak: Streak, outcome: RunOutcome): Streak {
   if (streak.length >= MAX_STREAK) return streak

@@ -153,7 +153,7 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
 const scheduleOf = (transactionId: string): string =>
   transactionId.slice(0, transactionId.indexOf('@'))
 
-/** Returns the run of a schedule at a time. */
+/** Returns the run to be queued for a schedule at a time. */
 export function transactionOf(
   definition: ProcessDefinition | undefined,
   schedule: Schedule,
@@ -162,7 +162,7 @@ export function transactionOf(
   isManual = false,
 ): NewTransaction {
   const { name, input } = schedule
-  // A run that an operator starts has no jitter.
+  // No jitter is added to a run that an operator starts.
   const seconds = isManual ? 0 : delaySeconds(schedule, realm ?? `${definition?.name}/${name}`)
   // The input needs no check here, because it was checked when the definition was loaded.
   const accepted = definition === undefined ? { key: null } : acceptedKey(definition, input)

@@ -177,7 +177,7 @@ describe('the intake of start messages', () => {
     expect(counted).toEqual(['queued', 'queued'])
   })
 
-  it('a start message that was published again 50 times is dead-lettered, because it may crash the coordinators', async () => {
+  it('a start message that was published again 50 times is dead-lettered, because the message itself may crash the coordinators', async () => {
     const { dead, counted, batches, consuming } = intakeOn()
     const { handle } = await consuming()
     expect(await handle(message({ deliveryCount: 8, renewals: 50 }))).toBe('ack')

@@ -16,7 +16,8 @@ export interface StepsInFlight {
   /** Aborts a step whose lease was lost, unless this replica has claimed the run again in the meantime. */
   abortLost(lease: Lease): void
   /**
-   * Aborts the step of a cancelled run if this replica runs it. `Version` is the version that the cancellation wrote.
+   * Aborts the step of a cancelled run if this replica runs it. `Version` is the version of the run after the
+   * cancellation.
    */
   abortCancelled(run: RunKey & Pick<Run, 'Version'>): void
   /** Blocks calls that were not sent yet: those of all steps, or only those of steps that need the internet. */

@@ -3,7 +3,7 @@
  * sweeper never runs a step itself: a step runs only after its message is delivered and its run is claimed.
  *
  * It polls every 15 s, and at once when the transaction source reports inserted rows. A run is published at growing
- * intervals, and only if the queue of its step is short: a long queue means that workers are slow, not that messages
+ * intervals, and only if the queue of its step is short: a long queue means that workers are slow and not that messages
  * are lost, so more messages would not help. If a step no longer exists in its process, the run fails with this reason,
  * because no worker would ever claim it.
  */
@@ -37,12 +37,12 @@ export interface SweeperDeps {
 const BATCH = 500
 /** The maximum number of batches that one poll publishes. Later polls publish the rest when the queues are short. */
 const MAX_BATCHES = 10
-/** Milliseconds from a report of inserted rows to the poll, so that one poll finds the rows of many reports. */
+/** The milliseconds from a report of inserted rows to the poll, so that one poll finds the rows of many reports. */
 const HINT_MS = 50
 
 export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   const { source, queue, publisher, worker, processes, log } = deps
-  /** Returns the steps whose queue is short, so that it is useful to publish their overdue runs again. */
+  /** Returns the steps whose queue is short. Only their overdue runs are worth publishing again. */
   async function shortQueues(): Promise<StepRef[]> {
     const found: StepRef[] = []
     for (const { name, stepNames, version, deadlineMs } of processes.values()) {

@@ -1,11 +1,11 @@
 /**
  * Runs steps: claim, run, record, publish, acknowledge.
  *
- * R1  A step runs only under a lease, and its outcome is recorded only under this lease: if two workers run the same
+ * R1  A step runs only under a lease, and its outcome is recorded only under this lease. So if two workers run the same
  *     step, only one result counts.
- * R2  A delivery is acknowledged after the outcome is committed and publishing the next message was tried. If the next
- *     message was not published, the sweeper publishes it later, because the row is the outbox. A crash between commit
- *     and acknowledgement repeats a message, but never a result.
+ * R2  A delivery is acknowledged after the outcome is committed and the worker has tried to publish the next message.
+ *     If the next message was not published, the sweeper publishes it later, because the row is the outbox. A crash
+ *     between commit and acknowledgement repeats a message, but never a result.
  * R3  A delivery waits while the store is unavailable. Nothing is lost, and the wait does not count as an attempt.
  * R4  A shutdown, or the loss of the internet, aborts the calls that were not sent, and they do not count as attempts.
  *     A call that was sent may finish; during shutdown it may take at most `drainMs`. If it takes longer, it is
