@@ -63,7 +63,7 @@ export const isConsumed = (host: Fixture, process = 'Sale', consumers = 1): Prom
 
 /** Tests of runs that changes in the books start, from the event to the run. All backends must pass these tests. */
 export function changesContract(kind: 'embedded' | 'real'): void {
-  describe('runs that changes start on ${kind} backends', () => {
+  describe(`runs that changes start on ${kind} backends`, () => {
     let backends: Backends
     const opened: AsyncDisposable[] = []
     beforeEach(async () => {

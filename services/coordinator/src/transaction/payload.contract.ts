@@ -36,7 +36,7 @@ const log = createLogger('test', 'info', {
  * `TransactionSource`.
  */
 export function payloadContract(name: string, open: () => Promise<TransactionSource>): void {
-  describe('${name} as a store of encrypted payloads', () => {
+  describe(`${name} as a store of encrypted payloads`, () => {
     let plain: TransactionSource
     let sealed: TransactionSource
     beforeEach(async () => {
