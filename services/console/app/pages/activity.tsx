@@ -123,7 +123,7 @@ function Entry({ entry }: { readonly entry: ActivityEntry }) {
         <strong title={Via === null ? undefined : `with ${Via}`}>
           <Outside text={Who} />
         </strong>{' '}
-        {What}{' '}
+        <Outside text={What} />{' '}
         {Target !== null &&
           (Page === null ? (
             <Outside text={Target} />
@@ -145,10 +145,14 @@ function Entry({ entry }: { readonly entry: ActivityEntry }) {
         <span>
           {Rejected && entry.Kind !== 'companies' ? (
             <Link to={errorPage(Outcome)}>
-              <State tone="warn">{Outcome}</State>
+              <State tone="warn">
+                <Outside text={Outcome} />
+              </State>
             </Link>
           ) : (
-            <State tone={Rejected ? 'warn' : 'quiet'}>{Outcome}</State>
+            <State tone={Rejected ? 'warn' : 'quiet'}>
+              <Outside text={Outcome} />
+            </State>
           )}
         </span>
       )}

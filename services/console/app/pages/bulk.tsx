@@ -100,7 +100,10 @@ function Progress({ bulk, path, session }: ProgressProps) {
           {bulk.StatusReason !== null && (
             <>
               {' '}
-              with <Link to={errorPage(bulk.StatusReason)}>{bulk.StatusReason}</Link>
+              with{' '}
+              <Link to={errorPage(bulk.StatusReason)}>
+                <Outside text={bulk.StatusReason} />
+              </Link>
             </>
           )}
           . Continue it when the reason is gone: these runs are tried again.
@@ -256,7 +259,10 @@ function Failures({ bulk }: { readonly bulk: BulkView }) {
       <ul className="links codes">
         {Object.entries(FailedByCode).map(([code, count]) => (
           <li key={code}>
-            <Link to={errorPage(code)}>{code}</Link> <span className="muted">{count}</span>
+            <Link to={errorPage(code)}>
+              <Outside text={code} />
+            </Link>{' '}
+            <span className="muted">{count}</span>
           </li>
         ))}
       </ul>

@@ -87,7 +87,7 @@ function Calls({ calls }: { readonly calls: CompanyLimitsView['Calls'] }) {
           <p className="headline">
             <State tone="bad">{String(one.Status)}</State>
             <code className="outside">
-              {one.Method} <Outside text={one.Path} />
+              <Outside text={`${one.Method} ${one.Path}`} />
             </code>
             <span className="muted">
               <Ago time={one.At} />
@@ -98,7 +98,9 @@ function Calls({ calls }: { readonly calls: CompanyLimitsView['Calls'] }) {
               <div>
                 <dt>Rejected by the gateway</dt>
                 <dd>
-                  <Link to={errorPage(one.Code)}>{one.Code}</Link>
+                  <Link to={errorPage(one.Code)}>
+                    <Outside text={one.Code} />
+                  </Link>
                 </dd>
               </div>
             )}
@@ -114,12 +116,22 @@ function Calls({ calls }: { readonly calls: CompanyLimitsView['Calls'] }) {
             </div>
             <div>
               <dt>intuit_tid</dt>
-              <dd>{one.IntuitTid === null ? '—' : <code>{one.IntuitTid}</code>}</dd>
+              <dd>
+                {one.IntuitTid === null ? (
+                  '—'
+                ) : (
+                  <code>
+                    <Outside text={one.IntuitTid} />
+                  </code>
+                )}
+              </dd>
             </div>
             <div>
               <dt>Request id</dt>
               <dd>
-                <code>{one.RequestID}</code>
+                <code>
+                  <Outside text={one.RequestID} />
+                </code>
               </dd>
             </div>
           </dl>

@@ -76,7 +76,7 @@ function State({ company, session }: { readonly company: Company; readonly sessi
             <Outside text={fault.Remedy ?? fault.Code} />
           </p>
           <p className="error outside">
-            <Outside text={fault.Message} />
+            <Outside text={fault.Message} hasLines />
           </p>
         </>
       )}
@@ -193,18 +193,20 @@ function Actions({
   )
 }
 
-const WORDS: Readonly<Record<string, string>> = {
-  granted: 'connected it',
-  refreshed: 'refreshed it',
-  refresh_failed: 'could not refresh it',
-  faulted: 'set its fault',
-  expiring: 'reported that it ends soon',
-  removed: 'removed it',
-  labelled: 'renamed it',
-  link_created: 'made a connect link',
-  link_used: 'used a connect link',
-  link_withdrawn: 'withdrew a connect link',
-}
+const WORDS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    granted: 'connected it',
+    refreshed: 'refreshed it',
+    refresh_failed: 'could not refresh it',
+    faulted: 'set its fault',
+    expiring: 'reported that it ends soon',
+    removed: 'removed it',
+    labelled: 'renamed it',
+    link_created: 'made a connect link',
+    link_used: 'used a connect link',
+    link_withdrawn: 'withdrew a connect link',
+  }),
+)
 
 function History({ entries }: { readonly entries: CompanyPageView['History'] }) {
   if (entries.length === 0) return <p className="muted">None.</p>
@@ -219,7 +221,7 @@ function History({ entries }: { readonly entries: CompanyPageView['History'] }) 
             <strong>
               <Outside text={entry.Who} />
             </strong>{' '}
-            {WORDS[entry.What] ?? entry.What.replaceAll('_', ' ')}
+            {WORDS.get(entry.What) ?? entry.What.replaceAll('_', ' ')}
             {entry.Outcome !== 'ok' && ` (${entry.Outcome})`}
             {entry.TraceId !== undefined && (
               <span className="muted">

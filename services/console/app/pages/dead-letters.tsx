@@ -10,18 +10,20 @@ import { Outside } from '../parts/text.tsx'
 import { runPage } from '../router.ts'
 
 /** The explanation and the remedy for each reason. The text after the colon of a reason is shown unchanged. */
-const REASONS: Readonly<Record<string, string>> = {
-  malformed: 'The content is not a message of the coordinator. Fix its sender.',
-  wrong_queue: 'The message was sent to the queue of another process. Fix its sender.',
-  unknown_process: 'No coordinator had loaded the process. Deploy it, then requeue.',
-  unknown_step: 'The process had no such step. Deploy it, then requeue.',
-  unknown_transaction: 'There is no such run.',
-  delivery_limit: 'It was delivered too often without success. Look at the log, then requeue.',
-  invalid_request: 'The message that should start a run is not valid. Fix its sender.',
-  input_invalid: 'The process does not accept this initial data. Fix the sender or the process.',
-  payload_too_large: 'The initial data is too large.',
-  transaction_conflict: 'The id is used for other data.',
-}
+const REASONS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    malformed: 'The content is not a message of the coordinator. Fix its sender.',
+    wrong_queue: 'The message was sent to the queue of another process. Fix its sender.',
+    unknown_process: 'No coordinator had loaded the process. Deploy it, then requeue.',
+    unknown_step: 'The process had no such step. Deploy it, then requeue.',
+    unknown_transaction: 'There is no such run.',
+    delivery_limit: 'It was delivered too often without success. Look at the log, then requeue.',
+    invalid_request: 'The message that should start a run is not valid. Fix its sender.',
+    input_invalid: 'The process does not accept this initial data. Fix the sender or the process.',
+    payload_too_large: 'The initial data is too large.',
+    transaction_conflict: 'The id is used for other data.',
+  }),
+)
 
 export interface DeadLettersPageProps {
   readonly session: SessionView
@@ -90,7 +92,7 @@ export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
                 <Ago time={letter.At} />
               </span>
             </p>
-            {REASONS[reason] !== undefined && <p>{REASONS[reason]}</p>}
+            {REASONS.has(reason) && <p>{REASONS.get(reason)}</p>}
             {letter.TransactionID !== null && (
               <p>
                 Run:{' '}
@@ -105,7 +107,7 @@ export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
                 {letter.Encoding === 'base64' && ' in base64'}
               </summary>
               <pre>
-                <Outside text={letter.Content} />
+                <Outside text={letter.Content} hasLines />
               </pre>
             </details>
             <div className="buttons">

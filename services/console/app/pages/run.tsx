@@ -3,6 +3,7 @@ import type { RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { fullMs, remaining, useSeconds } from '../clock.ts'
+import { notify } from '../notice.ts'
 import { Ago } from '../parts/ago.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
@@ -41,6 +42,18 @@ export function RunPage({ session, process, id }: RunPageProps) {
       <h1 tabIndex={-1} className="outside">
         <Outside text={id} />
       </h1>
+      <p>
+        {/* The shown id may have code points in place of characters, so it cannot be selected and copied. */}
+        <button
+          type="button"
+          className="plain"
+          onClick={() =>
+            void navigator.clipboard.writeText(id).then(() => notify('The id is copied.'))
+          }
+        >
+          Copy id
+        </button>
+      </p>
       <ReadProblem error={error} hasData={run !== undefined} />
       {run !== undefined && <Run session={session} run={run} />}
     </>
@@ -65,7 +78,7 @@ function Run({ run, session }: RunActionsProps) {
         )}
         {run.LastError !== null && (
           <p className="error outside">
-            <Outside text={run.LastError} />
+            <Outside text={run.LastError} hasLines />
           </p>
         )}
         <RunActions session={session} run={run} />

@@ -73,7 +73,9 @@ function Replica({ replica }: { readonly replica: ReplicaView }) {
         <ul className="dependencies">
           {replica.Dependencies.map((dependency) => (
             <li key={dependency.Name}>
-              <State tone={dependency.Status === 'up' ? 'good' : 'bad'}>{dependency.Name}</State>
+              <State tone={dependency.Status === 'up' ? 'good' : 'bad'}>
+                <Outside text={dependency.Name} />
+              </State>
               {dependency.Status !== 'up' && (
                 <span className="muted">
                   <Outside text={dependency.Reason ?? ''} />,{' '}

@@ -1,3 +1,5 @@
+import type { ReactNode } from 'react'
+
 /**
  * A state is always shown as a glyph, a word and a colour. A person who cannot see one of them still
  * sees the others.
@@ -31,7 +33,7 @@ export interface StateProps {
   readonly tone: Tone
   /** The glyph; by default the glyph of the tone. */
   readonly glyph?: string
-  readonly children: string
+  readonly children: ReactNode
 }
 
 export function State({ tone, glyph, children }: StateProps) {

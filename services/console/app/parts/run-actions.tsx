@@ -2,6 +2,7 @@ import type { ActedRun, RunAction, RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { goTo, runApi, runPage } from '../router.ts'
+import { visible } from '../visible.ts'
 import { ActionButton, reasonOf } from './action-button.tsx'
 
 /** The consequence of each action, for its confirmation. */
@@ -84,7 +85,7 @@ export function RunActions({ run, session }: RunActionsProps) {
                     .slice(1)
                     .map((step) => (
                       <option key={step} value={step}>
-                        {step}
+                        {visible(step)}
                       </option>
                     ))}
                 </select>

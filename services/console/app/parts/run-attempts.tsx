@@ -101,7 +101,7 @@ export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
                   ` · ${attempt.ResponseStatus}`}
                 {attempt.Error !== null && (
                   <div className="muted">
-                    <Outside text={attempt.Error} />
+                    <Outside text={attempt.Error} hasLines />
                   </div>
                 )}
               </td>

@@ -52,7 +52,7 @@ function Text({ name, excerpt }: { readonly name: string; readonly excerpt: Exce
         <Outside text={name} />
       </summary>
       <pre>
-        <Outside text={excerpt.Text} />
+        <Outside text={excerpt.Text} hasLines />
       </pre>
       {!excerpt.IsWhole && <p className="muted">The text is longer; this is its beginning.</p>}
     </details>

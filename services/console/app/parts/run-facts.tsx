@@ -84,9 +84,14 @@ export function RunHistory({ run }: { readonly run: RunView }) {
             <strong>
               <Outside text={action.Person ?? action.KeyID} />
             </strong>{' '}
-            {action.Action.replaceAll('_', ' ')}
+            <Outside text={action.Action.replaceAll('_', ' ')} />
             {action.ReplayID !== null && ` run ${action.ReplayID}`}
-            {action.Outcome !== 'done' && ` (${action.Outcome})`}
+            {action.Outcome !== 'done' && (
+              <>
+                {' '}
+                <Outside text={`(${action.Outcome})`} />
+              </>
+            )}
             {action.Reason !== null && (
               <span className="muted">
                 {' '}

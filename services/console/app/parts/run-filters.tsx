@@ -2,8 +2,9 @@ import type { FormEvent } from 'react'
 import type { RunRow, RunsView } from '../../src/contracts/runs.ts'
 import { full } from '../clock.ts'
 import { goTo, setQuery } from '../router.ts'
+import { visible } from '../visible.ts'
 import { Link } from './link.tsx'
-import { Outside, visible } from './text.tsx'
+import { Outside } from './text.tsx'
 
 const IN_FLIGHT = ['Queued', 'Running', 'Retrying', 'Waiting'] as const
 
@@ -163,7 +164,7 @@ export function FilterChips({
   companies,
 }: {
   readonly query: URLSearchParams
-  readonly companies: Readonly<Record<string, string>>
+  readonly companies: ReadonlyMap<string, string>
 }) {
   const values = [...query].filter(([name]) => Object.hasOwn(CHIPS, name))
   if (values.length === 0) return null
@@ -171,7 +172,7 @@ export function FilterChips({
     TIMES.includes(name) && !Number.isNaN(Date.parse(value))
       ? full(value)
       : name === 'realm'
-        ? (companies[value] ?? value)
+        ? (companies.get(value) ?? value)
         : value
   return (
     <ul className="chips" aria-label="Filters">

@@ -12,10 +12,11 @@ import {
 import { keyOf, type ListedRun, type VisibleRows } from '../run-list.ts'
 import { companyPage, runPage } from '../router.ts'
 import { useSettings } from '../settings.ts'
+import { visible } from '../visible.ts'
 import { Ago } from './ago.tsx'
 import { Link } from './link.tsx'
 import { RunStatus } from './run-status.tsx'
-import { Outside, visible } from './text.tsx'
+import { Outside } from './text.tsx'
 
 /** The heights of a row in pixels. The style sheet has the same heights. */
 const ROW_HEIGHTS = { comfortable: 60, compact: 48 } as const
@@ -25,7 +26,7 @@ const OVERSCAN = 6
 export interface RunTableProps {
   readonly rows: readonly ListedRun[]
   readonly hasMore: boolean
-  readonly companies: Readonly<Record<string, string>>
+  readonly companies: ReadonlyMap<string, string>
   readonly selected: ReadonlyMap<string, ListedRun>
   readonly onSelect: (runs: readonly ListedRun[], isSelected: boolean) => void
   readonly onVisible: (rows: VisibleRows) => void
@@ -211,9 +212,9 @@ function Row({ run, index, companies, selected, onSelect }: RowProps) {
         {Realm === null ? (
           '—'
         ) : (
-          <div className="line" title={Realm}>
+          <div className="line" title={visible(Realm)}>
             <Link to={companyPage(Realm)}>
-              <Outside text={companies[Realm] ?? Realm} />
+              <Outside text={companies.get(Realm) ?? Realm} />
             </Link>
           </div>
         )}

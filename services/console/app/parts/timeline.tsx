@@ -2,6 +2,7 @@ import { useState } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
 import { duration, fullMs, useSeconds } from '../clock.ts'
 import { timeAxis } from '../time-axis.ts'
+import { visible } from '../visible.ts'
 import { waterfall } from '../waterfall.ts'
 import { Outside } from './text.tsx'
 
@@ -37,7 +38,7 @@ export function Timeline({ run }: { readonly run: RunView }) {
               aria-label={
                 segments.length === 0
                   ? 'not reached'
-                  : segments.map(({ text }) => text).join(', ') +
+                  : visible(segments.map(({ text }) => text).join(', ')) +
                     (omitted > 0 ? `, and ${omitted} more attempts` : '')
               }
             >
@@ -55,7 +56,7 @@ export function Timeline({ run }: { readonly run: RunView }) {
                     y={isThin ? 8 : 2}
                     height={isThin ? 4 : 16}
                   >
-                    <title>{`${segment.text}, ${exact(segment.until - segment.from)}`}</title>
+                    <title>{`${visible(segment.text)}, ${exact(segment.until - segment.from)}`}</title>
                   </rect>
                 )
               })}

@@ -1,0 +1,19 @@
+/**
+ * The characters of a text on one line that cannot be seen, or look like another text: control and format characters,
+ * private and unassigned ones, every space other than a single one between words, and the bracket with which the
+ * replacement itself begins.
+ */
+const HIDDEN_IN_LINE =
+  /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|^ | $| (?= )|⟨(?=U\+)/gu
+/** The same for a text of several lines, in which indentation, tabs and line ends are usual. */
+const HIDDEN_IN_LINES =
+  /(?!\r\n|[\n\t])[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|⟨(?=U\+)/gu
+
+const codePoint = (character: string): string =>
+  `⟨U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}⟩`
+
+/** Returns a text from outside on one line, in which each character that cannot be seen is its code point. */
+export const visible = (text: string): string => text.replaceAll(HIDDEN_IN_LINE, codePoint)
+
+/** Returns the same for a text of several lines. */
+export const visibleLines = (text: string): string => text.replaceAll(HIDDEN_IN_LINES, codePoint)
