@@ -111,9 +111,8 @@ export function useRunList(text: string, { first, last }: VisibleRows) {
   return {
     rows,
     view: pages[0],
-    companies: Object.assign({}, ...pages.map(({ Companies }) => Companies)) as Readonly<
-      Record<string, string>
-    >,
+    // A map, because a company may have the id `constructor`, which every object seems to have.
+    companies: new Map(pages.flatMap(({ Companies }) => Object.entries(Companies))),
     newCount: unlisted.size,
     hasMore: list.hasNextPage,
     isReading: list.isFetchingNextPage,

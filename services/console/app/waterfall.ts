@@ -33,12 +33,14 @@ const SHOWN_AT_ENDS = 6
 const SHORTEST_WAIT_MS = 200
 
 /** The reason of a wait, by the outcome of the attempt before the wait. */
-const WAITS: Readonly<Record<string, string>> = {
-  credential_held: 'the company slows down',
-  http_429: 'the company slows down',
-  credential_faulted: 'waits for the company',
-  in_doubt: 'the lease expired',
-}
+const WAITS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    credential_held: 'the company slows down',
+    http_429: 'the company slows down',
+    credential_faulted: 'waits for the company',
+    in_doubt: 'the lease expired',
+  }),
+)
 
 type Attempt = RunView['Attempts'][number]
 
@@ -103,7 +105,8 @@ const segment = (kind: SegmentKind, from: number, until: number, text: string): 
   text,
 })
 
-const waitText = ({ Outcome }: Attempt): string => WAITS[Outcome] ?? 'pause before the next attempt'
+const waitText = ({ Outcome }: Attempt): string =>
+  WAITS.get(Outcome) ?? 'pause before the next attempt'
 
 function attemptSegment(attempt: Attempt, openUntil: number): Segment {
   const { Outcome, ResponseStatus, FinishedAt, StartedAt } = attempt

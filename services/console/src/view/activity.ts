@@ -6,27 +6,29 @@ import { companyPage, pages, runPage } from '../contracts/pages.ts'
 import type { SignInEntry } from '../session/sign-in-log.ts'
 
 /** The actions in the past tense. The name of another action is shown as it is. */
-const ACTION_TEXTS: Readonly<Record<string, string>> = {
-  queue: 'queued',
-  replay: 'replayed',
-  resume: 'resumed',
-  cancel: 'cancelled',
-  retry: 'retried',
-  settle: 'settled',
-  erase: 'erased',
-  pause: 'paused',
-  start_operation: 'started a bulk operation on',
-  stop_operation: 'stopped a bulk operation on',
-  continue_operation: 'continued a bulk operation on',
-  pause_schedule: 'paused the schedule',
-  resume_schedule: 'resumed the schedule',
-  run_schedule: 'ran the schedule',
-  purge: 'purged',
-  forget: 'forgot',
-  requeue_dead_letter: 'requeued a dead letter of',
-  delete_dead_letter: 'deleted a dead letter of',
-  delete_dead_letters: 'deleted the dead letters of',
-}
+const ACTION_TEXTS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    queue: 'queued',
+    replay: 'replayed',
+    resume: 'resumed',
+    cancel: 'cancelled',
+    retry: 'retried',
+    settle: 'settled',
+    erase: 'erased',
+    pause: 'paused',
+    start_operation: 'started a bulk operation on',
+    stop_operation: 'stopped a bulk operation on',
+    continue_operation: 'continued a bulk operation on',
+    pause_schedule: 'paused the schedule',
+    resume_schedule: 'resumed the schedule',
+    run_schedule: 'ran the schedule',
+    purge: 'purged',
+    forget: 'forgot',
+    requeue_dead_letter: 'requeued a dead letter of',
+    delete_dead_letter: 'deleted a dead letter of',
+    delete_dead_letters: 'deleted the dead letters of',
+  }),
+)
 /** The outcomes of actions that were not rejected. */
 const DONE = new Set(['done', 'not_done', 'absorbed'])
 /** The actions whose TransactionID does not identify a run. */
@@ -61,7 +63,7 @@ export function activityOfAction(action: ActionView): ActivityEntry {
     Kind: isOfProcess ? 'processes' : 'runs',
     Who: Person ?? `key ${KeyID}`,
     Via: Person === null ? null : `key ${KeyID}`,
-    What: isDone ? (ACTION_TEXTS[Action] ?? plain) : `tried to ${plain}`,
+    What: isDone ? (ACTION_TEXTS.get(Action) ?? plain) : `tried to ${plain}`,
     Target: TransactionID === null ? Process : `${Process}/${TransactionID}`,
     Page: isOfProcess ? pages.processes : runPage(Process, TransactionID, ReplayID),
     Reason: action.Reason,

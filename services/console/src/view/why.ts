@@ -11,31 +11,33 @@ export type ExplainedRun = Pick<
 >
 
 /** The meanings of the coordinator's error classes. The classes `http_…` have a separate function. */
-const CLASSES: Readonly<Record<string, string>> = {
-  network: 'the target could not be reached',
-  no_answer: 'the target gave no response',
-  step_timeout: 'the step took too long',
-  status_not_set: 'the code of the step ended without an outcome',
-  step_threw: 'the code of the step threw an error',
-  step_failed: 'the code of the step reported a failure',
-  response_invalid: 'the code of the step did not accept the response',
-  response_too_large: 'the response is too large to be stored',
-  realm_missing: 'the run has no company, but the step calls one',
-  change_feed_rejected: 'the provider rejects the request for changes',
-  step_unknown: 'the process has no such step any more',
-  step_before_missing: 'a step before it was never completed',
-  transaction_id_invalid: 'the id cannot be used for a call',
-  credential_faulted: 'the company cannot be used now',
-  credential_held: 'the provider asked the company to slow down',
-  provider_fault: 'the provider reported a fault',
-  deadline_exceeded: 'the time limit of the run is over',
-  step_waits: 'the step asked to be run again later',
-}
+const CLASSES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    network: 'the target could not be reached',
+    no_answer: 'the target gave no response',
+    step_timeout: 'the step took too long',
+    status_not_set: 'the code of the step ended without an outcome',
+    step_threw: 'the code of the step threw an error',
+    step_failed: 'the code of the step reported a failure',
+    response_invalid: 'the code of the step did not accept the response',
+    response_too_large: 'the response is too large to be stored',
+    realm_missing: 'the run has no company, but the step calls one',
+    change_feed_rejected: 'the provider rejects the request for changes',
+    step_unknown: 'the process has no such step any more',
+    step_before_missing: 'a step before it was never completed',
+    transaction_id_invalid: 'the id cannot be used for a call',
+    credential_faulted: 'the company cannot be used now',
+    credential_held: 'the provider asked the company to slow down',
+    provider_fault: 'the provider reported a fault',
+    deadline_exceeded: 'the time limit of the run is over',
+    step_waits: 'the step asked to be run again later',
+  }),
+)
 
 function causeOf(errorClass: string): string {
   const status = /^http_(\d{3})$/.exec(errorClass)?.[1]
   return status === undefined
-    ? (CLASSES[errorClass] ?? errorClass.replaceAll('_', ' '))
+    ? (CLASSES.get(errorClass) ?? errorClass.replaceAll('_', ' '))
     : `the target responded with ${status}`
 }
 
