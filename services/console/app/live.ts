@@ -24,7 +24,7 @@ const READ_AGAIN_MS = 2_000
 const LISTS = ['companies', 'company', 'processes', 'dead-letters', 'activity'] as const
 const RETRY_MS = 2_000
 
-/** The transactions that have changed, as process and id. If `More` is true, further ones have changed. */
+/** The transactions that have changed, as process and id. If `More` is true, further ones may have changed. */
 interface RunsFrame {
   readonly Runs: readonly (readonly [process: string, id: string])[]
   readonly More: boolean
@@ -65,19 +65,21 @@ export function followStream(queries: QueryClient): () => void {
 
   const waiting = new Map<string, QueryKey>()
   let readTimer = 0
+  let isReading = false
   /** Reads the shown pages with this key again. The read is delayed if the last one was within the interval. */
   function readAgain(queryKey: QueryKey): void {
     if (queries.getQueryCache().findAll({ queryKey, type: 'active' }).length === 0) return
     waiting.set(JSON.stringify(queryKey), queryKey)
-    if (readTimer === 0) flush()
+    if (!isReading) void flush()
   }
-  function flush(): void {
-    readTimer = 0
-    if (waiting.size === 0) return
+  async function flush(): Promise<void> {
+    isReading = waiting.size > 0
+    if (!isReading || signal.aborted) return
     const keys = [...waiting.values()]
     waiting.clear()
-    readTimer = setTimeout(flush, READ_AGAIN_MS)
-    for (const queryKey of keys) void queries.invalidateQueries({ queryKey })
+    // A new read cancels the one before it, so a read that takes longer than the interval must end first.
+    await Promise.all(keys.map((queryKey) => queries.invalidateQueries({ queryKey })))
+    if (!signal.aborted) readTimer = setTimeout(() => void flush(), READ_AGAIN_MS)
   }
 
   function apply({ name, id, data }: StreamEvent): void {
