@@ -70,6 +70,8 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   let transitionTimer: NodeJS.Timeout | null = null
   /** The transactions that have changed since the last frame. Each is a JSON text of its process and id. */
   const changed = new Set<string>()
+  /** Whether transitions were missed since the last frame, so that any run may have changed. */
+  let hasGap = false
 
   const installation = (): Installation => ({
     ...companies,
@@ -121,6 +123,18 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     if (servicesText !== shownServices) frames.add('services', latest.services)
     shownNow = nowText
     shownServices = servicesText
+  }
+
+  /** Adds a frame with the runs that have changed since the last one. */
+  function publishRuns(): void {
+    transitionTimer = null
+    frames.add('runs', {
+      Runs: [...changed].slice(0, MAX_NAMED_RUNS).map((run): unknown => JSON.parse(run)),
+      More: hasGap || changed.size > MAX_NAMED_RUNS,
+    })
+    hasGap = false
+    changed.clear()
+    publish()
   }
 
   let isKeyRejected = false
@@ -177,18 +191,16 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     }),
     followTransitions(
       deps.coordinator,
-      (event) => {
-        tracker.follow(event)
-        changed.add(JSON.stringify([event.Process, event.TransactionID]))
-        transitionTimer ??= setTimeout(() => {
-          transitionTimer = null
-          frames.add('runs', {
-            Runs: [...changed].slice(0, MAX_NAMED_RUNS).map((run): unknown => JSON.parse(run)),
-            More: changed.size > MAX_NAMED_RUNS,
-          })
-          changed.clear()
-          publish()
-        }, TRANSITIONS_MS)
+      {
+        onEvent(event) {
+          tracker.follow(event)
+          changed.add(JSON.stringify([event.Process, event.TransactionID]))
+          transitionTimer ??= setTimeout(publishRuns, TRANSITIONS_MS)
+        },
+        onGap() {
+          hasGap = true
+          transitionTimer ??= setTimeout(publishRuns, TRANSITIONS_MS)
+        },
       },
       signal,
     ),

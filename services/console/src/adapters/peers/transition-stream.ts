@@ -8,17 +8,24 @@ import type { ServiceClient } from './service-client.ts'
 /** The coordinator writes a comment every 15 s. A connection without any bytes for this time is closed. */
 const SILENCE_MS = 45_000
 
+export interface TransitionListener {
+  readonly onEvent: (event: TransactionEvent) => void
+  /** Any run may have changed. */
+  readonly onGap: () => void
+}
+
 /**
  * Follows `GET /events` until `signal` is aborted. After a lost connection it continues after the last event, and
- * misses no transition that the coordinator still has. A missed transition makes the counts wrong only until the
- * coordinator counts again.
+ * misses no transition that the coordinator still has. `onGap` is called if it may have missed transitions
+ * nevertheless. A missed transition makes the counts wrong only until the coordinator counts again.
  */
 export async function followTransitions(
   coordinator: ServiceClient,
-  onEvent: (event: TransactionEvent) => void,
+  { onEvent, onGap }: TransitionListener,
   signal: AbortSignal,
 ): Promise<void> {
   let lastId: string | null = null
+  let wasConnected = false
   let failures = 0
 
   async function readOnce(): Promise<void> {
@@ -29,6 +36,9 @@ export async function followTransitions(
       headers,
       AbortSignal.any([signal, closing.signal]),
     )
+    // Without the id of an event the coordinator cannot know where to continue.
+    if (wasConnected && lastId === null) onGap()
+    wasConnected = true
     let silence = setTimeout(() => closing.abort(), SILENCE_MS)
     try {
       for await (const { name, id, data } of eventsOf(response, () => {
@@ -36,6 +46,7 @@ export async function followTransitions(
         silence = setTimeout(() => closing.abort(), SILENCE_MS)
       })) {
         failures = 0
+        if (name === 'reset') onGap()
         if (name !== 'transaction') continue
         const event = TransactionEvent.safeParse(parseJson(data))
         if (event.success) onEvent(event.data)
