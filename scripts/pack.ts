@@ -17,8 +17,8 @@ const folder = join(dist, 'package')
 const read = (file: string): string => readFileSync(join(root, file), 'utf8')
 
 /**
- * The files in the package that are not compiled modules: files that the code reads, files that users copy, and
- * documents.
+ * The files that the package contains in addition to the compiled modules: files that the code reads, files that users
+ * copy, and documents.
  */
 const copied = [
   'services/coordinator/migrations',

@@ -73,7 +73,7 @@ const aborted = (signal: AbortSignal): Promise<never> =>
   })
 
 /**
- * Starts all containers of the stack that are not running, or only those of one service, and waits until they are
+ * Starts the containers of the stack, or only those of one service, unless they run already. Waits until they are
  * healthy.
  */
 function up(service?: string): Promise<string> {

@@ -150,8 +150,8 @@ function faultsOf(manifest: Manifest): string[] {
   }
   try {
     const model = new Model({} as never)
-    // The object is created without its constructor, because the constructor would copy all members, which would then
-    // count as read.
+    // The constructor would copy all members, and the copied members would count as read. Therefore the object is
+    // created without its constructor.
     for (const [name, member] of Object.entries(manifest))
       Object.defineProperty(model, name, { value: watched(member, `/${name}`), enumerable: true })
     model.validate()

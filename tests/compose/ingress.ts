@@ -53,8 +53,8 @@ export async function retriesRefusedConnections(stack: Stack): Promise<string> {
   const isSeen = async (): Promise<string> => {
     const log = await stack.compose(['logs', '--no-color', '--no-log-prefix', 'ingress'])
     // In HAProxy's log, `+` marks a request that was sent to another replica. A request that took longer than 1 s is
-    // ignored: its first connection attempt timed out at a removed container, but this test is about connections that
-    // are refused at once.
+    // ignored, because its first connection attempt timed out at a removed container. This test is only about
+    // connections that are refused at once.
     return REFUSED_ONCE.exec(log)?.[0] ?? ''
   }
   try {

@@ -119,7 +119,7 @@ describe('the doctor command while work is not completed', () => {
     await sql`delete from "Order_Header" where "TransactionID" = 'd1'`
   })
 
-  it('doctor reports a problem that names the process if a run belongs to a process that is not loaded', async () => {
+  it('doctor reports a run whose process is not loaded as a problem that names the process', async () => {
     await insert('o1', { Process: 'GoneProcess' })
     const { code, results } = await doctor('coordinator')
     expect([code, results]).toMatchObject([

@@ -56,7 +56,10 @@ export interface RunOptions {
   /** The company of the transaction. */
   readonly realm?: string
   readonly tags?: Readonly<Record<string, string>>
-  /** The time of the host's clock before which the run does not start, as text of RFC 3339 or in seconds from now. */
+  /**
+   * The time before which the run does not start, on the clock of the host: text of RFC 3339, or a number of seconds
+   * from now.
+   */
   readonly notBefore?: string | number
   /**
    * Requests with the same key, process and realm start one run, with the data of the last request. It starts `Seconds`

@@ -201,7 +201,7 @@ describe('requests to token-service', () => {
     expect(err).toContain('SERVICE_API_KEY_FILE: the file cannot be read (ENOENT)')
   })
 
-  it("the command line uses the embedded host's service key only for loopback addresses, and only if no service key is set", async () => {
+  it('the command line uses the stored key of the embedded host only without a service key, and only for loopback addresses', async () => {
     const secrets = join(folder, 'secrets')
     await mkdir(secrets)
     await writeFile(join(secrets, 'service_api_key'), SERVICE_KEY)

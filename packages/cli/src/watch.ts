@@ -14,8 +14,8 @@ export const intervalOf = (text: string | undefined): number =>
   durationMsOf('--interval', text, DEFAULT_SECONDS)
 
 /**
- * Runs `poll` at every interval until `poll` returns `false`. After the first success, an error because the service
- * cannot be reached is passed to `report` and does not end the command, because the service may be restarting.
+ * Runs `poll` at every interval until `poll` returns `false`. After the first success, an unreachable service may be
+ * restarting. Its error is then passed to `report` and does not end the command.
  */
 export async function repeat(
   intervalMs: number,

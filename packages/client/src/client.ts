@@ -90,8 +90,8 @@ const IDLE_MS = 45_000
 const REREAD_MS = 30_000
 
 /**
- * Creates a client. It sends no request until one of its methods is called, and keeps an event stream open only while a
- * call of `completed()` waits.
+ * Creates a client. It sends requests only in calls of its methods. An event stream is open only while a call of
+ * `completed()` waits.
  *
  * @throws {TypeError} if an address or the key has a form that cannot be used. The message contains neither.
  */

@@ -8,8 +8,8 @@ export interface CompanyClient {
    * Sends a request to a path below `/v3/company/<realm>`, with the options of `fetch`. Returns every response of the
    * accounting API, whatever its status is.
    *
-   * A request that got no response, or a response with status 429, 502, 503 or 504, is repeated if its method is GET,
-   * HEAD, OPTIONS, PUT or DELETE. A POST is repeated if the provider recognises a repeated POST. Every POST has an
+   * A request is repeated if it got no response, or a response with status 429, 502, 503 or 504. This applies to GET,
+   * HEAD, OPTIONS, PUT and DELETE, and to POST if the provider recognises a repeated POST. Every POST has an
    * `Idempotency-Key`, from which the gateway derives the same `X-RequestId` for each attempt. A request whose body is
    * a stream is sent only once.
    *

@@ -1,6 +1,7 @@
 /**
- * Follows the events of a process with one stream. All callers that wait for a run of this process share the stream,
- * because browsers open at most six connections to a server, and the coordinator serves at most a hundred streams.
+ * Follows the events of a process with one stream. All callers that wait for a run of this process share the stream.
+ * The number of streams is limited: browsers open at most six connections to a server, and the coordinator serves at
+ * most a hundred streams.
  *
  * A client reads the run after each event, so the stream need not be complete:
  *

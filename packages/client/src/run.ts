@@ -27,8 +27,8 @@ export interface QueueOptions extends ActOptions {
   /** At most ten pairs, by which runs can be found. */
   readonly tags?: QueueTransaction['Tags']
   /**
-   * The time before which the run does not start, as text of RFC 3339, or the number of seconds until then. At most a
-   * year ahead.
+   * The time before which the run does not start: text of RFC 3339, or a number of seconds from now. At most a year
+   * ahead.
    */
   readonly notBefore?: QueueTransaction['NotBefore']
   /**

@@ -54,7 +54,7 @@ describe('a list of runs while a person reads it', () => {
     expect(updated.Next).toBe('cursor')
   })
 
-  it('the list does not count older runs as new that move up because other runs no longer match', () => {
+  it('older runs that move up in the list after others no longer match are not counted as new', () => {
     const listed = page([run(5), run(4)], 'cursor')
     const fresh = page([run(5), run(3)], 'cursor')
     expect(newRuns({ pages: [listed], pageParams: [null] }, fresh)).toEqual([])

@@ -128,7 +128,7 @@ describe('the timeline of a run', () => {
     expect(order?.segments.filter(({ kind }) => kind === 'failed')).toHaveLength(12)
   })
 
-  it('the timeline of a run does not explain the time before the first shown attempt if older attempts were not read', () => {
+  it('the timeline of a run shows no wait before the first shown attempt if older attempts were not read', () => {
     const [order] = waterfall(
       run([attempt('order', 250, [3_000, 3_100])], { AttemptCount: 250 }),
       0,

@@ -212,7 +212,7 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
 }
 
 /**
- * The account that runs PostgreSQL and PgBouncer, because these must not run as root: `postgres` if the tests run as
+ * The account that runs PostgreSQL and PgBouncer, which must not run as root. It is `postgres` if the tests run as
  * root, otherwise `undefined`.
  */
 export async function serverAccount(): Promise<ServerCommand['user']> {

@@ -43,9 +43,9 @@ export function undocumented(routes: readonly Route[], { paths }: OpenApiDocumen
 }
 
 /**
- * Returns the problems of names from which a client is generated: an operation without an explicit name, two operations
- * with the same name, and a schema whose name is a number. zod gives such a name to a schema that refers to itself.
- * Client generators reject it.
+ * Returns problems with the names from which clients are generated: an operation without an explicit name, two
+ * operations with the same name, or a schema whose name is a number. zod gives such a name to a schema that refers to
+ * itself. Client generators reject it.
  */
 export function unnamed(document: OpenApiDocument): string[] {
   const ids = Object.entries(document.paths).flatMap(([path, item]) =>

@@ -165,9 +165,9 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
     },
 
     /**
-     * Starts an authorization, only to learn the address of the provider's consent page, and returns a client of the
-     * sandbox provider at this address. Returns `unreachable` if token-service starts no authorization, and `other
-     * provider` if the server at the address is not the sandbox provider.
+     * Starts an authorization to get the address of the provider's consent page. Returns a client of the sandbox
+     * provider at this address. Returns `unreachable` if token-service starts no authorization, and `other provider`
+     * if the server at the address is not the sandbox provider.
      */
     sandbox: async (): Promise<Sandbox | 'unreachable' | 'other provider'> => {
       const started = await startAuthorization()

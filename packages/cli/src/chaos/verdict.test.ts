@@ -20,7 +20,7 @@ const round: Round = {
 }
 
 describe('the verdict on a round', () => {
-  it('the verdict on a chaos round is `kept` although calls failed, if no order and no company was lost', () => {
+  it('the verdict on a chaos round is `kept` if no order and no company was lost, even if calls failed', () => {
     expect(isKept(round)).toBe(true)
   })
 

@@ -77,8 +77,8 @@ async function lock(path: string): Promise<() => void> {
 }
 
 /**
- * Returns the owner to set for the file. Returns `undefined` if the file belongs to this process anyway, or if this
- * process does not run as root and cannot set the owner.
+ * Returns the owner to set for the file. Returns `undefined` if the owner is already right, or if it cannot be set
+ * because this process does not run as root.
  */
 async function ownerOf(path: string) {
   const before = await stat(path).catch(() => null)

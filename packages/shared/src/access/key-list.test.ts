@@ -12,7 +12,7 @@ describe('parseKeyList', () => {
     expect(parseKeyList('[]')).toEqual({ list: [], faults: [] })
   })
 
-  it('a key of the key file without realms may use no realm, and a key without processes may use no process', () => {
+  it('a key of the key file may use no realm if its entry names none, and no process if its entry names none', () => {
     const { id, scopes } = key
     expect(parseKeyList(JSON.stringify([{ id, sha256, scopes }])).list).toEqual([
       { id, sha256, scopes, realms: [], processes: [] },

@@ -90,8 +90,8 @@ export const providerRoutingKey = (
  * same change have the same id, in each webhook format and in the change feed.
  *
  * The time is cut to the second, because the CloudEvents format has fractions of a second and the change feed has none.
- * The change feed reports deletions, but does not distinguish the other operations, so the id does not distinguish them
- * either. An id has at most 128 characters, as a `TransactionID` has.
+ * The change feed distinguishes only deletions from other operations, and so does the id. An id has at most 128
+ * characters, as a `TransactionID` has.
  */
 export function providerEventId(
   event: Pick<ProviderEvent, 'Realm' | 'Entity' | 'EntityId' | 'Operation' | 'ChangedAt'>,

@@ -18,7 +18,7 @@ export class FileLocked extends Error {
 /**
  * Makes this OS process the only writer of a file or store until the process releases the lock or ends. Node has no API
  * for kernel file locks. Therefore the function begins an exclusive SQLite transaction, for which SQLite acquires a
- * kernel lock. The kernel releases the lock only when the process ends or crashes, so the lock needs no timeout.
+ * kernel lock. The kernel keeps the lock until the process releases it or ends, so the lock needs no timeout.
  *
  * @param file the file to lock, which need not exist yet. The lock is held on an empty file `<file>.lock.sqlite` beside
  * it. This lock file is never removed, because two processes could otherwise lock two different files of this name. No

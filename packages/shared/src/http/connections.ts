@@ -10,7 +10,7 @@
  *     longest. The third choice is the unauthenticated connection whose request has been in flight longest, but for at
  *     least 10 s. An example is a client that does not read its response.
  * C3  Rule C2 never interrupts a request or a response on an authenticated connection. Such a connection is closed only
- *     if nothing is in flight or unsent on it, and only after one idle second, so that the client has received the last
+ *     if nothing is in flight or unsent on it, and only after one idle second. The client has then received the last
  *     response.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'

@@ -33,8 +33,8 @@ export interface ServiceAppDeps {
   readonly openPaths?: readonly string[]
   /**
    * Returns whether only other services call this path, which requires no key. A request to such a path continues the
-   * caller's trace. Any other request continues a trace only if it has a valid key, because an unauthenticated client
-   * could otherwise choose which requests are sampled and what traces contain.
+   * caller's trace. Any other request continues a trace only if it has a valid key. Otherwise an unauthenticated client
+   * could choose which requests are sampled and what traces contain.
    */
   readonly continuesTraces?: (path: string) => boolean
   /** The largest accepted request body, in bytes. */
@@ -262,8 +262,8 @@ const keyOf = (c: Context): { readonly key?: string } => {
 }
 
 /**
- * Returns whether the request is a successful read that a program such as the console made for itself and not for a
- * person. The console makes such reads every few seconds.
+ * Returns whether the request is a successful read by a program, such as the console, that does not act for a person.
+ * The console makes such reads every few seconds.
  */
 function isOwnRead(c: Context): boolean {
   const caller = c.get('caller') as Caller | undefined

@@ -103,9 +103,8 @@ export interface OutgoingMessage {
   /** Whether publishing fails if the message is routed to no queue. `false` is for events that need no consumer. */
   readonly mandatory: boolean
   /**
-   * Whether no process would publish the message again, so that it would be lost if the broker lost it after its
-   * confirm. A bus that is not durable confirms such a message only after its consumers have acknowledged it. Default:
-   * false.
+   * Whether this message is the only copy: no process would publish it again if the broker lost it after its confirm. A
+   * bus that is not durable confirms such a message only after its consumers have acknowledged it. Default: false.
    */
   readonly isOnlyCopy?: boolean
 }

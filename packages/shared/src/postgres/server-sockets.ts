@@ -3,9 +3,9 @@
  *
  * - I1: There are never more than `limit` open sockets. Otherwise a database that accepts connections and then hangs
  *   would get one more connection with each timeout.
- * - I2: A socket is not closed while the server may still be executing a statement for it, because the server would not
- *   notice the close and would keep its process. Such a socket stays open until the server responds, or until its
- *   server process is known to have ended.
+ * - I2: A socket is not closed while the server may still be executing a statement for it. The server would not notice
+ *   the close, and would keep its process. Such a socket stays open until the server responds, or until its server
+ *   process is known to have ended.
  * - I3: A statement is never cancelled. Cancelling a commit that waits for a synchronous standby commits it locally.
  */
 import type { Socket } from 'node:net'

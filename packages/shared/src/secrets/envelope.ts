@@ -58,8 +58,8 @@ export interface KeyRing {
   /** Encrypts a text like `seal`, and also authenticates `labels`. */
   sealWithLabels(plaintext: string, place: Place, labels: string): string
   /**
-   * Decrypts an envelope. `hasLabels` is `false` if the envelope was sealed without labels, as by earlier releases;
-   * `labels` are not compared in this case.
+   * Decrypts an envelope. If the envelope was sealed without labels, as by earlier releases, `hasLabels` is `false` and
+   * `labels` are not compared.
    *
    * @throws {DecryptionError} also if the envelope was sealed with different labels.
    */

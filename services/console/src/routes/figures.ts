@@ -16,7 +16,7 @@ export interface FiguresRouteDeps {
   readonly sessions: Sessions
   readonly isHttps: boolean
   readonly figures: FigureHistory
-  /** Reads from Prometheus; `null` without `PROMETHEUS_URL`. */
+  /** Reads series from Prometheus; `null` without `PROMETHEUS_URL`. */
   readonly readRange: ReadRange | null
   readonly grafanaUrl: string | null
   readonly now: () => NowView

@@ -8,7 +8,7 @@ const MAX_ENTRIES = 1_000
 export interface SignInEntry {
   /** The number of the entry, counted from 1. */
   readonly id: number
-  /** Epoch milliseconds. */
+  /** The time in epoch milliseconds. */
   readonly at: number
   readonly what: 'accepted' | 'rejected' | 'ended'
   /** The person; `null` for a rejected sign-in. */

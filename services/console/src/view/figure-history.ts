@@ -1,9 +1,9 @@
 /**
  * The figures of the last hour, minute by minute, from the metrics that the console reads every few seconds.
  *
- * H1  A minute in which no replica of a service was read is a gap, and never a line between its neighbours.
+ * H1  A minute in which no replica of a service was read is a gap. No line connects the minutes around a gap.
  * H2  A counter that falls belongs to a process that was restarted: it has counted from 0.
- * H3  What a counter did while its replica was not read for a minute is not attributed to the minute of its return.
+ * H3  If a replica was not read for a minute, the increase of its counters during that time is not counted later.
  */
 import type { ServiceState } from './installation.ts'
 import { type ChartDefinition, type ChartQuery, charts, seriesName } from './charts.ts'

@@ -43,7 +43,7 @@ describe('the run tracker, which follows runs between two counts of the coordina
     expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([5])
   })
 
-  it('the run tracker removes a run from its group if it is resumed after the count, unless it also failed after the count', () => {
+  it('the run tracker removes a resumed run from its group only if the coordinator has counted the run there', () => {
     const tracker = createRunTracker()
     tracker.follow(event(3, 'Failed', -1))
     tracker.follow(event(4, 'Queued', 1))

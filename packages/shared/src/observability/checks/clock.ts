@@ -31,8 +31,8 @@ export function checkClock({ remoteAt, requestedAt, respondedAt }: ClockReading)
 }
 
 /**
- * Returns the time that a server's clock shows, read from the `Date` header of a response, which has a precision of one
- * second; `null` if there is no valid `Date` header.
+ * Returns the time of a server's clock from the `Date` header of a response; `null` if there is no valid `Date` header.
+ * The header has a precision of one second.
  */
 export function httpClock(
   response: Response,
