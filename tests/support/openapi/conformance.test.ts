@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createResponseCheck, undocumented, unnamed } from './conformance.ts'
+import { createResponseCheck, malformed, undocumented, unnamed } from './conformance.ts'
 
 const thing = {
   type: 'object',
@@ -116,6 +116,29 @@ describe('the check of names in an OpenAPI document', () => {
     const schemas = { __schema0: thing }
     expect(unnamed({ paths: {}, components: { schemas } })).toEqual([
       'the schema "__schema0" needs a name',
+    ])
+  })
+})
+
+describe('the check of schemas in an OpenAPI document', () => {
+  it('the check of schemas in an OpenAPI document accepts valid JSON Schemas', () => {
+    expect(malformed(document)).toEqual([])
+  })
+
+  it('the check of schemas in an OpenAPI document reports each named schema and response schema that is not valid', () => {
+    const schema = { type: 'text' }
+    expect(
+      malformed({
+        paths: {
+          '/things': {
+            get: { responses: { 200: { content: { 'application/json': { schema } } } } },
+          },
+        },
+        components: { schemas: { Id: schema } },
+      }),
+    ).toEqual([
+      'the schema of Id is not a valid JSON Schema',
+      'the schema of GET /things 200 is not a valid JSON Schema',
     ])
   })
 })

@@ -68,6 +68,20 @@ export function unnamed(document: OpenApiDocument): string[] {
   ]
 }
 
+/** Returns the response schemas and named schemas that are not valid JSON Schemas. */
+export function malformed({ paths, components: { schemas = {} } }: OpenApiDocument): string[] {
+  const ajv = new Ajv2020({ strict: false, validateFormats: false })
+  const all = Object.entries(schemas)
+  for (const [path, item] of Object.entries(paths))
+    for (const [method, { responses }] of Object.entries(item))
+      for (const [status, { content = {} }] of Object.entries(responses))
+        for (const { schema } of Object.values(content))
+          if (schema !== undefined) all.push([`${method.toUpperCase()} ${path} ${status}`, schema])
+  return all
+    .filter(([, schema]) => ajv.validateSchema(schema) !== true)
+    .map(([name]) => `the schema of ${name} is not a valid JSON Schema`)
+}
+
 /**
  * Returns a function that checks a response against the document. The function returns a description of the
  * deviation; `null` if there is none.
@@ -75,7 +89,13 @@ export function unnamed(document: OpenApiDocument): string[] {
 export function createResponseCheck(document: OpenApiDocument) {
   // The validator is not strict, because OpenAPI adds keywords to JSON Schema. It does not check formats, because the
   // schema also has a pattern where a format matters.
-  const ajv = new Ajv2020({ strict: false, validateFormats: false, allErrors: true })
+  const ajv = new Ajv2020({
+    strict: false,
+    validateFormats: false,
+    allErrors: true,
+    validateSchema: false, // `malformed` does it
+    code: { optimize: false }, // optimizing the code of a validator takes longer than its few calls in a test
+  })
   const validators = new Map<object, ValidateFunction>()
   const validatorOf = (schema: object): ValidateFunction => {
     const known = validators.get(schema)
