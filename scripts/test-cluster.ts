@@ -83,7 +83,7 @@ if (seeds.length > 1) console.log(`\n${summaryTable(rounds).join('\n')}`)
 await cluster.remove()
 if (!values['keep-images']) await removeImages()
 if (!rounds.every(isKept)) process.exitCode = 1
-// Requests of the load generator may still be waiting for a response and would keep this process alive.
+// Requests of the load generator may still be in flight and would keep this process alive, so it exits explicitly.
 process.exit()
 
 async function report(round: Round, { seed }: PlannedRound): Promise<void> {

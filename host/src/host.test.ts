@@ -146,7 +146,7 @@ describe('the embedded host', () => {
       })
     await expect(startWith('real', { LOCAL_PULL_SECONDS: 'x' })).rejects.toThrow('LOCAL_PULL')
     expect(await readdir(dataDir)).not.toContain('provider')
-    // A power failure can leave the file without content.
+    // This simulates a power failure, which can leave the file without content.
     await writeFile(join(dataDir, 'provider'), '')
     await (await startWith('sandbox', {}))[Symbol.asyncDispose]()
     await expect(startWith('real', {})).rejects.toThrow('has companies of the sandbox provider')

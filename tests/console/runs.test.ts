@@ -154,7 +154,7 @@ describe('the runs in a browser', () => {
     await expectAccessible(page, 'runs')
   })
 
-  it('a sentence explains an unknown filter value on the page Runs, and a run that does not exist on the page of the run', async () => {
+  it('the page Runs explains an unknown filter value, and the page of a run explains that the run does not exist', async () => {
     const page = await at.signIn()
     for (const [path, sentence] of [
       ['/runs?status=Nonsense', 'status'],

@@ -118,8 +118,8 @@ describe.each(personalities)('a refresh without Redis at the provider %s', (pers
       eventually(async () => expect(await redis.hget(name, 'Version')).toBe('2'))
 
     /**
-     * The assertions that pass once Redis has executed a write, by the kind of the write. They are used for the faults
-     * in which Redis executes the write but its reply is lost.
+     * For each kind of write, an assertion that passes once Redis has executed the write. The assertions are used for
+     * the faults in which Redis executes the write but its reply is lost.
      */
     const isExecuted: Record<StoreWrite, (name: string) => Promise<void>> = {
       acquire: async (name) => expect(await redis.exists(`lease:${name}`)).toBe(1),

@@ -288,8 +288,8 @@ describe('the search for leaked secrets in a running system', () => {
   }
 
   /**
-   * Starts the target of LeakyProcess. The target returns the header that authenticates a call to the coordinator, in
-   * several encodings. A password is returned in plain text too.
+   * Starts the target of LeakyProcess. Its response contains the authentication header of the call, in several
+   * encodings. A password is returned in plain text, too.
    */
   async function startLeakyTarget(): Promise<string> {
     const server = await startHttpServer((request, response) => {

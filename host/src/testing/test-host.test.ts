@@ -242,7 +242,7 @@ describe('a test host', () => {
     expect([first.status, second.status]).toEqual(['Completed', 'Completed'])
   })
 
-  it('a target server receives the calls of execute and the calls that a step makes in another way', async () => {
+  it('a target server receives the calls of `execute` and the calls that a step makes with the global `fetch`', async () => {
     const own = defineProcess('Own', { settings: { url: z.url() } })
       .step('fetch', async (step) => {
         const response = await fetch(`${step.settings.url}/orders?dry=yes`, {

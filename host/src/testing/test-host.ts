@@ -135,7 +135,7 @@ export interface TestHost extends AsyncDisposable {
    */
   advance(duration: Duration): Promise<void>
   /**
-   * Kills the worker when a step next reaches this point; With `step`, only the step of that name counts. Another
+   * Kills the worker when a step next reaches this point. With `step`, only the step of that name counts. Another
    * worker starts at once, and continues the run when the lease of the dead worker has expired, which takes at most two
    * minutes.
    */

@@ -40,7 +40,7 @@ export function createWorkInFlight(): WorkInFlight {
   /** The steps that wait for the clock, with the number of waits of each step. */
   const waiting = new Map<StepInProgress, number>()
   let count = 0
-  /** The number of works that were ever started. A short work can begin and end between two turns. */
+  /** The number of operations that were ever started. A short operation can begin and end between two turns. */
   let started = 0
   let changed = Promise.withResolvers<void>()
   const notify = (): void => {

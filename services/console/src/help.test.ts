@@ -88,11 +88,14 @@ describe('the help pages', () => {
     }
   })
 
-  it.each(conditionNames)('the runbook has a section on the condition %s', (name) => {
-    expect(anchorsOf('docs/runbook.md')).toContain(name.toLowerCase())
-  })
+  it.each(conditionNames)(
+    'the help page with the runbook has a section on the condition %s',
+    (name) => {
+      expect(anchorsOf('docs/runbook.md')).toContain(name.toLowerCase())
+    },
+  )
 
-  it('the errors have a section for every code to which a problem of the console links', () => {
+  it('the help page on errors has a section for every code to which a problem of the console links', () => {
     expect([...anchorsOf('docs/errors.md')]).toEqual(
       expect.arrayContaining(Object.keys(errorCodes)),
     )

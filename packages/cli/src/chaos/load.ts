@@ -24,7 +24,7 @@ export interface Ledger {
   readonly failedCalls: number
   /** How often each kind of call failed, by the kind and the status of the response, such as `order 503`. */
   readonly failures: Readonly<Record<string, number>>
-  /** The number of calls that failed three times in a row. A usual client would have given up such a call. */
+  /** The number of calls that failed three times in a row. An application would not repeat such a call further. */
   readonly unservedCalls: number
   /** When the last failed call ended; `null` if none has failed. */
   readonly lastFailureAt: number | null

@@ -92,7 +92,7 @@ export async function examineReadiness(
   ]
 }
 
-/** What an operator has to do, for each dependency that only an operator can restore. */
+/** The remedy for each dependency that only an operator can restore. */
 const needsPerson: Readonly<Record<string, string>> = {
   'provider-client':
     'Set CLIENT_SECRET to new,old and restart token-service (docs/runbook.md#providerclientrefused).',

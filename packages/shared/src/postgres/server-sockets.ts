@@ -37,7 +37,7 @@ export interface ServerSocketsOptions {
   readonly limit: number
   /**
    * Called when a session was opened through a connection pooler. `isShared` is true if another open session has the
-   * same server process. In this case the pooler assigns a server process only for one transaction.
+   * same server process. The pooler then assigns a server process to a session only for one transaction.
    */
   readonly onPooled?: (isShared: boolean) => void
 }

@@ -51,7 +51,7 @@ export function RunActions({ run, session }: RunActionsProps) {
       ...(typeof fromStep === 'string' && fromStep !== '' && { FromStep: fromStep }),
       ...(outcome !== null && { Outcome: outcome }),
     }
-    // After a change of the run, the same action is another request.
+    // The key contains the version, because the same action on a changed run is a new request.
     const path = `${runApi(process, id)}/${action}`
     const acted = await call<ActedRun>('POST', path, body, `${key}.${run.Version}`)
     if (action === 'replay') goTo(runPage(process, id, acted.ReplayID))

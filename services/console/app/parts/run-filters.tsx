@@ -29,7 +29,7 @@ const FIELDS = [
   { name: 'idPrefix', label: 'Id begins with' },
 ] as const
 
-/** The filters that are shown as a chip, with which a person can remove each of them alone. */
+/** Each of these filters is shown as a chip, with which a person can remove this filter alone. */
 const CHIPS: Readonly<Record<string, string>> = {
   process: 'Process',
   step: 'Step',
