@@ -35,7 +35,7 @@ beforeAll(async () => {
   // The first coordinator binds the queue and creates the tables.
   const first = system.start('coordinator', settings({}), coordinatorWithFailpoints)
   await system.ready('coordinator')
-  await eventually(async () => expect((await queue())?.consumerCount).toBe(1), { seconds: 30 })
+  await eventually(async () => expect((await queue())?.consumerCount).toBe(1))
   await first.stop('SIGKILL')
 }, 120_000)
 afterAll(() => system[Symbol.asyncDispose]())

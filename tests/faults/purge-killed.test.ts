@@ -124,7 +124,7 @@ describe('a coordinator that is killed while it purges old runs', () => {
 
       const { process, url } = await start(PURGING)
       const all = Math.round(RUNS * 1.1) * kills
-      await eventually(async () => expect(await countPurged()).toBe(all))
+      await eventually(async () => expect(await countPurged()).toBe(all), { seconds: 120 })
       expect(await halfPurged(sql)).toEqual([])
       // The coordinator deletes the files of a batch after it has purged the runs of the batch.
       await eventually(async () => expect(await readdir(folder)).toEqual([]))

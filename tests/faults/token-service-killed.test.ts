@@ -123,7 +123,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       }),
     )
     for (const run of runs) if (run.status === 'rejected') throw run.reason
-  }, 200_000)
+  }, 300_000)
   afterAll(async () => {
     if (outcomes.size === rotationNames.length * points.length) printSummary(outcomeOf)
     redis.disconnect()
@@ -172,14 +172,11 @@ describe('a token-service that is killed in the middle of a refresh', () => {
 
     async function recover(point: Point) {
       const startedAt = performance.now()
-      const { status } = await eventually(
-        async () => {
-          const response = await service.refresh(realmOf(point), { Version: 2 })
-          expect(response.status).not.toBe(503)
-          return response
-        },
-        { seconds: 40 },
-      )
+      const { status } = await eventually(async () => {
+        const response = await service.refresh(realmOf(point), { Version: 2 })
+        expect(response.status).not.toBe(503)
+        return response
+      })
       const recoverySeconds = (performance.now() - startedAt) / 1_000
       const { granted, rejected, reused } = await provider.calls(realmOf(point))
       const outcome = {

@@ -31,7 +31,7 @@ beforeAll(async () => {
     'accounting-gateway',
     'coordinator',
   )
-  await eventually(async () => expect(await consumers()).toBe(1), { seconds: 30 })
+  await eventually(async () => expect(await consumers()).toBe(1))
   await connectCompany(system, REALM)
 }, 120_000)
 afterAll(() => system[Symbol.asyncDispose]())
@@ -163,5 +163,5 @@ it('the change feed starts the missed runs as soon as webhooks are delivered aga
   await system.ready('coordinator')
   const delivered = await sendInvoice('', { TotalAmt: 101 })
   await eventually(async () => expect(await startedRuns()).toContain(idOf(delivered)))
-  await eventually(async () => expect(await startedRuns()).toContain(idOf(lost)), { seconds: 30 })
+  await eventually(async () => expect(await startedRuns()).toContain(idOf(lost)))
 })

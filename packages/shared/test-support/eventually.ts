@@ -2,7 +2,7 @@ import { vi } from 'vitest'
 
 export interface WaitOptions {
   /**
-   * The timeout in seconds. The default of 30 s is enough on a loaded machine; a condition that always takes
+   * The timeout in seconds. The default of 60 s is enough on a loaded machine; a condition that always takes
    * longer needs a longer timeout.
    */
   readonly seconds?: number
@@ -16,7 +16,7 @@ export interface WaitOptions {
 /** Runs `check` repeatedly until it passes. At the timeout, the promise is rejected with the last error of `check`. */
 export const eventually = <T>(
   check: () => T | Promise<T>,
-  { seconds = 30, everyMs = 10 }: WaitOptions = {},
+  { seconds = 60, everyMs = 10 }: WaitOptions = {},
 ): Promise<T> => vi.waitFor(check, { timeout: seconds * 1_000, interval: everyMs })
 
 /** Resolves when the condition holds; rejects at the timeout. */
