@@ -13,7 +13,10 @@ export interface Target {
   readonly path: (n: number) => string
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string
-  /** Returns the body of request number `n` and the headers that depend on it. It replaces `body`. */
+  /**
+   * Returns the body of request number `n`, and the headers that depend on this body. The returned body is sent instead
+   * of `body`.
+   */
   readonly message?: (n: number) => {
     readonly headers: Readonly<Record<string, string>>
     readonly body: string

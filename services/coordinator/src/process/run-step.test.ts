@@ -167,7 +167,7 @@ describe('an HTTP call that a step makes', () => {
     expect(refused.outcome).toMatchObject({ kind: 'failed', errorClass: 'realm_foreign' })
   })
 
-  it('a step that calls with the credential of its realm fails at once if its run has no realm, and the error names Realm', async () => {
+  it('a step that calls with the credential of its realm fails at once if its run has no realm, and the error names the missing Realm', async () => {
     const { calls, outcome } = await outcomeOf(
       (step: Step) =>
         step.execute(

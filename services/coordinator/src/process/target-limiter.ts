@@ -51,8 +51,8 @@ export interface TargetLimiterDeps {
   /** A clock that is used for durations only. */
   readonly clock: Pick<Clock, 'now' | 'setTimeout'>
   /**
-   * Called with each promise with which a call waits for the clock; returns the promise to await. Default: the same
-   * promise.
+   * Gets each promise with which a call waits for the clock, and returns the promise that the call awaits. Default:
+   * returns the same promise.
    */
   readonly waitForClock?: WaitForClock | undefined
 }

@@ -15,7 +15,7 @@ export interface Ticks {
 const MISSED_AFTER_MS = 60_000
 /** The maximum number of missed times for which `catchUp: 'all'` starts runs. Older ones are skipped. */
 export const MAX_CAUGHT_UP = 500
-/** The maximum number of times whose runs one database transaction queues. */
+/** The maximum number of scheduled times whose runs are queued in one database transaction. */
 const BATCH = 50
 
 /**

@@ -180,7 +180,7 @@ describe('the dead-letter queues of processes that are not loaded', () => {
     await eventually(() => expect(state.polls).toBeGreaterThan(polls + 1))
   }
 
-  it('the intake of dead letters checks for no other queue while all processes are loaded', async () => {
+  it('while all stored processes are loaded, the intake of dead letters checks for no further queue', async () => {
     const intake = intakeOn()
     await nextPoll(intake)
     expect(intake.state.checks).toEqual([])
