@@ -169,7 +169,7 @@ describe('the client of the package', () => {
     expect(streams()[0]?.signal?.aborted).toBe(true)
   })
 
-  it('the client continues a broken event stream after the last received event, and reads only the run that has ended meanwhile', async () => {
+  it('the client resumes a broken event stream after the last received event, and requests only the run that ended in the meantime', async () => {
     await using relay = await startRelay(host.coordinator, 80)
     const reopened = Promise.withResolvers<void>()
     const released = Promise.withResolvers<void>()

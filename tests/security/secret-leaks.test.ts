@@ -236,8 +236,8 @@ describe('the search for leaked secrets in a running system', () => {
   }
 
   /**
-   * Connects a company as an application that receives the provider's redirect itself. Resolves with the authorization
-   * code.
+   * Plays the part of an application that receives the provider's redirect itself, and connects a company. Resolves
+   * with the authorization code.
    */
   async function connectForApplication(realm: string): Promise<string> {
     const response = await system.call(`${system.url('token-service')}/authorizations`, {

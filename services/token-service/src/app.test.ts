@@ -332,7 +332,7 @@ describe('an authorization with an https REDIRECT and RETURN_TO_ORIGINS', () => 
   )
   afterEach(() => closing.disposeAsync())
 
-  it('an https REDIRECT binds the authorization cookie to the host and to https', async () => {
+  it('if the redirect URI is https, the authorization cookie is bound to the host and sent over https only', async () => {
     const { setCookie } = await startInBrowser()
     expect(setCookie).toMatch(
       /^__Host-authorization=[\w-]{43}; Max-Age=600; Path=\/; HttpOnly; Secure; SameSite=Lax$/,

@@ -65,7 +65,7 @@ const cli = (...args: readonly string[]) =>
   run(['dead-letters', ...args], { env: { COORDINATOR_URL: service.url } })
 
 describe('dead-letters', () => {
-  it('`dead-letters list` reads pages until it has --limit dead letters, and prints the reason, run and beginning of each', async () => {
+  it('`dead-letters list` reads pages until it has --limit dead letters, and prints of each the reason, the run and the beginning of its content', async () => {
     const { code, out, err } = await cli('list', '--limit', '3')
     expect([code, err]).toEqual([0, ''])
     expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([

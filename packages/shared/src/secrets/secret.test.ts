@@ -19,7 +19,7 @@ describe('a wrapped secret', () => {
       String(value),
       JSON.stringify({ value }),
       inspect({ value }, { depth: 9 }),
-      logged((logger) => logger.info({ value, deep: { list: [value] } }, 'm')),
+      logged((logger) => logger.info({ value, deep: { list: [value] } }, 'secret received')),
     ]
     expect(shown.join()).not.toContain(TOKEN)
     expect(value.reveal()).toBe(TOKEN)

@@ -72,7 +72,7 @@ describe('counting calls', () => {
     expect(onTotal).toHaveBeenCalledExactlyOnceWith({ cdc: 1, core: 1 })
   })
 
-  it('counts are kept while the usage store is unavailable and stored later, and the failure is reported once', async () => {
+  it('while the usage store is unavailable, the gateway keeps its counts, reports the failure once, and stores the counts later', async () => {
     const memory = createMemoryUsageStore()
     let isDown = true
     const store: UsageStore = {

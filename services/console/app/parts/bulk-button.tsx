@@ -41,8 +41,8 @@ export function BulkButton({ action, scope, blocked, onStarted }: BulkButtonProp
   const [withDoubt, setWithDoubt] = useState(false)
   const [rate, setRate] = useState(USUAL_RATE)
   const { count } = state
-  // Whether a run is in doubt matters only if its call would be repeated. Only a filter can leave
-  // out such runs.
+  // Only resuming a run repeats the call that is in doubt. Such runs can be left out only if the runs
+  // are selected by a filter.
   const asksDoubt =
     action === 'resume' && 'filter' in scope && scope.filter['inDoubt'] === undefined
   const counted: BulkScope =

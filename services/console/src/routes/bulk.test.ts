@@ -166,7 +166,7 @@ describe('actions on many runs', () => {
     expect((await post('/api/bulk', BODY, headers)).status).toBe(202)
   })
 
-  it('the stored response of a bulk request is sent neither to another session nor after the session has ended', async () => {
+  it('the stored response of a bulk request is sent only to the session that made the request, until that session ends', async () => {
     const headers = { 'Idempotency-Key': 'a-key-of-two-sessions' }
     const other = await console.signIn({ Link: console.signInLink().split('#')[1] })
     const before = sent('/operations').length

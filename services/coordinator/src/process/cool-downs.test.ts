@@ -63,7 +63,7 @@ describe('the cool-down of a credential', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     const runs = 1_000
     const admittedPerSecond = 8
-    /** For each time, the runs that are claimed next at this time. */
+    /** The runs that a worker claims at each time. */
     const due = new Map<number, number[]>([[0, [...Array(runs).keys()]]])
     let [claims, done, admitted, windowEnd] = [0, 0, 0, 0]
     for (; done < runs; clock.now += 10) {

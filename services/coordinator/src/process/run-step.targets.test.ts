@@ -209,7 +209,10 @@ describe('the secret of a target', () => {
     await outcomeOf(
       async (step: Step) => {
         step.log.info(`key ${key}`)
-        step.log.warn({ key, deep: { list: [key] }, err: new Error(`why ${key}`) }, `told ${key}`)
+        step.log.warn(
+          { key, deep: { list: [key] }, err: new Error(`rejected key ${key}`) },
+          `the target has rejected the key ${key}`,
+        )
         step.log.error('key %s', key)
         const cycle: Record<string, unknown> = { key }
         cycle['self'] = cycle
@@ -224,8 +227,8 @@ describe('the secret of a target', () => {
     expect(JSON.parse(lines[1] ?? '')).toMatchObject({
       key: '[secret]',
       deep: { list: ['[secret]'] },
-      err: { message: 'why [secret]' },
-      msg: 'told [secret]',
+      err: { message: 'rejected key [secret]' },
+      msg: 'the target has rejected the key [secret]',
     })
     expect(lines[4]).toContain('thrown [secret]')
   })

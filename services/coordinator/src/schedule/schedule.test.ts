@@ -12,7 +12,7 @@ const define = (schedules: unknown, input?: z.ZodType) =>
   }).step('s', run)
 
 describe('the schedules of a process definition', () => {
-  it('a schedule defaults to UTC, one run at each time, a run for the latest missed time, no jitter and no input', () => {
+  it('by default a schedule uses UTC, starts one run at each of its times, makes up for the latest missed time only, and has neither jitter nor input', () => {
     expect(define([nightly]).schedules).toEqual([
       {
         ...nightly,

@@ -20,12 +20,12 @@ export interface OperatorActions {
    */
   retry(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   /**
-   * Settles a run in doubt. No attempt of the due step may be in flight. If the step was done, its item is completed
-   * and the run continues with the next step; otherwise the step becomes due again. A failed or cancelled run in doubt
-   * continues in the same way.
+   * Settles a run in doubt: the operator has decided whether the due step was done. No attempt of that step may be in
+   * flight. If the step was done, its item is completed and the run continues with the next step. Otherwise the step
+   * becomes due again. A failed or cancelled run continues in the same way.
    *
-   * If the transaction has a later run, the status and the version of the settled run stay unchanged: only its doubt
-   * ends, and the item of a step that was done is completed.
+   * A run with a later run of the same transaction does not continue: its status and version stay unchanged. It is no
+   * longer in doubt, and the item of the step is completed if the step was done.
    *
    * @throws {IntegrationError} `transaction_not_found`, `version_moved`, `transaction_not_in_doubt`, `step_in_flight`,
    *   or `step_not_found`.

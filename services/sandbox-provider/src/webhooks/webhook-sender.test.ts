@@ -186,7 +186,7 @@ describe('the webhooks of the sandbox', () => {
     expect(changesReceived().toSorted()).toEqual(['1', '2', '3'].map(cloudEventOf))
   })
 
-  it('the sandbox drops the share dropPercent of changes', async () => {
+  it('the sandbox sends no webhook for the percentage of changes that dropPercent sets', async () => {
     random = [0.1, 0.29, 0.3, 0.9]
     report(['1', '2', '3', '4'], { dropPercent: 30 })
     await attempted(1)
@@ -194,7 +194,7 @@ describe('the webhooks of the sandbox', () => {
     expect(sender.counts()).toMatchObject({ changes: 4, dropped: 2 })
   })
 
-  it('the sandbox signs the share wrongSignaturePercent of webhooks wrongly, and repeats these webhooks', async () => {
+  it('the sandbox signs the percentage of webhooks that wrongSignaturePercent sets with a wrong key, and repeats these webhooks', async () => {
     random = [0.5, 0.1]
     report(['1'], { wrongSignaturePercent: 50 })
     await attempted(1)
