@@ -274,7 +274,7 @@ describe('the client of the package', () => {
     for (const [call, problem] of problems) expect(await problemOf(call())).toMatchObject(problem)
   })
 
-  it('the client sends a read or a new transaction three times without a response, but an action on a run only once', async () => {
+  it('if no response arrives, the client sends a read or a new transaction three times, but an action on a run only once', async () => {
     await using relay = await startRelay(host.coordinator, 80)
     relay.away()
     const { client, sent } = connect({ coordinator: relay.url })

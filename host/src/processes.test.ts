@@ -7,7 +7,7 @@ import { expect, it } from 'vitest'
 
 const main = fileURLToPath(new URL('./main.ts', import.meta.url))
 
-it('the embedded host starts despite an invalid process file, and proposes commands for one of the valid processes', async () => {
+it('the embedded host starts despite an invalid process file, and prints example commands for one of the valid processes', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'processes-'))
   try {
     await writeFile(

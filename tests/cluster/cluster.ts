@@ -116,7 +116,8 @@ export class Cluster {
 
   /**
    * Removes the containers, networks and volumes. Also works after the signal was aborted. The removal is repeated
-   * until nothing remains. A Ctrl-C also ends Docker's command, and the engine may still be creating a container.
+   * until nothing remains, because a Ctrl-C ends the `docker` command while the engine may still be creating a
+   * container.
    *
    * @throws {Error} if something could not be removed
    */

@@ -72,7 +72,7 @@ describe('actions on many runs in a browser', () => {
       .locator('dl div', { hasText: name })
       .locator('dd')
 
-  it('an action resumes the 300 runs that match its filter and no later run, and another person can open the page of the action', async () => {
+  it('an action resumes the 300 runs that match its filter, but no run that was queued later, and another person can open its page', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?process=OrderProcess&status=Failed`)
     await page.getByLabel('Select broken-299', { exact: true }).check()

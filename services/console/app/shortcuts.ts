@@ -22,7 +22,7 @@ export interface ShortcutHandlers {
   readonly onKeys: () => void
 }
 
-/** Calls the handlers and opens pages by keys, while the component is shown. */
+/** While the component is shown, a key press calls the handler of the key or opens its page. */
 export function useShortcuts({ onSearch, onKeys }: ShortcutHandlers): void {
   useEffect(() => {
     let firstKeyAt = -Infinity

@@ -85,5 +85,8 @@ export async function startWebhookReceiver(
 /** Logs ignored changes with their ids. Names are not logged, because the provider can put any text there. */
 function logIgnored(logger: Logger, { format, ignored }: Notification): void {
   for (const { reason, realm, entityId } of ignored.slice(0, LOGGED_IGNORED_CHANGES))
-    logger.warn({ format, reason, realm, entityId }, 'change of a webhook was not published')
+    logger.warn(
+      { format, reason, realm, entityId },
+      'a change that a webhook reported was not published',
+    )
 }

@@ -24,7 +24,7 @@ const Name = z
 
 /**
  * A time in ISO 8601 with an offset. Parsing converts the time to UTC and cuts fractions of a second after six digits.
- * PostgreSQL accepts no offset above 15:59, no longer fraction, and no year 0000.
+ * PostgreSQL rejects an offset above 15:59, a fraction of more than six digits, and the year 0000.
  */
 export const Time = z.iso
   .datetime({ offset: true })

@@ -30,7 +30,7 @@ export interface Minute {
 export interface RunTracker {
   /** Follows a transition. Repeated and outdated transitions change nothing. */
   follow(event: TransactionEvent): void
-  /** Returns the groups that the coordinator counted at `countedAt` (epoch ms), as they are now. */
+  /** Applies the transitions since `countedAt` (epoch ms) to the groups that the coordinator counted then. */
   corrected(process: string, groups: readonly RunGroup[], countedAt: number): readonly RunGroup[]
   /** Returns how many of the followed runs completed after `ms` (epoch ms). */
   completedSince(ms: number): number

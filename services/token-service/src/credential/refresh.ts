@@ -122,7 +122,8 @@ export interface RefreshTiming {
   /** The age of an intent after which the request of its process can no longer be in flight (I5). */
   readonly foreignIntentMaxAgeMs: number
   /**
-   * How long a refresh is deferred after a failover of the store if another process had stored an intent before (I5).
+   * How long a refresh after a failover of the store is deferred if another process stored an intent before the
+   * failover (I5).
    */
   readonly failoverDeferralMs: number
   /** The pause before a request is retried whose outcome is unknown (I4). */
