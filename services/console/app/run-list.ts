@@ -4,7 +4,7 @@
  */
 import { useInfiniteQuery, useQueries, useQueryClient } from '@tanstack/react-query'
 import type { InfiniteData } from '@tanstack/react-query'
-import { useCallback } from 'react'
+import { useCallback, useMemo } from 'react'
 import type { RunRow, RunsView } from '../src/contracts/runs.ts'
 import { call } from './api.ts'
 
@@ -105,14 +105,22 @@ export function useRunList(text: string, { first, last }: VisibleRows) {
     const page: ListedPage = await readPage(text, null)
     queries.setQueryData<Listed>(['run-pages', text], { pages: [page], pageParams: [null] })
   }, [queries, text])
-  const rows = pages.flatMap(({ Runs }) => Runs)
-  const known = new Set(rows.map(keyOf))
-  const unlisted = new Set(fresh.flatMap(({ data }) => data ?? []).filter((key) => !known.has(key)))
+  const { data } = list
+  // Computed once for each change of the list. While a person scrolls, this component renders with every frame.
+  const { rows, known, companies } = useMemo(() => {
+    const all = (data?.pages ?? []).flatMap(({ Runs }) => Runs)
+    return {
+      rows: all,
+      known: new Set(all.map(keyOf)),
+      // A map, because a company may have the id `constructor`, which every object seems to have.
+      companies: new Map((data?.pages ?? []).flatMap(({ Companies }) => Object.entries(Companies))),
+    }
+  }, [data])
+  const unlisted = new Set(fresh.flatMap((one) => one.data ?? []).filter((key) => !known.has(key)))
   return {
     rows,
     view: pages[0],
-    // A map, because a company may have the id `constructor`, which every object seems to have.
-    companies: new Map(pages.flatMap(({ Companies }) => Object.entries(Companies))),
+    companies,
     newCount: unlisted.size,
     hasMore: list.hasNextPage,
     isReading: list.isFetchingNextPage,
