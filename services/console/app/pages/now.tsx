@@ -89,7 +89,11 @@ function Conditions({ conditions }: { readonly conditions: readonly ConditionVie
               <Ago time={condition.Since} prefix="for " />
             </span>
             <span className="links">
-              {condition.Page !== null && <Link to={condition.Page}>Show</Link>}
+              {condition.Page !== null && (
+                <Link to={condition.Page}>
+                  {condition.Page.startsWith('/companies/') ? 'Reconnect' : 'Show'}
+                </Link>
+              )}
               <Link to={runbookPage(condition.Name)}>
                 Runbook<span className="unseen"> on {condition.Name}</span>
               </Link>

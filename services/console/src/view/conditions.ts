@@ -3,8 +3,9 @@
  * sentence what is wrong and what helps. It depends only on the state of the installation.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
+import { realmOf } from '@integration-host/shared/contracts/realm'
 import type { ConditionView } from '../contracts/now.ts'
-import { pages } from '../contracts/pages.ts'
+import { companyPage, pages } from '../contracts/pages.ts'
 import { type Installation, responding, type RunGroup } from './installation.ts'
 import { valueOf } from './metric-text.ts'
 import { failureRemedy } from './why.ts'
@@ -149,7 +150,10 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       remedy: 'Only a new authorization by the owner of the company helps.',
       affected: lost,
       knownSince: earliest(mustReconnect.flatMap(({ Fault }) => faultTime(Fault))),
-      page: `${pages.companies}?state=must_reconnect`,
+      page:
+        lost === 1 && mustReconnect[0] !== undefined
+          ? companyPage(realmOf(mustReconnect[0].Name))
+          : `${pages.companies}?state=must_reconnect`,
     }
   }
   const failing = faulted.filter(({ State }) => State === 'failing')
