@@ -47,11 +47,11 @@ export function match(pattern: string, path: string): Readonly<Record<string, st
 
 /** Returns the address of the page of a run. Without `run`, it is the page of the latest run. */
 export const runPage = (process: string, id: string, run?: number): string =>
-  `/runs/${encodeURIComponent(process)}/${encodeURIComponent(id)}${run === undefined ? '' : `?run=${run}`}`
+  `/runs/${encodeURIComponent(process.toWellFormed())}/${encodeURIComponent(id.toWellFormed())}${run === undefined ? '' : `?run=${run}`}`
 
 /** Returns the path of a run in the API of the console. */
 export const runApi = (process: string, id: string): string =>
-  `/runs/${encodeURIComponent(process)}/${encodeURIComponent(id)}`
+  `/runs/${encodeURIComponent(process.toWellFormed())}/${encodeURIComponent(id.toWellFormed())}`
 
 /** Returns the address of the page of a company. */
 export const companyPage = (realm: string): string => `/companies/${encodeURIComponent(realm)}`
@@ -67,7 +67,8 @@ export function setQuery(query: URLSearchParams): void {
 export const runbookPage = (condition: string): string => `/help/runbook#${condition.toLowerCase()}`
 
 /** Returns the address of the section on an error code. */
-export const errorPage = (code: string): string => `/help/errors#${code}`
+export const errorPage = (code: string): string =>
+  `/help/errors#${encodeURIComponent(code.toWellFormed())}`
 
 let isHeadingDue = false
 

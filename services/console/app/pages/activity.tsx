@@ -8,6 +8,7 @@ import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
 import { errorPage, useQueryText } from '../router.ts'
+import { visible } from '../visible.ts'
 
 const KINDS: readonly { readonly kind: ActivityEntry['Kind'] | null; readonly name: string }[] = [
   { kind: null, name: 'All' },
@@ -120,7 +121,7 @@ function Entry({ entry }: { readonly entry: ActivityEntry }) {
         {timeOfDay(At)}
       </time>
       <span>
-        <strong title={Via === null ? undefined : `with ${Via}`}>
+        <strong title={Via === null ? undefined : visible(`with ${Via}`)}>
           <Outside text={Who} />
         </strong>{' '}
         <Outside text={What} />{' '}

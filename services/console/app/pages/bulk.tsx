@@ -53,7 +53,8 @@ export default function BulkPage({ session, id }: BulkPageProps) {
           'Action on many runs'
         ) : (
           <>
-            {BULK_VERBS[bulk.Action as BulkAction] ?? bulk.Action}: <Outside text={bulk.Process} />
+            <Outside text={BULK_VERBS[bulk.Action as BulkAction] ?? bulk.Action} />:{' '}
+            <Outside text={bulk.Process} />
           </>
         )}
       </h1>

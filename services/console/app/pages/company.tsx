@@ -222,7 +222,12 @@ function History({ entries }: { readonly entries: CompanyPageView['History'] }) 
               <Outside text={entry.Who} />
             </strong>{' '}
             {WORDS.get(entry.What) ?? entry.What.replaceAll('_', ' ')}
-            {entry.Outcome !== 'ok' && ` (${entry.Outcome})`}
+            {entry.Outcome !== 'ok' && (
+              <>
+                {' '}
+                <Outside text={`(${entry.Outcome})`} />
+              </>
+            )}
             {entry.TraceId !== undefined && (
               <span className="muted">
                 {' '}

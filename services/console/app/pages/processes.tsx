@@ -11,6 +11,7 @@ import { State } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
+import { visible } from '../visible.ts'
 
 type Process = ProcessesView['Processes'][number]
 type Schedule = ProcessesView['Schedules'][number]
@@ -34,7 +35,7 @@ export function ProcessesPage({ session }: { readonly session: SessionView }) {
       {data !== undefined && (
         <>
           {data.NotLoaded.map(({ Process: name, Unfinished }) => (
-            <section key={name} className="panel" aria-label={name}>
+            <section key={name} className="panel" aria-label={visible(name)}>
               <h2>
                 <Outside text={name} />
               </h2>
@@ -83,7 +84,7 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
   const path = `/processes/${encodeURIComponent(name)}`
   const runs = `/runs?process=${encodeURIComponent(name)}`
   return (
-    <section className="panel" aria-label={name}>
+    <section className="panel" aria-label={visible(name)}>
       <h2 className="outside">
         <Outside text={name} />
       </h2>
@@ -188,7 +189,7 @@ function SchedulePart({ schedule, role }: Blockable & { readonly schedule: Sched
   const removed = schedule.RemovedAt === null ? undefined : 'The definition has no such schedule.'
   const [next] = schedule.NextTimes
   return (
-    <article aria-label={`${process} ${name}`}>
+    <article aria-label={visible(`${process} ${name}`)}>
       <p className="headline">
         {schedule.RemovedAt !== null ? (
           <State tone="quiet">Removed</State>

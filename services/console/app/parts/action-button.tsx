@@ -107,7 +107,9 @@ function Confirmation(props: ConfirmationProps) {
           )}
           ?
         </h2>
-        <p>{consequence}</p>
+        <p>
+          <Outside text={consequence} />
+        </p>
         {props.children}
         {reason !== 'none' && (
           <label>
