@@ -275,9 +275,19 @@ const jsonOnly: MiddlewareHandler = async (c, next) => {
 // Checks the body before the schema does. The schema gets the parsed body, in which invalid bytes and lost digits of
 // numbers are no longer visible. If the body is not JSON, this check does nothing and the schema rejects the body.
 const readable: MiddlewareHandler = async (c, next) => {
-  const body = parseClientJson(utf8Of(await c.req.arrayBuffer()))
+  const text = utf8Of(await c.req.arrayBuffer())
+  keepText(c, text)
+  const body = parseClientJson(text)
   if (isDeeperThan(body, MAX_DEPTH))
     throw new IntegrationError('invalid_request', `InitialData may have ${MAX_DEPTH} levels`)
   if (!isPreservedAsJson(body)) throw new IntegrationError('invalid_request', NOT_PRESERVED)
   await next()
+}
+
+/**
+ * Makes `c.req.json()` parse this text. Otherwise Hono would decode the bytes with a Response, which costs more than all
+ * checks of a small body. Hono stores promises in `bodyCache`, although its type says that it stores their values.
+ */
+const keepText = (c: Context, text: string): void => {
+  c.req.bodyCache.text = Promise.resolve(text) as unknown as string
 }
