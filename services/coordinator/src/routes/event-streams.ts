@@ -13,6 +13,7 @@
  * A client that was cut off reconnects with its Last-Event-ID, so it loses no event that the transition feed still has.
  */
 import type { ServerResponse } from 'node:http'
+import { afterWritesOfThisTurn } from '@integration-host/shared/batching/coalesce-writes'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { eventId, type TransitionFeed } from '../worker/transition-feed.ts'
@@ -104,7 +105,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
    */
   const texts = new WeakMap<TransactionEvent, string>()
   let batch: TransactionEvent[] = []
-  let batchTimer: NodeJS.Timeout | null = null
+  let batchTimer: NodeJS.Timeout | undefined
   let nextBatchAt = 0
 
   function textOf(event: TransactionEvent): string {
@@ -121,13 +122,16 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   const stopWatching = feed.watch((event) => {
     if (streams.size === 0) return
     batch.push(event)
-    // The first event after a pause is written at once; only the events that follow it are delayed.
-    batchTimer ??= setTimeout(flush, Math.max(0, nextBatchAt - now()))
+    if (batch.length > 1) return // a flush is scheduled
+    const waitMs = nextBatchAt - now()
+    if (waitMs > 0) batchTimer = setTimeout(flush, waitMs)
+    // The first event after a pause is written without a timer, because the shortest timer takes a millisecond. The
+    // calls and messages of the next step are written before it.
+    else afterWritesOfThisTurn(flush)
   })
 
   function flush(): void {
-    if (batchTimer !== null) clearTimeout(batchTimer)
-    batchTimer = null
+    clearTimeout(batchTimer)
     const events = batch
     batch = []
     if (events.length === 0) return

@@ -97,7 +97,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
 
   async function setUp(current: ChannelModel): Promise<void> {
     throwOnProblem([checkVersion('rabbitmq', versionOf(current))])
-    coalesceWrites(streamOf(current))
+    // amqplib itself collects the frames of a turn of the event loop, and then writes all of them in one callback.
+    coalesceWrites(streamOf(current), queueMicrotask)
     // Each connection has a new suffix for the names of its exclusive queues. The broker may not have noticed the end
     // of the previous connection, and the queues with the previous suffix then still exist.
     ownSuffix = crypto.randomUUID().slice(0, 8)
