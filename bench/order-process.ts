@@ -8,6 +8,7 @@
  *   npm run bench -- order-process --payload-keys            the coordinator without and with PAYLOAD_KEYS
  *   npm run bench -- order-process --finished                with 0, 100k and 1M finished transactions in the tables
  *   npm run bench -- order-process --standby                 without and with a synchronous standby of PostgreSQL
+ *   npm run bench -- order-process --replicas 1,2,3          with this many coordinators
  *
  * `--concurrency 16,64,128,192` measures each entry with each of these concurrencies and prints rates only; the
  * settings in `entries.ts` were chosen from such a run. `--profile <folder>` keeps CPU profiles of the
@@ -47,6 +48,7 @@ const { values: args } = parseArgs({
     disk: { type: 'boolean', default: false },
     finished: { type: 'boolean', default: false },
     standby: { type: 'boolean', default: false },
+    replicas: { type: 'string', default: '' },
     'payload-keys': { type: 'boolean', default: false },
     profile: { type: 'string' },
     against: { type: 'string' },
@@ -56,7 +58,11 @@ const rounds = Number(args.rounds)
 const sweep = args.concurrency.split(',').filter(Boolean).map(Number)
 /** Whether the benchmark compares variants of the coordinator and measures no other engine. */
 const isOfCoordinator =
-  args.finished || args.standby || args['payload-keys'] || args.against !== undefined
+  args.finished ||
+  args.standby ||
+  args['payload-keys'] ||
+  args.replicas !== '' ||
+  args.against !== undefined
 const chosen = entries
   .filter(({ name, isOurs }) => {
     const isNamed = args.only.split(',').some((part) => name.includes(part))
@@ -71,6 +77,15 @@ const chosen = entries
     args['payload-keys']
       ? [entry, { ...entry, name: `${entry.name} (payload keys)`, hasPayloadKeys: true }]
       : [entry],
+  )
+  .flatMap((entry) =>
+    args.replicas === ''
+      ? [entry]
+      : args.replicas.split(',').map((replicas) => ({
+          ...entry,
+          replicas: Number(replicas),
+          name: `${entry.name} (${replicas})`,
+        })),
   )
   .flatMap((entry) =>
     sweep.length === 0

@@ -17,6 +17,8 @@ export interface Entry {
   /** Number of transactions in a round, chosen so that a round takes about five seconds. */
   readonly transactions: number
   readonly isOurs: boolean
+  /** The number of coordinators; 1 if absent. All transactions are queued at the first one. */
+  readonly replicas?: number
   /** Whether the coordinator encrypts payloads (`PAYLOAD_KEYS`). */
   readonly hasPayloadKeys?: boolean
   /** The folder of another checkout of this repository. If present, the coordinator of that checkout is measured. */

@@ -25,7 +25,7 @@ export interface Load {
 export interface Measured {
   readonly perSecond: number
   readonly queuedPerSecond: number | null
-  /** Processor time per transaction, separately for the entry's Node process, its servers and the HTTP stub. */
+  /** Processor time per transaction, separately for the entry's Node processes, its servers and the HTTP stub. */
   readonly cpu: { readonly nodeMs: number; readonly serversMs: number; readonly stubMs: number }
   /**
    * Number of processor cores that all other processes of the machine used during the measurement, including this
@@ -77,15 +77,18 @@ export async function measure(
   if (files.length !== expected)
     throw new Error(`${entry.name} wrote ${files.length} files for ${expected} transactions`)
 
-  const { node = 0, stub: stubSeconds = 0, ...servers } = used.seconds
+  const { stub: stubSeconds = 0, ...others } = used.seconds
+  const secondsOf = (isCounted: (name: string) => boolean): number =>
+    sum(Object.entries(others).flatMap(([name, spent]) => (isCounted(name) ? spent : [])))
+  const isNode = (name: string): boolean => name.startsWith('node')
   const perTransactionMs = (seconds: number): number => (seconds / count) * 1_000
   const seconds = all.elapsedMs / 1_000
   return {
     perSecond: count / seconds,
     queuedPerSecond: all.queuedMs === undefined ? null : (count / all.queuedMs) * 1_000,
     cpu: {
-      nodeMs: perTransactionMs(node),
-      serversMs: perTransactionMs(sum(Object.values(servers))),
+      nodeMs: perTransactionMs(secondsOf(isNode)),
+      serversMs: perTransactionMs(secondsOf((name) => !isNode(name))),
       stubMs: perTransactionMs(stubSeconds),
     },
     otherCores: Math.min(

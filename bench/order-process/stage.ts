@@ -78,17 +78,23 @@ export async function setStage(entry: Entry, options: StageOptions): Promise<Sta
     pids['restate'] = server.pid
   }
   if (entry.isOurs) {
-    const coordinator = system.start('coordinator', {
+    const env = {
       DATA_DIR: dataDir,
       DEMO_API_URL: options.stubUrl,
       LOG_LEVEL: 'warn',
       PREFETCH: String(options.concurrency),
       NODE_OPTIONS: nodeOptions(entry, options.profileTo),
       ...(entry.hasPayloadKeys === true && { PAYLOAD_KEYS: PAYLOAD_KEY }),
-    })
+    }
+    const coordinator = system.start('coordinator', env)
     opened.defer(async () => void (await coordinator.stop('SIGTERM')))
     await system.ready('coordinator')
     pids['node'] = coordinator.pid
+    for (let n = 2; n <= (entry.replicas ?? 1); n += 1) {
+      const replica = await system.replica('coordinator', env)
+      opened.defer(async () => void (await replica.stop('SIGTERM')))
+      pids[`node ${n}`] = replica.pid
+    }
   }
   const settings: EngineSettings = {
     concurrency: options.concurrency,
