@@ -1,15 +1,19 @@
 /** Calls of the console's own API. The browser adds the cookie of the session. */
+import { setAnswered } from './reach.ts'
 
 /** The problem document (RFC 9457) of a rejected request. */
 export class Problem extends Error {
   override readonly name = 'Problem'
   readonly status: number
   readonly code: string
+  /** The faults of the request one by one, each with the path of the member; empty if there is only the message. */
+  readonly errors: readonly string[]
 
-  constructor(status: number, code: string, message: string) {
+  constructor(status: number, code: string, message: string, errors: readonly string[] = []) {
     super(message)
     this.status = status
     this.code = code
+    this.errors = errors
   }
 }
 
@@ -24,7 +28,7 @@ export async function call<Result>(
   body?: unknown,
   key?: string,
 ): Promise<Result> {
-  const response = await fetch(`/api${path}`, {
+  const response = await respond(`/api${path}`, {
     method,
     ...(method === 'POST' && {
       headers: {
@@ -33,15 +37,34 @@ export async function call<Result>(
       },
       body: JSON.stringify(body ?? {}),
     }),
-  }).catch(() => {
-    throw new Problem(0, 'unreachable', 'The console does not respond. Is it running?')
   })
   // The server's contract tests check every response against its schema, so the response is not checked here.
-  if (response.ok) return (response.status === 204 ? null : await response.json()) as Result
-  const problem = (await response.json().catch(() => ({}))) as Partial<Record<string, string>>
+  return (response.status === 204 ? null : await response.json()) as Result
+}
+
+/** Reads a text. @throws {Problem} as {@link call} does. */
+export const readText = async (path: string): Promise<string> =>
+  (await respond(`/api${path}`, {})).text()
+
+async function respond(path: string, options: RequestInit): Promise<Response> {
+  const response = await fetch(path, options).catch(() => {
+    setAnswered(false)
+    throw new Problem(0, 'unreachable', 'The console does not respond. Is it running?')
+  })
+  setAnswered(true)
+  if (response.ok) return response
+  const problem = (await response.json().catch(() => ({}))) as ProblemDocument
   throw new Problem(
     response.status,
-    problem['code'] ?? 'unknown',
-    problem['detail'] ?? problem['title'] ?? `The console responded with ${response.status}.`,
+    problem.code ?? 'unknown',
+    problem.detail ?? problem.title ?? `The console responded with ${response.status}.`,
+    problem.errors,
   )
+}
+
+interface ProblemDocument {
+  readonly code?: string
+  readonly title?: string
+  readonly detail?: string
+  readonly errors?: readonly string[]
 }

@@ -9,6 +9,9 @@ let seconds = Math.floor(Date.now() / 1_000)
 
 const serverNow = (): number => Date.now() + offsetMs
 
+/** Returns the server's time as ISO 8601. */
+export const serverTimeText = (): string => new Date(serverNow()).toISOString()
+
 /**
  * Sets the server's time, which the server read in the middle of a request that began at `sentAt` and has
  * just ended.
@@ -42,6 +45,14 @@ export function duration(totalSeconds: number): string {
   if (hours < 48) return minutes % 60 === 0 ? `${hours} h` : `${hours} h ${minutes % 60} min`
   return `${Math.floor(hours / 24)} days`
 }
+
+/** Returns `812 KB` or `1.2 MB`. */
+export const sizeText = (bytes: number): string =>
+  bytes < 1_000
+    ? `${bytes} bytes`
+    : bytes < 999_500
+      ? `${Math.round(bytes / 1_000)} KB`
+      : `${(bytes / 1_000_000).toFixed(1)} MB`
 
 let format = timeFormat(undefined)
 let zone: string | undefined

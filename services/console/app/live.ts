@@ -5,7 +5,8 @@
  */
 import type { QueryClient, QueryKey } from '@tanstack/react-query'
 import { useSyncExternalStore } from 'react'
-import { setServerTime } from './clock.ts'
+import { serverTimeText, setServerTime } from './clock.ts'
+import { setAnswered } from './reach.ts'
 
 export type LiveState = 'connecting' | 'live' | 'lost'
 
@@ -32,11 +33,15 @@ interface RunsFrame {
 const CHANNEL = 'console-stream'
 
 let state: LiveState = 'connecting'
+/** The server's time when the connection was lost; `null` while it is not. */
+let lostSince: string | null = null
 const listeners = new Set<() => void>()
 
 function setState(next: LiveState): void {
   if (state === next) return
   state = next
+  lostSince = next === 'lost' ? serverTimeText() : null
+  if (next === 'live') setAnswered(true)
   for (const listener of listeners) listener()
 }
 
@@ -46,6 +51,9 @@ function subscribe(listener: () => void): () => void {
 }
 
 export const useLiveState = (): LiveState => useSyncExternalStore(subscribe, () => state)
+
+/** Returns the time since which there is no connection; `null` while there is one. */
+export const useLostSince = (): string | null => useSyncExternalStore(subscribe, () => lostSince)
 
 /**
  * Reads everything that is shown again, with two exceptions. The session is read whenever the stream ends. The visible
@@ -111,13 +119,19 @@ export function followStream(queries: QueryClient): () => void {
   }
 
   channel.addEventListener('message', ({ data }: MessageEvent<Message>) => {
-    if ('event' in data) apply(data.event)
-    else setState(data.state)
+    receive(data)
   })
+  function receive(message: Message): void {
+    if ('event' in message) apply(message.event)
+    else {
+      // Each tab finds out by itself whether its requests are answered.
+      if (message.state === 'lost') void queries.invalidateQueries({ queryKey: ['session'] })
+      setState(message.state)
+    }
+  }
   function share(message: Message): void {
     channel.postMessage(message)
-    if ('event' in message) apply(message.event)
-    else setState(message.state)
+    receive(message)
   }
 
   const lead = (): Promise<void> =>
@@ -138,9 +152,8 @@ export function followStream(queries: QueryClient): () => void {
       }
       const reconnect = (): void => {
         source?.close()
+        // This reads the session, too, because a session that has ended closes the stream.
         share({ state: 'lost' })
-        // The stream is also closed when the session has ended.
-        void queries.invalidateQueries({ queryKey: ['session'] })
         clearTimeout(retry)
         if (!signal.aborted) retry = setTimeout(connect, RETRY_MS + Math.random() * 1_000)
       }

@@ -7,6 +7,7 @@ import { duration, fullMs } from '../clock.ts'
 import { notify } from '../notice.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
+import { roleReason } from '../parts/blockable-button.tsx'
 import { BULK_VERBS } from '../parts/bulk-button.tsx'
 import { State, type Tone } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
@@ -160,7 +161,7 @@ function BulkChange({
   return (
     <ActionButton
       verb={isStop ? 'Stop' : 'Continue'}
-      blocked={session.Role === 'operator' ? undefined : 'This needs the role operator.'}
+      blocked={roleReason(session)}
       object={`the action on the runs of ${bulk.Process}`}
       consequence={
         isStop

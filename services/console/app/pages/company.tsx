@@ -7,6 +7,7 @@ import { full } from '../clock.ts'
 import { notify } from '../notice.ts'
 import { ActionButton } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
+import { roleReason } from '../parts/blockable-button.tsx'
 import { CompanyState, companyName, Until } from '../parts/company.tsx'
 import { ConnectButton } from '../parts/connect-button.tsx'
 import { Link } from '../parts/link.tsx'
@@ -133,7 +134,7 @@ function Actions({
   readonly session: SessionView
 }) {
   const path = `/companies/${encodeURIComponent(company.Realm)}`
-  const role = session.Role === 'operator' ? undefined : 'This needs the role operator.'
+  const role = roleReason(session)
   const name = companyName(company)
   return (
     <div className="buttons">

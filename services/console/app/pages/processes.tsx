@@ -6,6 +6,7 @@ import { call } from '../api.ts'
 import { duration, full } from '../clock.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
+import { roleReason } from '../parts/blockable-button.tsx'
 import { Until } from '../parts/company.tsx'
 import { State } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
@@ -27,7 +28,7 @@ export function ProcessesPage({ session }: { readonly session: SessionView }) {
     queryFn: () => call<ProcessesView>('GET', '/processes'),
     refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
   })
-  const role = session.Role === 'operator' ? undefined : 'This needs the role operator.'
+  const role = roleReason(session)
   return (
     <>
       <h1 tabIndex={-1}>Processes</h1>

@@ -4,6 +4,7 @@ import type { SandboxView } from '../../src/contracts/sandbox.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { ActionButton } from '../parts/action-button.tsx'
+import { roleReason } from '../parts/blockable-button.tsx'
 import { companyName, CompanyState } from '../parts/company.tsx'
 import { ConnectButton } from '../parts/connect-button.tsx'
 import { Link } from '../parts/link.tsx'
@@ -32,7 +33,7 @@ export default function SandboxPage({ session }: { readonly session: SessionView
     enabled: session.Sandbox,
     refetchInterval: READ_AGAIN_MS,
   })
-  const blocked = session.Role === 'operator' ? undefined : 'This needs the role operator.'
+  const blocked = roleReason(session)
   const view = sandbox.data
   if (!session.Sandbox)
     return (

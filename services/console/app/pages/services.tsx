@@ -4,6 +4,7 @@ import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { duration, full, useSeconds } from '../clock.ts'
 import { Ago } from '../parts/ago.tsx'
+import { BlockableButton, roleReason } from '../parts/blockable-button.tsx'
 import { State, type Tone } from '../parts/glyph.tsx'
 import { Outside } from '../parts/text.tsx'
 
@@ -137,7 +138,6 @@ function Figures({ replica }: { readonly replica: ReplicaView }) {
 function Integrity({ session }: { readonly session: SessionView }) {
   const check = useMutation({ mutationFn: () => call<IntegrityView>('POST', '/integrity') })
   const broken = Object.entries(check.data?.Violations ?? {}).filter(([, count]) => count > 0)
-  const mayCheck = session.Role === 'operator'
   return (
     <section className="panel" aria-labelledby="integrity">
       <h2 id="integrity">Integrity</h2>
@@ -146,17 +146,15 @@ function Integrity({ session }: { readonly session: SessionView }) {
         check reads all of them.
       </p>
       <div className="action">
-        <button
-          type="button"
-          aria-disabled={!mayCheck || check.isPending}
-          aria-describedby={mayCheck ? undefined : 'integrity-role'}
-          onClick={() => mayCheck && !check.isPending && check.mutate()}
+        <BlockableButton
+          blocked={roleReason(session)}
+          onClick={() => !check.isPending && check.mutate()}
         >
           {check.isPending ? 'Checking…' : 'Check now'}
-        </button>
-        {!mayCheck && (
-          <span id="integrity-role" className="muted">
-            This needs the role operator.
+        </BlockableButton>
+        {roleReason(session) !== undefined && (
+          <span className="muted" aria-hidden="true">
+            {roleReason(session)}
           </span>
         )}
         <output>

@@ -5,6 +5,7 @@ import { call } from '../api.ts'
 import { full, inList, useSeconds } from '../clock.ts'
 import { notify } from '../notice.ts'
 import { Ago } from '../parts/ago.tsx'
+import { BlockableButton } from '../parts/blockable-button.tsx'
 import { Until } from '../parts/company.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { choose, densities, type Settings, themes, useSettings, zones } from '../settings.ts'
@@ -165,9 +166,9 @@ function SessionRow({ session }: { readonly session: OwnSessions['Sessions'][num
         {session.IsCurrent ? (
           <span className="muted">this browser</span>
         ) : (
-          <button type="button" disabled={end.isPending} onClick={() => end.mutate()}>
+          <BlockableButton onClick={() => !end.isPending && end.mutate()}>
             End<span className="unseen"> the session in {session.Browser}</span>
-          </button>
+          </BlockableButton>
         )}
       </td>
     </tr>

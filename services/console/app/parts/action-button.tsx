@@ -3,6 +3,7 @@ import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } fr
 import { Problem } from '../api.ts'
 import { readAllAgain } from '../live.ts'
 import { notify } from '../notice.ts'
+import { BlockableButton, BlockedNotice, useBlocked } from './blockable-button.tsx'
 import { ProblemHelp } from './problem.tsx'
 import { Outside } from './text.tsx'
 
@@ -35,23 +36,11 @@ export function ActionButton(props: ActionButtonProps) {
   const { verb, blocked } = props
   const [isOpen, setOpen] = useState(false)
   const [key, setKey] = useState(() => crypto.randomUUID())
-  const id = useId()
   return (
     <>
-      <button
-        type="button"
-        aria-disabled={blocked !== undefined}
-        aria-describedby={blocked === undefined ? undefined : id}
-        title={blocked}
-        onClick={() => setOpen(blocked === undefined)}
-      >
+      <BlockableButton blocked={blocked} onClick={() => setOpen(true)}>
         {verb}…
-      </button>
-      {blocked !== undefined && (
-        <span id={id} className="unseen">
-          {blocked}
-        </span>
-      )}
+      </BlockableButton>
       {isOpen && (
         <Confirmation
           {...props}
@@ -79,6 +68,7 @@ function Confirmation(props: ConfirmationProps) {
   const title = useId()
   useEffect(() => dialog.current?.showModal(), [])
   const queries = useQueryClient()
+  const isBlocked = useBlocked() !== undefined
   const action = useMutation({
     mutationFn: (form: FormData) => props.act(form, props.requestKey),
     onSuccess: () => {
@@ -92,7 +82,7 @@ function Confirmation(props: ConfirmationProps) {
   })
   const submit = (event: FormEvent<HTMLFormElement>): void => {
     event.preventDefault()
-    if (!action.isPending && isReady) action.mutate(new FormData(event.currentTarget))
+    if (!action.isPending && isReady && !isBlocked) action.mutate(new FormData(event.currentTarget))
   }
   return (
     <dialog ref={dialog} aria-labelledby={title} onClose={onClose}>
@@ -141,11 +131,16 @@ function Confirmation(props: ConfirmationProps) {
             <ProblemHelp error={action.error} />
           </p>
         )}
+        <BlockedNotice />
         <div className="buttons">
           <button type="button" onClick={() => dialog.current?.close()}>
             Back
           </button>
-          <button type="submit" className="primary" aria-disabled={action.isPending || !isReady}>
+          <button
+            type="submit"
+            className="primary"
+            aria-disabled={action.isPending || !isReady || isBlocked}
+          >
             {action.isPending ? 'One moment…' : verb}
           </button>
         </div>

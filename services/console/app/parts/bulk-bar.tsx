@@ -3,6 +3,7 @@ import type { BulkAction } from '../../src/contracts/bulk.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { type BulkCount, type BulkScope, countRuns, filterOf } from '../bulk-count.ts'
 import type { ListedRun } from '../run-list.ts'
+import { BlockableButton, roleReason } from './blockable-button.tsx'
 import { BulkButton } from './bulk-button.tsx'
 import { Outside } from './text.tsx'
 
@@ -29,17 +30,16 @@ export function BulkBar({ session, query, processes, runs, onClear }: BulkBarPro
     ? { process, filter: all.Filter ?? {} }
     : { process, ids: [...new Set(runs.map(({ TransactionID }) => TransactionID))] }
   const blocked =
-    session.Role !== 'operator'
-      ? 'This needs the role operator.'
-      : isAll
-        ? undefined
-        : ofRuns.length > 1
-          ? 'The selected runs are of several processes. An action is for the runs of one process.'
-          : runs.length > MAX_SELECTED
-            ? `At most ${MAX_SELECTED} runs can be selected one by one. Select all that match instead.`
-            : undefined
+    roleReason(session) ??
+    (isAll
+      ? undefined
+      : ofRuns.length > 1
+        ? 'The selected runs are of several processes. An action is for the runs of one process.'
+        : runs.length > MAX_SELECTED
+          ? `At most ${MAX_SELECTED} runs can be selected one by one. Select all that match instead.`
+          : undefined)
   const countAll = (): void => {
-    if (filtered === undefined) return
+    if (filtered === undefined || all === 'counting') return
     setAll('counting')
     // The count of the action `cancel` includes every run that matches: a run is either changed or
     // skipped.
@@ -52,7 +52,7 @@ export function BulkBar({ session, query, processes, runs, onClear }: BulkBarPro
       },
     ).catch((error: unknown) => setAll(error as Error))
   }
-  const needsProcess = filtered === undefined && 'Choose a process in the filter first.'
+  const needsProcess = filtered === undefined ? 'Choose a process in the filter first.' : undefined
   return (
     <section className="bulk panel" aria-label="Selected runs">
       <output>
@@ -63,15 +63,9 @@ export function BulkBar({ session, query, processes, runs, onClear }: BulkBarPro
             : `${runs.length} runs are selected`}
       </output>
       {!isAll && session.Role === 'operator' && (
-        <button
-          type="button"
-          className="plain"
-          aria-disabled={needsProcess !== false || all === 'counting'}
-          title={needsProcess || undefined}
-          onClick={countAll}
-        >
+        <BlockableButton className="plain" blocked={needsProcess} onClick={countAll}>
           {all === 'counting' ? 'Counting…' : 'Select all that match'}
-        </button>
+        </BlockableButton>
       )}
       {all instanceof Error && (
         <span className="tone-bad" role="alert">

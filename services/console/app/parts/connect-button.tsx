@@ -4,6 +4,7 @@ import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { full } from '../clock.ts'
 import { ActionButton } from './action-button.tsx'
+import { roleReason } from './blockable-button.tsx'
 import { companyName } from './company.tsx'
 
 const LIFETIMES = [
@@ -27,7 +28,7 @@ export function ConnectButton({
     <>
       <ActionButton
         verb={company === undefined ? 'Connect a company' : 'Reconnect'}
-        blocked={session.Role === 'operator' ? undefined : 'This needs the role operator.'}
+        blocked={roleReason(session)}
         object={company === undefined ? '' : companyName(company)}
         consequence={
           company === undefined

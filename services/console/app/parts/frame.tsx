@@ -3,10 +3,11 @@ import { type ReactNode, useCallback, useEffect, useState } from 'react'
 import type { NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
-import { clockText, useSeconds } from '../clock.ts'
-import { type LiveState, useLiveState } from '../live.ts'
+import { clockText, timeOfDay, useSeconds } from '../clock.ts'
+import { type LiveState, useLiveState, useLostSince } from '../live.ts'
 import { useNotice } from '../notice.ts'
 import { goTo } from '../router.ts'
+import { useReach } from '../reach.ts'
 import { useShortcuts } from '../shortcuts.ts'
 import { KeysDialog } from './keys-dialog.tsx'
 import { Link } from './link.tsx'
@@ -101,12 +102,7 @@ export function Frame({ session, path, children }: FrameProps) {
         <Clock />
         <PersonMenu session={session} />
       </header>
-      {live === 'lost' && (
-        <p className="notice" role="alert">
-          There is no connection to the console. What you see may be out of date; it reconnects by
-          itself.
-        </p>
-      )}
+      <LostNotice />
       <nav id="pages" popover="auto" aria-label="Pages">
         {shownPages.map((page) => (
           <Link key={page.path} to={page.path} isCurrent={page === current}>
@@ -127,6 +123,18 @@ export function Frame({ session, path, children }: FrameProps) {
       {opened === 'keys' && <KeysDialog onClose={close} />}
       <output className="toast">{notice}</output>
     </div>
+  )
+}
+
+function LostNotice() {
+  const since = useLostSince()
+  const isReachable = useReach()
+  if (since === null) return null
+  return (
+    <p className="notice" role="alert">
+      No connection to the console since {timeOfDay(since)}. What you see is from then; it
+      reconnects by itself.{!isReachable && ' Until then, actions are not possible.'}
+    </p>
   )
 }
 

@@ -1,0 +1,63 @@
+import { type ReactNode, useId } from 'react'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { useReach } from '../reach.ts'
+
+const OFFLINE = 'There is no connection to the console.'
+
+/** Returns the reason why an action is not possible now: `reason`, or else a lost connection. */
+export function useBlocked(reason?: string): string | undefined {
+  const isReachable = useReach()
+  return reason ?? (isReachable ? undefined : OFFLINE)
+}
+
+/** Returns the reason why a person may not act; `undefined` for an operator. */
+export const roleReason = (session: SessionView): string | undefined =>
+  session.Role === 'operator' ? undefined : 'This needs the role operator.'
+
+export interface BlockableButtonProps {
+  /** Why the action is not possible now; `undefined` if it is. */
+  readonly blocked?: string | undefined
+  readonly className?: string
+  readonly onClick: () => void
+  readonly children: ReactNode
+}
+
+/**
+ * A button that begins an action. If the action is not possible, or the console cannot be reached, the button stays
+ * visible and says why, also to a screen reader.
+ */
+export function BlockableButton({ blocked, className, onClick, children }: BlockableButtonProps) {
+  const id = useId()
+  const reason = useBlocked(blocked)
+  return (
+    <>
+      <button
+        type="button"
+        className={className}
+        aria-disabled={reason !== undefined}
+        aria-describedby={reason === undefined ? undefined : id}
+        title={reason}
+        onClick={() => {
+          if (reason === undefined) onClick()
+        }}
+      >
+        {children}
+      </button>
+      {reason !== undefined && (
+        <span id={id} className="unseen">
+          {reason}
+        </span>
+      )}
+    </>
+  )
+}
+
+/** Says in a dialog that is open why its action is not possible now. Screen readers announce it. */
+export function BlockedNotice() {
+  const reason = useBlocked()
+  return (
+    <output className="muted">
+      {reason !== undefined && `${reason} The action is possible again when it is back.`}
+    </output>
+  )
+}
