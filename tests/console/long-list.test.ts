@@ -194,21 +194,56 @@ describe('the live connection of a browser', () => {
     for (const one of tabs) await one.close()
   })
 
-  it('the page Runs stays visible and shows the failure while the browser has no network, and is up to date afterwards without a reload', async () => {
+  it('the page Runs stays visible, shows the failure and offers no action while the browser has no network, and is up to date afterwards without a reload', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?idPrefix=offline`)
     await page.getByText('No run matches these filters').waitFor()
     await queue('offline-1')
     await page.getByRole('link', { name: 'offline-1', exact: true }).waitFor()
+    const begin = page.getByRole('button', { name: 'Queue…' })
+    await begin.click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Process').locator('option').first().waitFor({ state: 'attached' })
+    await dialog.getByLabel('Id', { exact: true }).fill('offline-never')
     await at.context.setOffline(true)
-    await page.getByText('no connection').first().waitFor()
+    await dialog.getByRole('status').getByText('There is no connection to the console.').waitFor()
+    await dialog.getByRole('button', { name: 'Queue', exact: true }).click({ force: true })
+    await page.keyboard.press('Escape')
+    await page
+      .getByRole('alert')
+      .getByText(/No connection to the console since .* Until then, actions are not possible\./)
+      .waitFor()
     await page.getByRole('link', { name: 'offline-1', exact: true }).waitFor()
+    expect(await begin.getAttribute('aria-disabled')).toBe('true')
+    const reason = `[id="${await begin.getAttribute('aria-describedby')}"]`
+    expect(await page.locator(reason).textContent()).toBe('There is no connection to the console.')
+    await begin.click({ force: true })
+    expect(await dialog.count()).toBe(0)
     await queue('offline-2')
     await at.context.setOffline(false)
     await page.getByRole('button', { name: '1 new' }).click()
     await page.getByRole('link', { name: 'offline-2', exact: true }).waitFor()
     await page.getByText('live', { exact: true }).waitFor()
+    // The action that was begun without a network is not sent later.
+    expect(await page.getByRole('link', { name: 'offline-never' }).count()).toBe(0)
     expect(at.problems).toEqual([])
+
+    await begin.click()
+    await dialog.getByLabel('Id', { exact: true }).fill('offline-3')
+    let failures = 0
+    await page.route('**/api/queue', async (route) => {
+      // The first response is lost, after the console has acted.
+      failures += 1
+      if (failures > 1) return route.continue()
+      await route.fetch()
+      return route.abort()
+    })
+    const submit = dialog.getByRole('button', { name: 'Queue', exact: true })
+    await submit.click()
+    await dialog.getByText('The console does not respond').waitFor()
+    await submit.click()
+    await dialog.getByText('Queued:').waitFor()
+    expect(failures).toBe(2)
   })
 
   it('the page Runs shows no run in a wrong state after its stream was cut twenty times', async () => {

@@ -7,6 +7,7 @@ import { followSettings } from './settings.ts'
 import './styles/main.css'
 import './styles/manual.css'
 import './styles/pages.css'
+import './styles/queue.css'
 import './styles/runs.css'
 
 followSettings()

@@ -6,6 +6,7 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { Hono } from 'hono'
 import { except } from 'hono/combine'
 import { describeRoute } from 'hono-openapi'
+import { MAX_FILE_BODY_BYTES, MAX_QUEUE_BYTES } from './contracts/queue.ts'
 import type { BuiltApp } from './build-app.ts'
 import { type ActivityRouteDeps, activityRoutes } from './routes/activity.ts'
 import { assetRoutes } from './routes/assets.ts'
@@ -18,6 +19,7 @@ import { type FiguresRouteDeps, figuresRoutes } from './routes/figures.ts'
 import { type LimitsRouteDeps, limitsRoutes } from './routes/limits.ts'
 import { type ProcessRouteDeps, processRoutes } from './routes/processes.ts'
 import { type OpenIdSignInDeps, openIdSignInRoutes } from './routes/openid-sign-in.ts'
+import { type QueueRouteDeps, queueRoutes } from './routes/queue.ts'
 import { type RunRouteDeps, runRoutes } from './routes/runs.ts'
 import { type SandboxRouteDeps, sandboxRoutes } from './routes/sandbox.ts'
 import { type SearchRouteDeps, searchRoutes } from './routes/search.ts'
@@ -35,6 +37,7 @@ export interface AppDeps
     StateRouteDeps,
     StreamRouteDeps,
     RunRouteDeps,
+    QueueRouteDeps,
     BulkRouteDeps,
     CompanyRouteDeps,
     ProcessRouteDeps,
@@ -71,7 +74,11 @@ export function createApp(deps: AppDeps): Hono {
       metrics: deps.metrics,
       keys: null,
       maxBodyBytes: MAX_BODY_BYTES,
-      maxBodyBytesAt: { '/api/bulk': MAX_BULK_BYTES },
+      maxBodyBytesAt: {
+        '/api/bulk': MAX_BULK_BYTES,
+        '/api/queue': MAX_QUEUE_BYTES,
+        '/api/queue/lines': MAX_FILE_BODY_BYTES,
+      },
       responseHeaders: securityHeaders,
     },
     (app) => {
@@ -102,6 +109,7 @@ export function createApp(deps: AppDeps): Hono {
       app.route('/api', stateRoutes(deps))
       app.route('/api', streamRoutes(deps))
       app.route('/api', runRoutes(deps))
+      app.route('/api', queueRoutes(deps))
       app.route('/api', bulkRoutes(deps))
       app.route('/api', companyRoutes(deps))
       app.route('/api', processRoutes(deps))

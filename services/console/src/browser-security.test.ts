@@ -22,7 +22,11 @@ const BEFORE_SESSION = ['GET /api/sign-in', 'POST /api/session']
 /** The routes that change only the session of the caller. */
 const OWN_SESSION = ['DELETE /api/session', 'DELETE /api/sessions/:id']
 /** The routes that show business data, which viewers do not see. */
-const DATA = ['GET /api/dead-letters/:process', 'GET /api/runs/:process/:id/data']
+const DATA = [
+  'GET /api/dead-letters/:process',
+  'GET /api/runs/:process/:id/data',
+  'GET /api/runs/:process/:id/text',
+]
 /** The routes that Prometheus and probes read at the address of a pod. They contain no data of a company or person. */
 const OPEN_TO_SCRAPERS = ['GET /health/live', 'GET /health/ready', 'GET /metrics']
 

@@ -3,6 +3,7 @@ import type { SessionView } from '../../src/contracts/session.ts'
 import { BulkBar } from '../parts/bulk-bar.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
+import { QueueButton } from '../parts/queue-button.tsx'
 import { FilterChips, Filters, FILTERS, Groups } from '../parts/run-filters.tsx'
 import { RunTable } from '../parts/run-table.tsx'
 import { useQueryText } from '../router.ts'
@@ -29,6 +30,7 @@ function RunList({ session, query, text }: RunListProps) {
   const [visible, setVisible] = useState<VisibleRows>({ first: 0, last: 0 })
   const [selected, setSelected] = useState<ReadonlyMap<string, ListedRun>>(new Map())
   const list = useRunList(text, visible)
+  const process = query.get('process')
   const { rows, hasMore, newCount, hasFailedToReadMore, readMore, showNew } = list
   const isEndNear = hasMore && !hasFailedToReadMore && visible.last > rows.length - READ_AHEAD
   useEffect(() => {
@@ -51,7 +53,10 @@ function RunList({ session, query, text }: RunListProps) {
   }, [])
   return (
     <>
-      <h1 tabIndex={-1}>Runs</h1>
+      <div className="title">
+        <h1 tabIndex={-1}>Runs</h1>
+        <QueueButton session={session} {...(process !== null && { process })} />
+      </div>
       <Groups query={query} view={list.view} />
       <Filters query={query} view={list.view} />
       <FilterChips query={query} companies={list.companies} />
@@ -66,7 +71,9 @@ function RunList({ session, query, text }: RunListProps) {
           onVisible={setVisible}
         />
       )}
-      {list.view !== undefined && rows.length === 0 && <NoRuns isFiltered={text !== ''} />}
+      {list.view !== undefined && rows.length === 0 && (
+        <NoRuns session={session} isFiltered={text !== ''} />
+      )}
       {list.isPending && list.error === null && <p className="muted">The runs are being read.</p>}
       {hasMore && (
         <div className="more">
@@ -102,7 +109,12 @@ function RunList({ session, query, text }: RunListProps) {
   )
 }
 
-function NoRuns({ isFiltered }: { readonly isFiltered: boolean }) {
+interface NoRunsProps {
+  readonly session: SessionView
+  readonly isFiltered: boolean
+}
+
+function NoRuns({ session, isFiltered }: NoRunsProps) {
   return (
     <section className="panel" aria-label="No runs">
       {isFiltered ? (
@@ -111,10 +123,13 @@ function NoRuns({ isFiltered }: { readonly isFiltered: boolean }) {
         </p>
       ) : (
         <>
-          <p>There are no runs yet. This command queues one:</p>
+          <p>There are no runs yet. Queue one here, or with this command:</p>
           <p>
             <code>npx integration-host transactions queue 1 --process OrderProcess --data 1</code>
           </p>
+          <div className="buttons">
+            <QueueButton session={session} />
+          </div>
         </>
       )}
     </section>

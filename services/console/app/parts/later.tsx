@@ -15,6 +15,15 @@ export function Later({ children }: { readonly children: ReactNode }) {
   )
 }
 
+/** Shows a part of a page whose program may still have to be loaded. The rest of the page stays if it fails. */
+export function LaterPart({ children }: { readonly children: ReactNode }) {
+  return (
+    <Failures isPart>
+      <Suspense>{children}</Suspense>
+    </Failures>
+  )
+}
+
 /**
  * Moves the focus to the heading of the page. This component is rendered together with the page, because the
  * heading did not exist when the person followed the link.
@@ -28,7 +37,12 @@ interface FailuresState {
   readonly hasFailed: boolean
 }
 
-class Failures extends Component<{ readonly children: ReactNode }, FailuresState> {
+interface FailuresProps {
+  readonly children: ReactNode
+  readonly isPart?: boolean
+}
+
+class Failures extends Component<FailuresProps, FailuresState> {
   override state: FailuresState = { hasFailed: false }
 
   static getDerivedStateFromError(): FailuresState {
@@ -39,10 +53,11 @@ class Failures extends Component<{ readonly children: ReactNode }, FailuresState
     if (!this.state.hasFailed) return this.props.children
     return (
       <>
-        <h1 tabIndex={-1}>This page cannot be shown</h1>
+        {this.props.isPart !== true && <h1 tabIndex={-1}>This page cannot be shown</h1>}
         <p className="failure" role="alert">
-          Its program could not be loaded, or has failed. After an upgrade of the console, loading
-          the page again helps.
+          {this.props.isPart === true && 'This part of the page cannot be shown. '}Its program could
+          not be loaded, or has failed. After an upgrade of the console, loading the page again
+          helps.
         </p>
         <p>
           <button type="button" onClick={() => location.reload()}>

@@ -4,6 +4,8 @@ import { call } from '../api.ts'
 import { goTo, runApi, runPage } from '../router.ts'
 import { visible } from '../visible.ts'
 import { ActionButton, reasonOf } from './action-button.tsx'
+import { roleReason } from './blockable-button.tsx'
+import { RunMenu } from './run-menu.tsx'
 
 /** The consequence of each action, for its confirmation. */
 function consequenceOf(action: RunAction, run: RunView): string {
@@ -63,9 +65,7 @@ export function RunActions({ run, session }: RunActionsProps) {
           <ActionButton
             key={action}
             verb={verb}
-            blocked={
-              session.Role === 'operator' ? run.Blocked[action] : 'This needs the role operator.'
-            }
+            blocked={roleReason(session) ?? run.Blocked[action]}
             object={`${id}, run ${run.ReplayID}`}
             consequence={consequenceOf(action, run)}
             reason={action === 'settle' ? 'required' : 'optional'}
@@ -105,6 +105,7 @@ export function RunActions({ run, session }: RunActionsProps) {
           </ActionButton>
         ),
       )}
+      <RunMenu session={session} run={run} />
     </div>
   )
 }

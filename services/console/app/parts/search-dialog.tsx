@@ -3,6 +3,7 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { type KeyboardEvent, useEffect, useId, useRef, useState } from 'react'
 import type { SearchView } from '../../src/contracts/search.ts'
 import { call } from '../api.ts'
+import { usePaused } from '../paused.ts'
 import { goTo } from '../router.ts'
 import { Outside } from './text.tsx'
 
@@ -18,8 +19,6 @@ const GROUPS = [
   { kind: 'page', name: 'Pages' },
 ] as const
 const MAX_PAGES = 5
-/** The search begins when the person has typed nothing for this time. */
-const PAUSE_MS = 150
 
 interface Option {
   readonly kind: (typeof GROUPS)[number]['kind']
@@ -147,14 +146,4 @@ export function SearchDialog({ pages, onClose }: SearchDialogProps) {
       </output>
     </dialog>
   )
-}
-
-/** Returns a text after a delay: the result changes only when the text has not changed for a moment. */
-function usePaused(text: string): string {
-  const [paused, setPaused] = useState(text)
-  useEffect(() => {
-    const timer = setTimeout(() => setPaused(text), PAUSE_MS)
-    return () => clearTimeout(timer)
-  }, [text])
-  return paused
 }

@@ -78,13 +78,21 @@ const Excerpt = z
   .object({
     Text: z.string(),
     IsWhole: z.boolean().meta({ description: 'false: Text is the beginning of a longer text' }),
+    Bytes: z.int().meta({ description: 'of the whole text' }),
   })
   .nullable()
 export type Excerpt = z.output<typeof Excerpt>
 
-/** The business data of a run, which only operators may read. */
+/** The texts of a run: its initial data, and the data and the response of a step. */
+export const runTexts = ['initial', 'data', 'response'] as const
+export type RunText = (typeof runTexts)[number]
+
+/** The business data of a run, which only operators may read. Data is JSON; a response is the text that was received. */
 export const RunDataView = z
   .object({
+    ReplayID: z.int(),
+    Realm: z.string().nullable(),
+    Tags: z.record(z.string(), z.string()).nullable(),
     InitialData: Excerpt,
     Items: z.array(z.object({ StepName: z.string(), Data: Excerpt, ResponseBody: Excerpt })),
   })

@@ -63,6 +63,8 @@ describe('the routes of runs, and the disconnection of a company', () => {
       const cookie = await console.signIn({ User: 'vera', Password: PASSWORD })
       const response = await console.request('/api/runs/OrderProcess/66/data', { cookie })
       expect(response.status).toBe(status)
+      const text = '/api/runs/OrderProcess/66/text?of=initial'
+      expect((await console.request(text, { cookie })).status).toBe(status)
       const session = await console.request('/api/session', { cookie })
       expect(await session.json()).toMatchObject({ SeesData, Role: 'viewer', TracesUrl: null })
     },

@@ -2,7 +2,12 @@ import { ActionPage } from '@integration-host/shared/contracts/action'
 import { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import {
+  jsonResponse,
+  problemResponses,
+  textResponse,
+  validate,
+} from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
@@ -15,6 +20,8 @@ import {
   runActions,
   RunDataView,
   type RunRow,
+  type RunText,
+  runTexts,
   RunsView,
   RunView,
 } from '../contracts/runs.ts'
@@ -53,6 +60,10 @@ const RunQuery = z.object({
     .regex(/^\d{1,10}$/, 'must be a whole number')
     .optional()
     .meta({ description: 'the latest run without it' }),
+})
+const TextQuery = RunQuery.extend({
+  of: z.enum(runTexts),
+  step: z.string().max(200).optional(),
 })
 const ActionParam = RunParam.extend({ action: z.enum(runActions) })
 
@@ -176,15 +187,47 @@ export function runRoutes(deps: RunRouteDeps): Hono {
         const { process, id } = c.req.valid('param')
         const { run } = c.req.valid('query')
         const path = `${pathOf(process, id)}?attempts=0${replayQuery(run)}`
-        const { InitialData, Items } = await coordinator.send(path, person(c), RunDetailResponse)
+        const found = await coordinator.send(path, person(c), RunDetailResponse)
         return c.json({
-          InitialData: excerptOf(InitialData),
-          Items: Items.map(({ StepName, Data, ResponseBody }) => ({
+          ReplayID: found.ReplayID,
+          Realm: found.Realm,
+          Tags: found.Tags,
+          InitialData: excerptOf(textOf(found, 'initial')),
+          Items: found.Items.map(({ StepName }) => ({
             StepName,
-            Data: excerptOf(Data),
-            ResponseBody: excerptOf(ResponseBody),
+            Data: excerptOf(textOf(found, 'data', StepName)),
+            ResponseBody: excerptOf(textOf(found, 'response', StepName)),
           })),
         } satisfies RunDataView)
+      },
+    )
+    .get(
+      '/runs/:process/:id/text',
+      reader,
+      describeRoute({
+        operationId: 'getRunText',
+        tags,
+        summary: 'The whole initial data of a run, or the whole data or response of a step',
+        responses: {
+          200: textResponse('the text', 'text/plain'),
+          ...problemResponses(PEER_PROBLEMS),
+        },
+      }),
+      validate('param', RunParam),
+      validate('query', TextQuery),
+      async (c) => {
+        const { process, id } = c.req.valid('param')
+        const { run, of, step } = c.req.valid('query')
+        const path = `${pathOf(process, id)}?attempts=0${replayQuery(run)}`
+        const found = await coordinator.send(path, person(c), RunDetailResponse)
+        const text = textOf(found, of, step)
+        if (text === null)
+          throw new IntegrationError('response_not_found', 'The run has no such text')
+        return c.body(text, 200, {
+          'Content-Type': 'text/plain; charset=utf-8',
+          // A browser must not show it, because a target may have sent a page with a script.
+          'Content-Disposition': 'attachment; filename="data.txt"',
+        })
       },
     )
     .post(
@@ -244,11 +287,19 @@ const rowOf = (run: z.output<typeof RunPage>['items'][number]): RunRow => ({
   Why: whyOf(run),
 })
 
-/**
- * Returns the beginning of a text, or of a value as indented JSON. Returns `null` if there is no value.
- */
-function excerptOf(value: unknown): Excerpt {
-  if (value === null || value === undefined) return null
-  const text = typeof value === 'string' ? value : JSON.stringify(value, null, 2)
-  return { Text: text.slice(0, MAX_TEXT), IsWhole: text.length <= MAX_TEXT }
+/** Returns a text of a run: a value as indented JSON, and a response as it was received; `null` if there is none. */
+function textOf(run: RunDetailResponse, of: RunText, step?: string): string | null {
+  const item = run.Items.find(({ StepName }) => StepName === step)
+  if (of === 'response') return item?.ResponseBody ?? null
+  const value = of === 'initial' ? run.InitialData : (item?.Data ?? null)
+  return value === null ? null : JSON.stringify(value, null, 2)
+}
+
+function excerptOf(text: string | null): Excerpt {
+  if (text === null) return null
+  return {
+    Text: text.slice(0, MAX_TEXT),
+    IsWhole: text.length <= MAX_TEXT,
+    Bytes: Buffer.byteLength(text),
+  }
 }

@@ -21,10 +21,12 @@ export interface PersonalRequest {
   /** The name of the person, for the action log and the audit log. */
   readonly person: string
   readonly body?: object
+  /** A body that is sent as it is, in place of `body`. */
+  readonly text?: { readonly type: string; readonly content: string }
   /** The version that the person has seen. The service rejects the request if a newer one exists. */
   readonly ifVersion?: number | undefined
-  /** Called with the headers of a successful response. */
-  readonly onHeaders?: (headers: Headers) => void
+  /** Called with the headers and the status of a successful response. */
+  readonly onHeaders?: (headers: Headers, status: number) => void
 }
 
 export interface ServiceClient {
@@ -79,25 +81,27 @@ export function createServiceClient({
   /** @throws {PeerFailed} there is no response. */
   async function respond(
     path: string,
-    { method = 'GET', person, body, ifVersion, onHeaders }: PersonalRequest,
+    { method = 'GET', person, body, text, ifVersion, onHeaders }: PersonalRequest,
   ): Promise<{ readonly status: number; readonly body: unknown }> {
+    const sent =
+      body === undefined ? text : { type: 'application/json', content: JSON.stringify(body) }
     const response = await fetchOf(url + path, {
       method,
       headers: {
         ...authorization(),
         ...(canActFor && { 'Acting-For': person }),
-        ...(body !== undefined && { 'Content-Type': 'application/json' }),
+        ...(sent !== undefined && { 'Content-Type': sent.type }),
         ...(ifVersion !== undefined && { 'If-Match': `"${ifVersion}"` }),
       },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
+      ...(sent !== undefined && { body: sent.content }),
       redirect: 'manual',
       signal: AbortSignal.timeout(method === 'GET' ? READ_DEADLINE_MS : ACTION_DEADLINE_MS),
     })
-    const text = await response.text().catch((error: unknown) => {
+    const received = await response.text().catch((error: unknown) => {
       throw new PeerFailed(reasonOfFetch(error), null, { cause: error })
     })
-    if (response.ok) onHeaders?.(response.headers)
-    return { status: response.status, body: text === '' ? null : parseJson(text) }
+    if (response.ok) onHeaders?.(response.headers, response.status)
+    return { status: response.status, body: received === '' ? null : parseJson(received) }
   }
 
   return {
@@ -142,15 +146,20 @@ const unavailable = (message: string, cause: unknown): IntegrationError =>
 
 /** Returns the error for a problem document of a service. Its message is meant for callers. */
 function problemOf(name: string, status: number, body: unknown): IntegrationError {
-  const { code, detail } = (body ?? {}) as { readonly code?: unknown; readonly detail?: unknown }
+  const { code, detail, errors } = (body ?? {}) as Readonly<Record<string, unknown>>
   const message = typeof detail === 'string' ? detail : `${name} responded with ${status}`
   // A browser would take 401 and 403 for an error of its own session and role.
   if (status === 401 || status === 403)
     return new IntegrationError('console_key_rejected', `${name}: ${message}`)
   return typeof code === 'string' && Object.hasOwn(errorCodes, code)
-    ? new IntegrationError(code as ErrorCode, message)
+    ? new IntegrationError(code as ErrorCode, message, {
+        ...(isTexts(errors) && { members: { errors } }),
+      })
     : unavailable(message, null)
 }
+
+const isTexts = (value: unknown): boolean =>
+  Array.isArray(value) && value.every((one) => typeof one === 'string')
 
 async function fetchOf(url: string, options: RequestInit): Promise<Response> {
   try {

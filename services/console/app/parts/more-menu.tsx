@@ -1,0 +1,47 @@
+import { type ReactNode, type ToggleEvent, useId, useRef } from 'react'
+
+const GAP_PX = 4
+const WIDTH_PX = 260
+const MARGIN_PX = 16
+
+export interface MoreMenuProps {
+  /** What the menu is about, such as `run 0 of 66`. */
+  readonly object: string
+  readonly children: ReactNode
+}
+
+/** A button that opens further actions. A click on one of them closes the menu. */
+export function MoreMenu({ object, children }: MoreMenuProps) {
+  const id = useId()
+  const button = useRef<HTMLButtonElement>(null)
+  const menu = useRef<HTMLDivElement>(null)
+  const close = (): void => menu.current?.hidePopover()
+  const place = ({ newState }: ToggleEvent): void => {
+    const box = button.current?.getBoundingClientRect()
+    if (newState !== 'open' || box === undefined || menu.current === null) return
+    const left = Math.min(box.left, window.innerWidth - WIDTH_PX - MARGIN_PX)
+    menu.current.style.left = `${Math.max(left, MARGIN_PX)}px`
+    menu.current.style.top = `${box.bottom + GAP_PX}px`
+    // The menu does not move with the page.
+    window.addEventListener('scroll', close, { once: true })
+  }
+  return (
+    <>
+      <button type="button" ref={button} popoverTarget={id} aria-label={`More about ${object}`}>
+        ⋯
+      </button>
+      {/* The clicks are those on the buttons in it. */}
+      {/* oxlint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-static-element-interactions */}
+      <div
+        id={id}
+        ref={menu}
+        popover="auto"
+        className="menu more"
+        onBeforeToggle={place}
+        onClick={close}
+      >
+        {children}
+      </div>
+    </>
+  )
+}

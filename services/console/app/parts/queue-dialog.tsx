@@ -1,0 +1,107 @@
+import { useQuery } from '@tanstack/react-query'
+import { useEffect, useRef, useState } from 'react'
+import type { RunView } from '../../src/contracts/runs.ts'
+import { readText } from '../api.ts'
+import { copyId } from '../queued-data.ts'
+import { runApi } from '../router.ts'
+import { ReadProblem } from './problem.tsx'
+import { QueueFile } from './queue-file.tsx'
+import { QueueForm } from './queue-form.tsx'
+import { Outside } from './text.tsx'
+
+export interface QueueDialogProps {
+  /** The process that is chosen at first. */
+  readonly process?: string
+  /** The run of which a copy is queued. */
+  readonly run?: RunView
+  readonly onClose: () => void
+}
+
+/** Queues a transaction, a copy of one, or a file of transactions. */
+export default function QueueDialog({ process = '', run, onClose }: QueueDialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const [isFile, setFile] = useState(false)
+  useEffect(() => dialog.current?.showModal(), [])
+  const close = (): void => dialog.current?.close()
+  return (
+    <dialog ref={dialog} className="large queue" aria-labelledby="queue" onClose={onClose}>
+      <h2 id="queue">
+        {run === undefined ? (
+          'Queue transactions'
+        ) : (
+          <>
+            Queue a copy of <Outside text={run.TransactionID} />
+          </>
+        )}
+      </h2>
+      {run === undefined ? (
+        <>
+          <fieldset className="choices">
+            <legend className="unseen">What is queued</legend>
+            {[
+              { is: false, text: 'One transaction' },
+              { is: true, text: 'A file with a transaction on each line' },
+            ].map(({ is, text }) => (
+              <label key={text}>
+                <input
+                  type="radio"
+                  name="queued"
+                  checked={isFile === is}
+                  onChange={() => setFile(is)}
+                />{' '}
+                {text}
+              </label>
+            ))}
+          </fieldset>
+          {isFile ? (
+            <QueueFile process={process} onClose={close} />
+          ) : (
+            <QueueForm
+              draft={{ process, id: '', realm: '', tags: null, data: '' }}
+              onClose={close}
+            />
+          )}
+        </>
+      ) : (
+        <Copy run={run} onClose={close} />
+      )}
+    </dialog>
+  )
+}
+
+function Copy({ run, onClose }: { readonly run: RunView; readonly onClose: () => void }) {
+  const { Process: process, TransactionID: id, ReplayID, Realm, Tags } = run
+  const data = useQuery({
+    queryKey: ['run-text', process, id, ReplayID, 'initial'],
+    queryFn: () => readText(`${runApi(process, id)}/text?run=${ReplayID}&of=initial`),
+    gcTime: 0,
+  })
+  // A run without initial data has null.
+  const isEmpty = data.error !== null && 'code' in data.error && data.error.code === NO_TEXT
+  if (data.data === undefined && !isEmpty)
+    return (
+      <>
+        <ReadProblem error={data.error} hasData={false} />
+        {data.isLoading && <p className="muted">The data is being read.</p>}
+        <div className="buttons">
+          <button type="button" onClick={onClose}>
+            Back
+          </button>
+        </div>
+      </>
+    )
+  return (
+    <QueueForm
+      draft={{
+        process,
+        id: copyId(id),
+        realm: Realm ?? '',
+        tags: Tags,
+        data: data.data ?? 'null',
+      }}
+      onClose={onClose}
+    />
+  )
+}
+
+const NO_TEXT = 'response_not_found'

@@ -1,0 +1,276 @@
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { type FormEvent, useDeferredValue, useId, useRef, useState } from 'react'
+import type { CompaniesView } from '../../src/contracts/companies.ts'
+import type { ProcessesView } from '../../src/contracts/processes.ts'
+import type { QueuedRun } from '../../src/contracts/queue.ts'
+import { call, Problem } from '../api.ts'
+import { sizeText } from '../clock.ts'
+import { readAllAgain } from '../live.ts'
+import { usePaused } from '../paused.ts'
+import { typedData } from '../queued-data.ts'
+import { reasonOf } from './action-button.tsx'
+import { BlockedNotice, useBlocked } from './blockable-button.tsx'
+import { QueueConflict, QueueProblem, QueueResult } from './queue-result.tsx'
+import { Outside, visible } from './text.tsx'
+
+export interface Draft {
+  readonly process: string
+  readonly id: string
+  readonly realm: string
+  readonly tags: Readonly<Record<string, string>> | null
+  readonly data: string
+}
+
+export interface QueueFormProps {
+  readonly draft: Draft
+  readonly onClose: () => void
+}
+
+/** The fields of one transaction, and what became of it. */
+export function QueueForm({ draft, onClose }: QueueFormProps) {
+  const [fields, setFields] = useState(draft)
+  const [asText, setAsText] = useState(false)
+  const { process, id, realm, tags } = fields
+  const processes = useProcesses(process, (first) =>
+    setFields((before) => ({ ...before, process: first })),
+  )
+  const queries = useQueryClient()
+  const isBlocked = useBlocked() !== undefined
+  // A repetition after a lost response keeps the key, so that it acts once. A change of a field makes it another request.
+  const key = useRef('')
+  const change = (changed: Partial<Draft>): void =>
+    setFields((before) => ({ ...before, ...changed }))
+  const queue = useMutation({
+    mutationFn: async (form: FormData) => {
+      const { json } = typedData(fields.data, id, asText)
+      const body = {
+        Process: process,
+        TransactionID: id,
+        ...(realm !== '' && { Realm: realm }),
+        ...(tags !== null && { Tags: tags }),
+        Data: json,
+        ...reasonOf(form),
+      }
+      key.current ||= crypto.randomUUID()
+      return call<QueuedRun>('POST', '/queue', body, key.current)
+    },
+    onSettled: (_, error) => {
+      if (!(error instanceof Problem) || error.status !== 0) key.current = ''
+      return readAllAgain(queries)
+    },
+  })
+  // Checking a long text must not delay the next key.
+  const { fault, bytes, isTooLong } = typedData(useDeferredValue(fields.data), id, asText)
+  const data = useId()
+  const submit = (event: FormEvent<HTMLFormElement>): void => {
+    event.preventDefault()
+    if (!queue.isPending && !isBlocked && !isTooLong)
+      queue.mutate(new FormData(event.currentTarget))
+  }
+  if (queue.data !== undefined)
+    return (
+      <QueueResult
+        process={process}
+        id={id}
+        run={queue.data}
+        isPaused={processes.paused !== undefined}
+        onAnother={() => queue.reset()}
+        onClose={onClose}
+      />
+    )
+  const isConflict = queue.error instanceof Problem && queue.error.code === 'transaction_conflict'
+  return (
+    <form
+      onSubmit={submit}
+      onChange={() => {
+        key.current = ''
+      }}
+    >
+      <div className="pair">
+        <label>
+          Process
+          <select
+            required
+            value={process}
+            onChange={({ currentTarget }) => change({ process: currentTarget.value })}
+          >
+            {processes.names.map((name) => (
+              <option key={name} value={name}>
+                {visible(name)}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          Id
+          <input
+            required
+            maxLength={128}
+            autoComplete="off"
+            spellCheck={false}
+            value={id}
+            onChange={({ currentTarget }) => change({ id: currentTarget.value })}
+          />
+        </label>
+      </div>
+      {processes.paused !== undefined && (
+        <p className="muted">
+          The process is paused{processes.paused}. Its runs wait until it is resumed.
+        </p>
+      )}
+      <Company realm={realm} onChange={(next) => change({ realm: next })} />
+      {tags !== null && Object.keys(tags).length > 0 && (
+        <p className="muted">
+          It gets the same tags:{' '}
+          {Object.entries(tags).map(([name, value], index) => (
+            <span key={name}>
+              {index > 0 && ', '}
+              <Outside text={`${name}=${value}`} />
+            </span>
+          ))}
+        </p>
+      )}
+      <label>
+        Initial data
+        <textarea
+          rows={8}
+          spellCheck={false}
+          autoComplete="off"
+          value={fields.data}
+          aria-describedby={data}
+          aria-invalid={(fault !== null && !asText) || isTooLong}
+          onChange={({ currentTarget }) => change({ data: currentTarget.value })}
+        />
+      </label>
+      <p id={data} className={isTooLong ? 'tone-bad' : 'muted'}>
+        {isTooLong
+          ? `This has ${sizeText(bytes)}. A transaction has at most 256 KB.`
+          : fields.data.trim() === ''
+            ? 'Any JSON. Without data, the run gets its id as a text.'
+            : fault === null
+              ? `JSON, ${sizeText(bytes)}.`
+              : `Not JSON: line ${fault.line}, column ${fault.column} needs ${fault.expected}.`}
+      </p>
+      {fault !== null && (
+        <label className="choice">
+          <input
+            type="checkbox"
+            required
+            checked={asText}
+            onChange={({ currentTarget }) => setAsText(currentTarget.checked)}
+          />
+          It is a text: queue it as a JSON string
+        </label>
+      )}
+      <label>
+        <span>
+          Reason <span className="muted">(optional)</span>
+        </span>
+        <input name="reason" maxLength={500} autoComplete="off" />
+      </label>
+      {queue.error !== null &&
+        (isConflict ? (
+          <QueueConflict
+            process={process}
+            id={id}
+            realm={realm}
+            tags={tags}
+            data={typedData(fields.data, id, asText).json ?? ''}
+          />
+        ) : (
+          <QueueProblem error={queue.error} />
+        ))}
+      <BlockedNotice />
+      <div className="buttons">
+        <button type="button" onClick={onClose}>
+          Back
+        </button>
+        <button
+          type="submit"
+          className="primary"
+          aria-disabled={queue.isPending || isBlocked || isTooLong}
+        >
+          {queue.isPending ? 'One moment…' : 'Queue'}
+        </button>
+      </div>
+    </form>
+  )
+}
+
+export interface ProcessChoice {
+  readonly names: readonly string[]
+  /** Who paused the chosen process, and why; `undefined` if it is not paused. */
+  readonly paused: string | undefined
+}
+
+/** Returns the processes to which a person can queue. If none is chosen, `onFirst` gets the first one. */
+export function useProcesses(chosen: string, onFirst: (first: string) => void): ProcessChoice {
+  const processes = useQuery({
+    queryKey: ['processes'],
+    queryFn: () => call<ProcessesView>('GET', '/processes'),
+  })
+  const all = processes.data?.Processes.filter(({ BuiltIn }) => !BuiltIn) ?? []
+  const [first] = all
+  if (chosen === '' && first !== undefined) onFirst(first.Process)
+  const found = all.find(({ Process }) => Process === chosen)
+  const { PausedBy: by, Reason: reason } = found ?? { PausedBy: null, Reason: null }
+  return {
+    names: [...new Set([...all.map(({ Process }) => Process), chosen])].filter(Boolean),
+    paused:
+      found?.Paused !== true
+        ? undefined
+        : `${by === null ? '' : ` by ${visible(by)}`}${reason === null ? '' : `: “${visible(reason)}”`}`,
+  }
+}
+
+interface CompanyProps {
+  readonly realm: string
+  readonly onChange: (realm: string) => void
+}
+
+/** The company of the run. The browser suggests those that contain what is typed, by name or id. */
+function Company({ realm, onChange }: CompanyProps) {
+  const id = useId()
+  const q = usePaused(realm.trim())
+  const companies = useQuery({
+    queryKey: ['company-suggestions', q],
+    queryFn: () =>
+      call<CompaniesView>(
+        'GET',
+        q === '' ? '/companies' : `/companies?${new URLSearchParams({ q })}`,
+      ),
+    placeholderData: keepPreviousData,
+    gcTime: 0,
+  })
+  const known = companies.data?.Companies.find(({ Realm }) => Realm === realm)
+  return (
+    <label>
+      <span>
+        Company <span className="muted">(optional, its id)</span>
+        {known?.Label !== undefined && known.Label !== null && (
+          <>
+            {' '}
+            <Outside text={known.Label} />
+          </>
+        )}
+      </span>
+      <input
+        list={id}
+        maxLength={64}
+        pattern="[A-Za-z0-9_\-]+"
+        title="The id of a company: letters, digits, _ and -"
+        autoComplete="off"
+        spellCheck={false}
+        value={realm}
+        onChange={({ currentTarget }) => onChange(currentTarget.value.trim())}
+      />
+      <datalist id={id}>
+        {companies.data?.Companies.map(({ Realm, Label }) => (
+          <option key={Realm} value={Realm}>
+            {visible(Label ?? '')}
+          </option>
+        ))}
+      </datalist>
+    </label>
+  )
+}

@@ -1,0 +1,142 @@
+import { useQuery } from '@tanstack/react-query'
+import { useEffect, useRef } from 'react'
+import type { QueuedRun } from '../../src/contracts/queue.ts'
+import type { RunDataView } from '../../src/contracts/runs.ts'
+import { call, Problem } from '../api.ts'
+import { prettyJson } from '../json-text.ts'
+import { runApi, runPage } from '../router.ts'
+import { DiffView } from './diff-view.tsx'
+import { Link } from './link.tsx'
+import { ProblemHelp, ReadProblem } from './problem.tsx'
+import { Outside } from './text.tsx'
+
+export interface QueueResultProps {
+  readonly process: string
+  readonly id: string
+  readonly run: QueuedRun
+  readonly isPaused: boolean
+  readonly onAnother: () => void
+  readonly onClose: () => void
+}
+
+/** Says that a transaction is queued, or was there already. */
+export function QueueResult(props: QueueResultProps) {
+  const { process, id, run, isPaused, onAnother, onClose } = props
+  const sentence = useRef<HTMLParagraphElement>(null)
+  // The form is gone, and with it the focused button.
+  useEffect(() => sentence.current?.focus(), [])
+  return (
+    <>
+      <p ref={sentence} tabIndex={-1} className="outside">
+        {run.IsNew ? 'Queued: ' : `It is there already, with the same data: ${run.Status}. `}
+        <Link to={runPage(process, id, run.ReplayID)}>
+          <Outside text={id} />
+        </Link>
+        {run.IsNew && isPaused && '. It waits until the process is resumed.'}
+      </p>
+      <div className="buttons">
+        <button type="button" onClick={onAnother}>
+          Queue another
+        </button>
+        <button type="button" className="primary" onClick={onClose}>
+          Close
+        </button>
+      </div>
+    </>
+  )
+}
+
+/** Says why a request was rejected, each fault with the path of the member. */
+export function QueueProblem({ error }: { readonly error: Error }) {
+  const errors = error instanceof Problem ? error.errors : []
+  const isInput = error instanceof Problem && error.code === 'input_invalid'
+  return (
+    <div className="failure outside" role="alert">
+      {errors.length === 0 ? (
+        <Outside text={error.message} />
+      ) : (
+        <>
+          {isInput ? 'The process does not accept this initial data:' : 'This is not accepted:'}
+          <ul className="faults">
+            {errors.map((one) => (
+              <li key={one}>
+                <Outside text={one} />
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+      <ProblemHelp error={error} />
+    </div>
+  )
+}
+
+export interface QueueConflictProps {
+  readonly process: string
+  readonly id: string
+  readonly realm: string
+  readonly tags: Readonly<Record<string, string>> | null
+  readonly data: string
+}
+
+/** Compares a transaction with the one that has its id. The coordinator compares with the first run. */
+export function QueueConflict({ process, id, realm, tags, data }: QueueConflictProps) {
+  const stored = useQuery({
+    queryKey: ['run', process, id, '0', 'conflict'],
+    queryFn: () => call<RunDataView>('GET', `${runApi(process, id)}/data?run=0`),
+  })
+  const other = stored.data
+  return (
+    <div className="conflict">
+      <p className="failure outside" role="alert">
+        The id is taken by other data:{' '}
+        <Link to={runPage(process, id)}>
+          <Outside text={id} />
+        </Link>
+        . Choose another id, or the same data.
+      </p>
+      <ReadProblem error={stored.error} hasData={false} />
+      {other !== undefined && (
+        <>
+          {(other.Realm ?? '') !== realm && (
+            <p className="outside">
+              The company is <Outside text={other.Realm ?? 'none'} /> there, and{' '}
+              <Outside text={realm === '' ? 'none' : realm} /> here.
+            </p>
+          )}
+          {tagsText(other.Tags) !== tagsText(tags) && (
+            <p className="outside">
+              The tags are <Outside text={tagsText(other.Tags)} /> there, and{' '}
+              <Outside text={tagsText(tags)} /> here.
+            </p>
+          )}
+          <DiffView
+            name="Initial data"
+            left={{
+              name: 'there',
+              text: other.InitialData?.Text ?? 'null',
+              isCut: other.InitialData?.IsWhole === false,
+            }}
+            right={{
+              name: 'here',
+              text: excerptOf(data),
+              isCut: other.InitialData?.IsWhole === false,
+            }}
+          />
+        </>
+      )}
+    </div>
+  )
+}
+
+/** The console sends this many characters of a long text. */
+const MAX_TEXT = 65_536
+
+/** Returns the text as the console sends that of a run, so that both are cut in the same place. */
+const excerptOf = (data: string): string => prettyJson(data).slice(0, MAX_TEXT)
+
+const tagsText = (tags: Readonly<Record<string, string>> | null): string =>
+  Object.entries(tags ?? {})
+    .map(([name, value]) => `${name}=${value}`)
+    .toSorted()
+    .join(', ') || 'none'

@@ -1,0 +1,43 @@
+import { describe, expect, it } from 'vitest'
+import { copyId, typedData } from './queued-data.ts'
+
+describe('typedData', () => {
+  it('JSON is sent as it was typed, with every digit of its numbers', () => {
+    const text = '{ "a": 9007199254740993 }'
+    expect(typedData(text, '66', false)).toEqual({
+      json: text,
+      fault: null,
+      bytes: 25,
+      isTooLong: false,
+    })
+  })
+
+  it('a text that is not JSON is sent only if the person says that it is a text, and then as a JSON string', () => {
+    const fault = { line: 1, column: 1, expected: 'a value' }
+    expect(typedData('say "hi"', '66', false)).toMatchObject({ json: null, fault })
+    expect(typedData('say "hi"', '66', true)).toMatchObject({
+      json: String.raw`"say \"hi\""`,
+      fault,
+    })
+  })
+
+  it('an empty field is the id as a text', () => {
+    expect(typedData(' \n', 'a"b', false)).toMatchObject({ json: String.raw`"a\"b"`, fault: null })
+  })
+
+  it('the size counts bytes, and more than 256 KB is too long', () => {
+    const text = JSON.stringify('é'.repeat(131_071))
+    expect(typedData(text, '66', false)).toMatchObject({ bytes: 262_144, isTooLong: false })
+    expect(typedData(`${text} `, '66', false)).toMatchObject({ bytes: 262_145, isTooLong: true })
+  })
+})
+
+describe('copyId', () => {
+  it('adds -copy to the id, and stays within 128 characters without half a character', () => {
+    expect(copyId('66')).toBe('66-copy')
+    const long = copyId('😀'.repeat(64))
+    expect(long.length).toBeLessThanOrEqual(128)
+    expect(long.isWellFormed()).toBe(true)
+    expect(long.endsWith('😀-copy')).toBe(true)
+  })
+})

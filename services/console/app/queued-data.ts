@@ -1,0 +1,38 @@
+/** The initial data that a person has typed, as the JSON that is sent. */
+import { jsonFault, type JsonFault } from './json-text.ts'
+
+/** The coordinator accepts a transaction of at most this many bytes. */
+const MAX_BYTES = 262_144
+
+export interface TypedData {
+  /** The JSON that is sent; `null` while the text is neither JSON nor meant as a text. */
+  readonly json: string | null
+  /** Where the text is not JSON; `null` if it is JSON or empty. */
+  readonly fault: JsonFault | null
+  readonly bytes: number
+  readonly isTooLong: boolean
+}
+
+/**
+ * Checks the text of the field for initial data. The coordinator accepts every JSON value, so a text that is not JSON can
+ * be queued as a JSON string (`asText`). Without a text the data is the id, as on the command line.
+ */
+export function typedData(text: string, id: string, asText: boolean): TypedData {
+  const isEmpty = text.trim() === ''
+  const fault = isEmpty ? null : jsonFault(text)
+  const json = isEmpty
+    ? JSON.stringify(id)
+    : fault === null
+      ? text
+      : asText
+        ? JSON.stringify(text)
+        : null
+  const bytes = new TextEncoder().encode(json ?? text).length
+  return { json, fault, bytes, isTooLong: bytes > MAX_BYTES }
+}
+
+/** Returns the id that a copy gets at first. It has at most 128 characters, as every id. */
+export function copyId(id: string): string {
+  const kept = id.slice(0, 123)
+  return `${kept.isWellFormed() ? kept : kept.slice(0, -1)}-copy`
+}

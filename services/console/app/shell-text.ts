@@ -1,0 +1,20 @@
+/** Commands that a person copies into a shell. */
+
+/** Quotes an argument for a POSIX shell. A plain word needs no quotes. */
+export const quoted = (text: string): string =>
+  /^[\w./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`
+
+/** Returns the command that shows a run. */
+export const showCommand = (process: string, id: string, run: number): string =>
+  // An id that begins with a hyphen would be an option.
+  `npx integration-host transactions show --process ${quoted(process)} --replay ${run} -- ${quoted(id)}`
+
+/**
+ * Returns the request for a run as a command. The key comes from the environment, and from there through standard input,
+ * because other users of the machine see the arguments of a program.
+ */
+export const curlCommand = (process: string, id: string, run: number): string =>
+  `printf 'Authorization: Bearer %s\\n' "$SERVICE_API_KEY" | ` +
+  `curl -H @- "$COORDINATOR_URL"${quoted(
+    `/processes/${encodeURIComponent(process)}/transactions/${encodeURIComponent(id)}?replay=${run}`,
+  )}`

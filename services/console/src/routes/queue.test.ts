@@ -1,0 +1,171 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type ConsoleFixture, startConsoleFixture } from '../../test-support/console-fixture.ts'
+import {
+  type FakeResponse,
+  type FakeService,
+  startFakeService,
+} from '../../test-support/fake-service.ts'
+
+const AT = '2026-11-24T03:00:00.000Z'
+const RUN = {
+  Process: 'OrderProcess',
+  TransactionID: '66',
+  ReplayID: 0,
+  Status: 'Queued',
+  StepName: 'order',
+  InitialData: 1,
+  Realm: null,
+  Version: 0,
+  Attempt: 0,
+  NextAttemptAt: null,
+  LastError: null,
+  CreatedAt: AT,
+  UpdatedAt: AT,
+  CompletedAt: null,
+  ErrorClass: null,
+  WaitingFor: null,
+  InDoubt: false,
+  DefinitionVersion: null,
+  DeadlineAt: null,
+  NotBefore: null,
+  DebounceKey: null,
+  Absorbed: 0,
+  Tags: null,
+  ConcurrencyKey: null,
+  InputChanged: false,
+  ErasedAt: null,
+  PurgedAt: null,
+}
+const BODY = { Process: 'OrderProcess', TransactionID: '66', Data: '1' }
+
+describe('queueing from the console', () => {
+  let coordinator: FakeService
+  let console: ConsoleFixture
+  let cookie: string
+  let answer: FakeResponse
+
+  beforeAll(async () => {
+    coordinator = await startFakeService(() => answer)
+    console = await startConsoleFixture({ COORDINATOR_URL: coordinator.url })
+    cookie = await console.signIn({ Link: console.signInLink().split('#')[1] })
+  })
+  beforeEach(() => {
+    answer = { status: 202, body: RUN }
+  })
+  afterAll(async () => {
+    for (const one of [console, coordinator]) await one?.[Symbol.asyncDispose]()
+  })
+
+  const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
+    console.request(path, { method: 'POST', cookie, body: JSON.stringify(body), headers })
+  const sent = () => coordinator.requests.filter(({ method }) => method === 'POST')
+
+  it('the coordinator gets the data as it was typed, with the company, the tags, the reason and the person', async () => {
+    const response = await post('/api/queue', {
+      ...BODY,
+      TransactionID: 'a/b "c"',
+      Realm: '42',
+      Tags: { source: 'shop' },
+      Reason: 'the first was wrong',
+      Data: '{"amount": 9007199254740993}',
+    })
+    expect(response.status).toBe(202)
+    expect(await response.json()).toEqual({ ReplayID: 0, Status: 'Queued', IsNew: true })
+    const request = sent().at(-1)
+    expect(request?.url.pathname).toBe('/processes/OrderProcess/transactions')
+    expect(request?.headers['acting-for']).toBe('operator')
+    expect(request?.body).toBe(
+      String.raw`{"TransactionID":"a/b \"c\"","Realm":"42","Tags":{"source":"shop"},"Reason":"the first was wrong","InitialData":{"amount": 9007199254740993}}`,
+    )
+  })
+
+  it('a transaction that is there already, with the same data, is no new one', async () => {
+    answer = { status: 200, body: { ...RUN, Status: 'Completed' } }
+    const response = await post('/api/queue', BODY)
+    expect([response.status, await response.json()]).toEqual([
+      200,
+      { ReplayID: 0, Status: 'Completed', IsNew: false },
+    ])
+  })
+
+  it('a repeated request with the same key reaches the coordinator once', async () => {
+    const before = sent().length
+    const headers = { 'Idempotency-Key': 'the-key-of-a-dialog' }
+    const both = await Promise.all([
+      post('/api/queue', BODY, headers),
+      post('/api/queue', BODY, headers),
+    ])
+    expect(both.map(({ status }) => status)).toEqual([202, 202])
+    expect(sent().length - before).toBe(1)
+  })
+
+  it.each([
+    ['transaction_conflict', 409, undefined],
+    ['process_not_found', 404, undefined],
+    ['process_built_in', 409, undefined],
+    ['payload_too_large', 413, undefined],
+    ['input_invalid', 400, ['amount: must be a number', 'lines.0.sku: is missing']],
+  ])('the browser gets the problem %s of the coordinator', async (code, status, errors) => {
+    answer = { status, body: { code, detail: 'a sentence', ...(errors && { errors }) } }
+    const response = await post('/api/queue', BODY)
+    expect(response.status).toBe(status)
+    expect(await response.json()).toMatchObject({
+      code,
+      detail: 'a sentence',
+      ...(errors && { errors }),
+    })
+  })
+
+  it.each([
+    ['data that is not JSON', { Data: '{' }],
+    ['data that would add a member', { Data: '1,"Realm":"other"' }],
+    ['no id', { TransactionID: '' }],
+    ['a company that cannot exist', { Realm: 'a b' }],
+    ['an unknown member', { NotBefore: 5 }],
+  ])(
+    'a request with %s is rejected with 400, and the coordinator gets nothing',
+    async (_, change) => {
+      const before = sent().length
+      expect((await post('/api/queue', { ...BODY, ...change })).status).toBe(400)
+      expect(sent().length).toBe(before)
+    },
+  )
+
+  it('256 KB of data pass, even if each character needs an escape in the request', async () => {
+    const Data = JSON.stringify('\u0001'.repeat(43_000))
+    expect(Data.length).toBeGreaterThan(250_000)
+    expect((await post('/api/queue', { ...BODY, Data })).status).toBe(202)
+    expect(sent().at(-1)?.body.endsWith(`"InitialData":${Data}}`)).toBe(true)
+  })
+
+  it('a file goes to the bulk route of the coordinator as it is, and each line has its result', async () => {
+    answer = {
+      body: {
+        queued: 1,
+        results: [
+          { line: 1, TransactionID: '1', outcome: 'queued' },
+          { line: 2, TransactionID: null, outcome: 'invalid', code: 'x', errors: ['line: bad'] },
+        ],
+      },
+    }
+    const Lines = '{"TransactionID":"1","InitialData":9007199254740993}\n\nnonsense\n'
+    const response = await post('/api/queue/lines', { Process: 'a/b', Lines })
+    expect(await response.json()).toEqual({
+      Results: [
+        { TransactionID: '1', Outcome: 'queued', Errors: [] },
+        { TransactionID: null, Outcome: 'invalid', Errors: ['line: bad'] },
+      ],
+    })
+    const request = sent().at(-1)
+    expect(request?.url.pathname).toBe('/processes/a%2Fb/transactions/bulk')
+    expect(request?.headers['content-type']).toBe('application/x-ndjson')
+    expect(request?.body).toBe(Lines)
+  })
+
+  it('a file that is larger than other requests may be is accepted', async () => {
+    answer = { body: { results: [] } }
+    const Lines = '"'.repeat(500_000)
+    expect((await post('/api/queue/lines', { Process: 'p', Lines })).status).toBe(200)
+    expect(sent().at(-1)?.body.length).toBe(Lines.length)
+  })
+})

@@ -1,0 +1,114 @@
+import { RunResponse } from '@integration-host/shared/contracts/run'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { type Context, Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import type { ServiceClient } from '../adapters/peers/service-client.ts'
+import {
+  lineOutcomes,
+  QueueBody,
+  QueuedLines,
+  QueuedRun,
+  QueueLinesBody,
+} from '../contracts/queue.ts'
+import type { Sessions } from '../session/sessions.ts'
+import { needsRole, sessionOf } from './browser-guard.ts'
+import { ACTION_PROBLEMS } from './peer-problems.ts'
+
+export interface QueueRouteDeps {
+  readonly sessions: Sessions
+  readonly isHttps: boolean
+  readonly coordinator: ServiceClient
+}
+
+const LineResults = z.object({
+  results: z.array(
+    z.object({
+      TransactionID: z.string().nullable(),
+      outcome: z.enum(lineOutcomes),
+      errors: z.array(z.string()).optional(),
+    }),
+  ),
+})
+
+/** Queues one transaction, or a file with a transaction on each line. */
+export function queueRoutes({ sessions, isHttps, coordinator }: QueueRouteDeps): Hono {
+  const tags = ['queue']
+  const operator = needsRole(sessions, 'operator', isHttps)
+  const person = (c: Context): { readonly person: string } => ({ person: sessionOf(c).user })
+  const transactions = (process: string): string =>
+    `/processes/${encodeURIComponent(process)}/transactions`
+
+  return new Hono()
+    .post(
+      '/queue',
+      operator,
+      describeRoute({
+        operationId: 'queueTransaction',
+        tags,
+        summary: 'Queues a transaction',
+        description: 'The person and the reason are in the action log.',
+        responses: {
+          202: jsonResponse('queued', QueuedRun),
+          200: jsonResponse('it exists already, with the same data, company and tags', QueuedRun),
+          ...problemResponses(ACTION_PROBLEMS),
+        },
+      }),
+      validate('json', QueueBody),
+      async (c) => {
+        const { Process, Data, ...transaction } = c.req.valid('json')
+        let IsNew = false
+        const { ReplayID, Status } = await coordinator.send(
+          transactions(Process),
+          {
+            ...person(c),
+            method: 'POST',
+            text: {
+              type: 'application/json',
+              // The data is JSON, and stays as it is: a parsed number could have lost digits.
+              content: `${JSON.stringify(transaction).slice(0, -1)},"InitialData":${Data}}`,
+            },
+            onHeaders: (_, status) => {
+              IsNew = status === 202
+            },
+          },
+          RunResponse,
+        )
+        return c.json({ ReplayID, Status, IsNew } satisfies QueuedRun, IsNew ? 202 : 200)
+      },
+    )
+    .post(
+      '/queue/lines',
+      operator,
+      describeRoute({
+        operationId: 'queueLines',
+        tags,
+        summary: 'Queues a transaction for each line, up to 10,000',
+        description: 'The valid lines are queued, even if others are not valid.',
+        responses: {
+          200: jsonResponse('a result for each line', QueuedLines),
+          ...problemResponses(ACTION_PROBLEMS),
+        },
+      }),
+      validate('json', QueueLinesBody),
+      async (c) => {
+        const { Process, Lines } = c.req.valid('json')
+        const { results } = await coordinator.send(
+          `${transactions(Process)}/bulk`,
+          {
+            ...person(c),
+            method: 'POST',
+            text: { type: 'application/x-ndjson', content: Lines },
+          },
+          LineResults,
+        )
+        return c.json({
+          Results: results.map(({ TransactionID, outcome, errors = [] }) => ({
+            TransactionID,
+            Outcome: outcome,
+            Errors: errors,
+          })),
+        } satisfies QueuedLines)
+      },
+    )
+}

@@ -1,0 +1,43 @@
+import { execFileSync } from 'node:child_process'
+import { describe, expect, it } from 'vitest'
+import { curlCommand, quoted, showCommand } from '../app/shell-text.ts'
+
+/** The arguments that a shell passes on for a command whose programs are replaced by a list of their arguments. */
+const argumentsOf = (command: string): readonly string[] =>
+  execFileSync('/bin/sh', ['-c', `show() { printf '%s\\0' "$@"; }; ${command}`])
+    .toString()
+    .split('\0')
+    .slice(0, -1)
+
+const HOSTILE = [`it's`, '$(id)', '`id`', 'a b;c', '"', '\\', '../x', '-rf', '!', '😀', '~', '*']
+
+describe('commands to copy', () => {
+  it.each(HOSTILE)('the id %j reaches the program unchanged', (id) => {
+    expect(argumentsOf(`show ${quoted(id)}`)).toEqual([id])
+    const command = showCommand('OrderProcess', id, 2).replace('npx integration-host', 'show')
+    expect(argumentsOf(command)).toEqual([
+      'transactions',
+      'show',
+      '--process',
+      'OrderProcess',
+      '--replay',
+      '2',
+      '--',
+      id,
+    ])
+    const [, request = ''] = curlCommand('OrderProcess', id, 2).split(' | ')
+    expect(argumentsOf(request.replace('curl', 'show'))).toEqual([
+      '-H',
+      '@-',
+      `/processes/OrderProcess/transactions/${encodeURIComponent(id)}?replay=2`,
+    ])
+  })
+
+  it('the request names the key by its variable, and no argument contains the key', () => {
+    const command = curlCommand('OrderProcess', '66', 0).replace('curl', 'cat; show')
+    const output = execFileSync('/bin/sh', ['-c', `show() { :; }; ${command}`], {
+      env: { SERVICE_API_KEY: 'the-key' },
+    })
+    expect(output.toString()).toBe('Authorization: Bearer the-key\n')
+  })
+})

@@ -1,0 +1,205 @@
+/** Tests queueing from the console, and the comparison of two runs, in a real browser. */
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Locator, Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { expectAccessible } from './accessibility.ts'
+import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+
+const PASSWORD = 'a long password'
+/** A line of the users file, with the hash of PASSWORD. */
+const VIEWER =
+  'vera:viewer:scrypt$32768$8$1$k6GJcJQgrnsdV4wNOLvE0g$NuAmENF-pFV81iu2pusChiQ5Jb0JdKdJWZIj8CDZ2F8'
+
+describe('queueing in a browser', () => {
+  let at: ConsoleBrowser
+  let folder: string
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'console-queue-'))
+    const file = join(folder, 'users')
+    await writeFile(file, `${VIEWER}\n`)
+    at = await startConsoleBrowser({ SIGN_IN: 'link,password', USERS_FILE: file })
+  })
+  afterAll(async () => {
+    await at?.[Symbol.asyncDispose]()
+    await rm(folder, { recursive: true })
+  })
+  afterEach(async () => {
+    for (const page of at.context.pages()) await page.close()
+    await at.context.clearCookies()
+    expect(at.problems).toEqual([])
+  })
+
+  const dialogOf = (page: Page): Locator => page.getByRole('dialog')
+  const submit = (page: Page): Locator =>
+    dialogOf(page).getByRole('button', { name: 'Queue', exact: true })
+  const status = (page: Page, name: string): Locator =>
+    page.getByRole('region', { name: 'State' }).getByText(name, { exact: true })
+  async function openQueue(page: Page): Promise<Locator> {
+    await page.goto(`${at.console.url}/runs`)
+    await page.getByRole('button', { name: 'Queue…' }).first().click()
+    const dialog = dialogOf(page)
+    await dialog.getByLabel('Process').locator('option').first().waitFor({ state: 'attached' })
+    return dialog
+  }
+  async function actionsOn(id: string): Promise<readonly Record<string, unknown>[]> {
+    const path = `/actions?process=OrderProcess&id=${encodeURIComponent(id)}`
+    const response = await fetch(at.host.coordinator + path, {
+      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
+    })
+    return ((await response.json()) as { items: Record<string, unknown>[] }).items
+  }
+
+  it('a transaction is queued once with its reason, and the same one again is there already', async () => {
+    const page = await at.signIn()
+    const dialog = await openQueue(page)
+    await dialog.getByLabel('Id', { exact: true }).fill('new-1')
+    const data = dialog.getByLabel('Initial data')
+    await data.fill('{"amount": 12,\n "lines": [1 2]}')
+    await dialog.getByText('Not JSON: line 2, column 14 needs a comma or ].').waitFor()
+    await submit(page).click()
+    expect(await dialog.count()).toBe(1) // it is not sent while it is neither JSON nor meant as a text
+    await expectAccessible(page, 'queue')
+    await data.fill('{"amount": 12}')
+    await dialog.getByText('JSON, 14 bytes.').waitFor()
+    await dialog.getByLabel('Reason').fill('for the test')
+    await submit(page).dblclick()
+    await dialog.getByText('Queued:').waitFor()
+    await expectAccessible(page, 'queue-done')
+    expect(await actionsOn('new-1')).toMatchObject([
+      { Action: 'queue', Person: 'operator', Reason: 'for the test' },
+    ])
+    await dialog.getByRole('button', { name: 'Queue another' }).click()
+    await submit(page).click()
+    await dialog.getByText('It is there already, with the same data:').waitFor()
+    await dialog.getByRole('link', { name: 'new-1' }).click()
+    await status(page, 'Completed').waitFor()
+    expect(await dialog.count()).toBe(0)
+  })
+
+  it('an id that is taken shows the difference of the data, and an unusable id is explained', async () => {
+    const page = await at.signIn()
+    const dialog = await openQueue(page)
+    await dialog.getByLabel('Id', { exact: true }).fill('new-1')
+    await dialog.getByLabel('Initial data').fill('{"amount": 13}')
+    await submit(page).click()
+    await dialog.getByText('The id is taken by other data').waitFor()
+    const row = dialog.getByRole('row', { name: 'removed: "amount": 12 added: "amount": 13' })
+    await row.waitFor()
+    await expectAccessible(page, 'queue-conflict')
+    await dialog.getByLabel('Id', { exact: true }).fill('.')
+    await submit(page).click()
+    await dialog.getByText('TransactionID: must not be . or ..').waitFor()
+    await page.keyboard.press('Escape')
+    await dialog.waitFor({ state: 'hidden' })
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('Queue…')
+  })
+
+  it('a text that is not JSON is queued as a JSON string, and a copy of its run begins with it', async () => {
+    const page = await at.signIn()
+    const dialog = await openQueue(page)
+    await dialog.getByLabel('Id', { exact: true }).fill('text-1')
+    await dialog.getByLabel('Initial data').fill('plain')
+    await dialog.getByLabel('It is a text').check()
+    await submit(page).click()
+    await dialog.getByRole('link', { name: 'text-1' }).click()
+    await page.getByRole('button', { name: 'More about run 0 of text-1' }).click()
+    await expectAccessible(page, 'run-menu')
+    await page.getByRole('button', { name: 'Queue a copy with changes…' }).click()
+    await dialog.getByLabel('Initial data').waitFor()
+    expect(await dialog.getByLabel('Initial data').inputValue()).toBe('"plain"')
+    expect(await dialog.getByLabel('Id', { exact: true }).inputValue()).toBe('text-1-copy')
+    await submit(page).click()
+    await dialog.getByRole('link', { name: 'text-1-copy' }).click()
+    await status(page, 'Completed').waitFor()
+    await page.getByRole('button', { name: 'More about run 0' }).click()
+    await page.getByRole('button', { name: 'Show as JSON' }).click()
+    await dialog.getByText('"TransactionID": "text-1-copy"').waitFor()
+    await expectAccessible(page, 'run-json')
+  })
+
+  it('each line of a file has its result, the failures first, and the results can be downloaded', async () => {
+    const page = await at.signIn()
+    const dialog = await openQueue(page)
+    await dialog.getByLabel('A file with a transaction on each line').check()
+    const lines = [
+      '{"TransactionID":"line-1","InitialData":1}',
+      '',
+      'nonsense',
+      '{"TransactionID":"new-1","InitialData":0}',
+    ]
+    await dialog.getByLabel('File', { exact: true }).setInputFiles({
+      name: 'orders.ndjson',
+      mimeType: 'application/x-ndjson',
+      buffer: Buffer.from(lines.join('\n')),
+    })
+    await expectAccessible(page, 'queue-file')
+    await dialog.getByRole('button', { name: 'Queue 3 transactions' }).click()
+    await dialog.getByText('1 queued · 1 id taken by other data · 1 not valid').waitFor()
+    const numbers = await dialog.locator('tbody tr td:first-child').allTextContents()
+    expect(numbers).toEqual(['3', '4', '1'])
+    await expectAccessible(page, 'queue-results')
+    const download = page.waitForEvent('download')
+    await dialog.getByRole('button', { name: 'Download results' }).click()
+    const file = await readFile(await (await download).path(), 'utf8')
+    expect(file.split('\n')[0]).toContain('"Line":3,"TransactionID":null,"Outcome":"invalid"')
+    await dialog.getByRole('link', { name: 'line-1' }).click()
+    await status(page, 'Completed').waitFor()
+  })
+
+  it('two runs are compared side by side, and the address shows the same comparison to another person', async () => {
+    const page = await at.signIn()
+    await page.goto(`${at.console.url}/runs/OrderProcess/new-1`)
+    await page.getByRole('button', { name: 'Replay…' }).click()
+    await page.getByRole('button', { name: 'Replay', exact: true }).click()
+    await page.waitForURL(/\?run=1$/)
+    await status(page, 'Completed').waitFor()
+    await page.getByRole('button', { name: 'Compare with run…' }).click()
+    await page.getByRole('button', { name: 'Compare', exact: true }).click()
+    await page.waitForURL(/\?run=1&withRun=0$/)
+    const initial = page.getByRole('region', { name: 'Initial data' })
+    await initial.getByText('Equal.').waitFor()
+    const response = page.getByRole('region', { name: 'Response of order' })
+    await response.getByRole('row', { name: /removed: .*CreatedAt.* added: .*CreatedAt/ }).waitFor()
+    await expectAccessible(page, 'run-comparison')
+
+    await page.getByRole('combobox', { name: 'Compare with' }).selectOption('other')
+    await page.getByLabel('Its id').fill('text-1')
+    await page.getByRole('button', { name: 'Compare', exact: true }).click()
+    await initial.getByRole('row', { name: /added: "plain"/ }).waitFor()
+    await expectAccessible(page, 'transaction-comparison')
+    const { browser, url } = { browser: at.context.browser(), url: page.url() }
+    const other = await browser?.newContext()
+    const colleague = await other?.newPage()
+    await colleague?.goto(at.console.signInLink() ?? '')
+    await colleague?.getByRole('navigation').waitFor()
+    await colleague?.goto(url)
+    await colleague
+      ?.getByRole('region', { name: 'Initial data' })
+      .getByRole('row', { name: /added: "plain"/ })
+      .waitFor()
+    await other?.close()
+    await page.getByRole('button', { name: 'Close the comparison' }).click()
+    expect(new URL(page.url()).search).toBe('?run=1')
+  })
+
+  it('a viewer sees why nothing can be queued, and why a link to a comparison shows no data', async () => {
+    const page = await at.open('/runs/OrderProcess/new-1?withRun=0')
+    await page.getByLabel('User').fill('vera')
+    await page.getByLabel('Password').fill(PASSWORD)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByText('Viewers do not see the data of runs').waitFor()
+    await page.getByRole('button', { name: 'More about run' }).click()
+    const copy = page.getByRole('button', { name: 'Queue a copy with changes…' })
+    expect(await copy.getAttribute('aria-disabled')).toBe('true')
+    await page.goto(`${at.console.url}/runs`)
+    const queue = page.getByRole('button', { name: 'Queue…' })
+    expect(await queue.getAttribute('aria-disabled')).toBe('true')
+    const reason = await queue.getAttribute('aria-describedby')
+    expect(await page.locator(`[id="${reason}"]`).textContent()).toContain('role operator')
+    await queue.click({ force: true }) // Playwright waits for buttons that are not disabled
+    expect(await dialogOf(page).count()).toBe(0)
+  })
+})
