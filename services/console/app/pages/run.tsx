@@ -93,7 +93,7 @@ function Run({ run, session }: RunActionsProps) {
         <RunSteps run={run} />
       </section>
       <RunAttempts run={run} tracesUrl={session.TracesUrl} />
-      {session.SeesData && <RunData run={run} />}
+      <RunData session={session} run={run} />
       <section className="panel" aria-labelledby="history">
         <h2 id="history">Actions of persons</h2>
         <RunHistory run={run} />

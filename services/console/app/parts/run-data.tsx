@@ -1,50 +1,112 @@
 import { useQuery } from '@tanstack/react-query'
-import { useState } from 'react'
-import type { Excerpt, RunDataView, RunView } from '../../src/contracts/runs.ts'
-import { call } from '../api.ts'
-import { runApi } from '../router.ts'
+import { lazy, useState } from 'react'
+import type { Excerpt, RunDataView, RunText, RunView } from '../../src/contracts/runs.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { call, readText } from '../api.ts'
+import { sizeText } from '../clock.ts'
+import { runApi, useQueryText } from '../router.ts'
+import { LaterPart } from './later.tsx'
 import { ReadProblem } from './problem.tsx'
 import { Outside } from './text.tsx'
 
-/** Shows the business data of the run, which is read only if the person opens this part. */
-export function RunData({ run }: { readonly run: RunView }) {
+const RunComparison = lazy(() => import('./run-comparison.tsx'))
+
+/** The parameters of the address that name the run to compare with. */
+const COMPARED = ['with', 'withRun']
+
+export interface RunDataProps {
+  readonly session: SessionView
+  readonly run: RunView
+}
+
+/** Shows the business data of the run, which is read only if the person opens this part, and compares it. */
+export function RunData({ session, run }: RunDataProps) {
   const { Process: process, TransactionID: id } = run
   const [isShown, setShown] = useState(false)
+  const [isComparing, setComparing] = useState(false)
+  const query = new URLSearchParams(useQueryText())
+  const isCompared = isComparing || COMPARED.some((name) => query.has(name))
   const data = useQuery({
     queryKey: ['run', process, id, String(run.ReplayID), 'data', run.Version],
     queryFn: () => call<RunDataView>('GET', `${runApi(process, id)}/data?run=${run.ReplayID}`),
     enabled: isShown,
   })
+  if (!session.SeesData && !isCompared) return null
   return (
     <section className="panel" aria-labelledby="data">
       <h2 id="data">Data</h2>
-      {!isShown && (
+      {session.SeesData ? (
         <>
-          <p className="muted">The initial data of the run, and the responses of its steps.</p>
+          {!isShown && (
+            <p className="muted">The initial data of the run, and the responses of its steps.</p>
+          )}
           <div className="buttons">
-            <button type="button" onClick={() => setShown(true)}>
-              Show data
-            </button>
+            {!isShown && (
+              <button type="button" onClick={() => setShown(true)}>
+                Show data
+              </button>
+            )}
+            {!isCompared && (
+              <button type="button" onClick={() => setComparing(true)}>
+                Compare with run…
+              </button>
+            )}
           </div>
         </>
+      ) : (
+        <p>
+          This link compares the data of two runs. Viewers do not see the data of runs here: it
+          needs the role operator.
+        </p>
       )}
       <ReadProblem error={data.error} hasData={data.data !== undefined} />
       {data.data !== undefined && (
         <>
-          <Text name="Initial data" excerpt={data.data.InitialData} />
-          {data.data.Items.map(({ StepName, Data: item, ResponseBody }) => (
-            <div key={StepName}>
-              <Text name={`Data of ${StepName}`} excerpt={item} />
-              <Text name={`Response of ${StepName}`} excerpt={ResponseBody} />
+          <Text run={run} name="Initial data" of="initial" excerpt={data.data.InitialData} />
+          {data.data.Items.map(({ StepName: step, Data: item, ResponseBody }) => (
+            <div key={step}>
+              <Text run={run} name={`Data of ${step}`} of="data" step={step} excerpt={item} />
+              <Text
+                run={run}
+                name={`Response of ${step}`}
+                of="response"
+                step={step}
+                excerpt={ResponseBody}
+              />
             </div>
           ))}
         </>
+      )}
+      {isCompared && session.SeesData && (
+        <LaterPart>
+          <RunComparison run={run} query={query} onClose={() => setComparing(false)} />
+        </LaterPart>
       )}
     </section>
   )
 }
 
-function Text({ name, excerpt }: { readonly name: string; readonly excerpt: Excerpt }) {
+interface TextProps {
+  readonly run: RunView
+  readonly name: string
+  readonly of: RunText
+  readonly step?: string
+  readonly excerpt: Excerpt
+}
+
+function Text({ run, name, of, step, excerpt }: TextProps) {
+  const [isWhole, setWhole] = useState(false)
+  const path = `${runApi(run.Process, run.TransactionID)}/text?${new URLSearchParams({
+    run: String(run.ReplayID),
+    of,
+    ...(step !== undefined && { step }),
+  })}`
+  const whole = useQuery({
+    queryKey: ['run-text', path, run.Version],
+    queryFn: () => readText(path),
+    enabled: isWhole,
+    gcTime: 0,
+  })
   if (excerpt === null) return null
   return (
     <details className="text" open>
@@ -52,9 +114,24 @@ function Text({ name, excerpt }: { readonly name: string; readonly excerpt: Exce
         <Outside text={name} />
       </summary>
       <pre>
-        <Outside text={excerpt.Text} hasLines />
+        <Outside text={whole.data ?? excerpt.Text} hasLines />
       </pre>
-      {!excerpt.IsWhole && <p className="muted">The text is longer; this is its beginning.</p>}
+      {!excerpt.IsWhole && (
+        <p className="buttons after">
+          {whole.data === undefined && (
+            <>
+              <span className="muted">This is the beginning of the text.</span>
+              <button type="button" aria-disabled={isWhole} onClick={() => setWhole(true)}>
+                {whole.isLoading ? 'Reading…' : `Show all ${sizeText(excerpt.Bytes)}`}
+              </button>
+            </>
+          )}
+          <a href={`/api${path}`} download>
+            Download
+          </a>
+        </p>
+      )}
+      <ReadProblem error={whole.error} hasData={false} />
     </details>
   )
 }

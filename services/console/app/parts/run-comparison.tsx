@@ -1,0 +1,198 @@
+import { useQuery } from '@tanstack/react-query'
+import { type FormEvent, useState } from 'react'
+import type { Excerpt, RunDataView, RunView } from '../../src/contracts/runs.ts'
+import { call } from '../api.ts'
+import { runApi, runPage, setQuery } from '../router.ts'
+import { DiffView } from './diff-view.tsx'
+import { Link } from './link.tsx'
+import { ReadProblem } from './problem.tsx'
+import { Outside, visible } from './text.tsx'
+
+/** The run with which a run is compared. All of it is in the address. */
+interface Compared {
+  readonly id: string
+  /** `null` for the latest run. */
+  readonly run: string | null
+}
+
+/** Returns the comparison that an address asks for; `null` for none. A run of the same transaction needs no id. */
+function comparedIn(query: URLSearchParams, id: string): Compared | null {
+  const run = query.get('withRun')
+  const other = query.get('with') ?? (run === null ? null : id)
+  return other === null || other === '' ? null : { id: other, run }
+}
+
+function compareWith(id: string, other: Compared | null): void {
+  const query = new URLSearchParams(location.search)
+  query.delete('with')
+  query.delete('withRun')
+  if (other !== null && other.id !== id) query.set('with', other.id)
+  if (other !== null && other.run !== null) query.set('withRun', other.run)
+  setQuery(query)
+}
+
+export interface RunComparisonProps {
+  readonly run: RunView
+  readonly query: URLSearchParams
+  readonly onClose: () => void
+}
+
+/** Compares the data and the responses of a run with those of another run of its process. */
+export default function RunComparison({ run, query, onClose }: RunComparisonProps) {
+  const { Process: process, TransactionID: id } = run
+  const compared = comparedIn(query, id)
+  return (
+    <>
+      <h3>Compare with another run</h3>
+      <OtherRun key={JSON.stringify(compared)} run={run} compared={compared} onClose={onClose} />
+      {compared !== null && (
+        <Comparison process={process} run={{ id, run: String(run.ReplayID) }} other={compared} />
+      )}
+    </>
+  )
+}
+
+interface OtherRunProps extends Omit<RunComparisonProps, 'query'> {
+  readonly compared: Compared | null
+}
+
+/** Chooses the other run: one of the same transaction, or one of a transaction whose id the person types. */
+function OtherRun({ run, compared, onClose }: OtherRunProps) {
+  const { TransactionID: id, ReplayID } = run
+  const others = run.Runs.filter((one) => one.ReplayID !== ReplayID)
+  const isOtherId = compared !== null && compared.id !== id
+  const [choice, setChoice] = useState(
+    isOtherId || others.length === 0 ? 'other' : (compared?.run ?? String(others[0]?.ReplayID)),
+  )
+  const submit = (event: FormEvent<HTMLFormElement>): void => {
+    event.preventDefault()
+    const form = new FormData(event.currentTarget)
+    const typed = form.get('id')
+    if (choice !== 'other') compareWith(id, { id, run: choice })
+    else if (typeof typed === 'string' && typed !== '') compareWith(id, { id: typed, run: null })
+  }
+  return (
+    <form className="filters" onSubmit={submit} aria-label="Compare with another run">
+      <label>
+        Compare with
+        <select value={choice} onChange={({ currentTarget }) => setChoice(currentTarget.value)}>
+          {others.map(({ ReplayID: other, Status }) => (
+            <option key={other} value={other}>
+              run {other} of {visible(id)} ({Status})
+            </option>
+          ))}
+          <option value="other">another transaction</option>
+        </select>
+      </label>
+      {choice === 'other' && (
+        <label>
+          Its id
+          <input
+            name="id"
+            required
+            maxLength={128}
+            autoComplete="off"
+            defaultValue={isOtherId ? compared.id : ''}
+          />
+        </label>
+      )}
+      <div className="buttons">
+        <button type="submit">Compare</button>
+        <button
+          type="button"
+          className="plain"
+          onClick={() => {
+            compareWith(id, null)
+            onClose()
+          }}
+        >
+          Close the comparison
+        </button>
+      </div>
+    </form>
+  )
+}
+
+interface ComparisonProps {
+  readonly process: string
+  readonly run: Compared
+  readonly other: Compared
+}
+
+function Comparison({ process, run, other }: ComparisonProps) {
+  const left = useRunData(process, run)
+  const right = useRunData(process, other)
+  const names = [nameOf(run, other, left.data), nameOf(other, run, right.data)] as const
+  return (
+    <>
+      <ReadProblem error={left.error ?? right.error} hasData={false} />
+      {left.isLoading || right.isLoading ? <p className="muted">The data is being read.</p> : null}
+      {left.data !== undefined && right.data !== undefined && (
+        <>
+          <p>
+            On the left <Outside text={names[0]} />, on the right{' '}
+            <Link to={runPage(process, other.id, right.data.ReplayID)}>
+              <Outside text={names[1]} />
+            </Link>
+            .
+          </p>
+          {textsOf(left.data, right.data).map(({ name, one, two }) => (
+            <DiffView
+              key={name}
+              name={name}
+              left={side(names[0], one)}
+              right={side(names[1], two)}
+            />
+          ))}
+        </>
+      )}
+    </>
+  )
+}
+
+const useRunData = (process: string, { id, run }: Compared) =>
+  useQuery({
+    queryKey: ['run', process, id, 'compared', run],
+    queryFn: () =>
+      call<RunDataView>(
+        'GET',
+        `${runApi(process, id)}/data${run === null ? '' : `?run=${encodeURIComponent(run)}`}`,
+      ),
+  })
+
+function nameOf(of: Compared, other: Compared, data: RunDataView | undefined): string {
+  const run = `run ${data?.ReplayID ?? of.run ?? ''}`
+  return of.id === other.id ? run : `${visible(of.id)}, ${run}`
+}
+
+const side = (name: string, excerpt: Excerpt) => ({
+  name,
+  text: excerpt?.Text ?? null,
+  isCut: excerpt?.IsWhole === false,
+})
+
+/** Returns each text that one of the runs has, the steps in the order of the left run. */
+function textsOf(
+  left: RunDataView,
+  right: RunDataView,
+): readonly { readonly name: string; readonly one: Excerpt; readonly two: Excerpt }[] {
+  const steps = new Set([...left.Items, ...right.Items].map(({ StepName }) => StepName))
+  const itemOf = ({ Items }: RunDataView, step: string) =>
+    Items.find(({ StepName }) => StepName === step)
+  const pairs = [
+    { name: 'Initial data', one: left.InitialData, two: right.InitialData },
+    ...[...steps].flatMap((step) => {
+      const one = itemOf(left, step)
+      const two = itemOf(right, step)
+      return [
+        { name: `Data of ${step}`, one: one?.Data ?? null, two: two?.Data ?? null },
+        {
+          name: `Response of ${step}`,
+          one: one?.ResponseBody ?? null,
+          two: two?.ResponseBody ?? null,
+        },
+      ]
+    }),
+  ]
+  return pairs.filter(({ one, two }) => one !== null || two !== null)
+}
