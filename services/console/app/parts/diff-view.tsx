@@ -127,7 +127,7 @@ function Cell({ line, change }: CellProps) {
         </>
       )}
       <code>
-        <Outside text={line.text} />
+        <Outside text={line.text} hasLines />
       </code>
     </td>
   )

@@ -14,11 +14,12 @@ import {
   summaryOf,
 } from '../queue-lines.ts'
 import { runPage } from '../router.ts'
+import { visible } from '../visible.ts'
 import { BlockedNotice, useBlocked } from './blockable-button.tsx'
 import { Link } from './link.tsx'
 import { useProcesses } from './queue-form.tsx'
 import { QueueProblem } from './queue-result.tsx'
-import { Outside, visible } from './text.tsx'
+import { Outside } from './text.tsx'
 
 /** So many results are in the page. The file has all of them. */
 const SHOWN = 200

@@ -8,10 +8,11 @@ import { sizeText } from '../clock.ts'
 import { readAllAgain } from '../live.ts'
 import { usePaused } from '../paused.ts'
 import { typedData } from '../queued-data.ts'
+import { visible } from '../visible.ts'
 import { reasonOf } from './action-button.tsx'
 import { BlockedNotice, useBlocked } from './blockable-button.tsx'
 import { QueueConflict, QueueProblem, QueueResult } from './queue-result.tsx'
-import { Outside, visible } from './text.tsx'
+import { Outside } from './text.tsx'
 
 export interface Draft {
   readonly process: string

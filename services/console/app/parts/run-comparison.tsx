@@ -3,10 +3,11 @@ import { type FormEvent, useState } from 'react'
 import type { Excerpt, RunDataView, RunView } from '../../src/contracts/runs.ts'
 import { call } from '../api.ts'
 import { runApi, runPage, setQuery } from '../router.ts'
+import { visible } from '../visible.ts'
 import { DiffView } from './diff-view.tsx'
 import { Link } from './link.tsx'
 import { ReadProblem } from './problem.tsx'
-import { Outside, visible } from './text.tsx'
+import { Outside } from './text.tsx'
 
 /** The run with which a run is compared. All of it is in the address. */
 interface Compared {

@@ -4,10 +4,10 @@ import type { SessionView } from '../../src/contracts/session.ts'
 import { copy } from '../copy.ts'
 import { runPage } from '../router.ts'
 import { curlCommand, showCommand } from '../shell-text.ts'
+import { visible, visibleLines } from '../visible.ts'
 import { BlockableButton, roleReason } from './blockable-button.tsx'
 import { LaterPart } from './later.tsx'
 import { MoreMenu } from './more-menu.tsx'
-import { visible } from './text.tsx'
 
 const QueueDialog = lazy(() => import('./queue-dialog.tsx'))
 
@@ -75,7 +75,7 @@ function RawDialog({ run, onClose }: { readonly run: RunView; readonly onClose: 
       {/* A person scrolls it with the keys. */}
       {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex */}
       <pre className="scroll" tabIndex={0}>
-        {visible(text)}
+        {visibleLines(text)}
       </pre>
       <div className="buttons">
         <button type="button" onClick={() => copy(text)}>
