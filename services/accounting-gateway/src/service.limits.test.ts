@@ -185,7 +185,7 @@ it('the gateway disconnects a caller that does not read its response for a minut
 it('if more than 4,096 connections are open, the gateway closes those that have been idle longest', async () => {
   await open()
   const held = await idleConnections(4_096)
-  // The gateway closes a used connection in favour of a new one only after it has been idle for a second.
+  // The gateway closes a used connection in favour of a new one only if the used connection has been idle for a second.
   await eventually(async () => expect((await raw(proxy.port, CALL)).status).toBe(200))
   const [first, last] = [held.slice(0, 100), held.at(-1) as Socket]
   await eventually(() => expect(first.some(({ destroyed }) => destroyed)).toBe(true))

@@ -61,7 +61,7 @@ export const isConsumed = (host: Fixture, process = 'Sale', consumers = 1): Prom
     expect(await host.bus.depth(onQueue(process))).toMatchObject({ consumers }),
   )
 
-/** Tests of runs that changes in the books start, from the event to the run. All backends must pass these tests. */
+/** Tests how changes in the books start runs, from the event to the run. All backends must pass these tests. */
 export function changesContract(kind: 'embedded' | 'real'): void {
   describe(`runs that changes start on ${kind} backends`, () => {
     let backends: Backends

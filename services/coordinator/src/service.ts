@@ -85,7 +85,10 @@ export interface CoordinatorAdapters {
   readonly waitForClock?: WorkerDeps['waitForClock']
   /** Returns a random number in [0, 1), for the jitter of delays. */
   readonly random?: () => number
-  /** Whether the coordinator reads changes from the provider whose webhooks were missed. Default: it does. */
+  /**
+   * Whether the coordinator reads the provider's change feed to find changes whose webhooks were missed. Default: it
+   * does.
+   */
   readonly readsChangeFeed?: boolean
   /** The list of connected companies. Default: the list of token-service. */
   readonly companies?: ConnectedCompanies

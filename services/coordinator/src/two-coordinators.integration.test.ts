@@ -117,7 +117,7 @@ describe('two coordinators with different processes on one database and broker',
       await until(async () => (await integrity()).ok)
       expect(await integrity()).toMatchObject({ ok: true, unknownProcesses: {} })
       expect(await (await alphaHost.call('/processes')).json()).toMatchObject({ not_loaded: [] })
-      // While its process is paused, the other coordinator has no consumers.
+      // The other coordinator has no consumers while its process is paused.
       await betaHost.call('/processes/Beta/pause', { method: 'POST' })
       await until(async () => (await alphaHost.bus.depth('steps.Beta.first'))?.consumers === 0)
       expect(await integrity()).toMatchObject({ ok: true, unknownProcesses: {} })

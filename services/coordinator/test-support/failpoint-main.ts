@@ -12,8 +12,8 @@
  * - `PROBE_MS`: the interval of the internet probes.
  * - `PROCESS`: the business process to run instead of the order process. `inline` is the order process with `dispatch:
  *   'inline'`; the first step of `company` calls a company through the gateway, that of `short` completes the run, and
- *   `changes` is `short` with runs from changes of invoices. Every company is connected, unless `TOKEN_SERVICE_URL` is
- *   set. Then `DIES_WITH` can also be the id of a change from the change feed, or a realm.
+ *   `changes` is like `short`, but changes of invoices start its runs. Every company is connected, unless
+ *   `TOKEN_SERVICE_URL` is set. Then `DIES_WITH` can also be the id of a change from the change feed, or a realm.
  */
 import { writeSync } from 'node:fs'
 import { PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'

@@ -41,7 +41,7 @@ export const CHANGE_FEED = 'ChangeFeed'
 /** The schedule that begins the daily sweep of each company. */
 export const SWEEP_SCHEDULE = 'sweep'
 const STEP = 'read'
-/** The length of the time before the cursor that every sweep reads again. */
+/** How far before the cursor every sweep begins. The changes of this time are read again. */
 const OVERLAP_MS = 300_000
 /** The maximum number of concurrent sweeps. It bounds the memory, because responses contain whole objects. */
 const MAX_SWEEPS = 4
@@ -72,7 +72,8 @@ export function createChangeFeed({
     concurrency: MAX_SWEEPS,
     stepTimeoutSeconds: 1_200,
     retry: { maxAttempts: 8, baseMs: 30_000, capMs: 900_000 },
-    // Only the last completed run is needed: the daily sweep after a failed sweep begins at the same cursor.
+    // Only the last completed run of a company is needed, because the daily sweep after a failed sweep begins at the
+    // same cursor. Completed runs are therefore not kept for long.
     retention: { completedDays: 7 },
     schedules: [{ name: SWEEP_SCHEDULE, cron: '17 3 * * *', each: 'company' }],
     steps: { [STEP]: () => null },

@@ -33,7 +33,7 @@ export interface FeedWatchDeps {
 }
 
 export interface FeedWatch extends AsyncDisposable {
-  /** Checks at once whether the change feed is read, for example after definitions have changed. */
+  /** Checks at once whether the change feed is to be read, for example after definitions have changed. */
   readonly soon: () => void
   /** Called for each event that the provider has delivered. */
   readonly onDelivery: () => void

@@ -8,8 +8,8 @@ import type { RetryPolicy } from './retry-policy.ts'
 import type { AnyStep, ProcessSettings } from './step.ts'
 
 /**
- * The maximum time limit of a step. It must be below 30 minutes, because RabbitMQ then closes the channel of an
- * unacknowledged delivery.
+ * The maximum time limit of a step. It must be below 30 minutes, because RabbitMQ closes the channel of a delivery that
+ * is not acknowledged by then.
  */
 export const MAX_STEP_SECONDS = 1_500
 const RETRY_MEMBERS = new Set<string>([

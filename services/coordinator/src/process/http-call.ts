@@ -16,7 +16,7 @@ export interface CallRequest {
 
 export interface CallLimits {
   /**
-   * Aborts the call: an abort with a reason ends the call at any time, and `blockNewCalls` only if no part of the
+   * Aborts the call. `abort` with a reason ends the call at any time; `blockNewCalls` ends it only if no part of the
    * request was sent yet.
    */
   readonly abort: StepAbort

@@ -110,8 +110,8 @@ export interface Transition {
 export interface TransitionOptions {
   readonly steps: readonly string[]
   /**
-   * The finished steps of the run. They are not run again if a changed definition has one of them after the current
-   * step. Default: none.
+   * The finished steps of the run. If a changed definition has one of them after the current step, this step is not run
+   * again. Default: none.
    */
   readonly finished?: readonly string[]
   readonly policy: RetryPolicy

@@ -81,7 +81,7 @@ interface PreparedCall extends ReturnType<typeof outgoingCall> {
   readonly owner: CallOwner
 }
 
-/** Checks a request, and builds the call. Returns the outcome with which the step ends if the call is not allowed. */
+/** Checks a request, and builds the call. If the call is not allowed, returns the outcome with which the step ends. */
 function prepareCall(
   { process, run, request, options, callKey, maxBytes }: Calling,
   gateway: SendDeps['gateway'],

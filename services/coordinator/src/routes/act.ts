@@ -91,8 +91,8 @@ export const IF_MATCH = ifMatchParameter(
 
 /**
  * Returns the actor of a request that queues transactions; `undefined` if these transactions are not recorded as
- * actions. They are not recorded if a service of the installation queues them without a person and a reason. Most
- * transactions are queued in that way.
+ * actions. They are not recorded if a service of the installation queues them and names neither a person nor a reason.
+ * Most transactions are queued in that way.
  */
 export function queuerOf(
   c: Context,

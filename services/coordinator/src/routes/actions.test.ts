@@ -289,8 +289,7 @@ describe('the actions of callers on runs and processes', () => {
       412,
       { code: 'version_moved', Version: 1 },
     ])
-    // The version must also be that of the same run. Another run with an equal version number is not the run that the
-    // caller has read.
+    // The version must be that of the run that the caller has read. Another run may have an equal version number.
     const replay = () => post(`${transactions}/m1/replays?replay=0`, '', { 'If-Match': '"1"' })
     expect((await replay()).status).toBe(202)
     await post(`${transactions}/m1/cancel`)

@@ -9,7 +9,9 @@ import {
   startFixture,
 } from '../../test-support/fixture.ts'
 
-/** Changes to a key while its holder reads events. `status` is that of the holder's next request after the change. */
+/**
+ * Changes to a key while its holder reads events. `status` is the status of the response to the holder's next request.
+ */
 const changes: readonly (readonly [id: string, change: object | null, status: number])[] = [
   ['unchanged', {}, 200],
   ['revoked', null, 401],

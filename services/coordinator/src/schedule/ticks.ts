@@ -28,8 +28,8 @@ export function dueTicks(timing: ScheduleTiming, nextAt: number, now: number): T
   const following = { due: [], nextAt: cron.next(now) }
   if (timing.catchUp === 'all') {
     const missed = cron.latest(nextAt, now, MAX_CAUGHT_UP)
-    // With `each: 'company'`, the runs of one time are queued in several database transactions. Therefore only one time
-    // is decided at once.
+    // With `each: 'company'`, the runs of one time are queued in several database transactions. Therefore each call
+    // decides about only one time.
     const due = missed.slice(0, timing.each === 'company' ? 1 : BATCH)
     return { due, nextAt: missed[due.length] ?? following.nextAt }
   }

@@ -4,9 +4,9 @@
  *
  * In a JSON column: `{"$sealed": "<ReplayID>:<envelope>"}` In a text column: `$sealed:<ReplayID>:<envelope>`
  *
- * P1  The envelope is bound to process, transaction, step and column, and to the run for which it was sealed. It is
- *     also valid in later runs of the same transaction, because a replay copies initial data and items, but not in
- *     earlier runs.
+ * P1 The envelope is bound to process, transaction, step and column, and to the run for which it was sealed. It is also
+ *    valid in later runs of the same transaction, because a replay copies initial data and items. It is not valid in
+ *    earlier runs.
  * P2  A value in plain text is returned as stored: the row is older than the keys, or another program has inserted it.
  * P3  Data of a client that looks like a sealed value is stored with an additional `$`, which is removed when the data
  *     is read. Such data is therefore never mistaken for a sealed value.

@@ -29,7 +29,7 @@ import type { TargetCalls } from './target-calls.ts'
  * S2  A transition happens only from the version that it names. Each transition adds 1 to `Version`.
  * S3  A run has at most one lease that has not expired (a live lease). A worker that has lost its lease can no longer
  *     change the run.
- * S4  `due` returns a run that is not over and has no live lease repeatedly, at growing intervals.
+ * S4 As long as a run is not over and has no live lease, `due` returns it repeatedly, at growing intervals.
  * S5  All times come from the source's own clock, so the clocks of replicas need not agree.
  *
  * Every method throws `store_unavailable` if the source cannot be reached. Its change may have been committed even so.

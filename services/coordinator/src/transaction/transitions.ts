@@ -416,7 +416,8 @@ export const erased = (stored: StoredRun, now: number): StoredRun => ({
 
 /**
  * Makes a waiting run due at once: a run that waits for its next attempt, for its start time, or for its credential. A
- * run that waits for a slot keeps the time at which it became due, because the runs get slots in this order.
+ * run that waits for a slot keeps the time at which it became due, because slots are assigned in the order of these
+ * times.
  *
  * @throws {IntegrationError} `transaction_not_retryable`
  */

@@ -12,7 +12,7 @@ import type { Gate } from './gate.ts'
 
 export interface Arrivals extends AsyncDisposable {
   /**
-   * Calls `queue` for `count` transactions, and runs the first steps of the runs that it has claimed. `queue` gets
+   * Calls `queue` for `count` transactions, and runs the first steps of the runs that `queue` has claimed. `queue` gets
    * `undefined` if no run may start on arrival.
    */
   readonly queue: (

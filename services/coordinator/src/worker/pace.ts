@@ -13,7 +13,7 @@ export function createPace(perSecond: number, now: () => number): Pace {
   let nextAt = Number.NEGATIVE_INFINITY
   return {
     delayMs(count) {
-      // `count` further actions are allowed one second after this start.
+      // One second after this start, `count` further actions are allowed.
       const blocking = starts.at(-(perSecond - count + 1))
       const at = now()
       const startAt = Math.max(at, nextAt, blocking === undefined ? 0 : blocking + 1_000)

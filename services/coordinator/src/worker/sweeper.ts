@@ -128,8 +128,8 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   }
 
   async function republish(run: Run): Promise<void> {
-    // This row has an invalid id, which another program has inserted. A step message cannot contain an invalid id, so
-    // no worker could ever claim the run.
+    // Another program has inserted this row, and its id is invalid. A step message cannot contain an invalid id, so no
+    // worker could ever claim the run.
     if (!TransactionID.safeParse(run.TransactionID).success) {
       const failed = await source.failRun(
         run,

@@ -20,7 +20,7 @@ export interface TransitionFeed {
 
 const KEPT = 10_000
 /**
- * The time in milliseconds before the last event from which events are repeated. Transitions reach the other replicas
+ * The events of this many milliseconds before a client's last event are repeated. Transitions reach the other replicas
  * much faster than that.
  */
 const OVERLAP_MS = 1_000

@@ -26,8 +26,8 @@ export interface AuthorizationStore {
   readLabels(state: string): Promise<LabelsChange | null>
 
   /**
-   * Records that a disconnect hint about the credential `name` causes a refresh. Resolves with `false` if another hint
-   * caused one less than `intervalMs` ago.
+   * Records that a disconnect hint about the credential `name` causes a refresh. Resolves with `false` if less than
+   * `intervalMs` have passed since another hint caused a refresh.
    */
   admitHint(name: string, intervalMs: number): Promise<boolean>
 

@@ -352,7 +352,7 @@ describe('a failover while a process has a new token pair that it could not comm
 
 describe('a refresh while the Redis primary loses its replica, with REDIS_REPLICAS=1', () => {
   it('a refresh withdraws its intent if the Redis primary has lost its replica, so that the next refresh need not wait', async () => {
-    // If the next refresh found this intent, it would wait for a response longer than a caller waits.
+    // If the next refresh found this intent, it would wait for the response longer than a caller waits.
     const redis = await open(1)
     const service = await start(redis, { timing: { foreignIntentMaxAgeMs: 60_000 } })
     await service.connect('1')

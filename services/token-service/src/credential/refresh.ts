@@ -126,7 +126,7 @@ export interface RefreshTiming {
    * failover (I5).
    */
   readonly failoverDeferralMs: number
-  /** The pause before a request is retried whose outcome is unknown (I4). */
+  /** The pause before the retry of a request of unknown outcome (I4). */
   readonly ambiguousRetryDelayMs: number
   /** The pause between two reads of a record that another replica is refreshing. */
   readonly pollMs: number

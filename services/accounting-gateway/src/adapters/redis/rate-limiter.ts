@@ -286,8 +286,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
 
   const isAvailable = (): boolean => redis.status === 'ready' && !availability.isUnavailable()
 
-  // Renews this gateway replica's leases on concurrency slots (I2). Returns prefetched permits and slots that stay
-  // unused.
+  // Renews this gateway replica's leases on concurrency slots (I2). Gives back to Redis the prefetched permits and
+  // slots that stay unused.
   const sweeping = setInterval(() => {
     const at = performance.now()
     for (const [realm, window] of windows) {

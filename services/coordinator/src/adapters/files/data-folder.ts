@@ -13,14 +13,17 @@ const MEGABYTE = 1_000_000
 
 /** The space of a file system, in bytes. */
 export interface Space {
-  /** The space that this process may use. It is less than the free space if the file system reserves a part of it. */
+  /**
+   * The space that this process may use. It is less than the free space if the file system keeps some of the free space
+   * in reserve.
+   */
   readonly free: number
   readonly total: number
 }
 
 /**
  * Checks the free space of a disk. `isShort` is true if less than 100 MB is free, or, on a disk of less than 10 GB,
- * less than 1 %. The result is already a warning at ten times that amount.
+ * less than 1 %. The result is a warning if less than ten times that amount is free.
  */
 export function checkSpace({ free, total }: Space): {
   readonly isShort: boolean

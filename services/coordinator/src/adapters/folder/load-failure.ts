@@ -79,8 +79,9 @@ const withEndExplained = (message: string): string =>
     : message
 
 /**
- * Returns the path and line at which a file of the user has called `process.exit()`; `null` if no such file has. Must
- * be called by a listener of `exit`, because such a listener runs on the stack of the call of `process.exit()`.
+ * Returns the path and line at which a file of the user has called `process.exit()`; `null` if no file of the user has
+ * called it. Must be called by a listener of `exit`, because such a listener runs on the stack of the call of
+ * `process.exit()`.
  */
 export function exitPlace(isOfUser: (path: string) => boolean): string | null {
   const place = placeInStack(describe(new Error('exit')).stack, isOfUser)

@@ -96,7 +96,7 @@ export async function createProcessLoader(
   /**
    * Resolves with the exports of a module, or with the failure.
    *
-   * @param path the path of the process file as it appears in stacks; differs from `file` if that is a symbolic link
+   * @param path the path of the process file as it appears in stacks; differs from `file` if `file` is a symbolic link
    */
   async function importModule(
     file: string,

@@ -10,9 +10,9 @@ const MAX_NAMED = 5
 
 /**
  * Returns a function that reports which processes are loaded, at the start and after each change. It writes to the log,
- * sets a metric, and sets the state of the dependency `processes` in `/health/ready`, which does not affect readiness.
- * Only the log contains the reasons of failures. `/health/ready` can be read without a service key, so it contains only
- * the file, the line and the kind of each fault.
+ * sets a metric, and sets the state of the dependency `processes` in `/health/ready`. This state does not affect
+ * readiness. Only the log contains the reasons of failures. `/health/ready` can be read without a service key, so it
+ * contains only the file, the line and the kind of each fault.
  */
 export function createLoadReport({
   logger,

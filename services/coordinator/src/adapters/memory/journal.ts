@@ -199,8 +199,8 @@ export async function openJournal(
     const content = JSON.stringify({ format: FORMAT, n: number, state: state() })
     await writeFileAtomic(snapshotPath, `${content}\n`)
     await file.truncate(0)
-    // The length is set before the flush because the flush may fail. Truncating to the old length later would
-    // then extend the file with zeros.
+    // `durableLength` is set to 0 before the flush, because the flush may fail. With the old value, a later truncation
+    // to that length would extend the file with zeros.
     durableLength = 0
     await file.sync()
   }

@@ -65,7 +65,8 @@ export function createMemoryQueue(
         ...(run !== queuedRun && { claim: claimOf(run, request) }),
       }
     })
-    // The new runs are removed from the table here. The commit adds them again, and then it can also undo the addition.
+    // The new runs are removed from the table, and the commit adds them again, so that a failed commit can undo the
+    // addition.
     for (const run of added.keys()) table.remove(run)
     const entries = [...added].map(([run, action]): Entry =>
       action === null ? { run } : { run, action },
@@ -122,7 +123,8 @@ export function createMemoryQueue(
     const isCommitted = commit(...first.entries)
     const second = queueDebounced(process, debounced, at, by)
     await Promise.all([isCommitted, commit(...second.entries)])
-    // If no run was added, an existing run may still not be flushed, so the method always waits for the flush.
+    // The method waits for the flush even if no run was added, because an existing run that it returns may not be
+    // flushed yet.
     await flush()
     const results = new Map([
       ...plain.map((transaction, n) => [transaction, first.results[n]] as const),

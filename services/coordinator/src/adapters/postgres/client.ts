@@ -34,8 +34,8 @@ export function createClient(
     // The driver's own back-off is replaced, because it grows to 20 s, and queries would wait that long.
     backoff: (attempt: number) =>
       backoffMs(attempt + 1, { baseMs: 50, capMs: 1_000, random: 1 }) / 1_000, // in seconds
-    // Otherwise the driver would query the types on each new connection. It does not handle a failure of that query,
-    // and the coordinator would crash.
+    // With `fetch_types: true`, the driver would query the types on each new connection. It does not handle a failure
+    // of that query, so such a failure would crash the coordinator.
     fetch_types: false,
     types: {
       isoTime: {

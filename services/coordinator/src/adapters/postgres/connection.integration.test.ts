@@ -138,7 +138,7 @@ describe('the pool of connections to PostgreSQL', () => {
     eventually(async () => expect(new Set(await queryAll(connection)).size).toBe(CONNECTIONS))
 
   // The published driver has a fault that the patch in patches/ fixes: if a query is sent between the reset and the
-  // close of a connection, the driver waits for ever for its result on the next connection.
+  // close of a connection, the driver expects the result of this query on the next connection, and waits for ever.
   it.each([
     ['reset', 'reset'],
     ['closed', 'end'],
@@ -235,8 +235,8 @@ describe('the pool of connections to PostgreSQL', () => {
       await expect(connection.run((sql) => sql`select 1`)).rejects.toMatchObject({
         code: 'store_unavailable',
       })
-    // The pool may make one attempt for each of its connections. The check of the server, which runs once per second,
-    // may make one each time.
+    // The pool may try to connect once for each of its connections. The check of the server may also try once each time
+    // it runs, which is once per second.
     const checks = Math.ceil((performance.now() - startedAt) / 1_000)
     expect(relay.connections - before).toBeLessThan(5 + checks + 4)
     relay.restore()

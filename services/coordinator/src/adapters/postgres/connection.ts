@@ -199,7 +199,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
 
   return {
     async run(work) {
-      // A statement sent while commits are blocked would also wait, and would run after its caller has timed out.
+      // While commits are blocked, further statements would also wait, and would run after their callers have timed
+      // out.
       if (!isMigrated || monitor.isBlocked) throw unavailable()
       for (let tries = 1; ; tries += 1) {
         try {
@@ -212,8 +213,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           // Each connection has its own prepared statements, and the prepared statement may be outdated or lost on each
           // of them. So a query is repeated at most once for each connection.
           if (STALE_STATEMENT.has(routine) && tries <= CONNECTIONS) {
-            // Prepared statements are disabled, because only a pooler drops them. Preparing statements repeatedly costs
-            // more than not preparing them.
+            // Only a pooler drops prepared statements. They are disabled from now on, because preparing them repeatedly
+            // costs more than not preparing them.
             if (routine === LOST_STATEMENT) sql.options.prepare = false
             continue
           }

@@ -22,7 +22,7 @@ const MIGRATIONS = {
 export const MIGRATION_LOCK = 7_219_001
 
 /**
- * Applies the migrations that drizzle-kit wrote in one transaction, and records them in drizzle's own table.
+ * Applies in one transaction the migrations that drizzle-kit has generated, and records them in drizzle's own table.
  *
  * A lock serializes replicas that start together. It is released when the transaction ends. Drizzle's own migrator is
  * not used, because it takes no lock: if three replicas start on an empty database, two of them fail. It also loads

@@ -56,7 +56,7 @@ export const isUnleased = (sql: Sql) => sql`(h."LeaseUntil" is null or h."LeaseU
 
 /**
  * True for a run that the request `w` may claim. A request may claim the version that it names. If a lost worker has
- * already claimed this version, the request may claim the version that this claim has created.
+ * already claimed this version, the request may claim the version that the worker's claim has created.
  */
 export const isClaimable = (sql: Sql) => sql`${isRunOf(sql, 'w')}
   and (h."Version" = w.version or (h."Version" = w.version + 1 and h."LeaseUntil" <= now()))
@@ -82,8 +82,8 @@ export const isRunOf = (sql: Sql, alias: Alias) => {
 }
 
 /**
- * True if the row `h` of `"Order_Debounce"` refers to this run. It can only be the first run of a transaction, because
- * replays are not debounced.
+ * True if the row `h` of `"Order_Debounce"` refers to this run. This run is always the first run of its transaction,
+ * because replays are not debounced.
  */
 export const isFirstRunOf = (sql: Sql, alias: Alias) => {
   const other = sql(alias)

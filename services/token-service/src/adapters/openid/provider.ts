@@ -49,8 +49,8 @@ export interface OpenIdProviderOptions {
     durationMs: number,
   ) => void
   /**
-   * Called when the part `member` of the id token of a refresh is invalid. The id token is dropped, and the other
-   * tokens are kept.
+   * Called when a refresh returned an invalid id token; `member` is the invalid part. The id token is dropped, and the
+   * other tokens are kept.
    */
   readonly onIdTokenRejected?: (member: string) => void
 }

@@ -41,9 +41,7 @@ export function createStoreCommands(
   writes: ReplicatedWrites,
   ensureUsable: () => void,
 ): StoreCommands {
-  /**
-   * The function that runs scripts on a connection, for each connection. Scripts are registered once per connection.
-   */
+  /** For each connection, the function that runs scripts on it. Scripts are registered once per connection. */
   const runners = new Map<Redis, RunScript>()
   const runnerOf = (connection: Redis): RunScript => {
     const known = runners.get(connection) ?? defineScripts(connection)

@@ -36,8 +36,8 @@ const SCAN_MS = 20
  */
 const MAX_CHUNK = 2_000
 /**
- * The cost of searching a label in a set of names, because the label must be read separately. An entry of the set
- * `labels` contains the label, so its cost is 1.
+ * The cost of searching the label of one entry in a set of names, from which the label must be read separately. The
+ * cost is 1 for an entry of the set `labels`, because the entry contains the label.
  */
 const LABEL_LOOKUP_COST = 4
 

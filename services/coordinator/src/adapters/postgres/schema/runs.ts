@@ -62,8 +62,8 @@ export const orderHeader = pgTable(
     InDoubt: boolean('InDoubt').notNull().default(false),
     NextAttemptAt: time('NextAttemptAt').defaultNow(),
     /**
-     * The time at which the sweeper next publishes the step message of the run again, and how often it has done so
-     * since the last transition of the run.
+     * The time at which the sweeper next republishes the step message of the run, and the number of times that it has
+     * done so since the last transition of the run.
      */
     NextSweepAt: time('NextSweepAt').notNull().defaultNow(),
     SweepCount: integer('SweepCount').notNull().default(0),
@@ -230,7 +230,7 @@ export const orderAttempt = pgTable(
 )
 
 /**
- * The runs of processes with a limit (`concurrency`) that have a slot, or wait for one. A row with `Held` counts only
+ * The runs that have a slot or wait for one, in processes with a limit (`concurrency`). A row with `Held` counts only
  * while its run is `Running`. Therefore a transition that ends a run or makes it wait needs no additional statement to
  * release the slot. All statements on a group of rows hold the advisory lock of its process and key.
  */

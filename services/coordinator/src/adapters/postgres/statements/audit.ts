@@ -110,8 +110,8 @@ async function endedBadlyGroups(
 }
 
 /**
- * The counts of one index range: the number of all its runs, and the number of runs at each step, of those whose rows
- * were read.
+ * The counts of one index range: the number of all its runs, and, for the runs whose rows were read, the number of runs
+ * at each step.
  */
 interface EndedRow {
   readonly n: number

@@ -21,7 +21,8 @@ const MAX_TRIES = 3
  * the locks of the rows of the waiting runs. A claim locks the same rows. If the claim locks a row first, the run
  * absorbs no more requests. Otherwise the claim reads the new data and the later start.
  *
- * @throws {IntegrationError} `store_unavailable` if an id was queued without `Debounce` at the same time, in each try.
+ * @throws {IntegrationError} `store_unavailable` if in each try one of the ids was queued without `Debounce` at the
+ * same time.
  */
 export async function enqueueDebounced(
   sql: postgres.Sql,

@@ -13,7 +13,7 @@ import type {
 import { deadlineFrom } from '../predicates.ts'
 import { claimOf, runOf, type RunRow } from '../rows.ts'
 
-/** The maximum number of insertions of an id whose existing run is deleted again before it can be read. */
+/** How often the insertion of an id is tried if its existing run is deleted each time before it can be read. */
 const MAX_TRIES = 3
 
 /**
@@ -131,7 +131,8 @@ export function insertRuns(
     order by t."TransactionID" -- two batches with the same ids must lock them in the same order
     on conflict do nothing
     returning *`
-  // Programs queue most transactions, without an actor. For them, the statement contains no part for the action log.
+  // Most transactions are queued by programs, without an actor. For these, the statement contains no part for the
+  // action log.
   return by === undefined
     ? sql<RunRow[]>`${insertion}`
     : sql<RunRow[]>`

@@ -10,8 +10,8 @@ import { lockRun } from './lock-run.ts'
 
 /**
  * Makes a waiting run due at once. The run may wait for its next attempt, for its start time, or for a credential. A
- * run that waits for a slot keeps `NextAttemptAt`, because the runs get slots in this order. The deadline of a delayed
- * run counts from its start, so it moves to an earlier time as well.
+ * run that waits for a slot keeps `NextAttemptAt`, because slots are assigned in the order of this time. The deadline
+ * of a delayed run counts from its start, so the deadline moves to an earlier time as well.
  */
 export async function retryRun(
   tx: postgres.TransactionSql,

@@ -112,7 +112,9 @@ export function createSearchText(search: RunSearch): SearchText {
     ]
   }
   const allConditions = (): string[] => [...endedConditions(), ...otherConditions()]
-  /** The ranges as rows of `k`. Because of the LIMIT, PostgreSQL does not estimate a hundred rows. */
+  /**
+   * The ranges as rows of `k`. With the LIMIT, PostgreSQL estimates the actual number of rows; without it, a hundred.
+   */
   const kOf = (ranges: readonly Range[]): string =>
     `(select * from jsonb_to_recordset(${json(ranges)}) as ${RANGE} limit ${ranges.length}) k`
   const all = (conditions: readonly string[]): string => conditions.join(' and ') || 'true'
@@ -144,7 +146,8 @@ export function createSearchText(search: RunSearch): SearchText {
       'k.id',
       'k.replay',
     ]
-    // `from` limits both orders, because a run is created before it is completed.
+    // `from` applies to both orders: no run is completed before it is created, so every run of the result was also
+    // completed at `from` or later.
     const bounds = [filter.from, order === 'updated' ? filter.since : undefined]
       .filter((bound) => bound !== undefined)
       .map((bound) => `and ${column} >= ${time(bound)}`)

@@ -15,7 +15,7 @@ import { latestReplayId, lockRun, lockTransaction } from './lock-run.ts'
 /**
  * Settles a run in doubt. Either completes the item of the due step and continues the run, or makes the step due again.
  * If an ended run has a later run, it stays ended, because a transaction must not have two active runs. If the lease of
- * a lost worker has expired, its attempt is recorded as `in_doubt`.
+ * a lost worker has expired, the worker's attempt is recorded as `in_doubt`.
  */
 export async function settleRun(
   tx: postgres.TransactionSql,

@@ -14,8 +14,8 @@ export const webhookRows = (webhooks: readonly NewWebhook[]): string =>
   JSON.stringify(webhooks.map((webhook, k) => ({ ...webhook, k })))
 
 /**
- * True for a webhook of the rows `w` without a run. A webhook with a run must not be stored again: a copy of its event
- * may arrive after the delivery.
+ * True for those webhooks of the rows `w` that have no run. A webhook that has a run must not be stored again, because
+ * a copy of its event may arrive after the delivery.
  */
 export const hasNoRun = (sql: Sql) => sql`not exists (
   select from "Order_Header" r where r."Process" = ${WEBHOOK_PROCESS}
@@ -66,8 +66,8 @@ const oldest = (sql: Sql) => sql`
       select * from first limit ${MAX_RUNS}) own)`
 
 /**
- * Deletes the first webhook of each order if its run has ended. Then queues a run for each webhook that is now the
- * first of its receiver and order and has no run yet.
+ * Deletes the oldest webhook of each receiver and `OrderedBy` if its run has ended. Then queues a run for each webhook
+ * that is now the oldest of its receiver and `OrderedBy` and has no run yet.
  */
 export async function startWebhooks(
   sql: postgres.Sql,
