@@ -66,8 +66,9 @@ const REJECTED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
 
 export function createListener(deps: ListenerDeps): Listener {
   const { app, proxy, keys, logger, metrics, activity } = deps
-  // The running calls are in an array instead of a Set. V8 links the outgrown tables of a Set to each other after many
-  // additions and deletions. Finished calls would then stay in memory until the next full garbage collection.
+  // The running calls are in an array instead of a Set, because V8 links the outgrown tables of a Set to each other
+  // after many additions and deletions. In a Set, finished calls would stay in memory until the next full garbage
+  // collection.
   const calls: ProxyCall[] = []
   /**
    * Connections that close after the response to a rejected request. Later requests on these connections are ignored.
@@ -121,7 +122,7 @@ export function createListener(deps: ListenerDeps): Listener {
     response: ServerResponse,
     expectsContinue: boolean,
   ): void {
-    // Node parses the pipelined requests that follow a rejected request until the connection is closed. Those requests
+    // Until the connection is closed, Node parses the pipelined requests that follow a rejected request. These requests
     // must not be served.
     if (closing.has(request.socket)) return
     const fault = requestFault(request)

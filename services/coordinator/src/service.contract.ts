@@ -26,8 +26,8 @@ import type { ProcessOptions } from './process/process-options.ts'
 import type { Step } from './process/step.ts'
 
 /**
- * Tests the behaviour of a coordinator, which must be the same on RabbitMQ and PostgreSQL as on the embedded bus and
- * the memory source.
+ * Tests the behaviour of a coordinator. The behaviour must be the same on RabbitMQ and PostgreSQL as on the embedded
+ * bus and the memory source.
  */
 export function coordinatorContract(
   kind: 'embedded' | 'real',

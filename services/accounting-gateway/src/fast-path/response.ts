@@ -12,7 +12,7 @@ import type { CallerResponse } from '../proxy/caller.ts'
 export const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_TIMEOUT_MS / 1_000}\r\n`
 /**
- * Maximum size of a chunk that is copied into one buffer together with its framing. Two writes of a larger chunk are
+ * Maximum size of a chunk that is copied into one buffer together with its framing. For a larger chunk, two writes are
  * cheaper than the copy.
  */
 const MAX_COPIED_BYTES = 16_384
@@ -58,8 +58,8 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
     return this.socket.destroyed
   }
 
-  // Header values need no check here. They come from llhttp in strict mode, which rejects every character that RFC 9110
-  // §5.5 does not allow in a value.
+  // Header values need no check here, because they come from llhttp in strict mode, which rejects every character that
+  // RFC 9110 §5.5 does not allow in a value.
   writeInformation(status: number, headers: readonly string[]): void {
     this.socket.write(`${statusLine(status)}${headerLines(headers)}\r\n`, 'latin1')
   }

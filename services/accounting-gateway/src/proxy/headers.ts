@@ -56,7 +56,7 @@ const REMOVED_FROM_RESPONSE = new Set([
   ...HOP_BY_HOP,
   'set-cookie',
   'set-cookie2',
-  // These response headers are meant for the accounting API's origin. A caller would apply them to the gateway's
+  // These response headers are meant for the accounting API's origin, but a caller would apply them to the gateway's
   // origin.
   'alt-svc',
   'clear-site-data',

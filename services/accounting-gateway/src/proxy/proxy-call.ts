@@ -227,8 +227,8 @@ export class ProxyCall {
     }
   }
 
-  // This function is not `async`. An async function would wrap the attempt's promise in a second promise, which costs
-  // time in every call.
+  // This function is not `async`, because an async function would wrap the attempt's promise in a second promise, which
+  // costs time in every call.
   #send(
     token: AccessToken,
     permit: Permit,

@@ -51,8 +51,8 @@ export interface AccessTokens {
    */
   isRefreshable(realm: string, version: number): boolean
   /**
-   * Returns a newer token than the token of `version`, which upstream rejected with 401. All callers share one forced
-   * refresh.
+   * Returns a newer token than that of `version`, after upstream has rejected that token with 401. All callers share
+   * one forced refresh.
    */
   refreshedAfter401(realm: string, version: number): Promise<AccessToken>
   /**

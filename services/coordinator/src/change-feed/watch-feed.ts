@@ -45,7 +45,7 @@ export interface FeedWatch extends AsyncDisposable {
 const PAUSE_MS = 3_600_000
 /** The minimum time between two writes of the delivery time by one replica. */
 const KEEP_MS = 60_000
-/** A cursor with a greater lag is overdue. Sweeps are daily, and a sweep of all companies may take two hours. */
+/** A cursor with a greater lag is overdue: sweeps are daily, and a sweep of all companies may take two hours more. */
 const OVERDUE_MS = 26 * 3_600_000
 const PAGE = 100
 /** The interval at which companies without a cursor get one. */

@@ -145,8 +145,8 @@ function providerFailure(response: Response, what: string, gateway: Gateway): Ea
     errorClass: faultClass,
     error: shortText(`${what} responded with ${response.status} and ${code}. ${remedy}`),
     response,
-    // The step is in doubt: the provider has already processed an earlier call with this requestid, which may have
-    // taken effect.
+    // The step is in doubt: the provider has already processed an earlier call with this requestid, and that call may
+    // have taken effect.
     ...(faultClass === 'provider_duplicate_request' && { isInDoubt: true }),
   }
 }

@@ -247,8 +247,8 @@ export async function perform(
 }
 
 /**
- * Whether an error is a bug of the step's own code, which would occur again in another attempt. An error with a `cause`
- * does not count as a bug, because `fetch` throws a TypeError with a cause if the network fails.
+ * Whether an error is a bug of the step's own code, so that another attempt would fail in the same way. An error with a
+ * `cause` does not count as a bug, because `fetch` throws a TypeError with a cause if the network fails.
  */
 const isBug = (error: unknown): boolean =>
   (error instanceof TypeError || error instanceof ReferenceError) && error.cause === undefined

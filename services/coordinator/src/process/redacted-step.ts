@@ -43,8 +43,8 @@ export function redactedOutcome(redaction: Redaction, outcome: CallOutcome): Cal
 }
 
 /**
- * Redacts secrets in the error and the data of a step. The step may have found a secret elsewhere, for example in the
- * environment.
+ * Redacts secrets in the error and the data of a step. A step cannot read the secrets of its process, but may have
+ * found one elsewhere, for example in the environment.
  */
 export function redactedResult(
   redaction: Redaction,

@@ -95,8 +95,8 @@ function prepareCall(
       'realm_missing',
       'the step calls with the credential of the realm, but the run has no Realm: queue a transaction with "Realm" (command line: --realm)',
     )
-  // A run with a realm may call only for this realm: the service key that queued the run was allowed to use it. The
-  // credential may come from the initial data, for which no permission was checked.
+  // A run with a realm may call only for this realm, because the service key that queued the run was allowed to use
+  // this realm. The credential of a call may come from the initial data, for which no permission was checked.
   if (credential !== undefined && run.Realm !== null && credential !== credentialName(run.Realm))
     return failed(
       process,

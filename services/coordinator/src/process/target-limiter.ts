@@ -58,8 +58,8 @@ export interface TargetLimiterDeps {
 }
 
 /**
- * Observes a promise with which a call waits for the clock. A test that moves the clock must know that the step is only
- * waiting.
+ * Observes a promise with which a call waits for the clock, because a test that moves the clock must know that the step
+ * is only waiting.
  */
 export type WaitForClock = <Result>(wait: Promise<Result>) => Promise<Result>
 
@@ -164,7 +164,7 @@ export function createTargetLimiter({
   async function reserve(line: Line, call: LimitedCall): Promise<Reservation> {
     const { target, limits, timeoutMs, waitUntil, abort } = call
     const key = keyOf(target)
-    // `timeoutMs` may come from an option of the call, which is not checked.
+    // `timeoutMs` may have any value, because options of a call are not checked.
     const holdMs = (timeoutMs > 0 ? Math.min(timeoutMs, MAX_HOLD_MS) : 0) + SLOT_GRACE_MS
     while (!abort.areNewCallsBlocked) {
       const delayMs = deferrals.delayOf(key)
@@ -227,7 +227,7 @@ const keyOf = ({ Process, Target }: TargetKey): string => `${Process}/${Target}`
  * because a call is sent only after the response to the statement that reserved its slot.
  */
 export const SLOT_GRACE_MS = 15_000
-/** The maximum time limit of a call: the time limit of a step, which ends its calls. */
+/** The maximum time limit of a call. It is that of a step, because the calls of a step end with the step. */
 const MAX_HOLD_MS = 1_500_000
 // The interval at which a call that waits for a slot polls. It polls because another replica may have released a slot.
 const POLL_MS = 100

@@ -49,8 +49,8 @@ export function actionRoutes({ source }: ActionRouteDeps) {
       const { process, id, before, limit } = c.req.valid('query')
       const caller = callerOf(c)
       if (process !== undefined) caller.requireProcess(process)
-      // A key that is bound to companies cannot read the pauses of processes. A pause concerns all companies, and its
-      // reason may mention a company to which the key is not bound.
+      // A key that is bound to companies cannot read the pauses of processes, because a pause concerns all companies,
+      // and its reason may mention a company to which the key is not bound.
       const maySee = ({ Process, TransactionID: run, Realm }: Action): boolean =>
         caller.mayUseProcess(Process) &&
         (run === null ? !caller.isBoundToRealms : caller.mayUse(Realm))

@@ -63,8 +63,8 @@ const MAX_UNREAD_MS = 5_000
  */
 const MS_PER_WRITE = 1
 /**
- * The milliseconds without an event after which an SSE comment is written to a stream. It shows the client and proxies
- * that the connection is alive.
+ * The milliseconds without an event after which an SSE comment is written to a stream. The comment shows the client and
+ * proxies that the connection is alive.
  */
 const KEEP_ALIVE_MS = 15_000
 /**

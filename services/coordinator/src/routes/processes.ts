@@ -116,8 +116,8 @@ export function processRoutes({
   const tags = ['processes']
   const view = (definition: ProcessDefinition, pauses: Pauses, caller: Caller) => {
     const pause = pauses.get(definition.name)
-    // A key that is bound to companies sees only the time of a pause. A pause concerns all companies, and its reason
-    // may mention a company to which the key is not bound.
+    // A key that is bound to companies sees only the time of a pause, because a pause concerns all companies, and its
+    // reason may mention a company to which the key is not bound.
     const maySeeWhy = !caller.isBoundToRealms
     return {
       Process: definition.name,
@@ -247,8 +247,8 @@ export function processRoutes({
 }
 
 /**
- * JSON Schema cannot express some checks of a zod schema, such as a refinement. There, the JSON Schema accepts any
- * value, and only the zod schema checks the value.
+ * JSON Schema cannot express some checks of a zod schema, such as a refinement. In place of such a check, the JSON
+ * Schema accepts any value, and only the zod schema checks the value.
  */
 function inputSchemaOf({ input }: ProcessDefinition): Readonly<Record<string, unknown>> | null {
   if (input === null) return null

@@ -28,8 +28,8 @@ export interface RunDetailRouteDeps {
 }
 
 /**
- * The headers that prevent a browser from rendering a response of another system. The response may contain a script,
- * which would run with the origin of this service.
+ * The headers that prevent a browser from rendering a response of another system, because the response may contain a
+ * script, which would run with the origin of this service.
  */
 const NEVER_RENDERED = {
   'Content-Type': 'text/plain; charset=utf-8',

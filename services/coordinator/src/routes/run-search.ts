@@ -58,7 +58,10 @@ export function runSearchRoutes(deps: RunSearchRouteDeps) {
   )
 }
 
-/** `GET /processes/{process}/transactions`: the runs of one process, which need not be loaded. */
+/**
+ * `GET /processes/{process}/transactions`: the runs of one process, whether or not the process is
+ * loaded.
+ */
 export function processRunSearchRoutes(deps: RunSearchRouteDeps) {
   return new Hono().get(
     '/',

@@ -33,8 +33,8 @@ function viewOf(schedule: StoredSchedule, caller: Caller): z.output<typeof Sched
   const { process, name, timing, nextAt, pausedAt, removedAt } = schedule
   const first = Date.parse(nextAt)
   const isFiring = pausedAt === null && removedAt === null
-  // A key that is bound to companies sees no details of a pause. A pause concerns all companies, and its reason may
-  // mention a company to which the key is not bound.
+  // A key that is bound to companies sees no details of a pause, because a pause concerns all companies, and its reason
+  // may mention a company to which the key is not bound.
   const maySeeWhy = !caller.isBoundToRealms
   return {
     Process: process,

@@ -69,7 +69,7 @@ const MAX_JITTER_SECONDS = 86_400
 /** The maximum number of schedules. It bounds the statements that read all schedules of a process. */
 const MAX_SCHEDULES = 100
 
-/** The checks of a process on initial data, which the input of its schedules must pass. */
+/** The checks that a process makes on initial data. The input of its schedules must pass them. */
 export interface ScheduledInput {
   readonly input: z.ZodType | null
   readonly concurrency: Concurrency | null

@@ -13,7 +13,7 @@ const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report
 const HOUR_MS = 3_600_000
 const fromStart = { fromStep: null, latest: null }
 
-/** Tests runs that do not start before a time; both the memory and the PostgreSQL source must pass these tests. */
+/** Tests runs with an earliest start time; both the memory and the PostgreSQL source must pass these tests. */
 export function delayedRunsContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a source of delayed runs`, () => {
     let source: TransactionSource

@@ -77,7 +77,7 @@ export interface TransactionSource
    * its process.
    */
   due(steps: readonly StepRef[], limit: number): Promise<Run[]>
-  /** Releases at most `limit` expired leases of lost workers, which makes their runs due again. */
+  /** Releases at most `limit` expired leases of lost workers. The runs of these leases become due again. */
   recoverExpiredLeases(limit: number): Promise<Run[]>
   /** Returns at most `limit` overdue runs of these processes that are at a step that their process does not have. */
   runsAtUnknownStep(processes: readonly ProcessOutline[], limit: number): Promise<Run[]>
@@ -176,8 +176,7 @@ export interface RunTerms {
   /** The version of the definition; absent or `null` if it has none. */
   readonly version?: string | null
   /**
-   * The time limit of a run in milliseconds, which begins again after a resume; absent or `null` if there is no
-   * deadline.
+   * The time limit of a run in milliseconds; absent or `null` if there is no deadline. It begins again after a resume.
    */
   readonly deadlineMs?: number | null
 }
@@ -251,8 +250,8 @@ export interface StepRef extends RunTerms {
 }
 
 /**
- * `run` is the run that was queued, or the run that already existed. With `absorbed`, it is the waiting run of another
- * transaction with the same debounce key, which now has the data of this one.
+ * `run` is the run that was queued, or the run that already existed. With `absorbed`, it is a waiting run of another
+ * transaction that has the same debounce key. This run now has the data of the queued transaction.
  */
 export interface QueueResult {
   readonly outcome: 'queued' | 'exists' | 'conflict' | 'absorbed'

@@ -39,8 +39,8 @@ import {
 } from './transaction-source.ts'
 
 /**
- * A run with its lease and its sweep times, which only the transaction source uses. It is immutable: a transition
- * returns a new StoredRun.
+ * A run together with members that only the transaction source uses, such as its lease and its sweep time. It is
+ * immutable: a transition returns a new StoredRun.
  */
 export interface StoredRun {
   /** The run itself. The member is called `header` because the files of the memory source use that name. */
@@ -592,8 +592,8 @@ export function replayed(
 export const afterRestart = (stored: StoredRun, now: number): StoredRun => ({
   ...stored,
   ...(stored.lease !== null && { lease: { ...stored.lease, until: 0 } }),
-  // A delayed run is published at once. Its message must be in the delay queue when the run becomes due, which may be
-  // long before the next sweep.
+  // A delayed run is published at once, because its message must be in the delay queue before the run becomes due. The
+  // next sweep may be long after that time.
   nextSweepAt:
     stored.header.Status === 'Queued'
       ? now

@@ -64,8 +64,8 @@ const MIN_ATTEMPTS = 5
 const RETRY = { maxAttempts: 100_000, baseMs: 5_000, capMs: 300_000 }
 const MAX_RETRY_AFTER_MS = 3_600_000
 /**
- * The age of an event after which an unknown receiver counts as removed. Until then it may be new: another replica may
- * have read the changed webhooks file earlier than this one.
+ * The age of an event after which an unknown receiver counts as removed. Until then it may be a new receiver: another
+ * replica may have read the changed webhooks file earlier than this one.
  */
 const REMOVED_AFTER_MS = 15 * 60_000
 /**

@@ -69,8 +69,8 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
   return {
     hint,
     onTransition({ Process, Status }) {
-      // A step that waits for its next attempt may be in doubt, and then there may be webhooks about it. There are none
-      // about a run that delivers a webhook.
+      // A step that waits for its next attempt may be in doubt, and webhooks about the doubt may have been stored. For
+      // a run that itself delivers a webhook, none are stored.
       if (isOver(Status) || (Status === 'Retrying' && Process !== WEBHOOK_PROCESS)) hint()
     },
     [Symbol.asyncDispose]: () => polling[Symbol.asyncDispose](),

@@ -10,8 +10,8 @@ export interface Connectivity {
 
 export interface ConnectivityOptions {
   /**
-   * The probes, each of which resolves with whether its target responded. One response suffices to show that the
-   * internet is reachable. Without probes the internet always counts as reachable.
+   * The probes. Each resolves with true if its target has responded, or else with false. One response suffices to show
+   * that the internet is reachable. Without probes the internet always counts as reachable.
    */
   readonly probes: readonly ((signal: AbortSignal) => Promise<boolean>)[]
   readonly onlineIntervalMs?: number

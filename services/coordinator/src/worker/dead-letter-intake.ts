@@ -84,7 +84,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
       () => false,
     )
 
-  /** Resolves with false if the dead letter was not stored within the time limit or before the shutdown. */
+  /** Resolves with false if the time limit has passed or a shutdown has begun before the dead letter is stored. */
   async function add(process: string, letter: NewDeadLetter): Promise<boolean> {
     try {
       await store.addDeadLetter(letter)

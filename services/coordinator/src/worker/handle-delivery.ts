@@ -51,8 +51,8 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
     await gate.rampUp()
     const definition = processes.get(process)
     if (definition === undefined) return deadLetter(process, delivery, faultOf(delivery))
-    // The message is published again instead of requeued. The broker counts redeliveries, and would dead-letter a
-    // message that has only waited for the internet.
+    // The message is published again instead of requeued, because the broker counts redeliveries and would dead-letter
+    // a message that has only waited for the internet.
     if (!gate.isOpen(definition)) return publishAgain(delivery)
 
     const isFirst = step === definition.stepNames[0]

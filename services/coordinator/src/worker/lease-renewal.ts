@@ -24,7 +24,8 @@ export function startLeaseRenewal(deps: LeaseRenewalDeps): Disposable {
       () => log.debug('renewing the leases of steps in flight failed'),
     )
   }
-  // The next renewal does not wait until this one has ended, because a lease could expire while the store is slow.
+  // The next renewal does not wait until this one has ended, because otherwise a lease could expire while the store is
+  // slow.
   const repetition = clock.repeat(async () => {
     renew()
     return renewMs

@@ -208,7 +208,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     }
   }
 
-  /** Returns ABORTED if the run was not committed within the time limit or before the shutdown. */
+  /** Returns ABORTED if the time limit has passed or a shutdown has begun before the run is committed. */
   async function retried<Result>(
     process: string,
     attempt: () => Promise<Result>,

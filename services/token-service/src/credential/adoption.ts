@@ -78,7 +78,7 @@ export interface AdoptionDeps extends LeaseDeps {
   /** Resolves after `ms`, or at once when the signal aborts. */
   readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>
   readonly notifyOutbox: () => void
-  /** Writes a token pair that could not be stored to a file (A4). Resolves with `false` if that is not possible. */
+  /** Writes to a file a token pair that could not be stored (A4). Resolves with `false` if that is not possible. */
   readonly rescue: (pair: KeptPair) => Promise<boolean>
   readonly report: (report: {
     readonly name: string

@@ -98,7 +98,7 @@ describe('credential record of this release', () => {
   ])('a credential record cannot be decrypted after its field %s was changed', (field, value) => {
     const changed = { ...record, [field]: value }
     expect(() => openCredential(keys, NAME, changed)).toThrow(DecryptionError)
-    // A record without an access token must be rejected as well if it was changed. Its plain fields are authenticated
+    // If a record without an access token was changed, it must be rejected as well. Its plain fields are authenticated
     // by the refresh token.
     expect(() => openCredential(keys, NAME, { ...changed, Authenticator: '' })).toThrow(
       DecryptionError,

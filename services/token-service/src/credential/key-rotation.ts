@@ -18,7 +18,7 @@ const PAGE = 500
 const MAX_NAMED = 10
 /**
  * The maximum number of passes over all records. If the last pass still finds records with an old key, a replica of
- * token-service keeps encrypting with this key, which can then not be retired.
+ * token-service keeps encrypting with this key. The key can then not be retired.
  */
 const MAX_PASSES = 5
 /** The number of credentials that are re-encrypted at the same time. */

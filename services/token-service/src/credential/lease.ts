@@ -8,7 +8,8 @@ export interface LeaseDeps {
   readonly owner: string
   readonly leaseMs: number
   /**
-   * How long to wait for a refresh in flight, in milliseconds. Its token pair must not be stored after the operation.
+   * How long the operation waits for a refresh in flight, in milliseconds. It waits because the token pair of the
+   * refresh must not be stored after the operation.
    */
   readonly waitTimeoutMs: number
   readonly sleep: (ms: number) => Promise<void>

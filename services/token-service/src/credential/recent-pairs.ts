@@ -50,7 +50,7 @@ export interface RecentPairs extends AsyncDisposable {
   /** A store that forwards all calls to the given store and keeps each stored token pair in memory. */
   readonly store: CredentialStore
   /**
-   * Writes a token pair that cannot be committed to `RESCUE_DIR`. Resolves with `false` if `RESCUE_DIR` is not set or
+   * Writes to `RESCUE_DIR` a token pair that cannot be committed. Resolves with `false` if `RESCUE_DIR` is not set or
    * the write failed.
    */
   rescue(pair: KeptPair): Promise<boolean>

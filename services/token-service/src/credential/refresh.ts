@@ -205,7 +205,7 @@ export interface RefreshDeps {
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   /** Called when the outbox has a new entry to relay. */
   readonly notifyOutbox: () => void
-  /** Writes a token pair that could not be committed to a file (I6). Resolves with `false` if that is not possible. */
+  /** Writes to a file a token pair that could not be committed (I6). Resolves with `false` if that is not possible. */
   readonly rescue: (pair: KeptPair) => Promise<boolean>
   /**
    * The last time at which the store may have lost writes, in epoch ms (`StoreConnection.serverChangedAt`); `null` if
@@ -590,7 +590,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     /** Retries the commit in the background. The access token of the token pair is already issued in the meantime. */
     const retryCommit = async (): Promise<void> => {
       for (let attempt = 1; ; attempt += 1) {
-        // The retries have no jitter. The token pair can be lost until it is stored, and retries for a single
+        // The retries have no jitter, because the token pair can be lost until it is stored, and retries for a single
         // credential cause little load.
         await sleep(backoffMs(attempt, { baseMs: 100, capMs: 1_000, random: 1 }), neverAborted)
         const outcome = await tryCommit()

@@ -61,8 +61,8 @@ export interface Transfers {
 export function createTransfers(deps: TransferDeps): Transfers {
   const { store, now } = deps
   /**
-   * Only one document is encrypted or decrypted at a time. Deriving a key from a passphrase needs 128 MiB and occupies
-   * one of the four threads that file system and DNS calls also use.
+   * Only one document is encrypted or decrypted at a time, because deriving a key from a passphrase needs 128 MiB and
+   * occupies one of the four threads that file system and DNS calls also use.
    */
   const documents = createSemaphore(1)
 

@@ -26,8 +26,8 @@ interface OpenFile {
 }
 
 /**
- * If one fsync takes longer than this many milliseconds, the remaining fsyncs of the batch run concurrently. On
- * fast storage, sequential fsyncs cost less.
+ * If one fsync takes longer than this many milliseconds, the remaining fsyncs of the batch run concurrently. Otherwise
+ * they run one after the other, because that costs less on fast storage.
  */
 const SLOW_FLUSH_MS = 0.2
 

@@ -72,8 +72,8 @@ export function createRunTable(): RunTable {
   const absorbers = new Map<string, string>()
 
   /**
-   * Must be called before the run is stored in `runs`. An update of a stored run must not replace a newer run of its
-   * debounce key.
+   * Must be called before the run is stored in `runs`, because an update of a stored run must not replace a newer run
+   * of its debounce key.
    */
   const updateDebounce = (key: string, { header, absorbsUntil }: StoredRun): void => {
     if (absorbsUntil === undefined) return

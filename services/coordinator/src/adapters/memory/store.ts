@@ -92,8 +92,8 @@ export type Entry = { readonly action?: Action; readonly retention?: RetentionSt
   | { readonly deliveredAt: number }
 )
 
-// This schema checks only what is needed to recognise a snapshot. The rest of the file was written by this code
-// and needs no check.
+// This schema checks only what is needed to recognise a snapshot. The rest of the file needs no check, because this
+// code has written it.
 const StateSchema = z.object({
   runs: z.array(z.looseObject({ header: z.looseObject({ Process: z.string() }) })),
   paused: z.array(z.unknown()),

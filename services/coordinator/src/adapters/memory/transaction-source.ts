@@ -188,7 +188,7 @@ export async function createMemoryTransactionSource(
       if (stored === undefined) return null
       const run = transitions.recorded(stored, lease, transition, times())
       if (run === null) return null
-      // These members are left out: the claim has them in decrypted form.
+      // These members are left out of the result, because the caller has them in its claim, in decrypted form.
       const { InitialData: _data, Realm: _realm, CreatedAt: _at, ...moved } = await commitRun(run)
       const { DefinitionVersion: _version, DeadlineAt: _deadline, ...state } = moved
       return state

@@ -26,8 +26,8 @@ export interface TransactionEvents extends AsyncDisposable {
  */
 const REPLICA_QUEUE = 'coordinator.transactions'
 /**
- * Coordinator replicas send each other their transitions in batches. One message per transition would add a fifth
- * to the cost of a short run.
+ * Coordinator replicas send each other their transitions in batches, because one message per transition would add a
+ * fifth to the cost of a short run.
  */
 const BATCH_MS = 20
 const MAX_BATCH = 1_000
@@ -176,7 +176,7 @@ function createExternalPublisher(bus: MessageBus): TransactionEvents {
   }
 }
 
-// An event id may be too long for a message id, which AMQP limits to 255 bytes: the parts of an event id are
+// An event id may be longer than the 255 bytes that AMQP allows for a message id, because its parts are
 // percent-encoded.
 const messageId = (id: string): string =>
   id.length <= 255 ? id : createHash('sha256').update(id).digest('hex')

@@ -61,8 +61,8 @@ export interface PostgresConnection extends AsyncDisposable {
 
 /**
  * Disables full scans, and joins that need full scans. PostgreSQL plans a prepared statement while the tables are small
- * and keeps that plan after they have grown. Every transaction could then scan a whole table, although every statement
- * can find its rows by an index.
+ * and keeps that plan after they have grown. With full scans enabled, every transaction could then scan a whole table,
+ * although every statement can find its rows by an index.
  */
 const LOOKUP_BY_KEY = {
   enable_seqscan: 'off',
@@ -103,9 +103,9 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
       onPooled(isShared) {
         isPooled = true
         isPoolingTransactions ||= isShared
-        // No statement is prepared on such a connection. The pooler may execute each statement of a session in another
-        // server process, in which the prepared statements of the session are missing. A `rollback` that fails for this
-        // reason would leave the database transaction open and block a server connection.
+        // Such a pooler may execute each statement of a session in another server process, which lacks the prepared
+        // statements of the session. A `rollback` that failed for this reason would leave the database transaction open
+        // and block a server connection. Therefore no statement is prepared.
         if (isShared) sql.options.prepare = false
       },
     })
@@ -172,8 +172,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
    */
   const unpipelined = createSemaphore(CONNECTIONS - 1)
 
-  // This timeout also bounds the time for which a statement waits for a free connection. The driver does not limit that
-  // time.
+  // This timeout also bounds the time for which a statement waits for a free connection, because the driver does not
+  // limit that time.
   const within = <Result>(work: Promise<Result>): Promise<Result> =>
     withTimeout(work, responseTimeoutMs)
 

@@ -207,8 +207,8 @@ describe('a coordinator whose PostgreSQL waits for a frozen synchronous standby'
         reason: 'no synchronous standby acknowledges commits',
       }),
     )
-    // The test counts for 6 s, three times the 2 s that a statement waits for its response. Without a limit there would
-    // be 40 connections.
+    // The test counts the connections for 6 s, which is three times as long as a statement waits for its response.
+    // Without a limit there would be 40 connections.
     for (let checks = 0; checks < 6; checks += 1) {
       counts.push(await countConnections(primary))
       await primary.sql`select pg_sleep(1)`

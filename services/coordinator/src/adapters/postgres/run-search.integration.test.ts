@@ -19,7 +19,7 @@ beforeAll(async () => {
   source = await openPostgresSource(database.url)
   const off = { enable_seqscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off', jit: 'off' }
   sql = postgres(database.url, { max: 1, connection: off })
-  // Of every 20 runs of three processes, 18 are completed, one has failed and one waits. A thousand runs at a time have
+  // Of every 20 runs of three processes, 18 are completed, one has failed and one waits. Groups of a thousand runs have
   // the same creation time. One run in a thousand has a rare step, realm, error class, version and tag.
   await sql`
     insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "StepName", "Realm",

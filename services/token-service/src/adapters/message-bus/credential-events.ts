@@ -95,8 +95,8 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
         failures += 1
         if (!(error instanceof IntegrationError)) deps.onError(error)
       }
-      // The lease is released after a failure and at shutdown. Another replica that reaches the broker can then publish
-      // at once.
+      // The lease is released after a failure and at shutdown, so that another replica that reaches the broker can
+      // publish at once.
       if (failures > 0 || isLast) await store.releaseOutbox(owner).catch(() => {})
       if (isLast) return
       if (hasMore) continue

@@ -1,9 +1,9 @@
 /**
- * Sends one HTTP request to the provider by node:http(s) instead of fetch. The refresh protocol must know whether any
- * byte of the request was sent, and fetch does not report this.
+ * Sends one HTTP request to the provider by node:http(s) instead of fetch, because the refresh protocol must know
+ * whether any byte of the request was sent, and fetch does not report this.
  *
- * Each request opens a new connection. On a kept-alive connection that the provider has just closed, the outcome of a
- * request would be unknown.
+ * Each request opens a new connection, because the outcome of a request would be unknown on a kept-alive connection
+ * that the provider has just closed.
  */
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'

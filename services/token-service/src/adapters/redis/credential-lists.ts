@@ -127,7 +127,7 @@ export function createRedisLists(
         return (await script('search', KEYS, args)) as [found: string[], last: string]
       }),
     )
-    // Each part was examined up to a different name. The list is complete only up to the smallest of these names.
+    // Each part was examined up to a different name, so the list is complete only up to the smallest of these names.
     const ends = scans.map(([, last]) => last).filter((last) => last !== '')
     const end = ends.length === 0 ? null : ends.reduce((a, b) => (a < b ? a : b))
     const names = [...new Set(scans.flatMap(([found]) => found))]

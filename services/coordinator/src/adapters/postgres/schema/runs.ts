@@ -115,8 +115,8 @@ export const orderHeader = pgTable(
   (table) => [
     primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID] }),
     check('Order_Header_Status', oneOf('Status', headerStatuses)),
-    // Other programs insert rows as well. If the coordinator could not parse the values of one row, a statement would
-    // fail for all rows of its batch.
+    // Other programs insert rows as well, so the values are checked: if the coordinator could not parse one row, a
+    // statement would fail for all rows of its batch.
     check(
       'Order_Header_numbers',
       sql`"ReplayID" >= 0 and "Version" >= 0 and "Attempt" >= 0 and "SweepCount" between 0 and 1000000`,

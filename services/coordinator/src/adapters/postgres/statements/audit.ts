@@ -81,8 +81,8 @@ function unfinishedGroups(tx: postgres.TransactionSql): Promise<UnfinishedGroup[
 }
 
 /**
- * Counts failed and cancelled runs. The runs are counted in an index, which does not contain their steps. The steps are
- * read from the rows of the oldest runs.
+ * Counts failed and cancelled runs. The runs are counted in an index. The index does not contain their steps, so the
+ * steps of the oldest runs are read from their rows.
  */
 async function endedBadlyGroups(
   tx: postgres.TransactionSql,

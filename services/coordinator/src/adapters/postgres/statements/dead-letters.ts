@@ -28,7 +28,8 @@ export async function addDeadLetters(
 }
 
 /**
- * Joins each row of `d` with run 0 of its transaction to read the realm. All runs of a transaction have the same realm.
+ * Joins each row of `d` with run 0 of its transaction to read the realm, which is the same for all runs of a
+ * transaction.
  */
 const withTransaction = (sql: postgres.Sql) => sql`
   left join "Order_Header" h on h."Process" = d."Process"

@@ -100,7 +100,8 @@ export function insertRuns(
   { sweepMs, leaseMs }: { readonly sweepMs: number; readonly leaseMs: number },
   by: Actor | undefined,
 ): Promise<RunRow[]> {
-  // A column that no run of the batch needs is left out of the statement. Most processes do not use these columns.
+  // Each of these groups of columns is left out of the statement if no run of the batch needs it, because most
+  // processes use none of them.
   const isKeyed = transactions.some(({ ConcurrencyKey }) => ConcurrencyKey !== undefined)
   const isDelayed = transactions.some(({ NotBefore }) => NotBefore !== undefined)
   const isDebounced = transactions.some(({ Debounce }) => Debounce !== undefined)

@@ -23,7 +23,7 @@ export interface SearchText {
   /** Returns a condition that an index on `column` can use. */
   startsWith(column: string, prefix: string): string
   /**
-   * Reads each range in the order `by`, which is the order of the index and begins with a time, and merges the ranges.
+   * Reads each range in the order `by` and merges the ranges. `by` is the order of the index, and begins with a time.
    * Stops after `most` rows, of which each range gets the same share.
    */
   scan(
