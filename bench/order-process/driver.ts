@@ -27,6 +27,7 @@ const engines: Record<EngineName, () => Promise<{ start: StartEngine }>> = {
   coordinator: () => import('./engines/coordinator.ts'),
   dbos: () => import('./engines/dbos.ts'),
   'graphile-worker': () => import('./engines/graphile-worker.ts'),
+  messages: () => import('./engines/messages.ts'),
   none: () => import('./engines/none.ts'),
   'pg-boss': () => import('./engines/pg-boss.ts'),
   restate: () => import('./engines/restate.ts'),

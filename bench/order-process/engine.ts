@@ -10,6 +10,7 @@ export type EngineName =
   | 'coordinator'
   | 'dbos'
   | 'graphile-worker'
+  | 'messages'
   | 'none'
   | 'pg-boss'
   | 'restate'
@@ -25,6 +26,7 @@ export interface EngineSettings {
   readonly dataDir: string
   readonly databaseUrl: string
   readonly redisUrl: string
+  readonly amqp: { readonly url: string; readonly prefix: string }
   readonly coordinator: { readonly url: string; readonly key: string }
   readonly restate: {
     readonly ingressUrl: string

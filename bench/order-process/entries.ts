@@ -121,6 +121,14 @@ export const entries: readonly Entry[] = [
   },
   {
     ...peer,
+    name: 'seven commits, three messages',
+    engine: 'messages',
+    backends: ['postgres', 'rabbitmq'],
+    concurrency: 64,
+    transactions: 4_000,
+  },
+  {
+    ...peer,
     name: 'no durability',
     engine: 'none',
     backends: [],

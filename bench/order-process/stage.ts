@@ -103,6 +103,7 @@ export async function setStage(entry: Entry, options: StageOptions): Promise<Sta
     dataDir,
     databaseUrl: system.databaseUrl,
     redisUrl,
+    amqp: { url: process.env['TEST_AMQP_URL'] ?? '', prefix: system.amqpPrefix },
     coordinator: { url: system.url('coordinator'), key: system.serviceKey },
     restate,
   }

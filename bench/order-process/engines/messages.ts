@@ -1,0 +1,106 @@
+import { randomUUID } from 'node:crypto'
+import {
+  stepQueue,
+  stepRoutingKey,
+  STEPS_EXCHANGE,
+} from '@integration-host/shared/contracts/step-message'
+import { ladder, processTopology } from '@integration-host/shared/contracts/topology'
+import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
+import { createHealth } from '@integration-host/shared/observability/health'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { Pool } from 'pg'
+import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
+import { createSteps, type Order, type Report } from '../steps.ts'
+
+const PROCESS = 'OrderProcess'
+const STEPS = ['order', 'report', 'csv'] as const
+type Step = (typeof STEPS)[number]
+
+/**
+ * Runs the steps with the seven commits and three confirmed messages of the coordinator: the insert of the run, and the
+ * claim and the result of each step; a message on a quorum queue starts each step. There is no lease, no attempt, no
+ * retry and no recovery, and the results stay in memory. The latency is the lower bound for a message per step.
+ */
+export const start: StartEngine = async (settings) => {
+  const steps = createSteps(settings)
+  const completions = new Completions()
+  const results = new Map<string, unknown>()
+  const pool = new Pool({
+    connectionString: settings.databaseUrl,
+    max: Math.min(40, settings.concurrency),
+  })
+  await pool.query(`
+    create table run (id text primary key, step text not null, version int not null default 0);
+    create table item (id text, step text, data jsonb, primary key (id, step))`)
+  const logger = createLogger('bench', 'error')
+  const bus = connectRabbitMq(new Secret(settings.amqp.url), {
+    name: 'bench',
+    prefix: settings.amqp.prefix,
+    logger,
+    dependency: createHealth(logger).dependency('rabbitmq'),
+  })
+  await bus.declare(ladder)
+  await bus.declare(processTopology(PROCESS, STEPS))
+  await bus.ready()
+
+  const publish = (id: string, step: Step): Promise<void> =>
+    bus.publish({
+      exchange: STEPS_EXCHANGE,
+      routingKey: stepRoutingKey(PROCESS, step),
+      messageId: randomUUID(),
+      type: 'step',
+      body: { id },
+      mandatory: true,
+    })
+  const work: Record<Step, (id: string) => Promise<unknown>> = {
+    order: (id) => steps.order(id),
+    report: (id) => steps.report(results.get(id) as Order),
+    csv: (id) => steps.csv(id, results.get(id) as Report),
+  }
+  for (const [index, step] of STEPS.entries()) {
+    const next = STEPS[index + 1]
+    const options = { prefetch: settings.concurrency, tag: step }
+    bus.consume(stepQueue(PROCESS, step), options, async ({ content }) => {
+      const { id } = JSON.parse(content.toString()) as { readonly id: string }
+      await pool.query({
+        name: 'claim',
+        text: 'update run set version = version + 1 where id = $1',
+        values: [id],
+      })
+      const result = await work[step](id)
+      results.set(id, result)
+      await pool.query({
+        name: 'record',
+        text: `with moved as (update run set step = $2, version = version + 1 where id = $1)
+          insert into item values ($1, $2, $3)`,
+        values: [id, step, JSON.stringify(result)],
+      })
+      if (next === undefined) {
+        results.delete(id)
+        completions.completed(id)
+      } else await publish(id, next)
+      return 'ack'
+    })
+  }
+  async function queue(ids: readonly string[]): Promise<void> {
+    await Promise.all(
+      ids.map(async (id) => {
+        await pool.query({
+          name: 'insert',
+          text: `insert into run values ($1, 'order')`,
+          values: [id],
+        })
+        await publish(id, 'order')
+      }),
+    )
+  }
+  return engineOfQueue({
+    queue,
+    completions,
+    async close() {
+      await bus[Symbol.asyncDispose]()
+      await pool.end()
+    },
+  })
+}
