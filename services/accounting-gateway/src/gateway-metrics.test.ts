@@ -59,7 +59,7 @@ describe('metrics of the rate limits', () => {
     return { calls, clock, readMetrics: () => metrics.read() }
   }
 
-  it('gateway_throttle_wait_seconds measures the waits for a permit, and does not count a permit without a wait', async () => {
+  it('gateway_throttle_wait_seconds counts only permits for which a call had to wait, and measures these waits', async () => {
     const turn = Promise.withResolvers<Permit>()
     let isFree = true
     const { calls, clock, readMetrics } = watch(() => (isFree ? permit : turn.promise))

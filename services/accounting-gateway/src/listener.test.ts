@@ -212,6 +212,6 @@ it('the gateway closes the connection after a 401 response that precedes the end
   expect(answer).toMatch(/^HTTP\/1\.1 401 [\s\S]*\r\nConnection: close\r\n/)
 })
 
-it('the gateway opens no connection to the hosts that the requests of this test file name', () => {
+it('the gateway opens no connection to any host that a request in this test file names', () => {
   expect(evil.connections()).toBe(0)
 })

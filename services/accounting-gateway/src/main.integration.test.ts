@@ -33,7 +33,7 @@ const get = (url: string, path: string) =>
   fetch(url + path, { headers: { Authorization: `Bearer ${KEY}` } })
 
 describe('the gateway as a separate process', () => {
-  it('the gateway process reports every invalid setting in one message without values, and exits with code 1', async () => {
+  it('the gateway process reports every invalid setting in one message that shows no values, and exits with code 1', async () => {
     const gateway = start({
       SERVICE_API_KEY: 'too-short',
       PORT: '7218x',

@@ -285,7 +285,7 @@ describe('a 401 from upstream', () => {
 })
 
 describe('a 429 from upstream', () => {
-  it('the gateway sends no call of the realm upstream until Retry-After has passed, and still sends calls of other realms', async () => {
+  it('after a 429, the gateway sends no call of the same realm upstream until Retry-After has passed, but sends calls of other realms', async () => {
     upstream.handle = statuses([429, { 'Retry-After': '3' }], [200])
     const proxy = await open()
     const startedAt = performance.now()

@@ -376,7 +376,7 @@ it('the fast path serves a POST whose body arrives in several parts', async () =
   expect(bodies).toEqual(['a'.repeat(1_000)])
 })
 
-it('the fast path hands a POST over to node:http before it buffers the body of a caller without a valid key', async () => {
+it('the fast path hands a POST of a caller without a valid key over to node:http and does not buffer its body', async () => {
   const serve = vi.fn<Serve>()
   const { port } = await startFastPath(serve, false)
   const { socket, closed } = await caller(port)

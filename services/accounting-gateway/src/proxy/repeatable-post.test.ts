@@ -41,7 +41,7 @@ describe('a POST with the provider profile intuit', () => {
     '/x?requestid=&requestid=x',
     '/x?requestid=a&requestId=b',
   ])(
-    'the gateway adds no requestid to a POST to %s and never repeats it, because Intuit does not document this spelling',
+    'the gateway adds no requestid to a POST to %s and never repeats the POST, because Intuit does not document this spelling of requestid',
     (path) => {
       expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: false })
     },

@@ -30,7 +30,7 @@ describe('the decision to retry a call', () => {
     expect(afterStatus(status, null, tries)).toEqual({ kind: 'retry', delayMs: 100 })
   })
 
-  it('the gateway doubles the back-off with each attempt, and waits for a random time between half and all of it', () => {
+  it('the back-off of the gateway doubles with each attempt, and each wait is a random time between half the back-off and all of it', () => {
     const delays = [1, 2, 3].map((attempt) =>
       [0, 0.999].map((random) => afterStatus(503, null, { ...tries, attempt, random })),
     )

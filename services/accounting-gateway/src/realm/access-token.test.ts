@@ -147,7 +147,7 @@ describe('the access token of a realm', () => {
     expect(service.refreshed).toEqual([])
   })
 
-  it('all calls with the same token version get the error of a failed forced refresh for 5 seconds', async () => {
+  it('for 5 seconds after a forced refresh has failed, all calls with the same token version get the error of this refresh', async () => {
     await got('1')
     service.fail(new IntegrationError('credential_faulted', 'gone'))
     for (let call = 0; call < 3; call += 1) {

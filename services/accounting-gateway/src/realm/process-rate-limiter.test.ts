@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { createProcessRateLimiter } from './process-rate-limiter.ts'
 
-it('the process rate limiter permits the same calls as a sliding window over the list of all calls', () => {
+it('the in-process rate limiter permits exactly the calls that a sliding window over the list of all calls would permit', () => {
   const rates = fc.record({
     perSecond: fc.integer({ min: 1, max: 60 }),
     perMinute: fc.integer({ min: 1, max: 200 }),

@@ -98,7 +98,7 @@ describe('the throttle of a realm', () => {
     })
   })
 
-  it('the throttle rejects a call whose deadline is before the end of a cool-down, even if another call waits for the cool-down', async () => {
+  it('the throttle rejects a call whose deadline is before the end of a cool-down, even while another call waits for this end', async () => {
     const limits = createProcessLimits(rates, Date.now)
     limits.coolDown('1', 60_000)
     const waiting = Promise.resolve(limits.acquire('1', waitLimit()))
