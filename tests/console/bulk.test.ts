@@ -109,7 +109,7 @@ describe('actions on many runs in a browser', () => {
     await failed(RUNS + 1)
   })
 
-  it('a stopped action on many runs cannot continue, and shows how many runs it has not reached', async () => {
+  it('a stopped action on many runs cannot be continued, and its page shows how many runs it has not reached', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?process=OrderProcess&status=Failed`)
     await page.getByLabel('Select all runs that are loaded').click()

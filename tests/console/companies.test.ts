@@ -32,7 +32,7 @@ describe('the companies in a browser', () => {
   const state = (page: Page, name: string) =>
     page.getByRole('region', { name: 'State' }).getByText(name, { exact: true })
 
-  it('the page Companies creates a connect link, and shows the company that its owner connects without a reload', async () => {
+  it('a person creates a connect link on the page Companies, and when the owner has connected the company, the page shows it without a reload', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Companies', exact: true }).first().click()
     await page.getByText('No company is connected yet').waitFor()
@@ -99,7 +99,7 @@ describe('the companies in a browser', () => {
       expect(items.find(({ What }) => What === what)?.Who).toBe('key console for operator')
   })
 
-  it('the page of a company disconnects it only after a person has typed its id', async () => {
+  it('the page of a company disconnects the company only after a person has typed the id of the company', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
     await page.getByRole('button', { name: 'Disconnect…' }).click()

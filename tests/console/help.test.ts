@@ -26,7 +26,7 @@ describe('the help pages of the console in a browser', () => {
       body: '{}',
     })
 
-  it('a condition on the page Now links to the section of the runbook with its name, and to no other host', async () => {
+  it('a condition on the page Now links to its section of the runbook, and the browser sends no request to another host', async () => {
     const page = await at.signIn()
     const foreign: string[] = []
     page.on('request', (request) => {
@@ -73,7 +73,7 @@ describe('the help pages of the console in a browser', () => {
     expect(page.url()).toBe(`${at.console.url}/help/errors#transaction_not_found`)
   })
 
-  it('the navigation is a drawer on a narrow screen, which Escape and a followed link close', async () => {
+  it('on a narrow screen, the navigation is a drawer, which closes on Escape and when a link is followed', async () => {
     const page = await at.signIn()
     await page.setViewportSize({ width: 400, height: 800 })
     const pages = page.getByRole('navigation', { name: 'Pages' })

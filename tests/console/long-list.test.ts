@@ -171,7 +171,7 @@ describe('the live connection of a browser', () => {
     return /^console_event_streams(?:\{[^}]*\})? (\d+)$/m.exec(text)?.[1]
   }
 
-  it('ten tabs of the console share one stream, and all of them change even after the tab that reads it was closed', async () => {
+  it('ten tabs of the console share one stream, and the other tabs stay up to date after the tab that reads the stream was closed', async () => {
     const first = await at.signIn()
     await first.goto(`${at.console.url}/runs`)
     await first.getByText('There are no runs yet').waitFor()

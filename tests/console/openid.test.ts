@@ -49,7 +49,7 @@ describe('the sign-in at an OpenID provider', () => {
     for (const secret of provider.secrets) expect(page.url() + at.log()).not.toContain(secret)
   })
 
-  it('a link to the console on a page of another site opens the console with the session', async () => {
+  it('a signed-in person who follows a link from another site to the console need not sign in again', async () => {
     provider.signInAs({ groups: ['support'] })
     const page = await at.open('/')
     await page.getByRole('link', { name: 'Sign in at localhost' }).click()

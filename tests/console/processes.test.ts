@@ -56,7 +56,7 @@ describe('the processes in a browser', () => {
     await order.getByText('Runs', { exact: true }).waitFor()
   })
 
-  it('the page Processes runs, pauses and resumes a schedule', async () => {
+  it('a person can run, pause and resume a schedule on the page Processes', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Processes', exact: true }).click()
     const schedule = page.getByRole('article', { name: 'Nightly yearly' })
@@ -87,7 +87,7 @@ describe('the processes in a browser', () => {
     ])
   })
 
-  it('the page of dead letters shows them as text with the remedy, and can requeue and delete them', async () => {
+  it('the page of dead letters shows each dead letter as text with its remedy, and a person can requeue or delete a dead letter there', async () => {
     const letter = {
       Process: 'OrderProcess',
       MessageID: 'm',

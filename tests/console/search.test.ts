@@ -51,7 +51,7 @@ describe('the search and the keys of the console in a browser', () => {
     )
   })
 
-  it('the search of the console finds a company by its id, an id with slashes, and a page, and Escape returns the focus', async () => {
+  it('the search of the console finds a company by its id, a run whose id has slashes, and a page, and Escape returns the focus to the button', async () => {
     const page = await at.signIn()
     const button = page.getByRole('button', { name: 'Search' })
     await button.click()

@@ -101,7 +101,7 @@ describe('the settings of the console', () => {
     await list.locator('.clock').getByText('UTC').waitFor()
   })
 
-  it('the page Settings lists the sessions of the person, and ends a session with all its tabs', async () => {
+  it('the page Settings lists the sessions of the person, and a session that is ended there ends in all of its tabs', async () => {
     const other = await at.context.browser()?.newContext()
     const stolen = await other?.newPage()
     await stolen?.goto(at.console.signInLink() ?? '')

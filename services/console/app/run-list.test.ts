@@ -46,7 +46,7 @@ describe('a list of runs while a person reads it', () => {
     ])
   })
 
-  it('rows of the list after the end of the fresh page are not marked, because new runs have moved them to the next page', () => {
+  it('rows that are missing on the fresh page are not marked if new runs have moved these rows to the next page', () => {
     const listed = page([run(3), run(2), run(1)], 'cursor')
     const fresh = page([run(5), run(4), run(3)], 'other cursor')
     const updated = updatedPage(listed, fresh)
@@ -54,7 +54,7 @@ describe('a list of runs while a person reads it', () => {
     expect(updated.Next).toBe('cursor')
   })
 
-  it('older runs that move up in the list after others no longer match are not counted as new', () => {
+  it('older runs that move up in the list because other runs no longer match the filter are not counted as new', () => {
     const listed = page([run(5), run(4)], 'cursor')
     const fresh = page([run(5), run(3)], 'cursor')
     expect(newRuns({ pages: [listed], pageParams: [null] }, fresh)).toEqual([])

@@ -37,7 +37,7 @@ describe('the time axis of a timeline', () => {
     expect(at(250 * SECOND)).toBe(0.25)
   })
 
-  it('timeAxis shortens no gap with an attempt of another step, no short wait, and no gap with omitted attempts', () => {
+  it('timeAxis does not shorten a short wait, a wait during an attempt of another step, or any wait if attempts are omitted', () => {
     const lane = { step: 'report', segments: [segment('completed', 100, 900)], omitted: 0 }
     expect(timeAxis({ ...WITH_WAIT, lanes: [...WITH_WAIT.lanes, lane] }, false).breaks).toEqual([])
     const short = [segment('failed', 0, 400), segment('completed', 600, 1_000)]
@@ -52,7 +52,7 @@ describe('the time axis of a timeline', () => {
     expect(timeAxis(brief, false).breaks).toEqual([])
   })
 
-  it('timeAxis shows a run that only waits as one wait', () => {
+  it('timeAxis returns one single wait for a run that does nothing but wait', () => {
     const { breaks, at } = timeAxis(waterfall([segment('queued', 0, 1_000)]), false)
     expect(breaks).toHaveLength(1)
     expect([at(0), at(1_000 * SECOND)]).toEqual([0, 1])

@@ -5,7 +5,7 @@ const TIME = new Date('2026-11-24T23:12:04.120Z')
 const plain = (text: string): string => text.replaceAll(/\s/g, ' ')
 
 describe('the times of the console', () => {
-  it('the console shows times in the chosen zone, and the name of the zone where it shows the date', () => {
+  it('the console shows times in the chosen zone, and adds the name of the zone to a time with a date', () => {
     const utc = timeFormat('UTC', 'en-GB')
     const kathmandu = timeFormat('Asia/Kathmandu', 'en-GB')
     expect(plain(utc.full(TIME))).toBe('24 Nov 2026, 23:12:04 UTC')
@@ -14,7 +14,7 @@ describe('the times of the console', () => {
     expect([utc.zoneName, kathmandu.zoneName]).toEqual(['UTC', 'Kathmandu'])
   })
 
-  it('the console shows the date of a time in a list only if it is another day in the chosen zone', () => {
+  it('in a list, the console shows the date of a time only if the time is not today in the chosen zone', () => {
     const now = new Date('2026-11-25T01:00:00Z')
     expect(timeFormat('Asia/Kathmandu', 'en-GB').inList(TIME, now)).toBe('04:57:04')
     expect(plain(timeFormat('UTC', 'en-GB').inList(TIME, now))).toBe('24 Nov, 23:12')

@@ -17,15 +17,15 @@ describe('a text from outside', () => {
     ['an unpaired surrogate', '\ud83d!', '⟨U+D83D⟩!'],
     ['spaces at the ends and in a row', ' a  b ', '⟨U+0020⟩a⟨U+0020⟩ b⟨U+0020⟩'],
     ['a text that looks like a replacement', 'a⟨U+202E⟩b', 'a⟨U+27E8⟩U+202E⟩b'],
-  ])('on one line shows %s', (_, text, shown) => {
+  ])('a text on one line is shown with visible replacements where needed: %s', (_, text, shown) => {
     expect(visible(text)).toBe(shown)
   })
 
-  it('on one line shows line ends and tabs', () => {
+  it('in a text on one line, line ends and tabs are shown as visible replacements', () => {
     expect(visible('66\r\n\t')).toBe('66⟨U+000D⟩⟨U+000A⟩⟨U+0009⟩')
   })
 
-  it('of several lines keeps their ends, tabs and indentation, and shows every other hidden character', () => {
+  it('a text of several lines keeps its line ends, tabs and indentation, and every other hidden character is shown', () => {
     const text = '{\r\n  "a":\t1\n}'
     expect(visibleLines(text)).toBe(text)
     expect(visibleLines('a\rb\u202e\0\u00a0')).toBe('a⟨U+000D⟩b⟨U+202E⟩⟨U+0000⟩⟨U+00A0⟩')

@@ -96,7 +96,7 @@ describe('the timeline of a run', () => {
     ])
   })
 
-  it('the timeline of a run shows the wait until the next attempt of a run that has not ended', () => {
+  it('the timeline of a run that has not ended shows the wait until the next attempt', () => {
     const active = run([attempt('order', 1, [0, 100], 'network')], {
       Status: 'Retrying',
       StepName: 'order',
@@ -108,7 +108,7 @@ describe('the timeline of a run', () => {
     expect(shown(lanes[0])).toContainEqual(['next', 100, 9_000])
   })
 
-  it('the timeline of a run shows the attempt in flight until now', () => {
+  it('in the timeline of a run, the attempt in flight lasts until now', () => {
     const active = run([], {
       Status: 'Running',
       StepName: 'order',

@@ -35,7 +35,7 @@ describe('the API of the console', () => {
     expect(response.status).toBe(415)
   })
 
-  it('the session cookie of the console is strict, cannot be read by scripts, and is invalid after the sign-out', async () => {
+  it('the session cookie of the console has SameSite=Strict, cannot be read by scripts, and is invalid after the sign-out', async () => {
     const response = await at.request('/api/session', {
       method: 'POST',
       body: JSON.stringify({ Link: at.signInLink().split('#')[1] }),

@@ -81,7 +81,7 @@ describe('the console and browsers', () => {
   const all = (of: readonly Route[], status: number) =>
     Object.fromEntries(of.map((route) => [nameOf(route), status]))
 
-  it('a browser without a valid session gets 401 from every route of the console with data', async () => {
+  it('a browser without a valid session gets 401 from every route of the console that returns data', async () => {
     expect(protectedRoutes.length).toBeGreaterThan(15)
     const ended = await at.signIn({ User: 'ada', Password: PASSWORD })
     await at.request('/api/session', { method: 'DELETE', cookie: ended })
@@ -111,7 +111,7 @@ describe('the console and browsers', () => {
     ['of a sandboxed page', { Origin: 'null' }],
     ['without Origin and Sec-Fetch-Site', { Origin: '' }],
   ])(
-    'every route of the API rejects a request %s with 403, with a valid session',
+    'every route of the API rejects a request %s with 403, even if the session is valid',
     async (_, headers) => {
       expect(await statuses(apiRoutes, { cookie: operator, headers })).toEqual(all(apiRoutes, 403))
     },
@@ -178,7 +178,7 @@ describe('the console and browsers', () => {
 const TOKEN_PATH = /\/(?:token|exports|imports|key-rotations|exchanges|v3)(?=[/?`'"$]|$)/
 
 describe('the program of the console', () => {
-  it('the browser bundle of the console contains no path of a token, an export, an import or the proxy', async () => {
+  it('the browser bundle of the console contains no path of the routes for tokens, exports, imports and the proxy', async () => {
     const { assets } = await bundledApp()
     expect(assets.length).toBeGreaterThan(1)
     // The texts of the help page describe these paths.
@@ -187,7 +187,7 @@ describe('the program of the console', () => {
       expect(TOKEN_PATH.exec(Buffer.from(body).toString()), path).toBeNull()
   })
 
-  it('no source of the console server contains a path of a token, an export, an import or the proxy', async () => {
+  it('no source of the console server contains a path of the routes for tokens, exports, imports and the proxy', async () => {
     const root = join(import.meta.dirname, '..')
     const files = (
       await Promise.all(
@@ -205,7 +205,7 @@ describe('the program of the console', () => {
       expect(TOKEN_PATH.exec(await readFile(join(root, file), 'utf8')), file).toBeNull()
   })
 
-  it('the search for paths of tokens finds such a path in a control text', () => {
+  it('the search for the paths of routes for tokens finds every such path in three example texts', () => {
     for (const text of ['`/credentials/${name}/token`', '"/exports"', "'/v3/company'"])
       expect(text).toMatch(TOKEN_PATH)
   })

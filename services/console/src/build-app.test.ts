@@ -57,7 +57,7 @@ describe('the browser bundle of the console', () => {
       ).toBeLessThan(MAX_PAGE_BYTES)
   })
 
-  it('the browser bundle contains no path of a token, an export, an import or the accounting API, and no foreign address', () => {
+  it('the browser bundle contains no path of the routes for tokens, exports, imports and the accounting API, and no foreign address', () => {
     const text = app.assets.map(textOf).join('\n')
     for (const path of ['/token', '/exports', '/imports', '/key-rotations', '/v3/'])
       expect(text).not.toContain(`"${path}`)

@@ -74,7 +74,7 @@ describe('actions on many runs', () => {
       .filter(({ method, url }) => method === 'POST' && url.pathname === path)
       .map(({ body }) => JSON.parse(body) as Record<string, unknown>)
 
-  it('the count of a filter ends at the time of its request, and the action after it uses the same end', async () => {
+  it('the count for a filter includes only runs until the time of the request, and the action after the count has the same limit', async () => {
     const { Reason: _, ...count } = BODY
     const before = new Date().toISOString()
     expect((await post('/api/bulk', { ...count, DryRun: true })).status).toBe(202)
@@ -158,7 +158,7 @@ describe('actions on many runs', () => {
     expect(sent('/operations')).toHaveLength(before + 2)
   })
 
-  it('a rejected bulk request acts when it is repeated with the same Idempotency-Key', async () => {
+  it('if a bulk request was rejected, a repetition with the same Idempotency-Key is sent to the coordinator again', async () => {
     const headers = { 'Idempotency-Key': 'a-key-of-a-retry' }
     const body = { code: 'too_many_operations', detail: 'The key has 20 operations' }
     answers = [() => ({ status: 409, body })]

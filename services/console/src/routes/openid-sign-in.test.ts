@@ -84,7 +84,7 @@ describe('signing in at an OpenID provider', () => {
     expect((await act(ada.session)).status).not.toBe(403)
   })
 
-  it('a member of a listed group can sign in without an e-mail address, and is named by the subject of the provider', async () => {
+  it('a member of a listed group can sign in without an e-mail address, and the session then names the subject from the id token', async () => {
     const one = await signIn({ sub: 'u-7', groups: ['people', 'support'] })
     expect(await sessionOf(one.session)).toMatchObject({ User: 'oidc:u-7', Role: 'viewer' })
     const both = await signIn({ sub: 'u-8', groups: ['support', 'operations'] })
@@ -136,7 +136,7 @@ describe('signing in at an OpenID provider', () => {
     expect((await navigate(other.url, (await toCallback(ADA)).cookie)).status).toBe(401)
   })
 
-  it('the OpenID callback sets the strict cookie with a page that leads only to a page of the console', async () => {
+  it('the OpenID callback sets the SameSite=Strict cookie, and responds with a page that leads only to pages of the console', async () => {
     const { url, cookie } = await toCallback(ADA)
     const response = await navigate(url, cookie)
     const session = response.headers.getSetCookie().find((one) => one.startsWith('console='))
@@ -184,7 +184,7 @@ it('the console authenticates by HTTP Basic at an OpenID provider that names no 
   expect(signedIn.status).toBe(200)
 })
 
-it('the console starts without its OpenID provider, and reports it when a person signs in', async () => {
+it('the console starts while its OpenID provider is unavailable, and reports the failure when a person signs in', async () => {
   await using at = await startConsoleFixture({
     SIGN_IN: 'oidc',
     OIDC_ISSUER: 'http://127.0.0.1:9',

@@ -35,7 +35,7 @@ describe('the routes of runs, and the disconnection of a company', () => {
     ['confirmed', true],
     ['unconfirmed', false],
   ])(
-    'the console shows a disconnected company whose revocation at the provider is %s as such',
+    'when a person disconnects a company, the console reports whether the revocation at the provider is confirmed: %s',
     async (header, Revoked) => {
       await using console = await startConsoleFixture({ TOKEN_SERVICE_URL: tokenService.url })
       const cookie = await console.signIn({ Link: console.signInLink().split('#')[1] })
@@ -96,7 +96,7 @@ describe('runCounts', () => {
     processOf('Uncounted', null),
   ]
 
-  it('runCounts() adds the groups of all processes, or of one process', () => {
+  it('runCounts() sums the runs of each status over all processes or within one process', () => {
     expect(runCounts(processes, undefined)).toEqual({
       Statuses: { Failed: 5, Waiting: 4 },
       InDoubt: 1,

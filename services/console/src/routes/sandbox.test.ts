@@ -62,7 +62,7 @@ describe('the sandbox page', () => {
     ['faults/clear', {}, 'DELETE /sandbox/faults '],
     ['reset', {}, 'POST /sandbox/reset '],
   ])(
-    '%s causes one request to the sandbox without a key, and is logged with the person',
+    '%s causes one request without a key to the sandbox, and is logged with the name of the person',
     async (path, body, expected) => {
       const since = sandbox.requests.filter(({ url }) => url.pathname.startsWith('/sandbox')).length
       expect((await post(path, body)).status).toBe(204)

@@ -64,7 +64,7 @@ describe('a session of the console', () => {
 })
 
 describe('the sessions of a person', () => {
-  it('the listed sessions of a person are valid and newest first, and do not include another person with the same name', async () => {
+  it('the list of the sessions of a person has only valid sessions, newest first, and none of another person with the same name', async () => {
     const { clock, sessions } = sessionsAt()
     await sessions.begin(ADA)
     clock.now = 40 * MINUTE

@@ -44,7 +44,7 @@ describe('the metrics of the last hour', () => {
     expect(series?.points).toHaveLength(60)
   })
 
-  it('the figure history takes a counter that falls as one that has counted from 0 since a restart', () => {
+  it('if a counter falls, the figure history assumes a restart after which the counter began at 0', () => {
     const history = createFigureHistory()
     for (const [second, count] of [
       [0, 100],
@@ -55,7 +55,7 @@ describe('the metrics of the last hour', () => {
     expect(history.series(chartOf('steps'), START + 20_000)[0]?.points.at(-1)).toBe(8)
   })
 
-  it('the figure history has a gap for a minute in which no replica responded, and does not count its events later', () => {
+  it('the figure history has a gap for a minute in which no replica responded, and does not add the events of this minute to a later one', () => {
     const history = createFigureHistory()
     history.add(START, service('coordinator', replica('a', steps(1))))
     history.add(START + 10_000, service('coordinator', replica('a', steps(5))))
@@ -69,7 +69,7 @@ describe('the metrics of the last hour', () => {
     ])
   })
 
-  it('the figure history takes the highest value of the replicas at the end of a minute as the value of a gauge', () => {
+  it('in the figure history, the value of a gauge in a minute is the highest value of the replicas at the end of the minute', () => {
     const history = createFigureHistory()
     const text = (failed: number) =>
       `coordinator_transactions{status="Failed"} ${failed}\ncoordinator_transactions{status="Completed"} 900`
@@ -79,7 +79,7 @@ describe('the metrics of the last hour', () => {
     expect(history.series(chartOf('runs'), START + 10_000)[0]?.points.at(-1)).toBe(3)
   })
 
-  it('the figure history computes the quantiles of a minute from its own calls, and has none for a minute without calls', () => {
+  it('the figure history computes the quantiles of a minute only from the calls in this minute, and has none for a minute without calls', () => {
     const history = createFigureHistory()
     const text = (fast: number, slow: number) =>
       [

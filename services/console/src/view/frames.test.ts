@@ -19,7 +19,7 @@ describe('the frames of the event stream', () => {
   })
 
   it.each(['other-1', 'boot-9', 'boot-x', '', 'boot-1\nid: 2'])(
-    'a browser gets the event reset if the frame with its id %j is no longer kept',
+    'a browser gets the event `reset` if the console does not have the frame with the last id of the browser: %j',
     (lastId) => {
       const frames = createFrames('boot', () => 0)
       frames.add('now', 1)

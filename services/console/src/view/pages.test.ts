@@ -18,7 +18,7 @@ const group = (status: string, waitingFor: string | null): RunGroup => ({
   oldestAt: null,
 })
 
-it('the page Now shows the same number of failed and waiting runs as the conditions, which are newer than the metrics', () => {
+it('the page Now and the conditions show the same numbers of failed and waiting runs, from counts that are newer than the metrics', () => {
   const coordinator = {
     address: 'one',
     misses: 0,

@@ -37,7 +37,7 @@ describe('the run tracker, which follows runs between two counts of the coordina
     expect(tracker.corrected('Q', [], COUNTED)).toEqual([])
   })
 
-  it('the run tracker does not count a run twice that failed before the count', () => {
+  it('the run tracker does not count a run a second time if the run failed before the count', () => {
     const tracker = createRunTracker()
     tracker.follow(event(3, 'Failed', -1))
     expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([5])
