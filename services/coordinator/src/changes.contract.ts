@@ -299,7 +299,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       expect(await second.reached(next.Id, 'Completed')).toMatchObject({ Realm: '42' })
     })
 
-    it('a change starts one run of each process whose member on names it', async () => {
+    it('a change starts one run of each process whose member `on` names the change', async () => {
       const audit = defineProcess('Refund', { on: sale.on, steps: { refund: complete } })
       const host = await start({ processes: [sale, audit] })
       await isConsumed(host, 'Refund')
@@ -309,7 +309,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       await eventually(async () => expect(await counts(host, 'Refund')).toEqual({ queued: 1 }))
     })
 
-    it('the coordinator declares no queue on.<Process> for a process without the member on', async () => {
+    it('the coordinator declares no queue on.<Process> for a process without the member `on`', async () => {
       const host = await start({ processes: [defineProcess('Refund', { steps: { a: complete } })] })
       const other = await start({ processes: [sale], source: host.source, bus: host.bus })
       await isConsumed(other)

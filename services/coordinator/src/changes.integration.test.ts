@@ -72,7 +72,7 @@ describe('the bindings of the queue on.<Process>', () => {
     expect(await host.source.wantedChanges()).toContain('intuit.Invoice.create')
   })
 
-  it('a binding that no replica has subscribed to for a while is removed', async () => {
+  it('a binding to which no replica has subscribed for a while is removed', async () => {
     await stop(await start(sale))
     if (backends.database === null) throw new Error('no database')
     await backends.database.sql`

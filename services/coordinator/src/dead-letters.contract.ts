@@ -183,7 +183,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       ])
     })
 
-    it('a repeated message is stored once, even without an id; messages with one id and different contents are all stored', async () => {
+    it('a repeated message is stored once, even without an id, whereas messages with the same id but different contents are all stored', async () => {
       const host = await start()
       for (const message of [
         { messageId: 'a', body: 'one' },
@@ -341,7 +341,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('a dead-letter request is rejected with 400 for an unknown body member or If-Match, and with 404 for an unknown process', async () => {
+    it('a dead-letter request is rejected with 400 if it has an unknown body member or the header If-Match, and with 404 if the process is unknown', async () => {
       const host = await start()
       await dead(host, {})
       const [letter] = await stored(host, 1)

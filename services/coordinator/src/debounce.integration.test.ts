@@ -55,7 +55,7 @@ describe('debounced transactions on several replicas', () => {
     expect(again.every(({ run }) => run.Absorbed === 99)).toBe(true)
   })
 
-  it('if all replicas get the same request at the same time, it is absorbed once', async () => {
+  it('if all replicas get the same request at the same time, the request is absorbed once', async () => {
     await replica(0).queue(outline, [transaction('one', 'same')])
     const results = await Promise.all(
       Array.from({ length: 60 }, async (_, n) =>
@@ -79,7 +79,7 @@ describe('debounced transactions on several replicas', () => {
     expect(results.flat().filter(({ outcome }) => outcome === 'absorbed')).toHaveLength(100)
   })
 
-  it('if a request and the claim of the waiting run occur at the same time, its data is either in the claim or in a new run', async () => {
+  it('if a request arrives during the claim of the waiting run, the data of the request is either in the claim or in a new run', async () => {
     const rounds = 60
     let claims = 0
     for (let round = 0; round < rounds; round += 1) {

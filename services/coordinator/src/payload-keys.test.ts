@@ -86,7 +86,7 @@ describe('a coordinator with PAYLOAD_KEYS', () => {
     },
   )
 
-  it('a coordinator encrypts payloads again that are in plain text or encrypted with an older key, and reports how many remain', async () => {
+  it('a coordinator re-encrypts payloads that are in plain text or encrypted with an older key, and reports how many of them remain', async () => {
     {
       await using host = await start(null)
       await host.queue('1', { note: MARKER })

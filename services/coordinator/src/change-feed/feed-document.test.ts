@@ -65,9 +65,12 @@ describe('a response of the change feed', () => {
     '{"CDCResponse":[{"QueryResponse":["Invoice"]}]}',
     '{"CDCResponse":[{"QueryResponse":[{"Fault":{}}]}]}',
     '<html></html>',
-  ])('readChangeData() rejects another document: %s', (body) => {
-    expect(readChangeData(body)).toBeNull()
-  })
+  ])(
+    'readChangeData() rejects a document that is not a response of the change feed: %s',
+    (body) => {
+      expect(readChangeData(body)).toBeNull()
+    },
+  )
 })
 
 describe('a response to a query of the provider', () => {

@@ -131,13 +131,13 @@ describe('reading the changes of a company since a time', () => {
     },
   )
 
-  it('readChanges() finds all changes if more than 1,000 of them have the same second', async () => {
+  it('readChanges() finds all changes if more than 1,000 of them were made in the same second', async () => {
     const objects = Array.from({ length: 2_300 }, (_, n) => object('Invoice', n, NOW - 3_600_000))
     const { found } = await read(objects)
     expect(found.size).toBe(2_300)
   })
 
-  it('readChanges() finds all changes if more than 1,000 of them have the last second', async () => {
+  it('readChanges() finds all changes if more than 1,000 of them were made in the last second', async () => {
     const objects = Array.from({ length: 1_500 }, (_, n) => object('Invoice', n, NOW - SECOND))
     expect((await read(objects)).found.size).toBe(1_500)
   })
@@ -195,7 +195,7 @@ describe('reading the changes of a company since a time', () => {
     expect(unread.join()).toContain('Invoice: an object exceeds the maximum size of a response')
   })
 
-  it('readChanges() queries changes that are older than 29 days, and reports that deletions may be missing', async () => {
+  it('readChanges() uses queries for changes that are older than 29 days, and reports that deletions may be missing', async () => {
     const old = object('Invoice', 1, NOW - 40 * DAY)
     const recent = object('Invoice', 2, NOW - DAY, true)
     const { found, unread } = await read([old, recent], { since: NOW - 45 * DAY })
@@ -203,7 +203,7 @@ describe('reading the changes of a company since a time', () => {
     expect(unread).toEqual(['deletions of Invoice before 2026-10-25T12:00:00.000Z'])
   })
 
-  it('readChanges() queries entities that the change feed does not contain', async () => {
+  it('readChanges() uses queries for entities that the change feed does not contain', async () => {
     const objects = [...series('TimeActivity', 2), ...series('Invoice', 1)]
     const { found, requests } = await read(objects, { entities: ['TimeActivity', 'Invoice'] })
     expect(found.size).toBe(3)

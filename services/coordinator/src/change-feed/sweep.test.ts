@@ -131,7 +131,7 @@ describe('a sweep of the change feed', () => {
     expect(published.map(({ EntityId }) => EntityId)).toEqual(['2'])
   })
 
-  it('a sweep also reads the changes that processes of its own coordinator subscribe to but that are not stored yet', async () => {
+  it('a sweep also reads the changes to which processes of its own coordinator subscribe, even if these subscriptions are not stored yet', async () => {
     await source.keepSubscriptions('Sale', [])
     ownKeys = ['intuit.Invoice.update']
     await sweep([changeData([{ Id: '1', changedAt: MINUTE }])])

@@ -16,7 +16,7 @@ function setUp(connected: readonly string[], maxEntries = 10) {
   return { state, requests, isConnected }
 }
 
-it('while the result for a company is kept, token-service gets only one request for it, also from simultaneous calls', async () => {
+it('while the result for a company is kept, token-service gets no second request for this company, even from simultaneous calls', async () => {
   const { requests, isConnected } = setUp(['1'])
   expect(await Promise.all([isConnected('1'), isConnected('1')])).toEqual([true, true])
   expect(await isConnected('1')).toBe(true)

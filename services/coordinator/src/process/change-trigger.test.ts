@@ -5,11 +5,11 @@ import { defineProcess } from './define-process.ts'
 const entry = { provider: 'intuit', entity: 'Invoice', operations: ['create', 'update'] }
 
 describe('the member on of a process definition', () => {
-  it('a process definition may omit the member on', () => {
+  it('a process definition may omit the member `on`', () => {
     expect(triggersOf('Sale', undefined)).toEqual([])
   })
 
-  it('the member on of a process definition results in one routing key for each entity and operation', () => {
+  it('the member `on` of a process definition results in one routing key for each entity and operation', () => {
     const on = [entry, { provider: 'intuit', entity: 'Payment', operations: ['void'] }]
     expect(routingKeysOf(triggersOf('Sale', on))).toEqual([
       'intuit.Invoice.create',
@@ -66,7 +66,7 @@ describe('the member on of a process definition', () => {
       'on[1] of Sale: Invoice.update is named twice',
     ],
   ] satisfies [string, unknown, string][])(
-    'the member on of a process definition rejects %s',
+    'a process definition is rejected if its member `on` has %s',
     (_, on, message) => {
       expect(() => triggersOf('Sale', on)).toThrow(new TypeError(message))
       const options = { on, steps: { a: () => {} } } as never

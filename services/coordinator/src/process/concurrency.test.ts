@@ -28,7 +28,7 @@ describe('the function concurrencyKey', () => {
   it.each([
     ['without an input schema', null],
     ['with an input schema that returns its data unchanged', z.unknown()],
-  ])('%s, it cannot change the data that is stored', (_, input) => {
+  ])('%s, the function concurrencyKey cannot change the data that is stored', (_, input) => {
     const data = { lines: ['b', 'a'] }
     expect(accepted(({ lines }: typeof data) => lines.splice(0, 1)[0], data, input)).toEqual({
       key: 'b',

@@ -85,7 +85,7 @@ describe('a process definition that is built as a chain of steps', () => {
     expectTypeOf(sales).toExtend<ProcessDefinition>()
   })
 
-  it('in a chain, a step function compiles only after the steps whose data it reads', () => {
+  it('in a chain, a step function compiles only if it comes after the steps whose data it reads', () => {
     const first = (step: Step<{ customer: string }>) =>
       step.complete({ id: step.initialData.customer })
     const second = (step: Step<{ customer: string }, typeof first>) =>

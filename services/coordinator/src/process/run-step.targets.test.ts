@@ -240,7 +240,7 @@ describe('the secret of a target', () => {
     ],
     [{ 'a 12345678': '12345678' }, { 'a [secret]': '[secret]' }],
   ])(
-    'a step stores data without the secret, in texts, names and numbers: %j',
+    'the secret is redacted in the texts, names and numbers of the data that a step stores: %j',
     async (data, stored) => {
       const { outcome } = await outcomeOf((step: Step) => step.complete(data), [], {
         definition: define('bearer', '12345678'),

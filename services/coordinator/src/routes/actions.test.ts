@@ -115,7 +115,7 @@ describe('the actions of callers on runs and processes', () => {
     expect((await post(`${transactions}/o-own/cancel`, '', by('operator'))).status).toBe(200)
   })
 
-  it('the queueing of a transaction is recorded unless a service queues it without a person and a reason', async () => {
+  it('the queueing of a transaction is recorded, except with a service key if the request names no person and no reason', async () => {
     const body = (id: string, more = {}) => ({ TransactionID: id, InitialData: 'secret', ...more })
     await post(transactions, body('q-service'))
     await post(transactions, body('q-erp'), by('erp'))

@@ -200,7 +200,7 @@ describe('the event streams of /events', () => {
     expect(cuts).toEqual([])
   })
 
-  it('a client receives the event reset if the events since its Last-Event-ID are unknown', () => {
+  it('a client receives the event `reset` if the events since its Last-Event-ID are unknown', () => {
     expect(open({ lastId: 'Orders/unknown/0/1' }).text).toBe('event: reset\ndata: {}\n\n')
   })
 

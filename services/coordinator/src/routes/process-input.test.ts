@@ -120,7 +120,7 @@ describe('the input schema of a process', () => {
     })
   })
 
-  it('a schema that accepts everything accepts any JSON, but neither a missing value nor data that cannot be stored', async () => {
+  it('with a schema that accepts everything, the initial data may be any JSON that can be stored, but must not be missing', async () => {
     const transactions = '/processes/Everything/transactions'
     const queue = (body: string): Promise<Response> =>
       host.call(transactions, {

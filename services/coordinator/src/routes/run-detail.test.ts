@@ -113,7 +113,7 @@ describe('the routes that read one run', () => {
     ['/unknown', 'OrderProcess has no transaction unknown'],
     ['/unknown/runs', 'OrderProcess has no transaction unknown'],
     ['/r1?replay=7', 'OrderProcess has no transaction r1 with a run 7'],
-  ])('the rejection of GET %s names what was requested', async (path, detail) => {
+  ])('the 404 response to GET %s names what was requested', async (path, detail) => {
     expect(await read(path)).toMatchObject([404, { code: 'transaction_not_found', detail }])
   })
 

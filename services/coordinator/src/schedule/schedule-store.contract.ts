@@ -139,7 +139,7 @@ export function schedulesContract(
       expect((await source.fireSchedules(of(...all), 10)).runs).toEqual([])
     })
 
-    it('a coordinator does not fire a schedule that is missing in its own definition', async () => {
+    it('a coordinator does not fire a schedule that its own definition of the process does not contain', async () => {
       await source.declareSchedules(process.name, [schedule()])
       await makeLate(DAY_MS)
       expect((await source.fireSchedules(of(schedule({ name: 'other' })), 10)).fired).toEqual([])

@@ -20,14 +20,14 @@ describe('the times for which a due schedule starts runs', () => {
   const missed = at('2026-11-23T09:00:00Z')
   const now = at('2026-11-23T12:30:00Z')
 
-  it('after an outage, catchUp last starts a run for the latest missed time only', () => {
+  it('with catchUp last, only the latest missed time starts a run after an outage', () => {
     expect(shown(dueTicks(timing(), missed, now))).toEqual({
       due: ['2026-11-23T12:00:00.000Z'],
       nextAt: '2026-11-23T13:00:00.000Z',
     })
   })
 
-  it('after an outage, catchUp all starts a run for each missed time, in order', () => {
+  it('with catchUp all, each missed time starts a run after an outage, in order', () => {
     expect(shown(dueTicks(timing({ catchUp: 'all' }), missed, now))).toEqual({
       due: [9, 10, 11, 12]
         .map((hour) => at(`2026-11-23T${String(hour).padStart(2, '0')}:00:00Z`))
@@ -36,7 +36,7 @@ describe('the times for which a due schedule starts runs', () => {
     })
   })
 
-  it('after an outage, catchUp none starts no run for a missed time', () => {
+  it('with catchUp none, no missed time starts a run after an outage', () => {
     expect(shown(dueTicks(timing({ catchUp: 'none' }), missed, now))).toEqual({
       due: [],
       nextAt: '2026-11-23T13:00:00.000Z',
@@ -49,7 +49,7 @@ describe('the times for which a due schedule starts runs', () => {
     expect(due).toEqual([at('2026-11-23T12:00:00Z')])
   })
 
-  it('after a long outage, catchUp all starts runs for the latest 500 missed times, 50 at a time', () => {
+  it('with catchUp all, the latest 500 missed times start runs after a long outage, 50 at a time', () => {
     const minutely = timing({ cron: '* * * * *', catchUp: 'all' })
     const from = at('2026-11-20T00:00:00Z')
     const found: number[] = []
@@ -85,7 +85,7 @@ describe('the times for which a due schedule starts runs', () => {
 })
 
 describe('the delay of a scheduled run after its time', () => {
-  it('the jitter of a company is always the same and below jitterSeconds, and is spread evenly over the companies', () => {
+  it('a company always has the same jitter, which is below jitterSeconds, and the jitters of all companies are spread evenly', () => {
     const spread = timing({ jitterSeconds: 3_600 })
     const realms = Array.from({ length: 5_000 }, (_, n) => String(9_130_354_674_010_000 + n))
     const delays = realms.map((realm) => delaySeconds(spread, realm))

@@ -40,7 +40,7 @@ export function delayedRunsContract(name: string, open: () => Promise<Transactio
     const msBetween = (from: string | null, to: string | null): number =>
       Date.parse(to ?? '') - Date.parse(from ?? '')
 
-    it('a run that is queued with NotBefore is due at that time, and an earlier claim is rejected as early', async () => {
+    it('a run that is queued with NotBefore is due at that time, and a claim before that time returns `early`', async () => {
       const at = new Date(Date.now() + HOUR_MS)
       const byTime = await queue('time', at.toISOString())
       expect(byTime).toMatchObject({

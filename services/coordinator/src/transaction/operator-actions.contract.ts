@@ -308,7 +308,7 @@ export function operatorActionsContract(
       expect(await source.resume(process, '66', 1, anAct)).toMatchObject({ Status: 'Queued' })
     })
 
-    it('of a concurrent replay, resume and settlement, only one makes a run active', async () => {
+    it('if a replay, a resume and a settlement are requested at the same time, only one of them makes a run active', async () => {
       const ids = Array.from({ length: 20 }, (_, n) => `${n}`)
       await Promise.all(
         ids.map(async (id) => {

@@ -237,7 +237,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect(await source.actions({ limit: 10 })).toHaveLength(2)
     })
 
-    it('a retention pass begins only after the interval since the last completed pass', async () => {
+    it('a retention pass begins only when the required interval since the last completed pass is over', async () => {
       expect(await source.beginPurge('one', [process.name], 60_000)).toEqual({
         kind: 'begun',
         lastPassMs: null,

@@ -187,7 +187,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(order).toEqual(['b', 'c', 'd'])
     })
 
-    it('the run that has been due longest gets a free slot, even if other runs wait for it', async () => {
+    it('a free slot is assigned to the run that has been due longest, even if other runs already wait for a slot', async () => {
       const [a, b, c] = (await queueAll('a', 'b', 'c')) as [Run, Run, Run]
       const claimOfB = await claimed(b)
       await parked(c)

@@ -133,7 +133,7 @@ export function transactionSourceContract(
         ])
       })
 
-      it('a run that is claimed when it is queued continues after its lease has expired if its worker is lost', async () => {
+      it('if the worker of a run that was claimed when it was queued is lost, the run continues after its lease has expired', async () => {
         const start = { owner: 'worker-1', limit: 1 }
         const transactions = ['1', '2'].map((TransactionID) => ({
           TransactionID,

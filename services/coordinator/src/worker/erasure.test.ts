@@ -63,7 +63,7 @@ describe('the erasure of the runs of a company', () => {
     expect(store.endings).toBe(1)
   })
 
-  it('an erasure counts a run that ends after the last pass over the runs as unfinished', async () => {
+  it('a run that ends after the last pass of an erasure is counted as unfinished', async () => {
     const { store, source } = storeOf(3, new Set([1, 2]))
     store.onPage = () => void (store.erased.size === 2 && store.ended.add(0))
     const first = await erasureOf(source)(scope, act, later)

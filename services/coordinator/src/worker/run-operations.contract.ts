@@ -317,7 +317,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       }
     })
 
-    it('a bulk operation also pauses after 20 failures in a row if these last longer than a replica works on it without a release', async () => {
+    it('a bulk operation also pauses after 20 failures in a row if a replica releases the operation between these failures', async () => {
       const names = ids(30)
       await queue(names)
       replica({

@@ -255,7 +255,7 @@ describe('loading the processes of a folder', () => {
 })
 
 describe('loading the processes of a package', () => {
-  it('the loader loads each export of a package that is a process, with the copies of the installation', async () => {
+  it('the loader loads every process that a package exports, and resolves integration-host and zod to the copies of the installation', async () => {
     await put('node_modules/@acme/flows/package.json', '{"type":"module","exports":"./main.js"}')
     await put(
       'node_modules/@acme/flows/main.js',

@@ -101,7 +101,7 @@ describe('a coordinator that watches its process files', () => {
     expect(await processesReport()).toMatchObject({ status: 'up' })
   })
 
-  it('a reload of changed files neither aborts nor repeats a step in flight, and the next step runs in its new version', async () => {
+  it('a reload of changed files does not abort or repeat the step in flight, and the run continues with the next step of the new version', async () => {
     await using target = await startTarget()
     const response = Promise.withResolvers<void>()
     target.on('/slow', async (_, reply) => {
@@ -167,7 +167,7 @@ describe('a coordinator that watches its process files', () => {
     await untilResult(4)
   })
 
-  it('a second file cannot take the process of a file that is broken', async () => {
+  it('while a process file is broken, its last valid version keeps running, even if a second file defines the same process', async () => {
     await put('a.ts', returning('1'))
     await start()
     await put('a.ts', `${returning('2')}\nconst broken = ;`)

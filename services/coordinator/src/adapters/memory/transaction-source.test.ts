@@ -271,7 +271,7 @@ describe('the files of the in-memory transaction source', () => {
     }
   })
 
-  it('if a dead letter cannot be written, it is not stored; if its removal cannot be written, it stays stored', async () => {
+  it('a dead letter that cannot be written to disk is not stored, and a dead letter whose removal cannot be written stays stored', async () => {
     let isFull = false
     const source = await createMemoryTransactionSource(folder, {
       openFile: async (path) => {

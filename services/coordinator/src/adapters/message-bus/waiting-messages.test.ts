@@ -13,7 +13,7 @@ const builtIn = {
   runBuiltIn: async () => ({ kind: 'released' as const }),
 }
 
-it('the messages that wait for each process that is not built in are counted, except in queues whose depth is unknown', async () => {
+it('the waiting messages of each process are counted, but not those of built-in processes or of queues whose depth is unknown', async () => {
   const depths: Readonly<Record<string, number>> = { 'start.Sale': 3, 'on.Sale': 5 }
   const asked: string[] = []
   const counted = await countWaitingMessages(

@@ -141,7 +141,7 @@ describe('TLS to PostgreSQL', () => {
     },
   )
 
-  it('the coordinator connects to a PostgreSQL server without TLS if sslmode is prefer, and rejects the server if it is require', async () => {
+  it('with sslmode=prefer the coordinator connects to a PostgreSQL server without TLS, and with sslmode=require it rejects such a server', async () => {
     await using plain = connect(urlOf(withoutTls, '127.0.0.1', '?sslmode=prefer'))
     await plain.ready()
     await using encrypted = connect(urlOf(withoutTls, '127.0.0.1', '?sslmode=require'))
