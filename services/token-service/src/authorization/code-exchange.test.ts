@@ -5,7 +5,7 @@ import { createCodeExchanges } from './code-exchange.ts'
 const unused = async (): Promise<never> => Promise.reject(new Error('not called here'))
 
 describe('a repeated code exchange', () => {
-  it('fifty callers that wait for the exchange of the same code read the store only once per poll', async () => {
+  it('fifty callers that wait for the exchange of the same code cause only one read of the store per poll', async () => {
     const failed = { kind: 'failed', code: 'code_exchange_failed', detail: 'x' } as const
     const pending: CodeClaim = { realm: '1', state: null, returnTo: null, result: null }
     let reads = 0

@@ -126,7 +126,7 @@ export function credentialLabelsContract(
       expect(await stored()).toStrictEqual(labels)
     })
 
-    it('a fault does not change labels, and the events of a fault and of a removal contain them', async () => {
+    it('a fault does not change labels, and the events of a fault and of a removal contain the labels', async () => {
       await connect('one', labels)
       const { lease } = await held()
       const reason = { body: '{}', traceId: null }

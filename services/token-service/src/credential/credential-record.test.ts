@@ -204,7 +204,7 @@ describe('credential record of release 0.1.0', () => {
     )
   })
 
-  it('release 0.1.0 can decrypt secrets that this release encrypts without authenticating plain fields', () => {
+  it('release 0.1.0, which does not authenticate plain fields, can decrypt secrets that this release has encrypted', () => {
     // In an envelope, release 0.1.0 authenticates only the credential name, the field and the version.
     for (const field of ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'])
       expect(() => keys.open(record[field] ?? '', { name: NAME, field, version: 2 })).not.toThrow()

@@ -332,7 +332,7 @@ describe('a failover while a process has a new token pair that it could not comm
     expect((await refresh(second)).status).toBe(200)
   })
 
-  it('a restart of a single Redis server defers a refresh like a failover', async () => {
+  it('a restart of a single Redis server defers a refresh, as a failover does', async () => {
     const server = cleanup.use(await startRestartableServer('redis'))
     const second = await start(await open(0, server), { timing: LONG })
     const { refreshing, resume } = await suspendedBeforeCommit(await open(0, server))

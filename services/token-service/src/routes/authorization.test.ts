@@ -551,7 +551,7 @@ describe('request headers that claim another host, URL, origin or method', () =>
     expect(JSON.stringify(started.headers)).not.toContain('evil')
   })
 
-  it('token-service ignores headers and query parameters that override the method', async () => {
+  it('token-service ignores headers and query parameters that are meant to override the method of a request', async () => {
     expect((await service.connect('1')).status).toBe(201)
     const answer = await service.call('/credentials/ACC-1', {
       headers: { 'X-HTTP-Method-Override': 'DELETE', 'X-HTTP-Method': 'DELETE' },

@@ -189,7 +189,7 @@ describe('the provider over HTTP', () => {
     expect(scripted.revocations).toEqual([form, form])
   })
 
-  it('status 204 confirms a revocation, and only status 401 makes it try the next client secret', async () => {
+  it('status 204 confirms a revocation, and only status 401 causes another attempt with the next client secret', async () => {
     await reopen([CLIENT_SECRET, 'another'])
     const { refreshToken } = await granted()
     scripted.knobs.revocationStatus = 204

@@ -89,7 +89,7 @@ describe('an intent in Redis that was stored before a failover', () => {
     expect(await intent()).not.toBe(before)
   })
 
-  it('a second failover restarts the deferral for which the refresh intent of another process is kept', async () => {
+  it('a second failover restarts the deferral during which the refresh intent of another process is kept', async () => {
     const { record, failOver, redis } = await intentOfAnother()
     await failOver()
     await redis.hset('credentials:server', 'ChangedAt', '1')
@@ -241,7 +241,7 @@ describe('the key ring of a credential store in Redis', () => {
       return state.reason
     })
 
-  it('the Redis store rejects a key ring that did not encrypt the records, and leaves the key check values unchanged', async () => {
+  it('the Redis store rejects a key ring without the keys that encrypted the records, and leaves the key check values unchanged', async () => {
     const right = await open(ring(keyText('k1')))
     await usable(right)
     await right.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
