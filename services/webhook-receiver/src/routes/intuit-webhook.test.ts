@@ -146,7 +146,7 @@ describe('POST /webhooks/intuit', () => {
       [BODY.slice(0, -1)],
       ['['.repeat(500_000)],
       ['{"specversion":'.repeat(60_000)],
-    ])('the receiver rejects a body that is not a notification with 400', async (body) => {
+    ])('the receiver responds 400 to a body that is not a notification', async (body) => {
       const response = await receiver.send(body)
       expect(response.status).toBe(400)
       expect(await response.json()).toMatchObject({ code: 'invalid_request' })
@@ -154,7 +154,7 @@ describe('POST /webhooks/intuit', () => {
       await expectNothingPublishedButTheNext()
     })
 
-    it('the receiver ignores a deeply nested array in a notification as one malformed change', async () => {
+    it('the receiver treats a notification that is a deeply nested array as one malformed change, and ignores this change', async () => {
       const body = `${'['.repeat(500_000)}${']'.repeat(500_000)}`
       expect(await (await receiver.send(body)).json()).toEqual({ published: 0, ignored: 1 })
       await expectNothingPublishedButTheNext()
@@ -199,14 +199,14 @@ describe('POST /webhooks/intuit', () => {
   })
 
   describe('requests that are not valid webhooks', () => {
-    it('the receiver rejects a compressed body with 415, although its signature is valid', async () => {
+    it('the receiver responds 415 to a compressed body, although the signature is valid', async () => {
       const response = await receiver.send(gzipSync(BODY), { 'Content-Encoding': 'gzip' })
       expect(response.status).toBe(415)
       expect(await deliveries('unsupported_media_type')).toBe(1)
       await expectNothingPublishedButTheNext()
     })
 
-    it('the receiver rejects a body of 1 MiB and one byte with 413 without reading it', async () => {
+    it('the receiver responds 413 to a body of 1 MiB and one byte, without reading the body', async () => {
       const response = await sendRaw([`Content-Length: ${MIB + 1}`])
       expect(response.status).toBe(413)
       expect(await deliveries('payload_too_large')).toBe(1)
