@@ -212,7 +212,7 @@ describe('doctor', () => {
     )
   })
 
-  it('doctor, run against an embedded host, proposes no settings of backends, and lists the skipped checks at the end', async () => {
+  it('for an embedded host, doctor asks for no addresses of backends, and lists the skipped checks at the end', async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'doctor-'))
     try {
       await mkdir(join(dataDir, 'secrets'))

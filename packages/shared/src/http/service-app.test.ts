@@ -94,7 +94,7 @@ describe('the HTTP app of a service', () => {
     expect(app.router.name).toBe('SmartRouter + RegExpRouter')
   })
 
-  it('a service logs a request at level info, but a health check and a read of the console for itself only at level debug', async () => {
+  it('a service logs a request at level info, but a health check, and a read that the console makes for no person, at level debug', async () => {
     const lines: string[] = []
     const { call } = serve(lines)
     const person = { 'Acting-For': 'ada' }

@@ -15,7 +15,7 @@ describe('the clock of the machine', () => {
     await repetition[Symbol.asyncDispose]()
   })
 
-  it('repeat() calls its task without a pause after soon(), once the call in flight has ended', async () => {
+  it('after soon() was called, repeat() calls its task again as soon as the call in flight has ended', async () => {
     const second = Promise.withResolvers<void>()
     let calls = 0
     await using repetition = systemClock.repeat(async () => {

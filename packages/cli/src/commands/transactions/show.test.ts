@@ -84,7 +84,7 @@ const show = (args: readonly string[] = [], surroundings: Surroundings = {}) =>
   })
 
 describe('transactions show', () => {
-  it('`transactions show` prints the id, the error messages and the body of the response to a failed step', async () => {
+  it('`transactions show` prints for a failed step the id, the error messages and the body of the response', async () => {
     const { code, out } = await show()
     expect(code).toBe(0)
     expect(out).toContain(
@@ -111,7 +111,7 @@ describe('transactions show', () => {
     expect((await show()).out).toContain(`  ${line}\n  ${body}`)
   })
 
-  it('`transactions show` removes characters from a response that could control the terminal', async () => {
+  it('`transactions show` removes from a response all characters that could control the terminal', async () => {
     responseBody = 'a\nb\u001b[31m\u202e\u009b'
     expect((await show()).out).toContain('\n  a b�[31m��\n')
   })

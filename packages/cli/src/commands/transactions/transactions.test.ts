@@ -148,7 +148,7 @@ describe('transactions list', () => {
     ['30m', 30 * 60_000],
     ['2h', 2 * 3_600_000],
     ['3d', 3 * 86_400_000],
-  ])('`transactions list --since %s` finds runs of that time until now', async (since, ms) => {
+  ])('`transactions list --since %s` finds runs from that time until now', async (since, ms) => {
     await run(['transactions', 'list', '--since', since], {
       env: { COORDINATOR_URL: service.url },
       wallClock: () => Date.parse(AT) + ms,

@@ -112,7 +112,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('the RabbitMQ bus keeps its connection if the broker rejects or cancels a consumer that has onRejected', async () => {
+  it('the RabbitMQ bus keeps its connection if the broker rejects or cancels a consumer that has the callback onRejected', async () => {
     await using bus = await open()
     await bus.declare(topology)
     const connection = await connect(url)
