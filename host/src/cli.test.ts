@@ -250,7 +250,7 @@ describe('a webhook that the provider sends to the embedded host', () => {
   }
 
   it.each(['running', 'paused'])(
-    'a webhook that the embedded host accepted with 200 starts its run after SIGKILL, while the process is %s',
+    'after SIGKILL and a restart, a webhook that the embedded host had accepted with 200 starts its run (the process was %s)',
     async (state) => {
       await writeFile(join(folder, 'processes/export.ts'), EXPORT)
       {
@@ -275,7 +275,7 @@ describe('a webhook that the provider sends to the embedded host', () => {
     120_000, // the sweeper publishes the step of the run after 15 s
   )
 
-  it('a webhook that the embedded host accepted with 200 becomes a dead letter after SIGKILL if its process rejects it', async () => {
+  it('after SIGKILL and a restart, a webhook that the embedded host had accepted with 200 is a dead letter if the process rejects its data', async () => {
     await writeFile(join(folder, 'processes/export.ts'), REJECTING_EXPORT)
     {
       await using first = dev()

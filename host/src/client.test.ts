@@ -322,7 +322,7 @@ describe('the client of the package', () => {
       expect((await company.fetch('/customer', { method: 'POST', body: '{' })).status).toBe(400)
     })
 
-    it('the client repeats a POST whose response was lost with the same idempotency key, and the provider creates one entity', async () => {
+    it('if the response to a POST was lost, the client repeats the POST with the same idempotency key, and the provider creates one entity', async () => {
       await using relay = await startRelay(host.accountingGateway, 80)
       const { client, sent } = connect({ gateway: relay.url, provider: 'intuit' })
       const before = await entitiesCreated()

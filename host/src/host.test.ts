@@ -280,7 +280,7 @@ describe('the embedded host', () => {
     expect(await readFile(join(dataDir, 'credentials.json'))).toEqual(before)
   })
 
-  it('the embedded host creates a key for applications that cannot export grants, and does not create it again after its revocation', async () => {
+  it('the embedded host creates a key with which applications cannot export grants, and does not create the key again after its revocation', async () => {
     const list = join(dataDir, 'secrets/service_keys.json')
     const statusOf = async (method: string, url: string): Promise<number> => {
       const key = await readFile(join(dataDir, 'secrets/application_key'), 'utf8')

@@ -109,7 +109,7 @@ describe.each(personalities)(
       expect(await sandboxClient(system).calls(realm)).toEqual(onceGranted)
     })
 
-    it('three token-services send the response of a slow provider to every caller without a competition for the lease', async () => {
+    it('three token-services send the response of a slow provider to every caller, and do not compete for the lease', async () => {
       tokenEndpoint.pause()
       await expire([realm])
       const requests = requestByAllCallers()
@@ -123,7 +123,7 @@ describe.each(personalities)(
       console.log(`${CALLERS} callers while the provider was paused: 1 provider call`)
     })
 
-    it('three token-services respond as soon as the token is stored, even if its lease is never released', async () => {
+    it('three token-services respond as soon as the token is stored, even if the lease of the refresh is never released', async () => {
       const name = nameOf(realm)
       const lease = `lease:${name}`
       const expiry = (await redis.hget(name, 'Expiry')) ?? ''

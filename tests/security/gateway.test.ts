@@ -219,7 +219,7 @@ describe('the gateway with a plain http address of the accounting API or of the 
   const read = (name: string): string => readFileSync(fixture(name), 'utf8')
 
   it.each(['http:', 'HTTP:'])(
-    'the gateway neither starts nor sends a token if an https discovery document names an accounting URL with the scheme %s',
+    'the gateway does not start, and sends no token, if an https discovery document names an accounting URL with the scheme %s',
     async (scheme) => {
       const plain = await startTcpServer('')
       const document = { issuer: 'x', accounting_url: `${scheme}//localhost:${plain.port}` }

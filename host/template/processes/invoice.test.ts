@@ -5,7 +5,7 @@ import invoice from './invoice.ts'
 
 const sale = { customer: 'Ada', amount: 66 }
 
-test('the process creates a customer and an invoice of the company for a sale', async () => {
+test('for a sale, the process creates a customer and an invoice in the books of the company', async () => {
   await using host = await startTestHost({ processes: invoice })
   const company = await host.company('42')
   const run = await host.run('Invoice', 'sale-1', sale, { realm: '42' })
