@@ -33,7 +33,7 @@ export default defineConfig({
       'integration-host/testing': fileURLToPath(
         new URL('host/src/testing/testing.ts', import.meta.url),
       ),
-      // Outside of tests, the resolve hook of the coordinator does this for process files.
+      // Outside of tests, the resolve hook of the coordinator resolves this import in process files.
       'integration-host': fileURLToPath(
         new URL('services/coordinator/src/process/api.ts', import.meta.url),
       ),
@@ -78,7 +78,8 @@ export default defineConfig({
           name: 'integration',
           include: ['**/*.integration.test.ts', 'tests/*/**/*.test.ts'],
           exclude: [...exclude, 'tests/support/**', 'tests/console/**'],
-          // Only these need PostgreSQL, Redis and RabbitMQ; a run of unit tests alone starts none.
+          // Only the integration tests need PostgreSQL, Redis and RabbitMQ, so a run of the unit tests alone starts
+          // none of them.
           globalSetup: ['tests/support/backends/find-backends.ts'],
         },
       },

@@ -74,8 +74,8 @@ for (const size of SIZES) {
 console.table(rows)
 
 /**
- * Requests the tokens of as many realms as the service caches. This also proves that the service can decrypt the
- * copies.
+ * Requests the tokens of as many realms as fit into the service's cache. The responses also prove that the service can
+ * decrypt the copies.
  */
 async function readTokens(from: Custody, size: number): Promise<void> {
   for (let n = 0; n < 10_000; n += 1) {
@@ -95,7 +95,7 @@ async function refreshDue(store: Redis): Promise<number> {
     await changeRecord(store, keys, nameOf(n), { Expiry: new Date().toISOString() })
   const startedAt = performance.now()
   await makeDue(store)
-  // A completed refresh moves the due time by most of a day, and a claim moves it by less than a minute. So a realm
+  // A completed refresh moves the due time by almost a day, whereas a claim moves it by less than a minute. So a realm
   // that is due in more than an hour has been refreshed.
   while ((await store.zcount(DUE_INDEX, '-inf', Date.now() + HOUR_MS)) > 0) {
     if (performance.now() - startedAt > DEADLINE_MS)

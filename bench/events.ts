@@ -125,7 +125,7 @@ async function runOrders(): Promise<number> {
   return (performance.now() - startedAt) / 1_000
 }
 
-/** Returns the number of completed last steps, read from the coordinator's metrics. */
+/** Returns how many orders have completed their last step. The number is read from the coordinator's metrics. */
 async function completedOrders(): Promise<number> {
   const text = await (await fetch(`${coordinator.url}/metrics`)).text()
   const line = text

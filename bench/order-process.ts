@@ -101,7 +101,7 @@ const leaving = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leaving.abort())
 await using opened = new AsyncDisposableStack()
 // The benchmark accepts only servers on this machine, because it cannot read the processor time of a server in a
-// container. It also needs a server with fsync, and a PostgreSQL server that the test setup starts has none.
+// container. It also needs a server with fsync, and a PostgreSQL server that the test setup starts runs without it.
 process.env['TEST_BACKENDS'] ??= 'local'
 opened.defer(await setupBackends())
 const stub = opened.use(await startStub())
@@ -178,8 +178,8 @@ async function measureSystems<Prepared extends { readonly system: System }>(
 }
 
 /**
- * Measures an entry. Resolves with `null` if the round failed or was interrupted by a signal. The error of a failed
- * round is reported, and its results are left out; the other results remain valid.
+ * Measures an entry. Resolves with `null` if the round failed or was interrupted by a signal. If a round fails, its
+ * error is reported and its results are left out; the results of the other rounds remain valid.
  */
 async function attempt(name: string, work: () => Promise<Measured>): Promise<Measured | null> {
   if (leaving.signal.aborted) return null

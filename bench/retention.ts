@@ -135,7 +135,7 @@ async function purgedSoFar(): Promise<number> {
 async function untilPurged(): Promise<void> {
   const startedAt = performance.now()
   let shownAt = startedAt
-  // At the end of the purge pass, the coordinator deletes the count.
+  // When the count is 0, the purge pass has ended, because the coordinator deletes the count at the end of the pass.
   for (let count; (count = await purgedSoFar()) > 0; await delay(100)) {
     if (performance.now() - shownAt < PROGRESS_MS) continue
     shownAt = performance.now()
@@ -147,7 +147,7 @@ async function untilPurged(): Promise<void> {
   if (rows[0]?.count !== runs) throw new Error(`${rows[0]?.count} of ${runs} runs were purged`)
 }
 
-/** Exports `runs` runs as a stream, and prints the duration and the maximum memory of the coordinator. */
+/** Exports `runs` runs as a stream. Prints the duration of the export and the maximum memory of the coordinator. */
 async function exportAll(): Promise<void> {
   await sql.query(`delete from "Order_Header" where "PurgedAt" is not null`)
   await fill(system.databaseUrl, runs, 'exported')

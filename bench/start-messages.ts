@@ -29,7 +29,7 @@ const { values } = parseArgs({
 const ROUNDS = Number(values.rounds)
 const MESSAGES = Number(values.messages)
 const DEADLINE_MS = 300_000
-/** Messages that are published at the same time. */
+/** The number of messages that are published at the same time. */
 const PUBLISHED_AT_ONCE = 500
 /** No program listens on this port. */
 const OFFLINE = '127.0.0.1:1'

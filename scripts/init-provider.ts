@@ -1,5 +1,5 @@
-// `docker compose --profile real`: configures the provider that .env names instead of the sandbox. Writes the
-// settings to the files that `init` distributes to the services.
+// `docker compose --profile real`: replaces the sandbox by the provider that .env names. Writes the settings of this
+// provider to the files that `init` distributes to the services.
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
@@ -22,8 +22,8 @@ const settings: Readonly<Record<string, string>> = {
   CLIENT_SECRET: readSecret(process.env['CLIENT_SECRET_FILE'] ?? '') ?? '',
 }
 
-// The token is optional, because Intuit shows it only after an operator has entered the address of
-// webhook-receiver there.
+// The token is optional, because Intuit shows it only after an operator has entered the address of webhook-receiver at
+// Intuit.
 const verifierTokens = readSecret(process.env['WEBHOOK_VERIFIER_TOKENS_FILE'] ?? '') ?? ''
 
 const isUrl = (text: string): boolean => /^https?:\/\//.test(text) && URL.canParse(text)

@@ -35,8 +35,8 @@ it('every name that the package exports has a docstring', async () => {
 })
 
 /**
- * Returns whether the section of a name begins with text after the declaration and the heading `Call
- * Signature`.
+ * Returns whether a section begins with text. The name of the section, its declaration and the
+ * heading `Call Signature` do not count as text.
  */
 function isDescribed(section: string): boolean {
   const [, ...lines] = section.replaceAll(/^```[^]*?^```$/gm, '').split('\n')

@@ -49,8 +49,8 @@ export interface Engine extends AsyncDisposable {
 export type StartEngine = (settings: EngineSettings) => Promise<Engine>
 
 /**
- * Lets callers wait for a transaction in engines whose enqueue call returns before the transaction has completed.
- * The last step of each transaction calls `completed`.
+ * For engines whose enqueue call returns before the transaction has completed: lets callers wait until it has. The last
+ * step of each transaction calls `completed`.
  */
 export class Completions {
   readonly #waiting = new Map<string, () => void>()
@@ -65,7 +65,7 @@ export class Completions {
   }
 }
 
-/** Builds an engine from a function that queues transactions and returns before they have completed. */
+/** Builds an engine from a function that queues transactions and returns before these transactions have completed. */
 export function engineOfQueue(deps: {
   readonly queue: (ids: readonly string[]) => Promise<unknown>
   readonly completions: Completions

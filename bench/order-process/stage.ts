@@ -38,7 +38,7 @@ export interface StageOptions {
   readonly onDisk: boolean
   /** Folder for a CPU profile of the coordinator's Node process. */
   readonly profileTo?: string
-  /** Aborts the round. Its processes are still stopped, and its stores are still removed. */
+  /** Aborts the round. Even then, the processes of the round are stopped and its stores are removed. */
   readonly leaving: AbortSignal
   /** A system whose existing database is used with its content. If absent, a new database is created. */
   readonly system?: System

@@ -7,7 +7,8 @@ export interface ReplicatedSystem extends AsyncDisposable {
   readonly hasStandby: boolean
 }
 
-// A measured commit must reach the disk. The servers of the tests run without fsync.
+// This server runs with fsync, because a measured commit must reach the disk. The servers of the tests run without
+// fsync.
 const settings = { fsync: 'on', synchronous_commit: 'on' }
 
 /**

@@ -33,7 +33,10 @@ export function printRates(measured: Rounds<Entry>): void {
   printTable(measured, ({ name }) => name, rateRow)
 }
 
-/** Prints a comparison of the coordinator with each other engine: medians of the ratios within a round. */
+/**
+ * Prints a comparison of the coordinator with each other engine. Each ratio compares two results of the same round; the
+ * medians of these ratios are printed.
+ */
 export function printRatios(measured: Rounds<Entry>): void {
   const ours = [...measured].filter(([entry]) => entry.isOurs)
   const rows: [string, Row][] = []
@@ -55,8 +58,8 @@ export function printRatios(measured: Rounds<Entry>): void {
 }
 
 /**
- * Prints a comparison of the coordinators of this checkout and of another checkout: medians of the ratios within a
- * round.
+ * Prints a comparison of the coordinator of this checkout with that of another checkout. Each ratio compares two
+ * results of the same round; the medians of these ratios are printed.
  */
 export function printAgainst(measured: Rounds<Entry>): void {
   const rows: [string, Row][] = []

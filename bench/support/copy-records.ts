@@ -5,8 +5,8 @@ const BATCH = 1_000
 const HOUR_MS = 3_600_000
 
 /**
- * The data in which a copy differs from the first realm: fields of its record, and its entries in sorted sets (with
- * score 0).
+ * The data in which a copy differs from the first realm: fields of the copy's record, and the copy's entries in sorted
+ * sets (with score 0).
  */
 export interface Variation {
   readonly fields: Readonly<Record<string, string>>

@@ -43,7 +43,7 @@ export async function measureRounds<Name extends string>(
 
 /**
  * Returns a table with one row per server: the medians over the rounds, and the medians of the ratios to the server
- * `base` within a round.
+ * `base`. Each ratio compares two results of the same round.
  */
 export function compare<Name extends string>(
   rounds: readonly Round<Name>[],

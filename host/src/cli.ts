@@ -1,5 +1,5 @@
-// The program `npx integration-host …` of the checkout and of the package: the command line with the commands that run
-// the embedded host.
+// The program that `npx integration-host …` runs, in the checkout and in the package: the command line, extended by the
+// commands that run the embedded host.
 import { runProgram } from '@integration-host/cli/program'
 import { dev } from './commands/dev.ts'
 import { init } from './commands/init.ts'

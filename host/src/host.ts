@@ -43,7 +43,7 @@ import { type Provider, recordProvider, requireProvider } from './provider-of-da
 import type { Installation } from './story.ts'
 
 export interface HostOptions {
-  /** The folder for the files of the stores, the folder `OrderCSV/` and the generated secrets. */
+  /** The folder that contains the files of the stores, the folder `OrderCSV/` and the generated secrets. */
   readonly dataDir: string
   /** `standard` assigns the ports 7216 to 7222; `free` assigns ports that no other process uses. */
   readonly ports: 'standard' | 'free'
@@ -131,8 +131,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
     REDIRECT: `${at('tokenService')}/callback`,
     // The host listens only on the loopback interface, so any client may connect a company.
     AUTHORIZE: 'open',
-    // Settings of the environment override the defaults. Only the addresses of the services are assigned by this
-    // process and cannot be overridden.
+    // Settings of the environment override the defaults. Only the addresses of the services cannot be overridden,
+    // because this process assigns them.
     ...options.env,
     ...secrets,
     ...(isSandbox && sandbox),
@@ -240,7 +240,10 @@ export async function startHost(options: HostOptions): Promise<Host> {
   }
 }
 
-/** Logs which processes are started by changes, because without webhooks no change arrives. */
+/**
+ * Logs a warning that names the processes that changes start. Without webhooks, these processes get changes only from
+ * the daily change feed.
+ */
 function warnOfChanges(
   { definitions }: Awaited<ReturnType<typeof configure>>['processes'],
   logger: Logger,

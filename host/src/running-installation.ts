@@ -40,9 +40,8 @@ const Settings = z.object({
  * Returns the addresses and the key of a running installation. Settings of the environment take precedence over those
  * of the file `envFile`, from which Compose reads its ports. The file need not exist.
  *
- * @throws {ConfigError} if a setting is wrong or missing, or if only some of the services have a URL. Services
- * without a URL would get their standard ports, where another installation may run. The demo must not change two
- * installations.
+ * @throws {ConfigError} if a setting is wrong or missing, or if only some of the services have a URL. The demo must not
+ * change two installations, and at the standard ports of the services without a URL another installation may run.
  */
 export function readRunningInstallation(env: Environment, envFile: string): Installation {
   const settings = parseConfig(Settings, { ...readEnvFile(envFile), ...given(env) })

@@ -11,8 +11,8 @@ export interface StepLine {
   /** The process and the transaction; for a replay also the number of the run. */
   readonly run: string
   /**
-   * For an attempt: the step, its outcome, its status, its duration, its error, and the reason from the response. For
-   * the end of a run: the status of the run.
+   * If an attempt has ended: the step, and the outcome, the status, the duration and the error of the attempt, with the
+   * reason from the response. If the run has ended: the status of the run.
    */
   readonly parts: readonly string[]
 }
@@ -38,8 +38,8 @@ export async function stepLines(
       signal,
     })
   /**
-   * The attempts and ends of the most recently changed runs that were already shown. Several events can arrive for
-   * the same attempt or the same end.
+   * What was already shown of the most recently changed runs: their attempts and their ends. Several events can arrive
+   * for the same attempt or the same end.
    */
   const shown = new Map<string, Set<string>>()
 

@@ -33,7 +33,7 @@ const PROCESS = 'OrderProcess'
 const STAGE_DEADLINE_MS = 30_000
 
 /**
- * Checks with requests that change nothing that every service responds and accepts the key.
+ * Checks that every service responds and accepts the key. The requests of this check change nothing.
  *
  * @throws {StoryFailed} if a service fails this check; the message names the first such service.
  */

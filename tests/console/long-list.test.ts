@@ -248,7 +248,7 @@ describe('the live connection of a browser', () => {
 
   it('the page Runs shows no run in a wrong state after its stream was cut twenty times', async () => {
     const page = await at.signIn()
-    await page.setViewportSize({ width: 1280, height: 2_000 }) // with all rows
+    await page.setViewportSize({ width: 1280, height: 2_000 }) // so that all rows are visible
     await page.goto(`${at.console.url}/runs?idPrefix=cut-`)
     await page.getByText('No run matches these filters').waitFor()
     await queue('cut-0')

@@ -20,7 +20,10 @@ const SIZE = { width: 1200, height: 780 }
 describe.runIf(process.env['README_PICTURES'] === '1')('the pictures of the README', () => {
   let at: ConsoleBrowser
   let notices = 0
-  /** The target of the notices: unavailable twice, and then it rejects the request. It finds no earlier notice. */
+  /**
+   * The target to which the notices are sent. It is unavailable for the first two, and rejects all others. A search for
+   * an earlier notice finds none.
+   */
   const target = createServer(({ method }, response) => {
     if (method === 'POST') notices += 1
     response.writeHead(method === 'GET' ? 404 : notices < 3 ? 503 : 422).end()

@@ -90,7 +90,7 @@ describe('the console in a browser', () => {
     await expectAccessible(page, 'now-broken')
     await connectCompany(at.host, { stage() {}, line() {} })
     await page.getByRole('heading', { name: 'Nothing needs you' }).waitFor({ timeout: 5_000 })
-    await page.getByText('1 company must be reconnected').waitFor() // as the last one that ended
+    await page.getByText('1 company must be reconnected').waitFor() // the page names the last condition that ended
   })
 
   it('the first page shows a failed run within 5 s, with the step and the error class', async () => {

@@ -187,7 +187,8 @@ async function startFixture({ isInline = false } = {}): Promise<Fixture> {
     DEMO_API_URL: target.url,
     LOCAL_PULL_SECONDS: '0.2',
     REMOTE_PULL_SECONDS: '0.3',
-    // The sweeper polls often. With this long interval it publishes messages only for runs that a test has made due.
+    // The sweeper publishes messages only for runs that a test has made due. With this long interval, no other run
+    // becomes due although the sweeper polls often.
     SWEEP_MS: '60000',
     ...(isInline && { PROCESS: 'inline' }),
   }

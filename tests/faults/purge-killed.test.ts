@@ -156,7 +156,7 @@ describe('a coordinator that is killed while it purges old runs', () => {
         insert into "Order_Header" ("Process", "TransactionID", "InitialData")
         values ('OrderProcess', 'r0-1', '1') on conflict do nothing`
       expect(inserted.count).toBe(0)
-      // When the sweeper starts this new transaction, it would also start a purged run that is due.
+      // The sweeper starts this new transaction. If a purged run were due, the sweeper would start it as well.
       await sql`
         insert into "Order_Header" ("Process", "TransactionID", "InitialData")
         values ('OrderProcess', 'new', '"new"')`

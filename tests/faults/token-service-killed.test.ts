@@ -55,8 +55,9 @@ type Point = (typeof points)[number]
  * refresh token, so a lost token pair cannot be recovered.
  */
 const unrecoverable = {
-  // The previous refresh token equals the current one within its first day. With the profile `intuit` the fault is not
-  // final, so each of the three forced refreshes tries the token again.
+  // Within the first day of a refresh token, the provider returns it unchanged. Therefore the previous token equals the
+  // current one here. With the profile `intuit` the fault is not final, so each of the three forced refreshes tries the
+  // token again.
   intuit: { rejected: 1, callsByReading: 3, Final: false },
   // token-service tries the current and the previous refresh token once each.
   strict: { rejected: 2, callsByReading: 0, Final: true },

@@ -260,7 +260,7 @@ describe('the installed package', () => {
     await using npm = startProcess(args, { program: 'npx', cwd: project, env })
     const [, address = ''] = await npm.waitForOutput(/token-service +(\S+)/)
     npm.signal('SIGTERM')
-    // The host has inherited the output of npx. The output ends only when the host has ended too.
+    // The host has inherited the output of npx, so this output ends only when the host has ended too.
     await npm.ended
     await expect(fetch(address)).rejects.toThrow('fetch failed')
   })

@@ -20,7 +20,7 @@ const ROOT = join(import.meta.dirname, '../../..')
 const TEMPLATE = join(import.meta.dirname, '../../template')
 
 /**
- * The files of the template that have another name than in the project. npm would omit a file named `.gitignore` from
+ * The files that have another name in the template than in the project. npm would omit a file named `.gitignore` from
  * the package, and a `tsconfig.json` in the template would take effect in the checkout.
  */
 const RENAMED = [
@@ -133,9 +133,9 @@ const pick = <Name extends string>(
 ) => Object.fromEntries(names.map((name) => [name, versions[name]]))
 
 /**
- * Returns the dependency of the project on this package, which is the version of the package or the path of a tarball
- * relative to `folder`. In the checkout, it is the tarball that `npm run pack` builds. If the package was installed
- * from a tarball, npm has recorded the path in the lockfile in `node_modules`.
+ * Returns the value with which the project's package.json depends on this package: the version of the package, or the
+ * path of a tarball relative to `folder`. In the checkout, it is the tarball that `npm run pack` builds. If the package
+ * was installed from a tarball, npm has recorded the path in the lockfile in `node_modules`.
  */
 function sourceOf(folder: string): string {
   const modules = dirname(ROOT)

@@ -110,7 +110,7 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
   const tracked = trackedSource(source, work, () => isDead)
   const replicaSource: TransactionSource = {
     ...tracked,
-    // `queue` starts no run itself. A step in progress is only known if it was delivered as a message.
+    // This `queue` never starts a run, because a step in progress is only known if it was delivered as a message.
     queue: (process, transactions, by) => tracked.queue(process, transactions, by),
     async claim(message) {
       if (isDead) return { kind: 'stale' }

@@ -49,8 +49,8 @@ export interface ServiceApi {
   postForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>
 }
 
-// The deadline must allow for a refresh that waits for the refresh of another caller. After that it calls the provider,
-// and each call may take 10 s.
+// The deadline must allow for a refresh that first waits for another caller's refresh and then calls the provider
+// itself. Each call of the provider may take 10 s.
 const DEADLINE_MS = 60_000
 const LONG_DEADLINE_MS = 5 * 60_000
 

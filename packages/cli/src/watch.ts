@@ -14,8 +14,8 @@ export const intervalOf = (text: string | undefined): number =>
   durationMsOf('--interval', text, DEFAULT_SECONDS)
 
 /**
- * Runs `poll` at every interval until `poll` returns `false`. After the first success, an unreachable service may be
- * restarting. Its error is then passed to `report` and does not end the command.
+ * Runs `poll` at every interval until `poll` returns `false`. Once `poll` has succeeded, an unreachable service does
+ * not end the command, because it may be restarting. Its error is passed to `report` instead.
  */
 export async function repeat(
   intervalMs: number,

@@ -13,8 +13,8 @@ const serverNow = (): number => Date.now() + offsetMs
 export const serverTimeText = (): string => new Date(serverNow()).toISOString()
 
 /**
- * Sets the server's time, which the server read in the middle of a request that began at `sentAt` and has
- * just ended.
+ * Sets the server's time. It is assumed that the server read the time in the middle of the request, which began at
+ * `sentAt` and has just ended.
  */
 export function setServerTime(serverTime: string, sentAt: number): void {
   offsetMs = Date.parse(serverTime) - (sentAt + Date.now()) / 2

@@ -56,8 +56,8 @@ export const useLiveState = (): LiveState => useSyncExternalStore(subscribe, () 
 export const useLostSince = (): string | null => useSyncExternalStore(subscribe, () => lostSince)
 
 /**
- * Reads everything that is shown again, with two exceptions. The session is read whenever the stream ends. The visible
- * rows of the list of runs are read by a separate query.
+ * Repeats the read of everything that is shown, with two exceptions. The session is read whenever the stream ends. The
+ * visible rows of the list of runs are read by a separate query.
  */
 export const readAllAgain = (queries: QueryClient): Promise<void> =>
   queries.invalidateQueries({
@@ -74,7 +74,9 @@ export function followStream(queries: QueryClient): () => void {
   const waiting = new Map<string, QueryKey>()
   let readTimer = 0
   let isReading = false
-  /** Reads the shown pages with this key again. The read is delayed if the last one was within the interval. */
+  /**
+   * Repeats the reads of the shown pages with this key. They are delayed if the previous read was within the interval.
+   */
   function readAgain(queryKey: QueryKey): void {
     if (queries.getQueryCache().findAll({ queryKey, type: 'active' }).length === 0) return
     waiting.set(JSON.stringify(queryKey), queryKey)
@@ -85,7 +87,8 @@ export function followStream(queries: QueryClient): () => void {
     if (!isReading || signal.aborted) return
     const keys = [...waiting.values()]
     waiting.clear()
-    // A new read cancels the one before it, so a read that takes longer than the interval must end first.
+    // A new read would cancel the previous one. Therefore, the next read waits for the end of a read that takes longer
+    // than the interval.
     await Promise.all(keys.map((queryKey) => queries.invalidateQueries({ queryKey })))
     if (!signal.aborted) readTimer = setTimeout(() => void flush(), READ_AGAIN_MS)
   }

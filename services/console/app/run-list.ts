@@ -112,7 +112,7 @@ export function useRunList(text: string, { first, last }: VisibleRows) {
     return {
       rows: all,
       known: new Set(all.map(keyOf)),
-      // A map, because a company may have the id `constructor`, which every object seems to have.
+      // The names are in a map. In an object, a company with the id `constructor` would seem to have a name.
       companies: new Map((data?.pages ?? []).flatMap(({ Companies }) => Object.entries(Companies))),
     }
   }, [data])

@@ -26,7 +26,7 @@ let settings = read()
 const listeners = new Set<() => void>()
 
 function read(): Settings {
-  // The first value is the default.
+  // If no valid value is stored, the first of the possible values is used.
   const stored = <Value extends string>(name: keyof Settings, values: readonly Value[]): Value => {
     const value = localStorage.getItem(name)
     return values.find((one) => one === value) ?? (values[0] as Value)
@@ -53,7 +53,7 @@ function readAgain(): void {
 }
 
 /**
- * Applies the settings to the page, even if another tab has changed them. Called once, before the first page is
+ * Applies the settings to the page, now and whenever another tab changes them. Called once, before the first page is
  * shown.
  */
 export function followSettings(): void {

@@ -26,7 +26,7 @@ export interface TimeFormat {
   readonly zoneName: string
 }
 
-/** Returns the formats of a time zone; if it is `undefined`, of the zone of this computer. */
+/** Returns the formats of a time zone; `undefined` stands for the zone of this computer. */
 export function timeFormat(timeZone: string | undefined, locale?: string): TimeFormat {
   const format = (options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat =>
     new Intl.DateTimeFormat(locale, { ...options, timeZone })
@@ -57,6 +57,6 @@ export function timeFormat(timeZone: string | undefined, locale?: string): TimeF
   }
 }
 
-/** Returns the zone of a style, for {@link timeFormat}. */
+/** Returns the zone of times in this style; `undefined` stands for the zone of this computer. */
 export const zoneOf = (style: TimeStyle, zone: string): string | undefined =>
   style === 'utc' ? 'UTC' : style === 'zone' ? zone : undefined

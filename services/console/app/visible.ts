@@ -5,7 +5,7 @@
  */
 const HIDDEN_IN_LINE =
   /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|^ | $| (?= )|⟨(?=U\+)/gu
-/** The same for a text of several lines, in which indentation, tabs and line ends are usual. */
+/** The hidden characters of a text of several lines, in which indentation, tabs and line ends are usual. */
 const HIDDEN_IN_LINES =
   /(?!\r\n|[\n\t])[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|⟨(?=U\+)/gu
 
@@ -15,5 +15,5 @@ const codePoint = (character: string): string =>
 /** Returns a text from outside on one line, in which each character that cannot be seen is its code point. */
 export const visible = (text: string): string => text.replaceAll(HIDDEN_IN_LINE, codePoint)
 
-/** Returns the same for a text of several lines. */
+/** Returns a text of several lines from outside, in which each character that cannot be seen is its code point. */
 export const visibleLines = (text: string): string => text.replaceAll(HIDDEN_IN_LINES, codePoint)

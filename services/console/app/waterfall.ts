@@ -88,7 +88,9 @@ export function waterfall(run: RunView, now: number): Waterfall {
   }
 }
 
-/** Returns the attempt in flight of the due step. Otherwise returns the wait until its next attempt. */
+/**
+ * Returns the attempt of the due step that is in flight. If none is in flight, returns the wait until the next attempt.
+ */
 function dueSegments(run: RunView, last: Attempt | undefined, now: number): readonly Segment[] {
   if (run.StartedAt !== null)
     return [segment('running', Date.parse(run.StartedAt), now, `attempt ${run.Attempt}: in flight`)]

@@ -82,8 +82,8 @@ const Settings = z.object({
   SESSION_HOURS: integer(1, 168).default(12),
   SESSION_IDLE_MINUTES: integer(1, 1_440).default(60),
   /**
-   * The address of Redis, in which sessions survive restarts and several replicas share them. Without it the
-   * sessions are in memory.
+   * The address of Redis. If it is set, sessions survive restarts, and several replicas share them. Otherwise each
+   * process has its sessions in memory.
    */
   REDIS_URL: redisUrl().optional(),
   ...tlsSettings('REDIS'),

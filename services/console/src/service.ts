@@ -185,7 +185,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     signInLink: () =>
       config.SIGN_IN.includes('link') ? linkUrl(url, links.create().secret) : null,
     async [Symbol.asyncDispose]() {
-      // The event streams end first. The server then need not wait for the browsers.
+      // The event streams end first, so that the server need not wait for the browsers.
       streams[Symbol.dispose]()
       await services.disposeAsync()
     },

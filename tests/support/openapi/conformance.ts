@@ -93,7 +93,7 @@ export function createResponseCheck(document: OpenApiDocument) {
     strict: false,
     validateFormats: false,
     allErrors: true,
-    validateSchema: false, // `malformed` does it
+    validateSchema: false, // the function `malformed` validates the schemas
     code: { optimize: false }, // optimizing the code of a validator takes longer than its few calls in a test
   })
   const validators = new Map<object, ValidateFunction>()

@@ -35,7 +35,8 @@ export interface ClientDeps {
 export type Client = ReturnType<typeof createClient>
 
 /**
- * Returns whether an HTTP status shows that a company's grant has ended. No later call for this company can succeed.
+ * Returns whether an HTTP status shows that a company's grant has ended. In this case, no later call for the company
+ * can succeed.
  */
 export const isGone = (status: number | null): boolean => status === 404 || status === 424
 

@@ -204,7 +204,10 @@ async function send(
   }
 }
 
-/** Returns whether the failure may be caused by a restart of the service. A rejected service key is not. */
+/**
+ * Returns whether a restart of the service may have caused the failure. A rejected service key, for example, has
+ * another cause.
+ */
 const isTemporary = (error: unknown): boolean =>
   error instanceof RequestRejected
     ? ['store_unavailable', 'shutting_down', 'busy'].includes(error.code)

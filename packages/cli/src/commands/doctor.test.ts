@@ -201,7 +201,7 @@ describe('doctor', () => {
   it('doctor skips the check of a backend if the setting with the address of the backend is missing', async () => {
     const { code, json, err } = await run(
       ['doctor', '--only', 'redis,postgres,rabbitmq', '--json'],
-      { env: { DATA_DIR: '/nowhere' } }, // not the data of an embedded host
+      { env: { DATA_DIR: '/nowhere' } }, // no embedded host has stored data in this folder
     )
     expect([code, err]).toEqual([0, 'Nothing is wrong, 3 not checked.\n'])
     expect(json).toMatchObject(

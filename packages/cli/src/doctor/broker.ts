@@ -62,8 +62,8 @@ const DEFAULT_PORTS = ['', '5672', '5671']
 
 /**
  * Returns the management API at AMQP_MANAGEMENT_URL. Without this setting, returns the management API at its default
- * port if the broker runs on this machine at a default port. Otherwise returns `null`. If a local broker has another
- * port, the default management port may belong to another broker on this machine.
+ * port if the broker runs on this machine at a default port. Otherwise returns `null`. If a broker on this machine has
+ * another port, for example, the management API at its default port may belong to another broker.
  */
 function managementOf(node: AmqpNode, settings: BrokerSettings): Management | null {
   const broker = new URL(node.url)

@@ -108,7 +108,7 @@ const needsPerson: Readonly<Record<string, string>> = {
     'Correct WEBHOOKS_FILE; do not restart before (docs/runbook.md#webhooksfileinvalid).',
 }
 
-/** Returns the check result for a note. It needs no separate remediation, because the note says what to do. */
+/** Returns the check result for a note. The result needs no separate remediation, because the note says what to do. */
 const noteOf = (dependency: string, note: string): CheckResult => ({
   check: dependency,
   verdict: 'warning',

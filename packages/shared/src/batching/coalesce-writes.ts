@@ -18,7 +18,7 @@ export function afterThisTurn(write: () => void): void {
 
 /**
  * Runs `work` after all functions that are passed to `afterThisTurn` in this turn of the event loop. It is for writes
- * that are less urgent than those.
+ * that are less urgent than the writes of these functions.
  */
 export function afterWritesOfThisTurn(work: () => void): void {
   setImmediate(() => setImmediate(work))

@@ -30,7 +30,7 @@ export const RealmActivityList = z
   .meta({ ref: 'RealmActivityList' })
 export type RealmActivityList = z.output<typeof RealmActivityList>
 
-/** A call that did not end with a status below 400. */
+/** A call that ended with a status of 400 or above. */
 const FailedCall = z
   .object({
     At: z.iso.datetime().meta({ description: 'the end of the call' }),

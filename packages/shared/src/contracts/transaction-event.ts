@@ -13,11 +13,11 @@ export const COORDINATORS_EXCHANGE = 'integration.coordinators'
 
 /**
  * One transition of a transaction's header. It contains only identifiers and the state of the run, because business
- * data stays in the database. The members with a default are missing in the events of earlier versions.
+ * data stays in the database. Events of earlier releases lack the members that have a default here.
  */
 export const TransactionEvent = z.object({
-  // The event id contains the name and the transaction's identifier, percent-encoded. Percent-encoding throws for an
-  // unpaired surrogate, so both must be well-formed.
+  // The event id contains the names of the process and of the transaction in percent-encoding. Percent-encoding throws
+  // for an unpaired surrogate, so both must be well-formed.
   Process: z.string().refine((name) => name.isWellFormed(), 'must be well-formed Unicode'),
   TransactionID,
   ReplayID,

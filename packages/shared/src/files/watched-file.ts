@@ -12,7 +12,7 @@ export interface WatchedFile {
 
 /**
  * Watches a file until disposed. The file is polled, because `fs.watch` misses changes on network file systems and in
- * Kubernetes volumes. In such a volume a change replaces a symbolic link to the folder.
+ * Kubernetes volumes, where a change replaces a symbolic link to the folder.
  *
  * @param current the content that the caller has already read
  */

@@ -28,8 +28,8 @@ export interface ListenOptions {
   /** The metrics that count the connections closed by the server. */
   readonly metrics?: Metrics
   /**
-   * Receives each accepted connection instead of the HTTP server. This function passes a connection on to the HTTP
-   * server by `serve`.
+   * If present, this function receives each accepted connection in place of the HTTP server. By calling `serve`, it
+   * passes the connection on to the HTTP server.
    */
   readonly onSocket?: (socket: Socket, serve: () => void) => void
 }

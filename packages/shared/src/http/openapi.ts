@@ -69,8 +69,8 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
     }
     return document
   }
-  // The document is generated once, at the first request. It needs no key, and generating it takes 3 to 15 ms of
-  // processor time, so unauthenticated clients could otherwise cause much work.
+  // The document is generated only once, at the first request. Otherwise unauthenticated clients could cause much work,
+  // because the document needs no key and generating it takes 3 to 15 ms of processor time.
   let generated: ReturnType<typeof generate> | null = null
   const specs = () => (generated ??= generate())
   const page = createReferencePage(info)

@@ -1,6 +1,6 @@
 /**
- * The small HTML pages that a service sends without a script: a card with a heading, some sentences and at most one
- * form. The pages have the colour scheme of the system, light or dark, and load nothing.
+ * The small HTML pages of the services. A page has no script. It shows a card with a heading, some sentences and at
+ * most one form. The pages have the colour scheme of the system, light or dark, and load nothing.
  */
 import { createHash } from 'node:crypto'
 import { html, raw } from 'hono/html'

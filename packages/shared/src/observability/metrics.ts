@@ -73,8 +73,8 @@ const BURST = 20
 const INTERVAL_MS = 250
 
 /**
- * Returns a function that calls `compute` at most once per 250 ms. Only the first 20 calls in quick succession are not
- * limited. A limited call gets the last result.
+ * Returns a function that calls `compute` at most once per 250 ms. The first 20 calls in quick succession are exempt
+ * from this limit. A limited call gets the last result.
  */
 function limitRate(compute: () => Promise<string>): () => Promise<string> {
   let last: Promise<string> | undefined

@@ -37,7 +37,7 @@ export interface ServerSocketsOptions {
   readonly limit: number
   /**
    * Called when a session was opened through a connection pooler. `isShared` is true if another open session has the
-   * same server process. The pooler then assigns a server process to a session only for one transaction.
+   * same server process. If so, the pooler assigns a server process to a session for one transaction only.
    */
   readonly onPooled?: (isShared: boolean) => void
 }

@@ -1,4 +1,4 @@
-/** Limits how often an operation may run that clients can cause without a service key. */
+/** Limits the rate of an operation that clients can cause without a service key. */
 export interface RateLimit {
   /** Returns whether the operation may run now. If so, the operation is counted. */
   take(): boolean

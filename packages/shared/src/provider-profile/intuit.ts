@@ -20,8 +20,8 @@ export const intuit: ProviderProfile = {
     realmScopes: ['com.intuit.quickbooks.accounting', 'com.intuit.quickbooks.payment'],
   },
   token: {
-    // Without this request header, the token response does not contain the time at which the grant ends even if it is
-    // refreshed.
+    // The token response contains the time at which the grant ends despite refreshes only if the request has this
+    // header.
     requestHeaders: { 'x-include-refresh-token-hard-expires-in': 'true' },
     idleExpiryMember: 'x_refresh_token_expires_in',
     hardExpiryMember: 'x_refresh_token_hard_expires_in',
@@ -31,8 +31,8 @@ export const intuit: ProviderProfile = {
     // Intuit's documents disagree on whether the previous refresh token remains valid for a grace period. The older
     // documents say 24 hours.
     previousTokenGraceMs: 24 * HOUR_MS,
-    // The delays between the attempts after an `invalid_grant` response. They add up to one day, because an outage may
-    // cause this response according to Intuit's authorization FAQ.
+    // The delays between the attempts after an `invalid_grant` response. They add up to one day, because according to
+    // Intuit's authorization FAQ an outage may cause this response.
     rejectedGrantRetryDelaysMs: [5 * MINUTE_MS, HOUR_MS, 6 * HOUR_MS, 17 * HOUR_MS],
   },
   revocation: {

@@ -21,7 +21,7 @@ export interface CompanyPageProps {
 }
 
 /**
- * Shows one company: its state and the remedy, the ends of its token and grant, and what has
+ * Shows one company: its state and the remedy, when its token and its grant end, and what has
  * happened to it.
  */
 export function CompanyPage({ session, realm }: CompanyPageProps) {

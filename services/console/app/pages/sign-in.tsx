@@ -6,8 +6,8 @@ import { Outside } from '../parts/text.tsx'
 import { goTo } from '../router.ts'
 
 /**
- * Signs a person in, and then shows the first page. The page shows a failure, because it is rendered again with the
- * result.
+ * Signs a person in, and then shows the first page. If the sign-in fails, the sign-in page shows the failure, because
+ * it is rendered again with the result.
  */
 function useSignIn() {
   const queries = useQueryClient()

@@ -8,7 +8,7 @@ import { ProblemHelp } from './problem.tsx'
 import { Outside } from './text.tsx'
 
 export interface ActionButtonProps {
-  /** The verb, which is the text of both buttons. */
+  /** The verb, which is the text of the button on the page and of the button in the dialog. */
   readonly verb: string
   /** The reason why the action is not possible now; `undefined` if it is possible. */
   readonly blocked?: string | undefined

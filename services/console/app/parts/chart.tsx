@@ -10,7 +10,7 @@ export interface ChartProps {
   readonly chart: ChartView
   /** The times of the points, in epoch ms. */
   readonly times: readonly number[]
-  /** The positions of changes, each as a share of the width. */
+  /** The times at which something changed, each as a share of the chart's width. */
   readonly markers: readonly { readonly share: number; readonly text: string }[]
   /** The point at the cross-hair of all charts; `null` if there is no cross-hair. */
   readonly chosen: number | null

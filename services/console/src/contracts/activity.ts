@@ -3,7 +3,7 @@ import { Realm } from '@integration-host/shared/contracts/realm'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
 
-/** The kinds of entries: actions on runs, on processes, on companies, and sign-ins at the console. */
+/** The kinds of entries: actions on runs, actions on processes, actions on companies, and sign-ins at the console. */
 const activityKinds = ['runs', 'processes', 'companies', 'sign-ins'] as const
 
 export const ActivityEntry = z

@@ -85,7 +85,8 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
       }),
       (c) =>
         asPage(c, async () => {
-          // The cookie of the flow is bound to a host name, but the provider knows only one address of the console.
+          // The sign-in must begin at the address to which the provider sends the browser back, because the cookie of
+          // the flow is sent only to the host that has set it.
           const own = new URL(consoleUrl())
           if (c.req.header('Host') !== own.host)
             return c.redirect(own.origin + START_PATH + new URL(c.req.url).search)

@@ -50,7 +50,7 @@ const LetterParam = ProcessParam.extend({
 })
 const LettersQuery = z.object({ cursor: z.string().max(4_096).optional() })
 
-/** The processes with their queues and schedules, their dead letters, and the actions on all of these. */
+/** The routes of processes: the list with queues and schedules, the dead letters, and the actions on all of these. */
 export function processRoutes({ sessions, isHttps, coordinator, installation }: ProcessRouteDeps) {
   const tags = ['processes']
   const viewer = needsRole(sessions, 'viewer', isHttps)

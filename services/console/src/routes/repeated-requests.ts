@@ -13,7 +13,7 @@ interface KeptResponse {
 
 interface Kept {
   readonly at: number
-  /** The response; `null` if the request was rejected. A repetition then acts. */
+  /** The response; `null` if the request was rejected. A repetition of a rejected request is executed. */
   readonly response: Promise<KeptResponse | null>
 }
 

@@ -34,7 +34,9 @@ export interface Sessions {
   end(session: Session): Promise<void>
   /** Returns the valid sessions of the person to whom this session belongs, the newest first. */
   ofSamePerson(session: Session): Promise<readonly Session[]>
-  /** Registers a function that is called when a session is ended. Returns the function that removes it. */
+  /**
+   * Registers a function that is called when a session is ended. Returns a function that removes the registered one.
+   */
   onEnd(listener: (digest: string) => void): () => void
 }
 

@@ -8,7 +8,7 @@ export interface ChartQuery {
    */
   readonly kind: 'gauge' | 'rate' | 'quantile'
   readonly metric: string
-  /** The labels that distinguish the series. The values of all other labels are summed up. */
+  /** The labels that distinguish the series. Samples that differ only in other labels are added up. */
   readonly by: readonly string[]
   /** The quantile, such as 0.95, if `kind` is `quantile`. */
   readonly q?: number

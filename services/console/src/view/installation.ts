@@ -13,7 +13,10 @@ export interface Replica {
   readonly address: string
   /** The number of consecutive failed checks; 0 while the replica responds. */
   readonly misses: number
-  /** The time at which the replica last began or stopped to respond, in epoch milliseconds. */
+  /**
+   * The time at which the replica last began responding or stopped responding, in epoch
+   * milliseconds.
+   */
   readonly since: number
   /** Why the last check failed; `null` while the replica responds. */
   readonly reason: string | null

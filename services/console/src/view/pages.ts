@@ -51,8 +51,8 @@ export function nowView(input: NowInput): NowView {
 
 /**
  * Returns the counts of the coordinator. The counts of failed, waiting and completed runs are corrected by the
- * transitions since then. Every coordinator reports the counts of the shared tables, so the counts of one replica are
- * sufficient.
+ * transitions since the coordinator counted. Every coordinator reports the counts of the shared tables, so the counts
+ * of one replica are sufficient.
  */
 function runsByStatus(installation: Installation, completedSinceCount: number): NowView['Runs'] {
   const samples = responding(installation, 'coordinator')

@@ -18,7 +18,10 @@ interface Followed {
   readonly isCompleted: boolean
   /** The group in which the first page shows the run; `null` if it shows the run in no group. */
   readonly group: GroupKey | null
-  /** The last group before `group`, with the time at which the run entered it; `null` if it is unknown. */
+  /**
+   * The group in which the run was before it changed to `group`, and the time at which the run entered that earlier
+   * group; `null` if it is unknown.
+   */
   readonly before: { readonly group: GroupKey | null; readonly at: number } | null
 }
 

@@ -10,7 +10,7 @@
  *   sandbox also sends XML for failures of the gateway itself (5xx). So a client that expects JSON is also tested with
  *   XML.
  *
- * The comment "ours" marks texts that were written for this sandbox and do not come from Intuit.
+ * The comment "not from Intuit" marks texts that were written for this sandbox.
  */
 export interface ApiError {
   readonly status: number
@@ -70,7 +70,7 @@ export const apiErrors = {
   },
   '500': validation('500', {
     message: 'Unsupported Operation',
-    detail: 'The sandbox does not have this operation.', // ours
+    detail: 'The sandbox does not have this operation.', // not from Intuit
   }),
   '610': validation('610', {
     message: 'Object Not Found',
@@ -79,11 +79,11 @@ export const apiErrors = {
   }),
   '1040': validation('1040', {
     message: 'The maximum number of batch items is exceeded',
-    detail: 'A batch has at most 30 items.', // ours
+    detail: 'A batch has at most 30 items.', // not from Intuit
   }),
   '2010': validation('2010', {
     message: 'Request has invalid or unsupported property',
-    detail: 'The body must be a JSON object.', // ours
+    detail: 'The body must be a JSON object.', // not from Intuit
   }),
   '2020': validation('2020', {
     message: 'Required param missing, need to supply the required value for the API',
@@ -92,7 +92,7 @@ export const apiErrors = {
   }),
   '2130': validation('2130', {
     message: 'Invalid Request Id format',
-    detail: 'A requestid has at most 50 characters.', // ours
+    detail: 'A requestid has at most 50 characters.', // not from Intuit
   }),
   '3001': {
     status: 429,
@@ -118,13 +118,13 @@ export const apiErrors = {
     type: 'AUTHENTICATION',
     code: '3200',
     message: 'message=AuthenticationFailed; errorCode=003200; statusCode=401',
-    detail: 'Token expired or not valid', // ours
+    detail: 'Token expired or not valid', // not from Intuit
     element: null,
   },
   '4000': validation('4000', {
     message: 'Error parsing query',
     detail:
-      'QueryParserError: the statement is not select * or select count(*) from <Entity> [where … and …] [orderby …] [startposition n] [maxresults n]', // ours
+      'QueryParserError: the statement is not select * or select count(*) from <Entity> [where … and …] [orderby …] [startposition n] [maxresults n]', // not from Intuit
   }),
   '5010': validation('5010', {
     message: 'Stale Object Error',
@@ -133,7 +133,7 @@ export const apiErrors = {
   }),
   '5020': validation('5020', {
     message: 'Permission Denied Error',
-    detail: 'Permission Denied Error : You do not have sufficient permissions to do this.', // ours
+    detail: 'Permission Denied Error : You do not have sufficient permissions to do this.', // not from Intuit
   }),
   '6190': validation('6190', {
     message: 'Invalid Company Status',

@@ -129,7 +129,8 @@ const hasUnsuccessfulResponse = ({ Status, ResponseStatus }: ItemView): boolean 
   Status !== 'Completed' && Status !== 'Copied' && ResponseStatus !== null
 
 /**
- * Returns the lines on the response of a step that is not completed. They include the provider's id of the response.
+ * Returns the lines that describe the response of a step that is not completed. They include the id that the provider
+ * has given to the response.
  */
 function responseBlock(
   { StepName, ResponseStatus, ResponseBody }: ItemView,
@@ -150,8 +151,8 @@ function responseBlock(
 }
 
 /**
- * Returns the text on the time for which a step waits by `waitFor`; `null` if the run does not wait for this reason.
- * Such a run has the status `Retrying`, although its step has not failed.
+ * Returns a text with the time that a step has chosen with `waitFor`; `null` if the run does not wait because of
+ * `waitFor`. A run that waits for this reason has the status `Retrying`, although its step has not failed.
  */
 const waitOf = ({ Status, ErrorClass, NextAttemptAt }: Header): string | null =>
   Status === 'Retrying' && ErrorClass === 'step_waits'

@@ -341,8 +341,8 @@ function maxIdleMsOf(headers: HeaderList): number {
 }
 
 /**
- * Returns whether a response that cannot have a body (RFC 9110 §6.4.1) announces one. The connection is not reused,
- * because the bytes of such a body would be read as the next response.
+ * Returns whether a response that cannot have a body (RFC 9110 §6.4.1) announces one. If so, the connection is not
+ * reused, because the bytes of the announced body would be read as the next response.
  */
 const announcesForbiddenBody = (status: number, headers: HeaderList): boolean =>
   (status === 204 || status === 304) &&

@@ -19,7 +19,10 @@ import { tlsOptions } from './tls-options.ts'
 
 /** How long a node may be unresponsive while a connection is opened. */
 const CONNECT_TIMEOUT_MS = 5_000
-/** The shorter timeout while another node of the round has not been tried yet. A working node responds much faster. */
+/**
+ * The shorter timeout that applies while the round has another node that was not tried yet. A working node responds
+ * much faster.
+ */
 const HASTY_CONNECT_TIMEOUT_MS = 1_500
 const HEARTBEAT_SECONDS = '10'
 const RECONNECT = { baseMs: 100, capMs: 2_000 } as const

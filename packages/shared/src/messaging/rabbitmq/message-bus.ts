@@ -253,7 +253,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   const overdue = setInterval(() => {
     const startedBefore = performance.now() - confirmDeadlineMs
     for (const publishing of publishings) {
-      if (publishing.startedAt > startedBefore) break // the Set is in the order of the starts
+      if (publishing.startedAt > startedBefore) break // the Set is sorted by start time
       publishing.settle(unavailable('no confirm in time'))
     }
   }, confirmDeadlineMs / 10)

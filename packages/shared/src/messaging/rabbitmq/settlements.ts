@@ -10,8 +10,9 @@ export interface Settlements {
 
 /**
  * Acknowledges finished deliveries at the end of each turn of the event loop. One frame with `multiple` acknowledges
- * all deliveries before the oldest delivery in flight, for which a quorum queue writes only one log entry. The
- * finished deliveries after it are acknowledged one by one, because they must not wait for a slow delivery.
+ * all deliveries before the oldest delivery in flight, and a quorum queue writes only one log entry for this frame. The
+ * finished deliveries after the oldest delivery in flight are acknowledged one by one, because they must not wait for a
+ * slow delivery.
  */
 export function createSettlements(
   channel: Pick<Channel, 'ack' | 'nack'>,

@@ -7,7 +7,7 @@ import {
 /** The maximum number of flows. A further flow removes the oldest one, because any client can begin flows. */
 const MAX_FLOWS = 10_000
 
-/** Stores the sign-ins that have begun in the memory of this process. `now` returns milliseconds. */
+/** Stores, in the memory of this process, the sign-ins that have begun. `now` returns milliseconds. */
 export function createMemorySignInFlowStore(now: () => number): SignInFlowStore {
   const flows = new Map<string, { readonly flow: SignInFlow; readonly expiresAt: number }>()
   return {

@@ -10,7 +10,7 @@ const SILENCE_MS = 45_000
 
 export interface TransitionListener {
   readonly onEvent: (event: TransactionEvent) => void
-  /** Any run may have changed. */
+  /** Called when transitions may have been missed, so that any run may have changed. */
   readonly onGap: () => void
 }
 
@@ -59,8 +59,8 @@ export async function followTransitions(
   }
 
   while (!signal.aborted) {
-    // The connection is usually lost when a coordinator restarts. The page Health shows whether the coordinator
-    // is down.
+    // A lost connection is not reported, because usually a coordinator has restarted. If the coordinator is down, the
+    // page Health shows this.
     await readOnce().catch(() => {})
     failures += 1
     const pauseMs = backoffMs(failures, {

@@ -1,4 +1,4 @@
-/** Stores the sign-ins that have begun in Redis, because the callback of the provider may reach another replica. */
+/** Stores in Redis the sign-ins that have begun, because the callback of the provider may reach another replica. */
 import { parseJsonAs } from '@integration-host/shared/json'
 import type { Redis } from 'ioredis'
 import { z } from 'zod'
