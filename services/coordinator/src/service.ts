@@ -162,9 +162,9 @@ export async function startCoordinator(
   const declare = async (definition: ProcessDefinition): Promise<void> => {
     await queue.declare(outlineOf(definition))
     if (isStartable(definition)) await startMessages.declare(definition.name)
-    // On a durable bus, the intake changes the bindings, because the queue has those of earlier coordinators. On any
-    // other bus the queue starts without bindings, so they are declared here: otherwise an event before the first check
-    // of the intake would be lost.
+    // On a durable bus, the queue still has the bindings of earlier coordinators, so the intake adds and removes
+    // bindings. On any other bus, the queue starts without bindings. They are declared here, because otherwise an event
+    // before the first check of the intake would be lost.
     const { name, on } = definition
     if (!bus.isDurable && on.length > 0) await bus.declare(changesTopology(name, routingKeysOf(on)))
   }

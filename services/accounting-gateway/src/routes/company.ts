@@ -17,7 +17,7 @@ const SCOPES = {
 } as const satisfies Record<string, Scope>
 
 /**
- * Describes the calls that the gateway forwards to the accounting API in the OpenAPI document. This app never serves
+ * Describes in the OpenAPI document the calls that the gateway forwards to the accounting API. This app never serves
  * them, because `listener.ts` forwards them first.
  */
 export function companyRoutes(): Hono {

@@ -4,8 +4,9 @@
  * F1  The change feed returns at most 1,000 objects, and nothing in the response shows that there are more. A response
  *     with 1,000 objects therefore counts as incomplete: each of its entities is read separately, and if that response
  *     is incomplete too, the time range is halved.
- * F2  A request to the change feed has no end of its time range. So the later half is read from the change feed, and the
- *     earlier half by query. A query returns no deletions, so `unread` names the deletions that may be missing.
+ * F2  A request to the change feed cannot limit the end of its time range. So the later half is read from the change
+ *     feed, and the earlier half by query. A query returns no deletions, so `unread` names the deletions that may be
+ *     missing.
  * F3  An entity that the provider rejects is left out and named in `unread`. If the provider rejects every entity,
  *     nothing counts as read.
  */

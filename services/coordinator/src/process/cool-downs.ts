@@ -32,9 +32,9 @@ interface Line {
   nextAt: number
   readonly spacingMs: number
   /**
-   * The number of steps that may call as soon as the cool-down ends, although other steps wait. The cool-down has
-   * displaced these steps, because their times passed during it. Without them, the target would get no call directly
-   * after each cool-down.
+   * How many displaced steps may call as soon as the cool-down ends, although other steps wait. A step is displaced if
+   * its time passed during the cool-down. Without this rule, the target would get no call directly after each
+   * cool-down.
    */
   displaced: number
 }

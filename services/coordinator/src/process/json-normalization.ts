@@ -29,8 +29,8 @@ export const normalizedText = (text: string): string =>
   text.toWellFormed().replaceAll('\0', '\uFFFD')
 
 // Matches U+0000 and lone surrogates, which JSON.stringify writes as `\u` escapes. A `\u` is an escape only if an even
-// number of backslashes precedes it. After an odd number, its own backslash is escaped, and the characters are ordinary
-// text.
+// number of backslashes precedes it. After an odd number, the backslash of the `\u` is itself escaped, and the
+// characters are ordinary text.
 const REPLACED = /(?<=(?<!\\)(?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g
 
 /**

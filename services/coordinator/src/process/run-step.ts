@@ -65,7 +65,8 @@ function inputOf(claim: Claim, process: StepProcess): StepInput | StepOutcome {
   const { stepNames } = process
   const { run } = claim
   const before = stepNames[stepNames.indexOf(run.StepName) - 1]
-  // The item of the preceding step is missing if another program has inserted the row of this run at a later step.
+  // The item of the preceding step is missing if another program has inserted the row of this run and has set a later
+  // step in it.
   if (before !== undefined && finishedItem(claim, before) === undefined)
     return {
       kind: 'failed',

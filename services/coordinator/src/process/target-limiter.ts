@@ -229,7 +229,8 @@ const keyOf = ({ Process, Target }: TargetKey): string => `${Process}/${Target}`
 export const SLOT_GRACE_MS = 15_000
 /** The maximum time limit of a call. It is that of a step, because the calls of a step end with the step. */
 const MAX_HOLD_MS = 1_500_000
-// The interval at which a call that waits for a slot polls. It polls because another replica may have released a slot.
+// The polling interval of a call that waits for a slot. The call polls because another replica may have released a
+// slot.
 const POLL_MS = 100
 // The time after which a step that found no free slot is tried again. It may be short, because the step has already
 // waited inside its attempt.

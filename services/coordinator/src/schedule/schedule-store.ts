@@ -14,9 +14,9 @@ import type { Schedule, ScheduleTiming } from './schedule.ts'
 
 export interface ScheduleStore {
   /**
-   * Stores the schedules of a process. The next time is computed from now for a new schedule, for one that was removed
-   * before, and if the cron expression or the time zone has changed. A stored schedule that is not in the list counts
-   * as removed: it stays visible, and is not fired.
+   * Stores the schedules of a process. The next time is computed from now if the schedule is new, if it was removed
+   * before, or if its cron expression or time zone has changed. A stored schedule that is not in the list counts as
+   * removed: it stays visible, and is not fired.
    */
   declareSchedules(process: string, schedules: readonly Schedule[]): Promise<void>
   /** Fires due schedules, at most `limit` of them. Returns when the next schedule is due. */

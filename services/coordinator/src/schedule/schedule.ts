@@ -156,7 +156,8 @@ function scheduleOf(
 
 /**
  * Returns the id of the run of a schedule at a time. A scheduled time is a whole second, and is written without
- * milliseconds. The id of a run that an operator has started contains milliseconds, so no two of them are equal.
+ * milliseconds. The id of a run that an operator has started contains milliseconds, so it never equals the id of a run
+ * at a scheduled time.
  */
 export function scheduledId(
   name: string,

@@ -140,9 +140,9 @@ export interface OperationStore {
   /** Extends a lease. Returns whether the replica still has it. */
   renewOperation(lease: OperationLease): Promise<boolean>
   /**
-   * Records the progress of a leased operation, and extends the lease, or ends it if `end` is given. Returns the status
-   * of the operation after the change, or `null` if the lease was lost. The progress is recorded even if the operation
-   * was stopped.
+   * Records the progress of a leased operation. Ends the lease if `end` is given, and otherwise extends it. Returns the
+   * status of the operation after the change, or `null` if the lease was lost. The progress is recorded even if the
+   * operation was stopped.
    */
   recordProgress(
     lease: OperationLease,

@@ -2,11 +2,12 @@
  * Payloads are the initial data of a run, and the response bodies and data of its items. With `PAYLOAD_KEYS` a source
  * stores them sealed: encrypted, authenticated, and bound to their place in the tables.
  *
- * In a JSON column: `{"$sealed": "<ReplayID>:<envelope>"}` In a text column: `$sealed:<ReplayID>:<envelope>`
+ * The form is `{"$sealed": "<ReplayID>:<envelope>"}` in a JSON column, and `$sealed:<ReplayID>:<envelope>` in a text
+ * column.
  *
- * P1 The envelope is bound to process, transaction, step and column, and to the run for which it was sealed. It is also
- *    valid in later runs of the same transaction, because a replay copies initial data and items. It is not valid in
- *    earlier runs.
+ * P1  The envelope is bound to process, transaction, step and column, and to the run for which it was sealed. It is
+ *     also valid in later runs of the same transaction, because a replay copies initial data and items. It is not valid
+ *     in earlier runs.
  * P2  A value in plain text is returned as stored: the row is older than the keys, or another program has inserted it.
  * P3  Data of a client that looks like a sealed value is stored with an additional `$`, which is removed when the data
  *     is read. Such data is therefore never mistaken for a sealed value.

@@ -68,7 +68,7 @@ export interface FilesLeft {
 /** The part of the transaction source that removes old runs. */
 export interface Retention {
   /**
-   * Whether this installation keeps finished runs by default, because it already had runs when retention was
+   * Whether this installation keeps finished runs by default. It does so if it already had runs when retention was
    * introduced.
    */
   keepsByDefault(): Promise<boolean>

@@ -10,7 +10,7 @@ export interface Subscriptions {
   keepSubscriptions(process: string, routingKeys: readonly string[]): Promise<readonly string[]>
   /**
    * Returns the routing keys that are stored for any process, each once and in no order. Keys of any age are returned,
-   * because after an outage of all replicas some may not have stored theirs again yet.
+   * because after an outage of all replicas, some replicas may not have stored their keys again yet.
    */
   wantedChanges(): Promise<readonly string[]>
 }

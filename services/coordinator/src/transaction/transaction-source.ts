@@ -29,7 +29,7 @@ import type { TargetCalls } from './target-calls.ts'
  * S2  A transition happens only from the version that it names. Each transition adds 1 to `Version`.
  * S3  A run has at most one lease that has not expired (a live lease). A worker that has lost its lease can no longer
  *     change the run.
- * S4 As long as a run is not over and has no live lease, `due` returns it repeatedly, at growing intervals.
+ * S4  As long as a run is not over and has no live lease, `due` returns it repeatedly, at growing intervals.
  * S5  All times come from the source's own clock, so the clocks of replicas need not agree.
  *
  * Every method throws `store_unavailable` if the source cannot be reached. Its change may have been committed even so.
@@ -82,7 +82,8 @@ export interface TransactionSource
   /** Returns at most `limit` overdue runs of these processes that are at a step that their process does not have. */
   runsAtUnknownStep(processes: readonly ProcessOutline[], limit: number): Promise<Run[]>
   /**
-   * Fails an active run without a lease that can never continue. Returns `null` if the run has changed since `version`.
+   * Fails an active run that has no lease and can never continue. Returns `null` if the run has changed since
+   * `version`.
    */
   failRun(run: RunKey, version: number, errorClass: string, error: string): Promise<Run | null>
   /**
@@ -159,8 +160,8 @@ export interface TransactionSource
 export interface NewTransaction extends QueueTransaction {
   readonly ConcurrencyKey?: string
   /**
-   * Returns the initial data in the form in which another run stores it. It is needed for encrypted data, which is
-   * bound to one run. If it is absent, the form is the same for all runs.
+   * Returns the initial data in the form in which another run stores it. The function is needed for encrypted data,
+   * which is bound to one run. If the function is absent, the form is the same for all runs.
    */
   readonly initialDataFor?: (run: RunKey) => QueueTransaction['InitialData']
 }

@@ -335,8 +335,7 @@ export function renewed(
 export function swept(stored: StoredRun, { now, sweepMs }: Times): StoredRun {
   const { sweepCount } = stored
   const spacingMs = backoffMs(sweepCount + 1, { baseMs: sweepMs, capMs: SWEEP_CAP_MS, random: 1 })
-  // The next sweep is not before the run is due, because an earlier message would only be delayed together with the
-  // first one.
+  // A run is not swept before it is due, because an earlier message would only be delayed together with the first one.
   const dueAt = Math.max(now, Date.parse(stored.header.NextAttemptAt ?? iso(now)))
   return { ...stored, nextSweepAt: dueAt + spacingMs, sweepCount: sweepCount + 1 }
 }

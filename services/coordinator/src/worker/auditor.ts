@@ -32,7 +32,7 @@ export function createAuditor(deps: AuditorDeps): Auditor {
 
   /**
    * Whether another coordinator runs the step. Usually the queue of the step then has a consumer. While the process is
-   * paused or waits for the internet, it has none, so a declared queue is enough.
+   * paused or waits for the internet, the queue has none, so it is enough that the queue is declared.
    */
   async function isRun(process: string, step: string, paused: PausedNames): Promise<boolean> {
     const where = `${process}.${step}`

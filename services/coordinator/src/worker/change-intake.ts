@@ -1,7 +1,8 @@
 /**
  * Queues a run for each provider event of the queues `on.<Process>`, and keeps the bindings of these queues.
  *
- * B1  A replica stores that it subscribes to a routing key before it declares the binding, and again at each check.
+ * B1  Before a replica declares the binding of a routing key, and again at each check, it stores that it subscribes to
+ *     the key.
  * B2  A binding is removed only if no replica has stored its routing key for a while. So two replicas with different
  *     versions of a definition do not remove each other's bindings.
  * B3  An event that only another replica wants starts a run too. Otherwise it would be lost if this replica consumes

@@ -218,8 +218,8 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     } catch (error) {
       if (!TRANSIENT.some((code) => hasCode(error, code))) throw error
     }
-    // The consumer is started again only when no such message is left. If the store can be read but not written, each
-    // new consumer would otherwise receive more messages that cannot be stored.
+    // The consumer is started again only when no message is left that waits for the store. If the store can be read but
+    // not written, each new consumer would otherwise receive more messages that cannot be stored.
     held.set(process, (held.get(process) ?? 0) + 1)
     consumers.stop(process)
     const signal = AbortSignal.any([shutdown.signal, AbortSignal.timeout(holdMs)])

@@ -34,7 +34,7 @@ const PAUSE_MS = 20
 const EVERY_MS = 86_400_000
 
 /**
- * Encrypts all payloads with the active key that are in plain text or encrypted with another key. It works in small
+ * Encrypts with the active key all payloads that are in plain text or encrypted with another key. It works in small
  * batches, on one replica at a time.
  *
  * A pass is followed by another pass in two cases: if it replaced payloads, because a replica that still has the old

@@ -59,8 +59,8 @@ export interface OperationRunner extends AsyncDisposable {
  */
 const MAX_OPERATIONS = 4
 /**
- * The number of batches after which a replica releases an operation, so that it can claim the one that has waited
- * longest.
+ * The number of batches after which a replica releases an operation, so that the replica can claim the operation that
+ * has waited longest.
  */
 const TURN_BATCHES = 5
 /**

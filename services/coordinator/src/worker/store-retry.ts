@@ -6,8 +6,8 @@ import { type ErrorCode, hasCode } from '@integration-host/shared/errors'
 export const ABORTED = Symbol('retries aborted')
 
 /**
- * Retries a call while the store is unavailable, or while the call fails with another of the codes. Throws every other
- * error. `codes` is `store_unavailable` by default.
+ * Retries a call while it fails with one of `codes`, by default only with `store_unavailable`. Throws every other
+ * error.
  */
 export type StoreRetry = <Result>(
   call: () => Promise<Result>,

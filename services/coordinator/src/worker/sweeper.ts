@@ -120,9 +120,9 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   async function isConsumed(process: string, step: string): Promise<boolean> {
     const consumers = await queue.consumers(process, step)
     if (consumers !== null) return consumers > 0
-    // `null` means that the queue does not exist, so that it has no consumer, or that the broker is unavailable. The
-    // count of a queue that must exist distinguishes the two cases. While the broker is unavailable, the step counts as
-    // consumed.
+    // `null` means either that the queue does not exist, and therefore has no consumer, or that the broker is
+    // unavailable. The count of a queue that certainly exists distinguishes the two cases. While the broker is
+    // unavailable, the step counts as consumed.
     const first = processes.get(process)?.stepNames[0]
     return first === undefined || (await queue.waiting(process, first)) === null
   }

@@ -9,9 +9,9 @@ import type { TransactionEvent } from '@integration-host/shared/contracts/transa
 export interface TransitionFeed {
   add(event: TransactionEvent): void
   /**
-   * Returns the events after the event with this id. They are preceded by the events of the second before that event,
-   * because the replica that served the client before may have sent these in a different order. Returns `null` if the
-   * event with this id has not arrived on this replica yet, or is no longer stored.
+   * Returns the events after the event with this id. They are preceded by the events of the last 1,000 ms before that
+   * event, because the replica that served the client before may have sent these in a different order. Returns `null`
+   * if the event with this id has not arrived on this replica yet, or is no longer stored.
    */
   after(id: string): readonly TransactionEvent[] | null
   /** Calls `listener` for each new event until the returned function is called. */

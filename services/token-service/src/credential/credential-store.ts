@@ -138,8 +138,8 @@ export interface CredentialStore {
   ): Promise<'removed' | 'changed' | 'absent'>
 
   /**
-   * Claims the right to send the refresh token of a grant that is not stored yet (adoption.ts). Resolves with `busy` if
-   * another process has claimed the company, or if another token of the company was claimed, less than `holdMs` ago. A
+   * Claims the right to send the refresh token of a grant that is not stored yet (adoption.ts). Resolves with `busy`
+   * if, less than `holdMs` ago, another process has claimed the company or another token of the company was claimed. A
    * claim stays stored for a day unless it is ended.
    */
   claimAdoption(name: string, claim: AdoptionClaim, holdMs: number): Promise<AdoptionClaimed>
@@ -149,8 +149,8 @@ export interface CredentialStore {
 
   /**
    * Returns the names of the credentials whose refresh is due by `now`, earliest first. Their due time becomes `now +
-   * postponeMs`, so that no other replica gets these names before. If this process dies, another replica gets them
-   * then. `nextAt` is the next due time in the index, in epoch ms; `null` if the index is empty.
+   * postponeMs`, so that no other replica gets these names before that time. If this process dies, another replica gets
+   * them at that time. `nextAt` is the next due time in the index, in epoch ms; `null` if the index is empty.
    */
   takeDue(
     now: number,
@@ -235,8 +235,8 @@ export interface PutOptions {
   /** Identifies this grant. A retried `put` uses the same value. */
   readonly id?: string
   /**
-   * The version that `put` expects in the store; `null` if it expects that no credential is stored. Otherwise `put`
-   * throws {@link VersionConflict}.
+   * The version that `put` expects in the store; `null` if it expects that no credential is stored. If the store
+   * contains anything else, `put` throws {@link VersionConflict}.
    */
   readonly over?: number | null
 }

@@ -82,8 +82,8 @@ export function settlementOf(
     const probeDelayMs = isClientRejected ? failure.retryAfterMs : null
     const delayMs =
       rejectedDelayMs ?? probeDelayMs ?? retryDelayMs(attempts, failure.retryAfterMs, random)
-    // A failure that does not concern the grant does not advance the planned time at which a rejected refresh token is
-    // sent again (I10).
+    // A rejected refresh token is not sent again before its planned time, even after a failure that does not concern
+    // the grant (I10).
     const plannedAt =
       isProvisional(standing) && !isRejection ? Date.parse(standing.NextTryAt ?? '') : 0
     nextTryAt = Math.max(at + delayMs, plannedAt || 0)

@@ -151,7 +151,10 @@ describe('rate limits that two replicas share', () => {
 describe('prefetched permits', () => {
   const wide = { perSecond: 10_000, perMinute: 100_000, concurrent: 100 }
 
-  /** Makes `count` concurrent calls that are rejected instead of queued, and returns how many of them get a permit. */
+  /**
+   * Makes `count` concurrent calls, and returns how many of them get a permit at once. The other calls are rejected
+   * instead of queued.
+   */
   async function permittedAtOnce({ limits }: Awaited<ReturnType<typeof replica>>, count: number) {
     const reserved = Array.from({ length: count }, async () => limits.acquire('1', waitLimit(0)))
     return (await Promise.allSettled(reserved)).filter(({ status }) => status === 'fulfilled')

@@ -103,9 +103,9 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
       onPooled(isShared) {
         isPooled = true
         isPoolingTransactions ||= isShared
-        // Such a pooler may execute each statement of a session in another server process, which lacks the prepared
-        // statements of the session. A `rollback` that failed for this reason would leave the database transaction open
-        // and block a server connection. Therefore no statement is prepared.
+        // A pooler that shares server connections may execute each statement of a session in another server process,
+        // which lacks the prepared statements of the session. A `rollback` that failed for this reason would leave the
+        // database transaction open and block a server connection. Therefore no statement is prepared.
         if (isShared) sql.options.prepare = false
       },
     })

@@ -71,8 +71,8 @@ export function createTokenRequest(options: TokenRequestOptions): SendTokenReque
     let response: TokenResponse | null = null
     let failure: NoResponse | null = null
     const configuration = configure(provider, clientId, secret, async (url, outgoing) => {
-      // openid-client sends only token requests as POST. With any other method, it fetches the JWKS again, because the
-      // id token is signed with an unknown key.
+      // openid-client sends only token requests as POST. A request with any other method fetches the JWKS again,
+      // because the id token is signed with an unknown key.
       if (outgoing.method !== 'POST')
         return toLibraryResponse(await sendLibraryRequest(outgoing, url, deadlineMs))
       const headers = { ...outgoing.headers, ...profile.token.requestHeaders }

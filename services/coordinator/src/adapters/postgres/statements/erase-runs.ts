@@ -76,8 +76,8 @@ export async function erasableRuns(
 
 /**
  * Blanks the data of runs, their items, attempts and tags, and records this in the action log. The first statement
- * locks the rows in the order that all statements use. The second statement therefore sees everything that was
- * committed while the first one waited for a lock.
+ * locks the rows in the order that all statements use, so that no two statements can deadlock. The second statement
+ * sees everything that was committed while the first one waited for a lock.
  */
 export async function eraseRuns(
   tx: postgres.TransactionSql,

@@ -42,8 +42,8 @@ export async function latestReplayId(
 
 /**
  * Locks a run for the rest of the database transaction. Without a `replayId`, locks the latest run. The required
- * version is checked under the lock, so that no other transition can happen between the check and the change. Whether
- * the bulk operation of the action has already changed the transaction is checked under the lock, too.
+ * version is checked under the lock, so that no other transition can happen between the check and the change. The lock
+ * also covers the check whether the bulk operation of the action has already changed the transaction.
  *
  * @throws {IntegrationError} `transaction_not_found`, `transaction_purged` or `version_moved`.
  * @throws {DoneBefore} if the bulk operation has already changed the run.

@@ -1,5 +1,5 @@
 /**
- * The schedules of the processes. `fireSchedules` locks the schedules that are due with SKIP LOCKED, so that two
+ * The schedules of the processes. `fireSchedules` uses SKIP LOCKED to lock the schedules that are due, so that two
  * coordinators never fire the same schedule. The runs and the next time are committed together.
  */
 import type postgres from 'postgres'

@@ -29,7 +29,10 @@ export interface LimitedClaim extends ClaimRequest {
 
 export interface LockedClaim {
   readonly n: number
-  /** `null` if the concurrency key of the run is unknown; then `InitialData` is set, from which the key is derived. */
+  /**
+   * `null` if the concurrency key of the run is unknown. In this case `InitialData` is set, because the key is derived
+   * from it.
+   */
   readonly key: string | null
   readonly InitialData: Json
   readonly Version: number
@@ -210,8 +213,8 @@ interface Group {
 }
 
 /**
- * Returns the groups in which a run waits although a slot is free. Also returns the groups that have slots of runs that
- * are not in progress.
+ * Returns the groups in which a run waits although a slot is free. Also returns the groups in which a run that is not
+ * in progress still has a slot.
  */
 async function groupsToGrant(
   sql: postgres.Sql,

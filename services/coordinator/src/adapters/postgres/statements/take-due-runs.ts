@@ -9,8 +9,8 @@ import { runOf, type RunRow } from '../rows.ts'
  * again.
  *
  * A row without a step name was inserted by another program. This statement stores the version and the deadline of its
- * process, because it writes to an index in any case and a claim should not. The deadline counts from `CreatedAt`, or
- * from a later `NotBefore`.
+ * process, because it writes to an index in any case, whereas a claim should not. The deadline counts from `CreatedAt`,
+ * or from a later `NotBefore`.
  *
  * A run that is not due yet is returned only once, because a second message would only be delayed together with the
  * first one.
