@@ -224,7 +224,7 @@ describe('the live connection of a browser', () => {
     await page.getByRole('button', { name: '1 new' }).click()
     await page.getByRole('link', { name: 'offline-2', exact: true }).waitFor()
     await page.getByText('live', { exact: true }).waitFor()
-    // The action that was begun without a network is not sent later.
+    // The action that the person tried without a network is not sent later.
     expect(await page.getByRole('link', { name: 'offline-never' }).count()).toBe(0)
     expect(at.problems).toEqual([])
 
@@ -232,7 +232,7 @@ describe('the live connection of a browser', () => {
     await dialog.getByLabel('Id', { exact: true }).fill('offline-3')
     let failures = 0
     await page.route('**/api/queue', async (route) => {
-      // The first response is lost, after the console has acted.
+      // The console executes the action, but the first response is lost.
       failures += 1
       if (failures > 1) return route.continue()
       await route.fetch()

@@ -60,7 +60,9 @@ describe('queueing in a browser', () => {
     await data.fill('{"amount": 12,\n "lines": [1 2]}')
     await dialog.getByText('Not JSON: line 2, column 14 needs a comma or ].').waitFor()
     await submit(page).click()
-    expect(await dialog.count()).toBe(1) // it is not sent while it is neither JSON nor meant as a text
+    // the text is not sent, because it is not JSON and the person has not chosen to send it as a
+    // text
+    expect(await dialog.count()).toBe(1)
     await expectAccessible(page, 'queue')
     await data.fill('{"amount": 12}')
     await dialog.getByText('JSON, 14 bytes.').waitFor()

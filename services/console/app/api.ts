@@ -6,7 +6,7 @@ export class Problem extends Error {
   override readonly name = 'Problem'
   readonly status: number
   readonly code: string
-  /** The faults of the request one by one, each with the path of the member; empty if there is only the message. */
+  /** The faults of the request, each with the path of the member; empty if the problem has only a message. */
   readonly errors: readonly string[]
 
   constructor(status: number, code: string, message: string, errors: readonly string[] = []) {

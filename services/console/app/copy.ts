@@ -1,6 +1,6 @@
 import { notify } from './notice.ts'
 
-/** Copies a text, and says so. */
+/** Copies a text to the clipboard, and shows whether it was copied. */
 export function copy(text: string): void {
   navigator.clipboard.writeText(text).then(
     () => notify('Copied.'),
@@ -8,7 +8,7 @@ export function copy(text: string): void {
   )
 }
 
-/** Offers a text as a file, without a request. */
+/** Makes the browser save a text as a file, without a request to the console. */
 export function download(text: string, name: string): void {
   const url = URL.createObjectURL(new Blob([text], { type: 'text/plain' }))
   const link = document.createElement('a')

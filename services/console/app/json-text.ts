@@ -1,10 +1,10 @@
 /**
- * JSON as text: where it is not JSON, and how it reads with line breaks. Numbers and escapes stay as they were written,
- * because parsing would lose the last digits of a long number.
+ * Finds the first place at which a text is not JSON, and formats JSON with line breaks. Formatting does not change
+ * numbers and escapes, because parsing would lose the last digits of a long number.
  */
 
 export interface JsonFault {
-  /** Both count from 1. */
+  /** The line and the column count from 1. */
   readonly line: number
   readonly column: number
   /** What is missing at this place, such as `a comma or }`. */
@@ -18,7 +18,7 @@ const TEXT =
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y
 const WORD = /true|false|null/y
 
-/** What may follow. The scanner knows the innermost bracket from its stack. */
+/** What may follow at the current place. */
 type Expected = 'value' | 'first value' | 'name' | 'first name' | 'colon' | 'end of value'
 
 const WORDS: Readonly<Record<Exclude<Expected, 'end of value'>, string>> = {

@@ -1,15 +1,15 @@
 /**
- * The difference of two texts, line by line (E. W. Myers, "An O(ND) Difference Algorithm and Its Variations", 1986): the
- * fewest lines that must be removed and added.
+ * Computes the difference of two texts, line by line: the smallest number of lines that must be removed and added (E.
+ * W. Myers, "An O(ND) Difference Algorithm and Its Variations", 1986).
  */
 
 export interface Line {
-  /** Counts from 1. */
+  /** The number of the line in its text, from 1. */
   readonly number: number
   readonly text: string
 }
 
-/** A row of the comparison. Without `isEqual`, the left line was removed and the right one was added. */
+/** A row of the comparison. If `isEqual` is false, the left line was removed and the right one was added. */
 export interface DiffRow {
   readonly left: Line | null
   readonly right: Line | null
@@ -22,12 +22,15 @@ export interface LineDiff {
   readonly added: number
 }
 
-/** Longer texts are not compared. */
+/** A text with more lines than this is not compared. */
 const MAX_LINES = 10_000
-/** Texts that differ in more lines are not compared, because time and memory grow with the square of the number. */
+/**
+ * Texts that need more changed lines than this are not compared, because time and memory grow with the square of this
+ * number.
+ */
 const MAX_CHANGES = 1_000
 
-/** Returns the difference of two texts; `null` if they have too many lines, or differ in too many. */
+/** Returns the difference of two texts; `null` if a text has too many lines, or if too many lines differ. */
 export function lineDiff(left: string, right: string): LineDiff | null {
   const a = linesOf(left)
   const b = linesOf(right)
@@ -51,7 +54,7 @@ export function lineDiff(left: string, right: string): LineDiff | null {
     for (; x < end; x += 1, y += 1)
       rows.push({ left: lineOf(a, x, end), right: lineOf(b, y, y + 1), isEqual: true })
   }
-  /** Removed lines are beside the lines that were added in the same place. */
+  /** Adds rows in which each removed line is beside a line that was added in the same place. */
   const changedUntil = (nextX: number, nextY: number): void => {
     for (; x < nextX || y < nextY; x = Math.min(x + 1, nextX), y = Math.min(y + 1, nextY))
       rows.push({ left: lineOf(a, x, nextX), right: lineOf(b, y, nextY), isEqual: false })
@@ -71,8 +74,8 @@ const linesOf = (text: string): readonly string[] => (text === '' ? [] : text.sp
 /**
  * Returns the indexes of the lines that stay, as pairs; `null` if more than `MAX_CHANGES` lines must change.
  *
- * `reached[k]` is the furthest index in `a` on the diagonal `k` (the index in `a` less the one in `b`) that needs this
- * many changes. The earlier states are kept to walk the path back.
+ * `reached[k]` is the furthest index in `a` that this number of changes reaches on the diagonal `k` (the index in `a`
+ * minus the index in `b`). The states after fewer changes are kept, because the path is followed back from its end.
  */
 function equalLines(
   a: readonly string[],
@@ -94,7 +97,10 @@ function equalLines(
   return null
 }
 
-/** Whether the last change on the diagonal `k` was an added line (from `k + 1`), and otherwise a removed one. */
+/**
+ * Whether the last change that leads to the diagonal `k` was an added line (from `k + 1`) or, if false, a removed one
+ * (from `k - 1`).
+ */
 const isAdded = (reached: Int32Array, index: number, k: number, changes: number): boolean =>
   k === -changes || (k !== changes && (reached[index - 1] ?? 0) < (reached[index + 1] ?? 0))
 
@@ -112,7 +118,7 @@ function pathOf(
   for (let changes = states.length - 1; changes >= 0; changes -= 1) {
     const state = states[changes] ?? new Int32Array()
     const k = x - y
-    // A state begins with the diagonal -changes - 1.
+    // The first element of a state belongs to the diagonal `-changes - 1`.
     const index = k + changes + 1
     const fromX = changes === 0 ? 0 : nextOf(state, index, k, changes)
     for (; x > fromX; x -= 1, y -= 1) pairs.push([x - 1, y - 1])
@@ -122,12 +128,15 @@ function pathOf(
   return pairs.toReversed()
 }
 
-/** Rows of a comparison; in place of long stretches of equal rows their number, unless they are near a change. */
+/** Rows that are shown, or equal rows that are hidden. Only the number of hidden rows is shown. */
 export type ShownRows =
   | { readonly rows: readonly DiffRow[] }
   | { readonly hidden: readonly DiffRow[] }
 
-/** Splits rows so that only `context` equal rows before and after each change are shown. */
+/**
+ * Splits rows into those that are shown and those that are hidden. Of the equal rows, only `context` before and after
+ * each change are shown.
+ */
 export function foldEqual(rows: readonly DiffRow[], context: number): readonly ShownRows[] {
   const isNear = rows.map(() => false)
   for (const [index, { isEqual }] of rows.entries())
@@ -138,7 +147,7 @@ export function foldEqual(rows: readonly DiffRow[], context: number): readonly S
     let until = from + 1
     while (until < rows.length && isNear[until] === isNear[from]) until += 1
     const part = rows.slice(from, until)
-    // One line takes no more space than the statement that it is hidden.
+    // A single line is shown, because the text that says how many lines are hidden would take as much space.
     parts.push(isNear[from] === true || part.length === 1 ? { rows: part } : { hidden: part })
     from = until
   }

@@ -33,7 +33,7 @@ interface RunsFrame {
 const CHANNEL = 'console-stream'
 
 let state: LiveState = 'connecting'
-/** The server's time when the connection was lost; `null` while it is not. */
+/** The time at which the connection was lost, by the server's clock; `null` while there is a connection. */
 let lostSince: string | null = null
 const listeners = new Set<() => void>()
 
@@ -127,7 +127,7 @@ export function followStream(queries: QueryClient): () => void {
   function receive(message: Message): void {
     if ('event' in message) apply(message.event)
     else {
-      // Each tab finds out by itself whether its requests are answered.
+      // Reading the session shows whether the requests of this tab get responses.
       if (message.state === 'lost') void queries.invalidateQueries({ queryKey: ['session'] })
       setState(message.state)
     }
@@ -155,7 +155,7 @@ export function followStream(queries: QueryClient): () => void {
       }
       const reconnect = (): void => {
         source?.close()
-        // This reads the session, too, because a session that has ended closes the stream.
+        // The tabs then also read the session, because the stream is closed when the session has ended.
         share({ state: 'lost' })
         clearTimeout(retry)
         if (!signal.aborted) retry = setTimeout(connect, RETRY_MS + Math.random() * 1_000)

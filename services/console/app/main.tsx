@@ -22,7 +22,8 @@ const queries = new QueryClient({
       // rejected request would be rejected again.
       retry: (failures, error) => error instanceof Problem && error.status === 0 && failures < 5,
     },
-    // Without this, an action that is begun without a network would be sent as soon as there is one again.
+    // Otherwise an action that a person begins without a network would wait, and be sent as soon as there is a network
+    // again.
     mutations: { networkMode: 'always' },
   },
 })

@@ -1,9 +1,12 @@
 import { useEffect, useState } from 'react'
 
-/** A search begins when the person has paused for this time. */
+/** How long a person must not have typed before the text is used. */
 const PAUSE_MS = 150
 
-/** Returns the text as it was before the last changes, until there has been no change for a moment. */
+/**
+ * Returns the text, with a delay: after a change, returns the previous text until there has been no
+ * further change for a moment.
+ */
 export function usePaused(text: string): string {
   const [paused, setPaused] = useState(text)
   useEffect(() => {

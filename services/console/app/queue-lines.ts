@@ -3,7 +3,7 @@ import type { QueuedLines } from '../src/contracts/queue.ts'
 import { jsonFault } from './json-text.ts'
 import type { Line } from './line-diff.ts'
 
-/** The coordinator accepts this many lines in a request. */
+/** The maximum number of lines that the coordinator accepts in one request. */
 const MAX_LINES = 10_000
 const MAX_BYTES = 8_388_608
 
@@ -11,7 +11,7 @@ export interface LineFile {
   readonly text: string
   /** The lines that are not empty. */
   readonly lines: readonly Line[]
-  /** Why the file cannot be sent; `null` if it can. */
+  /** Why the file cannot be sent; `null` if it can be sent. */
   readonly fault: string | null
 }
 
@@ -42,13 +42,16 @@ export interface LineResult {
 const isFailure = ({ outcome }: LineResult): boolean =>
   outcome === 'conflict' || outcome === 'invalid'
 
-/** Returns where a line is not JSON; `null` if it is JSON. The coordinator does not say it. */
+/**
+ * Returns a fault that names the place where a line is not JSON; `null` if the line is JSON. The
+ * response of the coordinator does not contain this place.
+ */
 function faultsOf(line: Line | undefined): readonly string[] | null {
   const fault = jsonFault(line?.text ?? '')
   return fault && [`not JSON, column ${fault.column} needs ${fault.expected}`]
 }
 
-/** Returns the result of each line with its number in the file, the failures first. */
+/** Returns the result of each line with the number of the line in the file. Failures come first. */
 export function lineResults({ lines }: LineFile, { Results }: QueuedLines): readonly LineResult[] {
   const results = Results.map(({ TransactionID, Outcome, Errors }, index): LineResult => ({
     line: lines[index]?.number ?? index + 1,
@@ -67,7 +70,7 @@ const WORDS: Readonly<Record<LineResult['outcome'], string>> = {
   invalid: 'not valid',
 }
 
-/** Returns the result of a line in words, with its faults. */
+/** Returns the result of a line as text, with the faults of the line. */
 export const resultText = ({ outcome, errors }: LineResult): string =>
   [WORDS[outcome], ...errors].join(': ')
 

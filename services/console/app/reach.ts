@@ -1,6 +1,7 @@
 /**
- * Whether requests reach the console. The event stream alone does not tell: a proxy may end it again and again, while
- * every request is answered. So it counts whether the browser has a network, and whether the last request got a response.
+ * Tells whether requests reach the console: they do if the browser has a network and the last request got a response.
+ * The state of the event stream is not sufficient, because a proxy may end the stream repeatedly although every request
+ * gets a response.
  */
 import { useSyncExternalStore } from 'react'
 
@@ -11,7 +12,7 @@ function changed(): void {
   for (const listener of listeners) listener()
 }
 
-/** Reports that a request got a response, or got none. */
+/** Records whether the last request got a response. */
 export function setAnswered(answered: boolean): void {
   if (hasAnswered === answered) return
   hasAnswered = answered
@@ -29,6 +30,6 @@ function subscribe(listener: () => void): () => void {
   }
 }
 
-/** Returns whether an action has a chance to reach the console. */
+/** Returns whether an action can probably reach the console. */
 export const useReach = (): boolean =>
   useSyncExternalStore(subscribe, () => navigator.onLine && hasAnswered)

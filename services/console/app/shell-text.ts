@@ -6,12 +6,12 @@ export const quoted = (text: string): string =>
 
 /** Returns the command that shows a run. */
 export const showCommand = (process: string, id: string, run: number): string =>
-  // An id that begins with a hyphen would be an option.
+  // Without `--`, an id that begins with a hyphen would be read as an option.
   `npx integration-host transactions show --process ${quoted(process)} --replay ${run} -- ${quoted(id)}`
 
 /**
- * Returns the request for a run as a command. The key comes from the environment, and from there through standard input,
- * because other users of the machine see the arguments of a program.
+ * Returns a curl command that requests a run. The command reads the key from the environment and passes it through
+ * standard input, because other users of the machine can read the arguments of a program.
  */
 export const curlCommand = (process: string, id: string, run: number): string =>
   `printf 'Authorization: Bearer %s\\n' "$SERVICE_API_KEY" | ` +

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { curlCommand, quoted, showCommand } from '../app/shell-text.ts'
 
-/** The arguments that a shell passes on for a command whose programs are replaced by a list of their arguments. */
+/** Runs a command whose programs were replaced by `show`, and returns the arguments that the shell passes to `show`. */
 const argumentsOf = (command: string): readonly string[] =>
   execFileSync('/bin/sh', ['-c', `show() { printf '%s\\0' "$@"; }; ${command}`])
     .toString()

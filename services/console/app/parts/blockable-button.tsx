@@ -4,7 +4,7 @@ import { useReach } from '../reach.ts'
 
 const OFFLINE = 'There is no connection to the console.'
 
-/** Returns the reason why an action is not possible now: `reason`, or else a lost connection. */
+/** Returns the reason why an action is not possible now: `reason` if given, or else that there is no connection. */
 export function useBlocked(reason?: string): string | undefined {
   const isReachable = useReach()
   return reason ?? (isReachable ? undefined : OFFLINE)
@@ -15,7 +15,7 @@ export const roleReason = (session: SessionView): string | undefined =>
   session.Role === 'operator' ? undefined : 'This needs the role operator.'
 
 export interface BlockableButtonProps {
-  /** Why the action is not possible now; `undefined` if it is. */
+  /** The reason why the action is not possible now; `undefined` if it is possible. */
   readonly blocked?: string | undefined
   readonly className?: string
   readonly onClick: () => void
@@ -23,8 +23,8 @@ export interface BlockableButtonProps {
 }
 
 /**
- * A button that begins an action. If the action is not possible, or the console cannot be reached, the button stays
- * visible and says why, also to a screen reader.
+ * A button that begins an action. If the action is not possible or the console cannot be reached, the button stays
+ * visible and shows the reason, which screen readers announce as well.
  */
 export function BlockableButton({ blocked, className, onClick, children }: BlockableButtonProps) {
   const id = useId()
@@ -52,7 +52,7 @@ export function BlockableButton({ blocked, className, onClick, children }: Block
   )
 }
 
-/** Says in a dialog that is open why its action is not possible now. Screen readers announce it. */
+/** Shows in an open dialog why its action is not possible now. Screen readers announce the reason. */
 export function BlockedNotice() {
   const reason = useBlocked()
   return (

@@ -16,13 +16,16 @@ export interface DiffViewProps {
 export interface DiffSide {
   /** Names the side, such as `run 0`. */
   readonly name: string
-  /** JSON or another text; `null` if the side does not have it. */
+  /** The text, which may be JSON; `null` if this side has no such text. */
   readonly text: string | null
-  /** Only the beginning of the text is compared. */
+  /** Whether `text` is only the beginning of a longer text. */
   readonly isCut?: boolean
 }
 
-/** Two texts side by side. Each changed line has a sign, a word for screen readers and a colour. */
+/**
+ * Shows two texts side by side. Each changed line has a sign, a word for screen readers and a
+ * colour.
+ */
 export function DiffView({ name, left, right }: DiffViewProps) {
   const diff = useMemo(
     () => lineDiff(prettyJson(left.text ?? ''), prettyJson(right.text ?? '')),

@@ -15,7 +15,7 @@ export function Later({ children }: { readonly children: ReactNode }) {
   )
 }
 
-/** Shows a part of a page whose program may still have to be loaded. The rest of the page stays if it fails. */
+/** Shows a part of a page whose program may still have to be loaded. If this part fails, the rest of the page stays. */
 export function LaterPart({ children }: { readonly children: ReactNode }) {
   return (
     <Failures isPart>

@@ -5,12 +5,12 @@ const WIDTH_PX = 260
 const MARGIN_PX = 16
 
 export interface MoreMenuProps {
-  /** What the menu is about, such as `run 0 of 66`. */
+  /** The object of the actions in the menu, such as `run 0 of 66`. */
   readonly object: string
   readonly children: ReactNode
 }
 
-/** A button that opens further actions. A click on one of them closes the menu. */
+/** A button that opens a menu of further actions. A click on one of the actions closes the menu. */
 export function MoreMenu({ object, children }: MoreMenuProps) {
   const id = useId()
   const button = useRef<HTMLButtonElement>(null)
@@ -22,7 +22,7 @@ export function MoreMenu({ object, children }: MoreMenuProps) {
     const left = Math.min(box.left, window.innerWidth - WIDTH_PX - MARGIN_PX)
     menu.current.style.left = `${Math.max(left, MARGIN_PX)}px`
     menu.current.style.top = `${box.bottom + GAP_PX}px`
-    // The menu does not move with the page.
+    // The menu is closed when the page scrolls, because it does not move with the page.
     window.addEventListener('scroll', close, { once: true })
   }
   return (

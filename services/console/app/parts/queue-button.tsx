@@ -7,7 +7,7 @@ const QueueDialog = lazy(() => import('./queue-dialog.tsx'))
 
 export interface QueueButtonProps {
   readonly session: SessionView
-  /** The process that is chosen at first. */
+  /** The process that is selected when the dialog opens. */
   readonly process?: string
 }
 

@@ -10,14 +10,14 @@ import { QueueForm } from './queue-form.tsx'
 import { Outside } from './text.tsx'
 
 export interface QueueDialogProps {
-  /** The process that is chosen at first. */
+  /** The process that is selected when the dialog opens. */
   readonly process?: string
   /** The run of which a copy is queued. */
   readonly run?: RunView
   readonly onClose: () => void
 }
 
-/** Queues a transaction, a copy of one, or a file of transactions. */
+/** Queues a new transaction, a copy of a transaction, or a file of transactions. */
 export default function QueueDialog({ process = '', run, onClose }: QueueDialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   const [isFile, setFile] = useState(false)
@@ -76,7 +76,7 @@ function Copy({ run, onClose }: { readonly run: RunView; readonly onClose: () =>
     queryFn: () => readText(`${runApi(process, id)}/text?run=${ReplayID}&of=initial`),
     gcTime: 0,
   })
-  // A run without initial data has null.
+  // For a run without initial data, the data of the copy is null.
   const isEmpty = data.error !== null && 'code' in data.error && data.error.code === NO_TEXT
   if (data.data === undefined && !isEmpty)
     return (

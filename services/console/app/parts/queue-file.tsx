@@ -21,7 +21,7 @@ import { useProcesses } from './queue-form.tsx'
 import { QueueProblem } from './queue-result.tsx'
 import { Outside } from './text.tsx'
 
-/** So many results are in the page. The file has all of them. */
+/** The maximum number of results that the page shows. The file of results has all of them. */
 const SHOWN = 200
 
 export interface QueueFileProps {

@@ -27,7 +27,7 @@ export interface QueueFormProps {
   readonly onClose: () => void
 }
 
-/** The fields of one transaction, and what became of it. */
+/** Shows the fields of one transaction and, after it was sent, the result. */
 export function QueueForm({ draft, onClose }: QueueFormProps) {
   const [fields, setFields] = useState(draft)
   const [asText, setAsText] = useState(false)
@@ -37,7 +37,8 @@ export function QueueForm({ draft, onClose }: QueueFormProps) {
   )
   const queries = useQueryClient()
   const isBlocked = useBlocked() !== undefined
-  // A repetition after a lost response keeps the key, so that it acts once. A change of a field makes it another request.
+  // A repetition after a lost response has the same key, so that the transaction is queued only once. After a change of
+  // a field, the request gets a new key.
   const key = useRef('')
   const change = (changed: Partial<Draft>): void =>
     setFields((before) => ({ ...before, ...changed }))
@@ -60,7 +61,7 @@ export function QueueForm({ draft, onClose }: QueueFormProps) {
       return readAllAgain(queries)
     },
   })
-  // Checking a long text must not delay the next key.
+  // The check of a long text is deferred, so that it does not delay the next key press.
   const { fault, bytes, isTooLong } = typedData(useDeferredValue(fields.data), id, asText)
   const data = useId()
   const submit = (event: FormEvent<HTMLFormElement>): void => {
@@ -200,11 +201,14 @@ export function QueueForm({ draft, onClose }: QueueFormProps) {
 
 export interface ProcessChoice {
   readonly names: readonly string[]
-  /** Who paused the chosen process, and why; `undefined` if it is not paused. */
+  /** Says who paused the chosen process, and why; `undefined` if the process is not paused. */
   readonly paused: string | undefined
 }
 
-/** Returns the processes to which a person can queue. If none is chosen, `onFirst` gets the first one. */
+/**
+ * Returns the processes whose transactions a person can queue. If no process is chosen, `onFirst` is called with the
+ * first one.
+ */
 export function useProcesses(chosen: string, onFirst: (first: string) => void): ProcessChoice {
   const processes = useQuery({
     queryKey: ['processes'],
@@ -229,7 +233,7 @@ interface CompanyProps {
   readonly onChange: (realm: string) => void
 }
 
-/** The company of the run. The browser suggests those that contain what is typed, by name or id. */
+/** The field for the company of the run. The browser suggests companies whose name or id contains the typed text. */
 function Company({ realm, onChange }: CompanyProps) {
   const id = useId()
   const q = usePaused(realm.trim())

@@ -19,11 +19,11 @@ export interface QueueResultProps {
   readonly onClose: () => void
 }
 
-/** Says that a transaction is queued, or was there already. */
+/** Says that a transaction was queued, or that it was queued before. */
 export function QueueResult(props: QueueResultProps) {
   const { process, id, run, isPaused, onAnother, onClose } = props
   const sentence = useRef<HTMLParagraphElement>(null)
-  // The form is gone, and with it the focused button.
+  // The form with the focused button was removed, so the focus moves to this sentence.
   useEffect(() => sentence.current?.focus(), [])
   return (
     <>
@@ -46,7 +46,7 @@ export function QueueResult(props: QueueResultProps) {
   )
 }
 
-/** Says why a request was rejected, each fault with the path of the member. */
+/** Says why a request was rejected. Each fault is shown with the path of the member. */
 export function QueueProblem({ error }: { readonly error: Error }) {
   const errors = error instanceof Problem ? error.errors : []
   const isInput = error instanceof Problem && error.code === 'input_invalid'
@@ -79,7 +79,10 @@ export interface QueueConflictProps {
   readonly data: string
 }
 
-/** Compares a transaction with the one that has its id. The coordinator compares with the first run. */
+/**
+ * Compares the typed transaction with the stored transaction of the same id. Like the coordinator,
+ * it compares with the first run.
+ */
 export function QueueConflict({ process, id, realm, tags, data }: QueueConflictProps) {
   const stored = useQuery({
     queryKey: ['run', process, id, '0', 'conflict'],
@@ -129,10 +132,13 @@ export function QueueConflict({ process, id, realm, tags, data }: QueueConflictP
   )
 }
 
-/** The console sends this many characters of a long text. */
+/** The server of the console cuts a text after this many characters. */
 const MAX_TEXT = 65_536
 
-/** Returns the text as the console sends that of a run, so that both are cut in the same place. */
+/**
+ * Returns the typed data as the console shows the data of a run, so that both are cut after the
+ * same number of characters.
+ */
 const excerptOf = (data: string): string => prettyJson(data).slice(0, MAX_TEXT)
 
 const tagsText = (tags: Readonly<Record<string, string>> | null): string =>

@@ -9,14 +9,17 @@ import { Link } from './link.tsx'
 import { ReadProblem } from './problem.tsx'
 import { Outside } from './text.tsx'
 
-/** The run with which a run is compared. All of it is in the address. */
+/** The run with which the shown run is compared. The address of the page contains all of it. */
 interface Compared {
   readonly id: string
-  /** `null` for the latest run. */
+  /** The number of the run; `null` for the latest run. */
   readonly run: string | null
 }
 
-/** Returns the comparison that an address asks for; `null` for none. A run of the same transaction needs no id. */
+/**
+ * Returns the run with which an address requests a comparison; `null` if it requests none. For a run of the same
+ * transaction, the address need not contain the id.
+ */
 function comparedIn(query: URLSearchParams, id: string): Compared | null {
   const run = query.get('withRun')
   const other = query.get('with') ?? (run === null ? null : id)
@@ -57,7 +60,10 @@ interface OtherRunProps extends Omit<RunComparisonProps, 'query'> {
   readonly compared: Compared | null
 }
 
-/** Chooses the other run: one of the same transaction, or one of a transaction whose id the person types. */
+/**
+ * Lets the person choose the other run: another run of the same transaction, or the latest run of a transaction whose
+ * id the person types.
+ */
 function OtherRun({ run, compared, onClose }: OtherRunProps) {
   const { TransactionID: id, ReplayID } = run
   const others = run.Runs.filter((one) => one.ReplayID !== ReplayID)
@@ -172,7 +178,7 @@ const side = (name: string, excerpt: Excerpt) => ({
   isCut: excerpt?.IsWhole === false,
 })
 
-/** Returns each text that one of the runs has, the steps in the order of the left run. */
+/** Returns each text that at least one of the runs has. The texts of steps are in the order of the left run. */
 function textsOf(
   left: RunDataView,
   right: RunDataView,

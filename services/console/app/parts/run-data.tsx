@@ -11,7 +11,7 @@ import { Outside } from './text.tsx'
 
 const RunComparison = lazy(() => import('./run-comparison.tsx'))
 
-/** The parameters of the address that name the run to compare with. */
+/** The parameters of the address that name the run with which this run is compared. */
 const COMPARED = ['with', 'withRun']
 
 export interface RunDataProps {
@@ -19,7 +19,10 @@ export interface RunDataProps {
   readonly run: RunView
 }
 
-/** Shows the business data of the run, which is read only if the person opens this part, and compares it. */
+/**
+ * Shows the business data of the run and its comparison with another run. The data is read only if the person opens
+ * this part.
+ */
 export function RunData({ session, run }: RunDataProps) {
   const { Process: process, TransactionID: id } = run
   const [isShown, setShown] = useState(false)

@@ -16,7 +16,7 @@ export interface RunMenuProps {
   readonly run: RunView
 }
 
-/** The rarer things that a person does with a run. */
+/** The menu of less frequent actions on a run. */
 export function RunMenu({ session, run }: RunMenuProps) {
   const [opened, setOpened] = useState<'copy' | 'raw' | null>(null)
   const close = (): void => setOpened(null)

@@ -1,4 +1,4 @@
-/** Queueing transactions: one of them, or a file with one on each line. */
+/** Requests that queue one transaction, or a file with a transaction on each line. */
 import { Tags } from '@integration-host/shared/contracts/labels'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { Reason } from '@integration-host/shared/contracts/reason'
@@ -10,9 +10,15 @@ import {
 } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
 
-/** The coordinator accepts a transaction of this many bytes. In the request its data is a string, with escapes. */
+/**
+ * The maximum size of the request for one transaction: six times the maximum size of a transaction, because its data is
+ * sent as a string with escapes.
+ */
 export const MAX_QUEUE_BYTES = 6 * 262_144
-/** A file of 8 MB, in which each quotation mark and backslash is escaped. */
+/**
+ * The maximum size of the request for a file of 8 MB in which each character is a quotation mark or a backslash, which
+ * JSON escapes.
+ */
 export const MAX_FILE_BODY_BYTES = 2 * 8_388_608 + 4_096
 
 const Process = z.string().min(1).max(200)
@@ -56,7 +62,7 @@ export const QueueLinesBody = z
 
 export const lineOutcomes = ['queued', 'absorbed', 'exists', 'conflict', 'invalid'] as const
 
-/** The response of `POST /api/queue/lines`: a result for each line that is not empty, in their order. */
+/** The response of `POST /api/queue/lines`: a result for each line that is not empty, in the order of the lines. */
 export const QueuedLines = z
   .object({
     Results: z.array(

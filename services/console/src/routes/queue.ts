@@ -31,7 +31,7 @@ const LineResults = z.object({
   ),
 })
 
-/** Queues one transaction, or a file with a transaction on each line. */
+/** The routes that queue one transaction, or a file with a transaction on each line. */
 export function queueRoutes({ sessions, isHttps, coordinator }: QueueRouteDeps): Hono {
   const tags = ['queue']
   const operator = needsRole(sessions, 'operator', isHttps)
@@ -65,7 +65,8 @@ export function queueRoutes({ sessions, isHttps, coordinator }: QueueRouteDeps):
             method: 'POST',
             text: {
               type: 'application/json',
-              // The data is JSON, and stays as it is: a parsed number could have lost digits.
+              // The JSON of the data is sent unchanged, because parsing could lose digits of its
+              // numbers.
               content: `${JSON.stringify(transaction).slice(0, -1)},"InitialData":${Data}}`,
             },
             onHeaders: (_, status) => {

@@ -225,7 +225,8 @@ export function runRoutes(deps: RunRouteDeps): Hono {
           throw new IntegrationError('response_not_found', 'The run has no such text')
         return c.body(text, 200, {
           'Content-Type': 'text/plain; charset=utf-8',
-          // A browser must not show it, because a target may have sent a page with a script.
+          // This header makes browsers save the text instead of showing it, because a target may have sent a page with
+          // a script.
           'Content-Disposition': 'attachment; filename="data.txt"',
         })
       },
@@ -287,7 +288,10 @@ const rowOf = (run: z.output<typeof RunPage>['items'][number]): RunRow => ({
   Why: whyOf(run),
 })
 
-/** Returns a text of a run: a value as indented JSON, and a response as it was received; `null` if there is none. */
+/**
+ * Returns a text of a run; `null` if there is none. A value is returned as indented JSON, and a response as it was
+ * received.
+ */
 function textOf(run: RunDetailResponse, of: RunText, step?: string): string | null {
   const item = run.Items.find(({ StepName }) => StepName === step)
   if (of === 'response') return item?.ResponseBody ?? null

@@ -21,7 +21,7 @@ export interface PersonalRequest {
   /** The name of the person, for the action log and the audit log. */
   readonly person: string
   readonly body?: object
-  /** A body that is sent as it is, in place of `body`. */
+  /** A body that is sent unchanged, in place of `body`. */
   readonly text?: { readonly type: string; readonly content: string }
   /** The version that the person has seen. The service rejects the request if a newer one exists. */
   readonly ifVersion?: number | undefined
