@@ -42,7 +42,7 @@ function readProcesses(): ReadonlyMap<number, Used> {
     } catch {
       continue // the process has exited since it was listed
     }
-    // The second field of `/proc/<pid>/stat` is the program name in parentheses, which may contain spaces.
+    // The second field of `/proc/<pid>/stat` is the program name, which is in parentheses and may contain spaces.
     // Therefore the line is split only after the closing parenthesis, where field 3 starts.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     const ticks = [11, 12, 13, 14].reduce((sum, index) => sum + Number(fields[index]), 0)

@@ -19,8 +19,8 @@ export interface RestateServer extends AsyncDisposable {
 }
 
 /**
- * Starts a Restate server for this benchmark. The server has Restate's default settings, with which it flushes its
- * log to disk, and one partition per core.
+ * Starts a Restate server for this benchmark. The server has one partition per core. Otherwise it has Restate's default
+ * settings, with which it flushes its log to disk.
  */
 export async function startRestateServer(): Promise<RestateServer> {
   await using opened = new AsyncDisposableStack()

@@ -1,6 +1,6 @@
 /**
- * Puts a marker into all data that a run stores, erases the runs, and searches all data that the coordinator wrote for
- * the marker. The same search must find the marker before the erasure, which proves that the search works.
+ * Puts a marker into all data that a run stores, erases the runs, and searches for the marker in all data that the
+ * coordinator wrote. The same search must find the marker before the erasure, which proves that the search works.
  */
 import { randomBytes } from 'node:crypto'
 import { until } from '@integration-host/shared/test-support/eventually'

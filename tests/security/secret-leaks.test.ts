@@ -1,6 +1,6 @@
 /**
  * Searches for leaked secrets. The test runs a whole system through successful calls, failures and crashes, and records
- * every secret of the run. Then it searches all data that the system wrote for these secrets. As a control, the test
+ * every secret of the run. Then it searches for these secrets in all data that the system wrote. As a control, the test
  * plants a secret in each place and in each encoding, which proves that the search would find a real leak.
  *
  * A token may occur only in the response that issues the token, and in the `Authorization` header and the form body of

@@ -18,9 +18,10 @@ const STEPS = ['order', 'report', 'csv'] as const
 type Step = (typeof STEPS)[number]
 
 /**
- * Runs the steps with the seven commits and three confirmed messages of the coordinator: the insert of the run, and the
- * claim and the result of each step; a message on a quorum queue starts each step. There is no lease, no attempt, no
- * retry and no recovery, and the results stay in memory. The latency is the lower bound for a message per step.
+ * Runs the steps with the same seven commits and three confirmed messages as the coordinator. The commits are the
+ * insert of the run, and the claim and the result of each step. A message on a quorum queue starts each step. There is
+ * no lease, no attempt, no retry and no recovery, and the results stay in memory. The latency is the lower bound for a
+ * message per step.
  */
 export const start: StartEngine = async (settings) => {
   const steps = createSteps(settings)

@@ -43,8 +43,8 @@ export const createServiceApp: typeof createApp = (deps, addRoutes) => {
     const text = JSON.stringify(document)
     const known = checks.get(text)
     if (known !== undefined) return known
-    // A service process skips this check, which needs a tenth of the processor time of its start. The tests of the routes
-    // of each service run here.
+    // A service process skips this check, because it needs a tenth of the processor time of the start. The check is
+    // made in the process of the tests, where the tests of each service's routes run.
     if (process.env['VITEST'] !== undefined) malformed(document).forEach(report)
     const created = createResponseCheck(document)
     checks.set(text, created)

@@ -1,4 +1,4 @@
-/** Searches all data that a system wrote for the secrets of a test run, in every likely encoding. */
+/** Searches for the secrets of a test run, in every likely encoding, in all data that a system wrote. */
 
 /** An error message names the kind of a secret, but never contains the value. */
 export interface KnownSecret {
@@ -42,7 +42,7 @@ export function formsOf(value: Buffer): ReadonlyMap<string, string> {
   for (const encoding of ['base64', 'base64url'] as const) {
     for (const offset of [0, 1, 2]) {
       const shifted = Buffer.concat([Buffer.alloc(offset), value])
-      // Removes the first and last characters, which also encode bits of the data before and after the secret.
+      // Removes the first and last characters, because they also encode bits of the data before and after the secret.
       const whole = shifted.toString(encoding).slice(offset === 0 ? 0 : offset + 1)
       const shared = shifted.length % 3
       const text = whole.replace(/=+$/, '')

@@ -8,8 +8,8 @@ let queued: (() => void)[] = []
 
 /**
  * Runs `write` after the current turn of the event loop, together with the other writes of this turn. A write to a
- * socket wakes the process that reads from the socket, which costs more than the write itself. If several writes follow
- * each other directly, the reader is woken only once.
+ * socket wakes the process that reads from the socket, and waking the process costs more than the write itself. If
+ * several writes follow each other directly, the reader is woken only once.
  */
 export function afterThisTurn(write: () => void): void {
   if (queued.length === 0) setImmediate(flush)
