@@ -52,7 +52,7 @@ describe('queueing in a browser', () => {
     return ((await response.json()) as { items: Record<string, unknown>[] }).items
   }
 
-  it('a transaction is queued once with its reason, and the same one again is there already', async () => {
+  it('a double click queues a transaction only once with its reason, and a later attempt reports that the transaction already exists', async () => {
     const page = await at.signIn()
     const dialog = await openQueue(page)
     await dialog.getByLabel('Id', { exact: true }).fill('new-1')
@@ -80,7 +80,7 @@ describe('queueing in a browser', () => {
     expect(await dialog.count()).toBe(0)
   })
 
-  it('an id that is taken shows the difference of the data, and an unusable id is explained', async () => {
+  it('the dialog for a new transaction shows how the data differs if the id is taken, and explains why an id is invalid', async () => {
     const page = await at.signIn()
     const dialog = await openQueue(page)
     await dialog.getByLabel('Id', { exact: true }).fill('new-1')
@@ -98,7 +98,7 @@ describe('queueing in a browser', () => {
     expect(await page.evaluate('document.activeElement.textContent')).toBe('Queue…')
   })
 
-  it('a text that is not JSON is queued as a JSON string, and a copy of its run begins with it', async () => {
+  it('a text that is not JSON is queued as a JSON string, and the dialog for a copy of the run is filled with this string', async () => {
     const page = await at.signIn()
     const dialog = await openQueue(page)
     await dialog.getByLabel('Id', { exact: true }).fill('text-1')
@@ -120,7 +120,7 @@ describe('queueing in a browser', () => {
     await dialog.getByText('"TransactionID": "text-1-copy"').waitFor()
   })
 
-  it('each line of a file has its result, the failures first, and the results can be downloaded', async () => {
+  it('the dialog lists the results of the lines of a file, failures first, and the results can be downloaded', async () => {
     const page = await at.signIn()
     const dialog = await openQueue(page)
     await dialog.getByLabel('A file with a transaction on each line').check()
@@ -148,7 +148,7 @@ describe('queueing in a browser', () => {
     await status(page, 'Completed').waitFor()
   })
 
-  it('two runs are compared side by side, and the address shows the same comparison to another person', async () => {
+  it('two runs are compared side by side, and the address of the page shows the same comparison to another person', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs/OrderProcess/new-1`)
     await page.getByRole('button', { name: 'Replay…' }).click()

@@ -28,10 +28,13 @@ describe('jsonFault', () => {
     ['{} {}', 1, 4, 'the end of the text'],
     ['hello', 1, 1, 'a value'],
     ['', 1, 1, 'a value'],
-  ])('%j is not JSON: line %i, column %i needs %s', (text, line, column, expected) => {
-    expect(jsonFault(text)).toEqual({ line, column, expected })
-    expect(isJson(text)).toBe(false)
-  })
+  ])(
+    'jsonFault() reports the fault of the text %j: line %i, column %i needs %s',
+    (text, line, column, expected) => {
+      expect(jsonFault(text)).toEqual({ line, column, expected })
+      expect(isJson(text)).toBe(false)
+    },
+  )
 
   it.each([
     '66',
@@ -44,11 +47,11 @@ describe('jsonFault', () => {
     '[[], {"a": [true, false, null]}, ""]',
     '[9007199254740993, 1e400]',
     `${'['.repeat(50_000)}${']'.repeat(50_000)}`,
-  ])('%.40s is JSON', (text) => {
+  ])('jsonFault() finds no fault in the JSON text %.40s', (text) => {
     expect(jsonFault(text)).toBeNull()
   })
 
-  it('agrees with JSON.parse about each text that one changed character makes of a valid one', () => {
+  it('jsonFault() agrees with JSON.parse about every text that differs from a valid one in one character', () => {
     const valid = String.raw`{"a": [1.5e3, -0, "x\u00e9\n"], "b": {"c": true, "d": null}}`
     let faulty = 0
     for (let at = 0; at < valid.length; at += 1)
@@ -61,7 +64,7 @@ describe('jsonFault', () => {
     expect(faulty).toBeGreaterThan(300)
   })
 
-  it('an unterminated string of 256 KB is scanned without delay', () => {
+  it('jsonFault() scans an unterminated string of 256 KB without delay', () => {
     const beginning = performance.now()
     expect(jsonFault(`"${String.raw`\n`.repeat(131_072)}`)?.expected).toBe('a closing double quote')
     expect(performance.now() - beginning).toBeLessThan(1_000)
@@ -69,18 +72,18 @@ describe('jsonFault', () => {
 })
 
 describe('prettyJson', () => {
-  it('indents as JSON.stringify does', () => {
+  it('prettyJson() indents a text as JSON.stringify does', () => {
     const value = { a: [], b: {}, c: [1, [2, { d: 'x, {y}: "z"' }]], e: { f: null } }
     expect(prettyJson(JSON.stringify(value))).toBe(JSON.stringify(value, null, 2))
   })
 
-  it('keeps the digits of numbers, the escapes and the order', () => {
+  it('prettyJson() keeps the digits of numbers, the escapes and the order of the members', () => {
     expect(prettyJson(String.raw`{"b":9007199254740993,"a":"\u00e9","b":1.50}`)).toBe(
       '{\n  "b": 9007199254740993,\n  "a": "\\u00e9",\n  "b": 1.50\n}',
     )
   })
 
-  it('does not change a text that is not JSON', () => {
+  it('prettyJson() does not change a text that is not JSON', () => {
     expect(prettyJson('<html>{"a":1}')).toBe('<html>{"a":1}')
   })
 })

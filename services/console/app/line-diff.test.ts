@@ -8,7 +8,7 @@ const rowText = ({ left, right, isEqual }: DiffRow): string =>
 const rowsOf = (left: string, right: string) => lineDiff(left, right)?.rows.map(rowText)
 
 describe('lineDiff', () => {
-  it('a changed line has the removed line on the left and the added one on the right', () => {
+  it('lineDiff() shows a changed line in one row, with the removed line on the left and the added line on the right', () => {
     expect(rowsOf(text('{', '  "a": 1', '}'), text('{', '  "a": 2', '}'))).toEqual([
       '{',
       '  "a": 1|  "a": 2',
@@ -16,7 +16,7 @@ describe('lineDiff', () => {
     ])
   })
 
-  it('an added and a removed line have nothing on the other side, and each side has its own line numbers', () => {
+  it('lineDiff() leaves the other side of an added or a removed line empty, and numbers the lines of each side separately', () => {
     const diff = lineDiff(text('a', 'b', 'c', 'd'), text('x', 'a', 'b', 'd'))
     expect(diff?.rows.map(rowText)).toEqual(['|x', 'a', 'b', 'c|', 'd'])
     expect(diff?.rows.at(-1)).toEqual({
@@ -27,13 +27,13 @@ describe('lineDiff', () => {
     expect(diff).toMatchObject({ removed: 1, added: 1 })
   })
 
-  it('equal texts have no change, and an empty text has no line', () => {
+  it('lineDiff() finds no change in equal texts, and no line in an empty text', () => {
     expect(lineDiff('a\nb', 'a\nb')).toMatchObject({ removed: 0, added: 0 })
     expect(rowsOf('', 'a')).toEqual(['|a'])
     expect(lineDiff('', '')?.rows).toEqual([])
   })
 
-  it('changes as few lines as possible, and both texts can be put together again from the rows', () => {
+  it('lineDiff() reports as few changed lines as possible, and its rows contain all lines of both texts', () => {
     let seed = 7
     const random = (below: number): number => {
       seed = (seed * 48_271) % 2_147_483_647
@@ -54,7 +54,7 @@ describe('lineDiff', () => {
     }
   })
 
-  it('texts with too many lines, or with too many changes, are not compared', () => {
+  it('lineDiff() returns null for texts with too many lines or too many changes', () => {
     const lines = (count: number, prefix: string) =>
       Array.from({ length: count }, (_, index) => `${prefix}${index}`).join('\n')
     expect(lineDiff(lines(10_001, ''), '')).toBeNull()
@@ -77,7 +77,7 @@ function longestCommon(a: readonly string[], b: readonly string[]): number {
 }
 
 describe('foldEqual', () => {
-  it('shows the equal rows beside a change, and hides longer stretches', () => {
+  it('foldEqual() shows the equal rows next to a change, and hides the equal rows that are farther away', () => {
     const before = Array.from({ length: 20 }, (_, index) => `line ${index}`)
     const diff = lineDiff(text(...before), text(...before.with(10, 'changed')))
     const parts = foldEqual(diff?.rows ?? [], 3).map((part) =>
@@ -86,7 +86,7 @@ describe('foldEqual', () => {
     expect(parts).toEqual([-7, 7, -6])
   })
 
-  it('a single equal row is shown', () => {
+  it('foldEqual() does not hide a single equal row', () => {
     const diff = lineDiff(text('a', 'b', 'c'), text('a', 'b', 'x'))
     expect(foldEqual(diff?.rows ?? [], 1).map((part) => 'rows' in part)).toEqual([true, true])
   })

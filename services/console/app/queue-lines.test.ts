@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { lineFile, lineResults, resultLines, resultText, summaryOf } from './queue-lines.ts'
 
 describe('a file of transactions', () => {
-  it('empty lines have no result, and each result has the number of its line in the file, the failures first', () => {
+  it('each line of a file that is not empty has a result with its line number, and the failures are listed first', () => {
     const file = lineFile('a\n\n  \r\nb\nc\n', 12)
     expect(file.fault).toBeNull()
     expect(file.lines.map(({ number }) => number)).toEqual([1, 4, 5])
@@ -33,7 +33,7 @@ describe('a file of transactions', () => {
       'The file has 10001 lines. At most 10000 can be queued at once',
     ],
     ['{}', 8_388_609, 'The file has more than 8 MB.'],
-  ])('a file that cannot be sent says why', (text, bytes, fault) => {
+  ])('the fault of a file that cannot be sent names the reason', (text, bytes, fault) => {
     expect(lineFile(text, bytes).fault).toContain(fault)
   })
 })

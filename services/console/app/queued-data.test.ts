@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { copyId, typedData } from './queued-data.ts'
 
 describe('typedData', () => {
-  it('JSON is sent as it was typed, with every digit of its numbers', () => {
+  it('JSON is sent exactly as a person typed it, with every digit of its numbers', () => {
     const text = '{ "a": 9007199254740993 }'
     expect(typedData(text, '66', false)).toEqual({
       json: text,
@@ -21,11 +21,11 @@ describe('typedData', () => {
     })
   })
 
-  it('an empty field is the id as a text', () => {
+  it('if the field for the data is empty, the data is the id as a JSON string', () => {
     expect(typedData(' \n', 'a"b', false)).toMatchObject({ json: String.raw`"a\"b"`, fault: null })
   })
 
-  it('the size counts bytes, and more than 256 KB is too long', () => {
+  it('the size of the data is counted in bytes, and data of more than 256 KB is too long', () => {
     const text = JSON.stringify('é'.repeat(131_071))
     expect(typedData(text, '66', false)).toMatchObject({ bytes: 262_144, isTooLong: false })
     expect(typedData(`${text} `, '66', false)).toMatchObject({ bytes: 262_145, isTooLong: true })
@@ -33,7 +33,7 @@ describe('typedData', () => {
 })
 
 describe('copyId', () => {
-  it('adds -copy to the id, and stays within 128 characters without half a character', () => {
+  it('copyId() appends -copy to an id, returns at most 128 characters, and splits no surrogate pair', () => {
     expect(copyId('66')).toBe('66-copy')
     const long = copyId('😀'.repeat(64))
     expect(long.length).toBeLessThanOrEqual(128)

@@ -12,7 +12,7 @@ const argumentsOf = (command: string): readonly string[] =>
 const HOSTILE = [`it's`, '$(id)', '`id`', 'a b;c', '"', '\\', '../x', '-rf', '!', '😀', '~', '*']
 
 describe('commands to copy', () => {
-  it.each(HOSTILE)('the id %j reaches the program unchanged', (id) => {
+  it.each(HOSTILE)('a copied command passes the id %j to the program unchanged', (id) => {
     expect(argumentsOf(`show ${quoted(id)}`)).toEqual([id])
     const command = showCommand('OrderProcess', id, 2).replace('npx integration-host', 'show')
     expect(argumentsOf(command)).toEqual([
@@ -33,7 +33,7 @@ describe('commands to copy', () => {
     ])
   })
 
-  it('the request names the key by its variable, and no argument contains the key', () => {
+  it('the copied curl command reads the key from a variable, and no argument contains the key', () => {
     const command = curlCommand('OrderProcess', '66', 0).replace('curl', 'cat; show')
     const output = execFileSync('/bin/sh', ['-c', `show() { :; }; ${command}`], {
       env: { SERVICE_API_KEY: 'the-key' },

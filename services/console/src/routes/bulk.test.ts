@@ -107,7 +107,7 @@ describe('actions on many runs', () => {
     ['more than 100 runs a second', { PerSecond: 101 }],
     ['an unknown filter', { Filter: { statuz: ['Failed'] } }],
   ])(
-    'a start with %s is rejected with 400, and the coordinator gets nothing',
+    'the start of a bulk action with %s is rejected with 400, and nothing is sent to the coordinator',
     async (_, change) => {
       const before = coordinator.requests.length
       expect((await post('/api/bulk', { ...BODY, ...change })).status).toBe(400)

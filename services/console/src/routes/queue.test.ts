@@ -60,7 +60,7 @@ describe('queueing from the console', () => {
     console.request(path, { method: 'POST', cookie, body: JSON.stringify(body), headers })
   const sent = () => coordinator.requests.filter(({ method }) => method === 'POST')
 
-  it('the coordinator gets the data as it was typed, with the company, the tags, the reason and the person', async () => {
+  it('the console sends the data to the coordinator as a person typed it, with the company, the tags, the reason and the name of the person', async () => {
     const response = await post('/api/queue', {
       ...BODY,
       TransactionID: 'a/b "c"',
@@ -79,7 +79,7 @@ describe('queueing from the console', () => {
     )
   })
 
-  it('a transaction that is there already, with the same data, is no new one', async () => {
+  it('the console reports that a transaction is not new if it already exists with the same data', async () => {
     answer = { status: 200, body: { ...RUN, Status: 'Completed' } }
     const response = await post('/api/queue', BODY)
     expect([response.status, await response.json()]).toEqual([
@@ -88,7 +88,7 @@ describe('queueing from the console', () => {
     ])
   })
 
-  it('a repeated request with the same key reaches the coordinator once', async () => {
+  it('two requests to queue a transaction with the same Idempotency-Key cause only one request to the coordinator', async () => {
     const before = sent().length
     const headers = { 'Idempotency-Key': 'the-key-of-a-dialog' }
     const both = await Promise.all([
@@ -105,16 +105,19 @@ describe('queueing from the console', () => {
     ['process_built_in', 409, undefined],
     ['payload_too_large', 413, undefined],
     ['input_invalid', 400, ['amount: must be a number', 'lines.0.sku: is missing']],
-  ])('the browser gets the problem %s of the coordinator', async (code, status, errors) => {
-    answer = { status, body: { code, detail: 'a sentence', ...(errors && { errors }) } }
-    const response = await post('/api/queue', BODY)
-    expect(response.status).toBe(status)
-    expect(await response.json()).toMatchObject({
-      code,
-      detail: 'a sentence',
-      ...(errors && { errors }),
-    })
-  })
+  ])(
+    'the console forwards the problem %s of the coordinator to the browser',
+    async (code, status, errors) => {
+      answer = { status, body: { code, detail: 'a sentence', ...(errors && { errors }) } }
+      const response = await post('/api/queue', BODY)
+      expect(response.status).toBe(status)
+      expect(await response.json()).toMatchObject({
+        code,
+        detail: 'a sentence',
+        ...(errors && { errors }),
+      })
+    },
+  )
 
   it.each([
     ['data that is not JSON', { Data: '{' }],
@@ -123,7 +126,7 @@ describe('queueing from the console', () => {
     ['a company that cannot exist', { Realm: 'a b' }],
     ['an unknown member', { NotBefore: 5 }],
   ])(
-    'a request with %s is rejected with 400, and the coordinator gets nothing',
+    'a request to queue a transaction with %s is rejected with 400, and nothing is sent to the coordinator',
     async (_, change) => {
       const before = sent().length
       expect((await post('/api/queue', { ...BODY, ...change })).status).toBe(400)
@@ -131,14 +134,14 @@ describe('queueing from the console', () => {
     },
   )
 
-  it('256 KB of data pass, even if each character needs an escape in the request', async () => {
+  it('the console accepts a transaction with 256 KB of data, even if each character of the data is escaped in the request', async () => {
     const Data = JSON.stringify('\u0001'.repeat(43_000))
     expect(Data.length).toBeGreaterThan(250_000)
     expect((await post('/api/queue', { ...BODY, Data })).status).toBe(202)
     expect(sent().at(-1)?.body.endsWith(`"InitialData":${Data}}`)).toBe(true)
   })
 
-  it('a file goes to the bulk route of the coordinator as it is, and each line has its result', async () => {
+  it('the console sends a file unchanged to the bulk route of the coordinator, and returns the result of each transaction', async () => {
     answer = {
       body: {
         queued: 1,
@@ -162,7 +165,7 @@ describe('queueing from the console', () => {
     expect(request?.body).toBe(Lines)
   })
 
-  it('a file that is larger than other requests may be is accepted', async () => {
+  it('the console accepts a file that is larger than the size limit of other requests', async () => {
     answer = { body: { results: [] } }
     const Lines = '"'.repeat(500_000)
     expect((await post('/api/queue/lines', { Process: 'p', Lines })).status).toBe(200)

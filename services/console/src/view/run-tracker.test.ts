@@ -29,7 +29,7 @@ const counted: RunGroup = {
 const counts = (groups: readonly RunGroup[]): number[] => groups.map(({ count }) => count)
 
 describe('the run tracker, which follows runs between two counts of the coordinator', () => {
-  it('the run tracker adds a run that fails after the count to its group, or begins a new group', () => {
+  it('if a run fails after the count, the run tracker adds the run to its group or begins a new group', () => {
     const tracker = createRunTracker()
     tracker.follow(event(3, 'Failed', 1))
     expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([6])

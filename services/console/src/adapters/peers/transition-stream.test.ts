@@ -72,7 +72,7 @@ describe('following the transitions of a coordinator', () => {
     await eventually(() => expect(streams).toHaveLength(count + 1))
   }
 
-  it('a stream that was cut continues after its last event, without a gap', async () => {
+  it('a transition stream that was cut continues after its last event, without a gap', async () => {
     send(1)
     await eventually(() => expect(versions).toEqual([1]))
     await cut()
@@ -82,7 +82,7 @@ describe('following the transitions of a coordinator', () => {
     expect(gaps).toBe(0)
   })
 
-  it('a coordinator that does not know the last event reports a gap', async () => {
+  it('a transition stream has a gap if the coordinator does not know the last event', async () => {
     send(1)
     await eventually(() => expect(versions).toEqual([1]))
     await cut()
@@ -90,7 +90,7 @@ describe('following the transitions of a coordinator', () => {
     await eventually(() => expect(gaps).toBe(1))
   })
 
-  it('a stream that was cut before its first event has a gap', async () => {
+  it('a transition stream has a gap if it was cut before its first event', async () => {
     expect(gaps).toBe(0)
     await cut()
     await eventually(() => expect(gaps).toBe(1))
