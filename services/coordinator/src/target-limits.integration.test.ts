@@ -75,7 +75,7 @@ const respondSlowly = async (response: ServerResponse): Promise<void> => {
 const senders = (): Set<string> => new Set(arrivals.map(({ from }) => from))
 
 describe('two coordinators that call a target with limits', () => {
-  it('two coordinators together send no more calls per second than perSecond allows', async () => {
+  it('two coordinators together send no more calls per second than the limit `perSecond` allows', async () => {
     const perSecond = 20
     await start('a', { perSecond })
     await start('b', { perSecond })
@@ -91,7 +91,7 @@ describe('two coordinators that call a target with limits', () => {
     expect(most).toBeGreaterThanOrEqual(perSecond / 4)
   })
 
-  it('two coordinators together have at most as many calls in flight as concurrent allows, and no failed attempt is counted', async () => {
+  it('two coordinators together have no more calls in flight than the limit `concurrent` allows, and no failed attempt is counted', async () => {
     respond = respondSlowly
     await start('a', { concurrent: 3 })
     await start('b', { concurrent: 3 })

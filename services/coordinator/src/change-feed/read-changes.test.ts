@@ -210,7 +210,7 @@ describe('reading the changes of a company since a time', () => {
     expect(requests).toEqual(['cdc Invoice 2026-11-22T12:00:00.000Z', 'query TimeActivity 1 1000'])
   })
 
-  it('readChanges() reports an entity that the provider rejects as unread, and reads the other entities', async () => {
+  it('readChanges() reports an entity as unread if the provider rejects it, and reads the other entities', async () => {
     const objects = [...series('Invoice', 2), ...series('Bill', 2)]
     const { found, unread, error } = await read(objects, {
       entities: ['Invoice', 'Currency', 'Bill'],

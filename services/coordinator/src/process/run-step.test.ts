@@ -65,7 +65,7 @@ describe('a step that throws an error whose members cannot be read', () => {
     }
   })
 
-  it('a step that throws an error is retried in doubt if reading the members of the error fails', async () => {
+  it('a step that throws an error whose members cannot be read is retried and left in doubt', async () => {
     const { proxy, revoke } = Proxy.revocable(new Error('why'), {})
     revoke()
     const { outcome } = await outcomeOf(() => Promise.reject(proxy))

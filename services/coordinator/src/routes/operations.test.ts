@@ -81,7 +81,7 @@ const finished = (id: string, status = 'Completed'): Promise<OperationDetail> =>
   })
 
 describe('POST /operations', () => {
-  it('a bulk operation changes its runs in the background, and each change has an event and an entry with actor and reason', async () => {
+  it('a bulk operation changes its runs in the background, and each change causes an event and an action log entry with actor and reason', async () => {
     for (const id of ['a1', 'a2']) await host.queue(id, 'business data', '42')
     const events = await watchEvents(host, 'a2')
     const started = await start(cancelOf('a1', 'a2', 'gone', 'a1'), {

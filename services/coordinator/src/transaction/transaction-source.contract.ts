@@ -270,7 +270,7 @@ export function transactionSourceContract(
         expect(await source.claim(request(finished))).toEqual({ kind: 'stale' })
       })
 
-      it('a claim before the next attempt is due is rejected with the remaining time', async () => {
+      it('a claim is rejected with the remaining time if the next attempt of the run is not due yet', async () => {
         const retrying = await record(await claim(await queue('1')), failing(60_000))
         const result = await source.claim(request(retrying as Run))
         expect(result).toMatchObject({ kind: 'early', version: retrying?.Version })

@@ -127,7 +127,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       expect(await deliverAll()).toEqual(['late Cancelled 2'])
     })
 
-    it('every other transition stores its webhooks if it ends a run or leaves the run in doubt', async () => {
+    it('whatever causes a transition, its webhooks are stored if it ends a run or leaves the run in doubt', async () => {
       announce()
       await record(await queue('unsure'), doubtful)
       const unknown = await queue('unknown step')

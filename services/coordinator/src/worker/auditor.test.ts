@@ -19,7 +19,7 @@ const group = (Process: string, StepName: string): UnfinishedGroup => ({
 })
 
 describe('an audit of a store with runs of processes that are not loaded', () => {
-  it('the auditor counts a process as not loaded unless another coordinator consumes one of its steps', async () => {
+  it('the auditor counts a process as not loaded unless another coordinator consumes the queue of one of its steps', async () => {
     const checked: string[] = []
     const paused = new Map<string, Pause>()
     let isOnline = true

@@ -21,7 +21,7 @@ describe('the pace of the purge', () => {
     expect(nextPace(fast, 400, 4_000).size).toBe(100)
   })
 
-  it('the pause of the purge after a batch grows with the square of the slowdown, from a quarter of the batch time to four times that time', () => {
+  it('the pause after a batch of the purge is a quarter of the batch time to four times that time, and grows with the square of the slowdown', () => {
     const fast = paceAfter(firstPace, 20, 0.1)
     expect(fast.pauseMs).toBeCloseTo(10, 1)
     expect(nextPace(fast, 400, 80).pauseMs).toBeCloseTo(80, 0)

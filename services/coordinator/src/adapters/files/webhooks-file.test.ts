@@ -33,7 +33,7 @@ describe('the setting WEBHOOKS_FILE', () => {
     expect(readConfig(others).WEBHOOKS_FILE).toBeUndefined()
   })
 
-  it('the coordinator rejects a WEBHOOKS_FILE that does not exist at the start', async () => {
+  it('the coordinator does not start with a WEBHOOKS_FILE that does not exist', async () => {
     const settings = { ...(await settingsWith([])), WEBHOOKS_FILE: '/does/not/exist' }
     expect(() => readConfig(settings)).toThrow(
       'The settings are not usable:\n  WEBHOOKS_FILE: the file cannot be read (ENOENT)',
