@@ -75,7 +75,7 @@ describe('a receiver with RabbitMQ', () => {
     })
   })
 
-  it('the receiver responds 200 to a change that no queue is bound for', async () => {
+  it('the receiver responds 200 to a change for which no queue is bound', async () => {
     const response = await receiver.send(legacyNotification([legacyChange({ name: 'Vendor' })]))
     expect(response.status).toBe(200)
     expect(await takeIds()).toEqual([])

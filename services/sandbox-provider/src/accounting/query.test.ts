@@ -73,7 +73,7 @@ it('a query returns at most 1,000 results, and at most 100 if it has no maxresul
   })
 })
 
-it('the query parser never throws for any statement', () => {
+it('the query parser does not throw an error, whatever the statement is', () => {
   const words = constantFrom(
     ...`select * count ( ) from where and in like orderby , 'a' '\\'' <= = Id 1 -1.5 true maxresults`.split(
       ' ',

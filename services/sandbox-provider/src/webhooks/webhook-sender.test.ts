@@ -167,7 +167,7 @@ describe('the webhooks of the sandbox', () => {
     expect(sender.counts()).toMatchObject({ delivered: 1, waiting: 0 })
   })
 
-  it('the sandbox sends each webhook as often as the setting copies says, with the same event ids', async () => {
+  it('the sandbox sends each webhook as often as the setting `copies` says, with the same event ids', async () => {
     report(['1'], { copies: 3 })
     await attempted(3)
     expect(target.deliveries.map(({ document }) => JSON.stringify(document))).toEqual(
@@ -175,7 +175,7 @@ describe('the webhooks of the sandbox', () => {
     )
   })
 
-  it('with the setting shuffled, the sandbox sends each change in its own webhook and in random order', async () => {
+  it('with the setting `shuffled`, the sandbox sends each change in its own webhook and in random order', async () => {
     sender.change({ shuffled: true })
     // The first three numbers decide which changes are dropped. The next three numbers decide the
     // order.
