@@ -69,7 +69,7 @@ describe('a change in the books of a company in a test host', () => {
     ])
   })
 
-  it('a test host rejects a change with the reason if no run can start', async () => {
+  it('if a change can start no run, a test host rejects the change and reports the reason', async () => {
     await using host = await startTestHost({ processes: [invoices, deletions], startsAt })
     await host.company('9130')
     const deletion = { realm: '9130', id: '13', operation: 'delete' } as const
