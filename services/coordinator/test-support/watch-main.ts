@@ -1,4 +1,7 @@
-/** Runs a coordinator on embedded backends that reloads changed process files, as `dev` does. */
+/**
+ * Runs a coordinator that reloads changed process files, as `dev` does. Its backends are the
+ * embedded ones.
+ */
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'

@@ -48,7 +48,7 @@ export interface ProxyCallDeps {
 }
 
 type Phase =
-  /** The call is between two other phases, in which only synchronous code runs. */
+  /** The call is between two other phases. Only synchronous code runs in this phase. */
   | { readonly kind: 'preparing' }
   /**
    * The call waits for a token, the caller's body, a permit or the end of a back-off. `stop` ends the wait with an

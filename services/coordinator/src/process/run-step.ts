@@ -48,7 +48,7 @@ export async function runStep(
     return {
       kind: 'retry',
       errorClass: 'step_threw',
-      // The text is constant, because the error was perhaps caused by reading the members of what was thrown.
+      // The text is constant, because the error may come from reading the members of the thrown value.
       error: 'what the step threw or returned cannot be read',
       response: null,
       retryAfterMs: null,

@@ -29,7 +29,10 @@ export interface Slots {
 
 export interface ProcessLimit {
   readonly process: string
-  /** The limit of the process. `null` means no limit: runs may still wait because the process had one earlier. */
+  /**
+   * The limit of the process. `null` means no limit. Runs may nevertheless wait, because the process had a limit
+   * earlier.
+   */
   readonly limit: number | null
 }
 

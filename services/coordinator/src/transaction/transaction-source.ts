@@ -123,7 +123,7 @@ export interface TransactionSource
    *   ended.
    */
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
-  /** Makes runs that wait for this credential due again, at most `limit` of them. */
+  /** Makes runs due again: at most `limit` of those that wait for this credential. */
   wake(credential: string, limit: number): Promise<Run[]>
 
   /** Records an action that this source has rejected. */
@@ -231,7 +231,7 @@ export interface NewWebhook {
 
 export interface StartedWebhooks {
   readonly runs: readonly Run[]
-  /** Whether more runs may be queued by a further call without delay. */
+  /** Whether a further call, made without delay, may queue more runs. */
   readonly hasMore: boolean
 }
 

@@ -258,7 +258,7 @@ export function claimed(
 const holdsLease = ({ header, lease }: StoredRun, { owner, version }: Lease): boolean =>
   lease?.owner === owner && header.Version === version
 
-/** Returns the run after the outcome of its leased step; `null` if the lease was lost. */
+/** Returns the run with the outcome of its leased step recorded; `null` if the lease was lost. */
 export function recorded(
   stored: StoredRun,
   lease: Lease,
@@ -515,7 +515,10 @@ function continued(
   return next(stored, change, times)
 }
 
-/** Returns the run after the credential for which it waited became usable: its step is due again. */
+/**
+ * Returns the state of a run that waited for a credential, after the credential has become usable: the step is due
+ * again.
+ */
 export const woken = (stored: StoredRun, times: Times): StoredRun =>
   next(stored, { ...due(times.now), Status: 'Running' }, times)
 

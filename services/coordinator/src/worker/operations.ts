@@ -45,7 +45,7 @@ export interface Operations {
     act: Act,
   ): Promise<Run>
   setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
-  /** Makes runs that wait for this credential due again. */
+  /** Makes the runs due again that wait for this credential. */
   wake(credential: string): Promise<void>
   /**
    * Returns the definition of a process.

@@ -345,7 +345,9 @@ export interface Settlement {
   readonly fault: Fault | null
   /** Whether the fault is published as an event. */
   readonly isPublished: boolean
-  /** Whether the intent is kept, because the provider may have rotated the refresh token without a response. */
+  /**
+   * Whether the intent is kept, because the provider may have rotated the refresh token although no response arrived.
+   */
   readonly keepsIntent: boolean
 }
 

@@ -68,7 +68,7 @@ import type { KeptPair } from './restoration.ts'
 
 /** The goal of a refresh: the state of the credential that the caller needs. */
 export type RefreshGoal =
-  /** The credential must be one whose refresh is not due. */
+  /** The refresh of the credential must not be due. */
   | { readonly kind: 'fresh' }
   /**
    * The token pair must be newer than `version`.

@@ -3,7 +3,7 @@ import { startQueue } from '@integration-host/shared/contracts/start-message'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { isStartable, type ProcessDefinition } from '../../process/definition.ts'
 
-/** The number of messages in one queue that start runs and that no coordinator has consumed yet. */
+/** The number of messages that wait in one queue. They start runs when a coordinator consumes them. */
 export interface WaitingMessages {
   readonly process: string
   readonly kind: 'start' | 'on'
