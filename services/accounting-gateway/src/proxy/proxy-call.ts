@@ -96,10 +96,10 @@ export class ProxyCall {
     this.#deps = deps
     this.#call = call
     const { request, response, target } = call
-    const { method = 'GET', headers } = request
+    const { method = 'GET' } = request
     this.#post =
       method === 'POST'
-        ? deps.markPost({ path: target.path, headers })
+        ? deps.markPost({ path: target.path, headers: request.headers })
         : { path: target.path, headers: [], addedKey: null, isRepeatable: isIdempotent(method) }
     this.#deadline = {
       timer: setTimeout(() => this.#onDeadline(), deps.deadlineMs),
