@@ -16,6 +16,11 @@ const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_T
  * cheaper than the copy.
  */
 const MAX_COPIED_BYTES = 16_384
+/**
+ * Maximum number of bytes that wait to be sent to a caller before the gateway stops reading from upstream. It is larger
+ * than one read of a socket, so that a response of two reads is not interrupted between them.
+ */
+const MAX_UNSENT_BYTES = 131_072
 const EMPTY = Buffer.alloc(0)
 
 /** The members of a connection that a response uses. */
@@ -43,6 +48,8 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
   #head = ''
   #framing: 'length' | 'chunked' | 'none' = 'length'
   #trailers = ''
+  /** Whether the parts of the body are collected until the end of this turn of the event loop. */
+  #isCollecting = false
 
   constructor(socket: Socket, connection: ResponseConnection) {
     super()
@@ -87,7 +94,23 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
   write(chunk: Buffer): boolean {
     if (this.#framing === 'none') return true
     const suffix = this.#framing === 'chunked' ? '\r\n' : ''
-    return this.#send(this.#prefixOf(chunk), chunk, suffix)
+    this.#collect()
+    this.#send(this.#prefixOf(chunk), chunk, suffix)
+    return this.socket.writableLength < MAX_UNSENT_BYTES
+  }
+
+  /**
+   * Collects all parts of the body that arrive in this turn of the event loop, so that they are sent in one system call.
+   * A response that is a little longer than one read of the socket arrives in two parts.
+   */
+  #collect(): void {
+    if (this.#isCollecting) return
+    this.#isCollecting = true
+    this.socket.cork()
+    afterThisTurn(() => {
+      this.#isCollecting = false
+      this.socket.uncork()
+    })
   }
 
   addTrailers(trailers: [name: string, value: string][]): void {
@@ -129,25 +152,28 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
       : head
   }
 
-  /** Writes prefix, chunk and suffix in one system call. Returns false if the write buffer of the socket is full. */
-  #send(prefix: string, chunk: Buffer, suffix: string): boolean {
+  /** Writes prefix, chunk and suffix in one system call. */
+  #send(prefix: string, chunk: Buffer, suffix: string): void {
     const socket = this.socket
     const length = prefix.length + chunk.length + suffix.length
-    if (length === 0) return true
-    if (length === chunk.length) return socket.write(chunk)
+    if (length === 0) return
+    if (length === chunk.length) {
+      socket.write(chunk)
+      return
+    }
     if (chunk.length <= MAX_COPIED_BYTES) {
       const bytes = Buffer.allocUnsafe(length)
       bytes.write(prefix, 0, 'latin1')
       chunk.copy(bytes, prefix.length)
       if (suffix !== '') bytes.write(suffix, prefix.length + chunk.length, 'latin1')
-      return socket.write(bytes)
+      socket.write(bytes)
+      return
     }
     socket.cork()
     if (prefix !== '') socket.write(prefix, 'latin1')
-    const hasRoom = socket.write(chunk)
+    socket.write(chunk)
     if (suffix !== '') socket.write(suffix, 'latin1')
     socket.uncork()
-    return hasRoom
   }
 }
 
