@@ -348,6 +348,14 @@ describe('a 429 from upstream', () => {
     expect(metrics).toMatch(/gateway_realms_on_hold\{[^}]*\} 1/)
   })
 
+  it('the gateway relays 429 at once if the cool-down ends after the `Permit-Wait` of the call', async () => {
+    upstream.handle = statuses([429, { 'Retry-After': '3' }], [200])
+    const proxy = await open({ settings: { DEADLINE_SECONDS: '30' } })
+    const answer = await proxy.call('/v3/company/1/x', { headers: { 'Permit-Wait': '2' } })
+    expect([answer.status, answer.headers.get('retry-after')]).toEqual([429, '3'])
+    expect(upstream.seen).toHaveLength(1)
+  })
+
   it('a 429 response starts a cool-down even if its call must not be repeated', async () => {
     upstream.handle = statuses([429], [200])
     const proxy = await open({ settings: { DEADLINE_SECONDS: '30' } })
@@ -389,6 +397,22 @@ describe('the throttle of the gateway', () => {
     expect(Number(rejected?.headers.get('retry-after'))).toBeGreaterThan(50)
     expect((await call(proxy, 'GET', '/v3/company/1/batches')).status).toBe(200)
     expect((await call(proxy, 'POST', '/v3/company/2/batch')).status).toBe(200)
+  })
+
+  it('the gateway rejects a call that gets no permit within its `Permit-Wait`', async () => {
+    const held: (() => void)[] = []
+    upstream.handle = (_request, response) => void held.push(() => response.end())
+    const proxy = await open({ settings: { CONCURRENT_REQUESTS: '1', DEADLINE_SECONDS: '30' } })
+    const first = call(proxy, 'GET')
+    await eventually(() => expect(held).toHaveLength(1))
+    const patient = call(proxy, 'GET')
+    const answer = await proxy.call('/v3/company/1/x', { headers: { 'Permit-Wait': '1' } })
+    expect(answer.headers.get('retry-after')).toBe('1')
+    expect(await problem(answer)).toMatchObject({ status: 429, code: 'throttled' })
+    held[0]?.()
+    await eventually(() => expect(held).toHaveLength(2))
+    held[1]?.()
+    expect([(await first).status, (await patient).status]).toEqual([200, 200])
   })
 
   it('when a caller disconnects, the gateway gives the concurrency slot of its call to the next call', async () => {

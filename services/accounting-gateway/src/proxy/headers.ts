@@ -1,6 +1,6 @@
 /** Selects the request headers that are forwarded upstream and the response headers that are relayed to the caller. */
 import { IntegrationError } from '@integration-host/shared/errors'
-import type { HeaderList } from '@integration-host/shared/http/client/header-list'
+import { type HeaderList, headerValue } from '@integration-host/shared/http/client/header-list'
 
 const at = (list: HeaderList, index: number): string => list[index] ?? ''
 
@@ -29,6 +29,7 @@ const REMOVED_FROM_REQUEST = new Set([
   'expect',
   'host',
   'http2-settings',
+  'permit-wait',
   // Proxies use these headers to report the caller's address, path or method. They are removed, because an upstream
   // server could trust forged values from a caller.
   'forwarded',
@@ -107,6 +108,15 @@ export function transferCodingFault(raw: HeaderList, httpVersion: string): Integ
   return codings.toLowerCase() === 'chunked'
     ? null
     : new IntegrationError('transfer_coding_unsupported', 'the only transfer coding is chunked')
+}
+
+/**
+ * Returns how many milliseconds the call may wait for a permit or for the end of a cool-down, from the header
+ * `Permit-Wait` (whole seconds). Returns `null` if there is no such header.
+ */
+export function permitWaitMs(raw: HeaderList): number | null {
+  const seconds = headerValue(raw, 'permit-wait')
+  return seconds !== null && /^\d{1,6}$/.test(seconds) ? Number(seconds) * 1_000 : null
 }
 
 // RFC 9110 §7.6.3: every gateway appends its own `Via` entry to a request.

@@ -20,7 +20,7 @@ import { acquirePermit, type GatewayLimits, type Permit } from '../realm/throttl
 import { Attempt, type AttemptResult } from './attempt.ts'
 import { CallerGone, reportable, upstreamError } from './call-error.ts'
 import type { CallResult, CompanyCall } from './company-call.ts'
-import { requestHeaders } from './headers.ts'
+import { permitWaitMs, requestHeaders } from './headers.ts'
 import type { CallersPost, MarkedPost } from './repeatable-post.ts'
 import type { RequestBody } from './request-body.ts'
 import { afterFailure, afterStatus, coolDownMs, isIdempotent, PASS, type Tries } from './retry.ts'
@@ -281,7 +281,8 @@ export class ProxyCall {
       onCoolDown?.()
     }
     if (status >= 200 && status < 300) this.#deps.onSuccess?.(this.#call)
-    const verdict = afterStatus(status, retryAfterMs, this.#tries())
+    const isHeld = status === 429 && this.#deps.now() + (retryAfterMs ?? 0) > this.#mayWaitUntil()
+    const verdict = isHeld ? PASS : afterStatus(status, retryAfterMs, this.#tries())
     if (verdict.kind === 'retry') return { retryInMs: verdict.delayMs }
     if (this.#phase.kind === 'attempting') this.#phase = { ...this.#phase, kind: 'relaying' }
     const add = ['X-Request-Id', this.#call.requestId, 'Server-Timing', this.#serverTiming()]
@@ -352,11 +353,18 @@ export class ProxyCall {
       waitLimit: () => {
         controller ??= new AbortController()
         if (this.#interruption !== null) controller.abort(this.#interruption)
-        return { until: this.#deadline.at, signal: controller.signal }
+        return { until: this.#mayWaitUntil(), signal: controller.signal }
       },
     })
     if (!(reserved instanceof Promise)) return reserved
     return this.#waitForPermit(reserved, (error) => controller?.abort(error))
+  }
+
+  /** Returns the epoch ms until which the call waits for a permit or for the end of a cool-down. */
+  #mayWaitUntil(): number {
+    const { at } = this.#deadline
+    const waitMs = permitWaitMs(this.#call.request.rawHeaders)
+    return waitMs === null ? at : Math.min(at, this.#deps.now() + waitMs)
   }
 
   async #waitForPermit(reserved: Promise<Permit>, onStop: (error: Error) => void): Promise<Permit> {
