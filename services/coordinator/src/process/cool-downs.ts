@@ -16,6 +16,8 @@ export interface CoolDowns {
    * each step that is already waiting. `null` if there is no cool-down.
    */
   delayOf(credential: string): number | null
+  /** Whether a cool-down of the credential has not ended, or steps still wait for their time after it. */
+  isHeld(credential: string): boolean
 }
 
 /**
@@ -66,6 +68,10 @@ export function createCoolDowns(now: () => number): CoolDowns {
     delayOf(credential) {
       const line = lines.get(credential)
       return line === undefined || line.until <= now() ? null : reserveDelay(line)
+    },
+    isHeld(credential) {
+      const line = lines.get(credential)
+      return line !== undefined && Math.max(line.until, line.nextAt) > now()
     },
   }
 }

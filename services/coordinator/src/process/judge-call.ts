@@ -118,12 +118,14 @@ export async function judgeCall(
   if (verdict === 'failed') return { kind: 'failed', errorClass, error, response }
   const retryAfterMs = parseRetryAfter(outcome.retryAfter, now())
   if (credential !== undefined && outcome.status === TOO_MANY_REQUESTS) {
+    const isRepeated = coolDowns.isHeld(credential)
     const delayMs = coolDowns.start(credential, retryAfterMs)
-    return { kind: 'held', errorClass, error, response, delayMs }
+    return { kind: 'held', errorClass, error, response, delayMs, ...(isRepeated && { isRepeated }) }
   }
   if (targetKey !== undefined && isBusy(outcome.status, retryAfterMs)) {
+    const isRepeated = coolDowns.isHeld(targetKey)
     const delayMs = coolDowns.start(targetKey, retryAfterMs)
-    return { kind: 'held', errorClass, error, response, delayMs }
+    return { kind: 'held', errorClass, error, response, delayMs, ...(isRepeated && { isRepeated }) }
   }
   return { kind: 'retry', errorClass, error, response, retryAfterMs }
 }

@@ -65,6 +65,8 @@ export type StepOutcome =
       readonly error: string
       readonly response: Response | null
       readonly delayMs: number
+      /** Whether steps were already waiting for the same cool-down, or for their time after an earlier one. */
+      readonly isRepeated?: boolean
       readonly isInDoubt?: boolean
     }
   /**

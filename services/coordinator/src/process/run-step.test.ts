@@ -143,6 +143,7 @@ describe('an HTTP call that a step makes', () => {
     const { calls } = await send('/v3/company/42/query?query=x')
     expect(calls[0]?.url.href).toBe('http://gateway:7218/v3/company/42/query?query=x')
     expect(calls[0]?.headers['authorization']).toBe('Bearer service-key')
+    expect(calls[0]?.headers['permit-wait']).toBe('2')
     for (const url of [
       'http://evil/v3/company/42/x',
       '//evil/v3/company/42/x',
@@ -351,6 +352,28 @@ describe('a 429 response to a call with a credential', () => {
       expect(
         (await outcomeOf(other, [answered(200)], { coolDowns, realm: null })).outcome.kind,
       ).toBe('completed')
+  })
+
+  it('a second 429 response is marked as repeated while steps still wait for their time after the first one', async () => {
+    const clock = { now: 0 }
+    const coolDowns = createCoolDowns(() => clock.now)
+    const throttled = () => outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { coolDowns })
+    expect((await throttled()).outcome).not.toHaveProperty('isRepeated')
+    await outcomeOf(callFor('42'), [answered(200)], { coolDowns })
+    clock.now = 3_000
+    expect((await throttled()).outcome).toMatchObject({ isRepeated: true })
+    clock.now = 20_000
+    expect((await throttled()).outcome).not.toHaveProperty('isRepeated')
+  })
+
+  it('a call does not wait in the gateway while other steps of the company wait for their time', async () => {
+    const clock = { now: 0 }
+    const coolDowns = createCoolDowns(() => clock.now)
+    await outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { coolDowns })
+    await outcomeOf(callFor('42'), [answered(200)], { coolDowns })
+    clock.now = 3_000
+    const { calls } = await outcomeOf(callFor('42'), [answered(200)], { coolDowns })
+    expect(calls[0]?.headers['permit-wait']).toBe('0')
   })
 
   it('a step in doubt stays in doubt if its next call gets a 429', async () => {

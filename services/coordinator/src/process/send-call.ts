@@ -183,6 +183,8 @@ async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<Sen
   deps.onCall(sent)
   // The headers may be changed, because `outgoingCall` has created this object for this call only.
   if (callKey !== null) headers['idempotency-key'] = callKey
+  if (owner.credential !== undefined)
+    headers['permit-wait'] ??= permitWaitSeconds(owner.credential, deps)
   headers['traceparent'] = traceparent
   const given = await deps.call(
     { method, url, body, headers },
@@ -194,6 +196,14 @@ async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<Sen
     deps.onCall({ ...sent, responseId: outcome.responseId })
   return { outcome, method, what, owner }
 }
+
+/**
+ * Returns how long a call may wait in the gateway for a permit of its company. Meanwhile its step occupies a place of
+ * `PREFETCH`, so the steps of a busy company could leave no place for those of other companies. While other steps of the
+ * company wait for their time after a cool-down, the call does not wait in the gateway at all.
+ */
+const permitWaitSeconds = (credential: string, { coolDowns }: SendDeps): string =>
+  coolDowns.isHeld(credential) ? '0' : '2'
 
 /** Waits until the limits of the target permit the call, and then sends it. */
 async function sendWithinLimits(

@@ -133,9 +133,9 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
     }
     const isExpected = outcome.kind === 'completed' || outcome.kind === 'later'
-    // The response that began the cool-down was logged already. The waits of the other steps are logged only at the
-    // level debug, because many steps of one company may wait.
-    if (outcome.kind === 'held' && outcome.response === null)
+    // The response that began the cool-down was logged already. The waits of the other steps, and further cool-downs while
+    // they wait, are logged only at the level debug, because many steps of one company may wait.
+    if (outcome.kind === 'held' && (outcome.response === null || outcome.isRepeated === true))
       stepLog().debug(details, 'step waits for the end of a cool-down')
     else if (!isExpected) stepLog().warn(details, 'step not completed')
     else if (log.isLevelEnabled('info'))
