@@ -9,7 +9,9 @@ import { COMPANY, connectCompany } from '../../host/src/story.ts'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
-/** The step `order` sends this text in the query of a URL. The demo API rejects the request with 431. */
+/**
+ * The step `order` sends this text in the query of a URL. It is so long that the demo API rejects the request with 431.
+ */
 const TOO_LONG = 'x'.repeat(20_000)
 
 describe('the console in a browser', () => {

@@ -55,7 +55,10 @@ export interface CountState {
   readonly error: Error | null
 }
 
-/** Counts the runs of an action and scope while the component is shown, once for each combination. */
+/**
+ * Counts the runs of an action and a scope while the component is shown. They are counted once for
+ * each combination of action and scope.
+ */
 export function useCount(
   action: BulkAction,
   scope: BulkScope,

@@ -27,7 +27,7 @@ export interface Waterfall {
   readonly lanes: readonly Lane[]
 }
 
-/** If a lane has too many attempts, this number is shown at its beginning and at its end. */
+/** If a lane has too many attempts, this many are shown at the beginning of the lane, and as many at its end. */
 const SHOWN_AT_ENDS = 6
 /** The shortest gap that is shown as a wait. A shorter gap is the usual time between two steps. */
 const SHORTEST_WAIT_MS = 200

@@ -49,8 +49,8 @@ export function BulkButton({ action, scope, blocked, onStarted }: BulkButtonProp
     asksDoubt && !withDoubt ? { ...scope, filter: { ...scope.filter, inDoubt: false } } : scope
   const isReady = count !== null && count.Status !== 'Running' && count.Done > 0
   const start = async (form: FormData, key: string): Promise<void> => {
-    // The filter of the count has an upper limit of time, so the action changes no run that was
-    // queued later.
+    // The filter that the count returns contains the time of the count, so that the action changes
+    // no run that was queued later.
     const body = {
       Action: action,
       ...scopeBody(counted),

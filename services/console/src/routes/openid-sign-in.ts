@@ -161,7 +161,7 @@ function ownPath(to: string | undefined): string {
   const base = 'http://console.invalid'
   if (to === undefined || to.length > MAX_RETURN_TO || !URL.canParse(to, base)) return '/'
   const { origin, pathname, search } = new URL(to, base)
-  // A browser would take `//host` and `/\host` for another host.
+  // A browser would interpret `//host` and `/\host` as the address of another host.
   return origin !== base || pathname.startsWith('//') || pathname.startsWith('/sign-in')
     ? '/'
     : pathname + search

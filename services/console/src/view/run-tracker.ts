@@ -31,7 +31,7 @@ export interface Minute {
 }
 
 export interface RunTracker {
-  /** Follows a transition. Repeated and outdated transitions change nothing. */
+  /** Records a transition. Repeated and outdated transitions change nothing. */
   follow(event: TransactionEvent): void
   /** Applies the transitions since `countedAt` (epoch ms) to the groups that the coordinator counted then. */
   corrected(process: string, groups: readonly RunGroup[], countedAt: number): readonly RunGroup[]

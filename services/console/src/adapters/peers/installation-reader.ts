@@ -39,7 +39,7 @@ const Summary = z.object({
   EndedBadly: z.array(Group),
 })
 
-/** The companies that the first page names. The counts include all others. */
+/** The maximum number of companies that the first page names. Its counts include the other companies, too. */
 const MAX_FAULTED = 200
 const MAX_CHANGES = 30
 
