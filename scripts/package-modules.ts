@@ -56,8 +56,8 @@ export const withRelativeImports = (file: string, text: string, doors: Doors): s
     })
 
 /**
- * Returns the declaration files that the types of these declaration files need: the files themselves, and those that
- * they import directly or indirectly. The imports must be relative already.
+ * Returns the given declaration files, and all declaration files that they import directly or indirectly. The imports
+ * must be relative already.
  *
  * @param read returns the text of a declaration file. It throws if there is no such file.
  */

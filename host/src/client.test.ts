@@ -77,7 +77,7 @@ describe('the client of the package', () => {
     await rm(folder, { recursive: true })
   })
 
-  /** Returns a client, and the requests that it has sent. `before` is called before a request is sent. */
+  /** Returns a client, and the requests that it has sent. `before` is called before each request. */
   function connect(
     options: Partial<ClientOptions> = {},
     before: (sent: Sent) => unknown = () => {},
@@ -119,7 +119,7 @@ describe('the client of the package', () => {
       reads: () => sent.filter((one) => one.method === 'GET' && !isStream(one)),
     }
   }
-  /** Pauses the process so that no step of its runs starts, or resumes it. */
+  /** Pauses the process, so that no step of its runs starts, or resumes the process. */
   async function setProcess(action: 'pause' | 'resume'): Promise<void> {
     const response = await fetch(`${host.coordinator}/processes/${PROCESS}/${action}`, {
       method: 'POST',

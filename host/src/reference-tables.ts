@@ -69,8 +69,8 @@ interface Shown {
 }
 
 function rowsOf(schema: z.ZodObject): string[][] {
-  // A setting is a string in the environment, and some are numbers after parsing. Therefore the schema can limit the
-  // string or the number.
+  // Every setting is a string in the environment, but some settings are numbers after parsing. Therefore the schema can
+  // limit the string or the number.
   const side = (io: 'input' | 'output') =>
     z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as {
       readonly properties: Readonly<Record<string, Shown>>

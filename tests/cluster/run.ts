@@ -94,7 +94,7 @@ async function abortOf(signal: AbortSignal): Promise<never> {
   throw signal.reason as Error
 }
 
-/** Returns the round. If the fault is planned maintenance and repeated calls have failed, the round gets an error. */
+/** Returns the round, with an error if the fault is planned maintenance and repeated calls have failed. */
 function checkService({ isPlannedWork }: Fault, round: Round): Round {
   const { unservedCalls, error } = round
   if (isPlannedWork === undefined || unservedCalls === 0 || error !== null) return round

@@ -90,7 +90,7 @@ describe.runIf(isFaultRun)('poison messages in queues with valid messages', () =
       return ms
     }
     await msWith('warm', false)
-    // Alternates measurements with and without poison messages. Other processes on the machine then affect both
+    // Alternates measurements with and without poison messages, so that other processes on the machine affect both
     // alike.
     const pairs: { healthy: number; poisoned: number; slower: number }[] = []
     for (let run = 0; run < RUNS; run += 1) {

@@ -59,7 +59,10 @@ const settings = (env: Readonly<Record<string, string>>) => ({
 const startCoordinator = (env: Readonly<Record<string, string>> = {}): ServiceProcess =>
   startAnotherCoordinator(system, settings(env), coordinatorWithFailpoints)
 
-/** Publishes a message for each id until the broker has confirmed it. Lost connections are replaced. */
+/**
+ * For each id, publishes a message repeatedly until the broker has confirmed it. A lost connection is replaced by a new
+ * one.
+ */
 async function publish(ids: readonly string[]): Promise<void> {
   const missing = new Set(ids)
   while (missing.size > 0) {

@@ -239,7 +239,7 @@ export async function runCommandLine(
   const path: string[] = []
   const alones = new Map([...more, ...single])
   try {
-    // The words before the first option name the command.
+    // The command is named by the words before the first option.
     const firstOption = args.findIndex((arg) => arg.startsWith('-'))
     const [first, second] = firstOption === -1 ? args : args.slice(0, firstOption)
     const group = groups.get(first ?? '')

@@ -112,7 +112,8 @@ export function createTable(
 function fitted(widths: readonly number[], width: number): number[] {
   const [first = 0, ...others] = widths
   const left = width - first - GAP.length * others.length
-  // The largest limit at which the columns fit. Columns that are narrower than the limit keep their width.
+  // The largest maximum width of a column with which all columns fit. Columns that are narrower than this maximum keep
+  // their width.
   let limit = Math.max(MIN_COLUMN, ...others)
   while (
     limit > MIN_COLUMN &&

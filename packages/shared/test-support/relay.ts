@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createConnection, createServer, type Socket } from 'node:net'
 
-/** A TCP proxy to a backend, whose connections a test can cut, stall and restore. */
+/** A TCP proxy to a backend. A test can cut, stall and restore the connections of the proxy. */
 export interface Relay extends AsyncDisposable {
   /** The backend's URL, with the relay's address in place of the backend's. */
   readonly url: string

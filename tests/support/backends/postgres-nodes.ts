@@ -109,7 +109,7 @@ async function start(
     folder,
     sql,
     async freeze() {
-      // The postmaster is stopped first. It then starts no further process.
+      // The postmaster is stopped first, so that it starts no further process.
       stopped = [pid]
       process.kill(pid, 'SIGSTOP')
       stopped.push(...(await childrenOf(pid)))

@@ -34,9 +34,7 @@ export async function serverFolders(
   return now
 }
 
-/**
- * Returns the folder of the PgBouncer program; `null` if it is not installed. Installs it with apt-get where possible.
- */
+/** Installs PgBouncer with apt-get where possible. Returns the folder of its program; `null` if it is not installed. */
 export async function pgBouncerFolder(): Promise<string | null> {
   const find = () =>
     firstWith('pgbouncer', [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin'])
@@ -51,7 +49,8 @@ export async function pgBouncerFolder(): Promise<string | null> {
 }
 
 /**
- * Returns the path of Chromium; `null` if it is not installed. Installs Debian's package with apt-get where possible.
+ * Installs Debian's package of Chromium with apt-get where possible. Returns the path of Chromium; `null` if it is not
+ * installed.
  */
 export async function chromiumProgram(): Promise<string | null> {
   const find = async (): Promise<string | null> => {

@@ -44,7 +44,7 @@ export function sendNotification(
   return postNotification(system, signedNotification(system.verifierToken, changes))
 }
 
-/** Sends a notification with any signature to the webhook receiver. */
+/** Sends a notification with the given signature to the webhook receiver. */
 export const postNotification = (
   system: Pick<System, 'url'>,
   { body, signature }: { readonly body: string; readonly signature: string },

@@ -90,7 +90,10 @@ export function auditHash(entry: Omit<AuditEntry, 'Hash'>): string {
   return createHash('sha256').update(JSON.stringify(members)).digest('hex')
 }
 
-/** Returns an audit entry for each event in `facts`, chained to each other. The first entry is chained to `head`. */
+/**
+ * For each event in `facts`, returns an audit entry that is chained to the previous one. The first entry is chained to
+ * `head`.
+ */
 export function chain(head: AuditHead, facts: readonly AuditFact[]): AuditEntry[] {
   let last = head
   return facts.map((fact) => {

@@ -35,7 +35,7 @@ export interface PostgresAddress {
   readonly usesSystemRoots: boolean
   /** Whether a server that rejects writes is skipped. */
   readonly needsWrites: boolean
-  /** The timeout of a server until it accepts statements. After that, the next server is tried. */
+  /** How long a server may take until it accepts statements. After this time, the next server is tried. */
   readonly connectTimeoutMs: number
   /** The parameters of the startup message, with which a PostgreSQL session begins. */
   readonly startup: Readonly<Record<string, string>>

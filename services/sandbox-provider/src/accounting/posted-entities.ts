@@ -27,9 +27,9 @@ export interface PostedEntities {
   /**
    * Creates an entity, or updates, voids or deletes the entity that the body names by `Id` and `SyncToken`.
    *
-   * If an earlier request of the company with the same `requestId` succeeded, nothing is changed and the first
-   * response is returned. Intuit does not document how long a `requestId` is stored, or whether the `requestId` of a
-   * failed request may be used again. This sandbox permits the latter.
+   * If an earlier request of the company with the same `requestId` succeeded, nothing is changed and the first response
+   * is returned. Intuit does not document how long a `requestId` is stored, or whether the `requestId` of a failed
+   * request may be used again. This sandbox permits that a `requestId` is used again after a failed request.
    */
   post(request: PostRequest, body: Body, now: Date): Posted
   find(realm: string, entity: Entity, id: string): Body | null
