@@ -8,8 +8,8 @@ import { setTimeout as delay } from 'node:timers/promises'
  *
  * I1  A process acquires the lock by renaming a prepared folder onto the lock folder. The operating system rejects the
  *     rename unless the lock folder is absent or empty.
- * I2  The inner folder is removed by its name: by the holder, or by another process after the holder has died. If this
- *     process cleans up too late, it cannot remove the folder of a new holder, which has another name.
+ * I2  The inner folder is removed by its name: by the holder, or by another process after the holder has died. A
+ *     process that cleans up too late cannot remove the folder of a new holder, because this folder has another name.
  *
  * The lock does not exclude a process on another machine or in another container that shares the checkout, because such
  * a process cannot be recognized as alive.

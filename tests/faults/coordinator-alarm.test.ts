@@ -55,8 +55,8 @@ describe.runIf(isFaultRun)('a RabbitMQ broker with a memory alarm', () => {
 
     for (let alarm = 0; alarm < ALARMS; alarm += 1) {
       target.latencyMs = 200
-      // The target responds only after the alarm was raised. The step then publishes a message, because RabbitMQ
-      // reports an alarm only to connections that publish.
+      // The target responds only after the alarm was raised. The coordinator must publish a message during the alarm,
+      // because RabbitMQ reports an alarm only to connections that publish.
       const isOn = Promise.withResolvers<void>()
       target.intercept = () => isOn.promise.then(() => false)
       const callsBefore = target.calls.length

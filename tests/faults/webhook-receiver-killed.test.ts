@@ -1,6 +1,6 @@
 /**
- * Kills the webhook receiver with SIGKILL at every await of a delivery, and under load. A change must be in the
- * broker if its delivery got a 200. Otherwise its delivery is sent again, as the provider does.
+ * Kills the webhook receiver with SIGKILL at every await of a delivery, and under load. A change must be in the broker
+ * if its delivery got a 200. If a delivery got no 200, the test sends it again, as the provider would.
  */
 import { once } from 'node:events'
 import { connect as connectSocket } from 'node:net'

@@ -58,8 +58,8 @@ export function termsOf(options: TermOptions, now: number): KeyTerms {
     throw invalidOption(option, parsed.error)
   }
   const { scopes, realms, processes } = parsed.data
-  // A key with one of these scopes but without a realm or process could do nothing. A missing option does not mean
-  // '*', so that no key gets more permissions than intended.
+  // A key with one of these scopes needs a realm or process, because otherwise it could do nothing. A missing option
+  // does not mean '*', so that no key gets more permissions than intended.
   const ofRealm = scopes.find((scope) => /^(?:gateway|credentials|custody):/.test(scope))
   if (ofRealm !== undefined && realms.length === 0)
     throw new UsageError(`--realm is needed for the scope ${ofRealm}; '*' stands for every company`)

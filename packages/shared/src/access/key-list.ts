@@ -3,8 +3,8 @@ import type { ParsedList } from '../files/parsed-list.ts'
 import { SCOPES } from './scope.ts'
 
 /**
- * The id of a key, by which logs name its callers. An id must be shorter than a key. If a key is entered as an id by
- * mistake, it is rejected and not printed.
+ * The id of a key, by which logs name its callers. An id must be shorter than a key, so that a key that is entered as
+ * an id by mistake is rejected and not printed.
  */
 export const KeyId = z
   .string()
@@ -60,8 +60,8 @@ export function parseKeyList(text: string): ParsedList<KeyEntry> {
 function faultOf(json: unknown, { path, code, message, ...issue }: z.core.$ZodIssue): string {
   const [index, ...member] = path
   if (typeof index !== 'number') return 'must be a list of keys'
-  // The report names an unknown member: with a misspelled `expires`, a key would never expire. The name is shortened
-  // and printed as JSON, because it comes from the file.
+  // The report names an unknown member, because a key with a misspelled `expires`, for example, would never expire. The
+  // name is shortened and printed as JSON, because it comes from the file.
   const what =
     code === 'unrecognized_keys' && 'keys' in issue
       ? `unknown member ${issue.keys.map((key) => JSON.stringify(key.slice(0, 40))).join(', ')}`

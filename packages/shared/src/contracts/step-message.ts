@@ -13,9 +13,9 @@ export const DEAD_EXCHANGE = 'integration.dead'
 export const StepName = z.string().regex(/^[A-Za-z][A-Za-z0-9_-]{0,63}$/)
 
 /**
- * The message that a step is due. It contains no business data, because the worker reads them from the database row.
- * `Version` identifies one state of this row, so that the coordinator can recognise and discard a duplicate or late
- * message.
+ * The message that a step is due. It contains no business data, because the worker reads this data from the database
+ * row. `Version` identifies one state of this row, so that the coordinator can recognise and discard a duplicate or
+ * late message.
  */
 export const StepMessage = z.strictObject({
   v: z.literal(1),

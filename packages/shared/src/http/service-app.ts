@@ -202,8 +202,8 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
 
 /**
  * Responds with 413 to a body larger than the limit of its path; `null` stands for no limit. Hono's own middleware is
- * not used, because it copies a Request with a chunked body. `honoListener` does not replace the global Request, and
- * without that @hono/node-server cannot copy its Request class.
+ * not used, because it copies a Request with a chunked body. The Request class of @hono/node-server can be copied only
+ * if it replaces the global Request, which `honoListener` does not do.
  */
 function limitBody(maxBytesAt: (path: string) => number | null): MiddlewareHandler {
   return async (c, next) => {

@@ -6,8 +6,8 @@ import {
 import type { MessageBus } from './message-bus.ts'
 
 /**
- * Declares the exchange of provider events, and returns the function that publishes an event to it. Its promise
- * resolves when the broker has confirmed the event.
+ * Declares the exchange of provider events, and returns the function that publishes an event to it. The promise of this
+ * function resolves when the broker has confirmed the event.
  *
  * @throws {IntegrationError} `broker_unavailable` from the returned function.
  */

@@ -3,7 +3,7 @@ import { inspect } from 'node:util'
 
 /**
  * A value that must not leak by accident. Printing, serialising or concatenating it gives `[secret]`; only `reveal()`
- * returns the value. A search for this name therefore finds every use of a secret.
+ * returns the value. A search for `reveal` therefore finds every use of a secret.
  */
 export class Secret {
   readonly #value: string

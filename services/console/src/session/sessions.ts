@@ -4,7 +4,7 @@
  * S1  The secret of a session is 32 random bytes, which only the person's cookie contains. The store has the SHA-256.
  * S2  A session ends `hours` after the sign-in, or `idleMinutes` after the last request that a person caused.
  * S3  A person has at most `MAX_PER_USER` sessions. A further sign-in ends the oldest one.
- * S4  A session that ended ends its event streams: `onEnd` is called with its digest.
+ * S4  When a session ends, its event streams end too: `onEnd` is called with the digest of the session.
  */
 import { hash, randomBytes } from 'node:crypto'
 import type { Session, SessionStore } from './session-store.ts'

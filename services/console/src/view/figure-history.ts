@@ -2,7 +2,7 @@
  * The figures of the last hour, minute by minute, from the metrics that the console reads every few seconds.
  *
  * H1  A minute in which no replica of a service was read is a gap. No line connects the minutes around a gap.
- * H2  A counter that falls belongs to a process that was restarted: it has counted from 0.
+ * H2  If a counter has fallen, its process was restarted, and since then the counter has counted from 0.
  * H3  If a replica was not read for a minute, the increase of its counters during that time is not counted later.
  */
 import type { ServiceState } from './installation.ts'

@@ -2,8 +2,8 @@
  * Sends notifications as Intuit does: signed, with a timeout of 3 s, and repeated by Intuit's schedule until the
  * receiver responds 200. Settings add the faults that Intuit's documentation warns of.
  *
- * W1  A change is dropped by `dropPercent` or becomes part of a delivery. A delivery is repeated until the response is
- *     200.
+ * W1  A change is either dropped, with the probability `dropPercent`, or becomes part of a delivery. A delivery is
+ *     repeated until the response is 200.
  * W2  All attempts and copies of a delivery have the same changes and the same CloudEvents ids.
  * W3  At most `MAX_WAITING` deliveries wait. Above this number, the oldest one is dropped, so that the memory is not
  *     exhausted while the receiver is unavailable.
