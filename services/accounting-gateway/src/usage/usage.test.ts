@@ -47,7 +47,7 @@ describe('the kinds of calls', () => {
     ['POST', 'invoice?operation=delete', 'core'],
     ['DELETE', 'invoice', 'core'],
     ['GET', '', 'read'],
-  ])('%s …/%s is a call of kind %s', (method, path, kind) => {
+  ])('the request %s …/%s is counted as a call of kind %s', (method, path, kind) => {
     expect(kindOf(method, `/v3/company/1/${path}`)).toBe(kind)
   })
 
