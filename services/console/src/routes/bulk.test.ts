@@ -133,7 +133,7 @@ describe('actions on many runs', () => {
   })
 
   it.each(['stop', 'continue'])(
-    '%s requires a reason, and sends it to the coordinator',
+    'POST /api/bulk/{id}/%s requires a reason, and sends the reason to the coordinator',
     async (change) => {
       expect((await post(`/api/bulk/op-1/${change}`, {})).status).toBe(400)
       expect((await post(`/api/bulk/op-1/${change}`, { Reason: 'wrong filter' })).status).toBe(200)

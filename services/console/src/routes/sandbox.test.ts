@@ -84,7 +84,7 @@ describe('the sandbox page', () => {
     ['faults', { Target: 'api', Failure: 'slow', Calls: 0 }],
     ['companies/42/remove', {}],
     ['companies/..%2Fx/revoke', {}],
-  ])('%s with the body %j is rejected with 400', async (path, body) => {
+  ])('POST /api/sandbox/%s with the body %j is rejected with 400', async (path, body) => {
     expect((await post(path, body)).status).toBe(400)
   })
 

@@ -77,7 +77,7 @@ describe('the actions that a run does not allow', () => {
     ['a queued run', { Status: 'Queued' }, ['replay', 'resume', 'retry', 'settle']],
     ['a retrying run', { Status: 'Retrying' }, ['replay', 'resume', 'settle']],
     ['a purged run', { PurgedAt: 'x' }, ['cancel', 'replay', 'resume', 'retry', 'settle']],
-  ])('%s', (_, run, actions) => {
+  ])('the console blocks every action that is not possible for %s', (_, run, actions) => {
     expect(blocked(run)).toEqual(actions)
   })
 
