@@ -430,7 +430,7 @@ describe('GET /actions', () => {
     'process=',
     'realm=42',
     'limt=10',
-  ])('the query ?%s is rejected with 400', async (query) => {
+  ])('GET /actions?%s is rejected with 400', async (query) => {
     expect(await codeOf(await host.call(`/actions?${query}`))).toEqual([400, 'invalid_request'])
   })
 })

@@ -205,12 +205,15 @@ describe('POST /operations', () => {
     ['PerSecond 0', { PerSecond: 0 }, 'PerSecond'],
     ['PerSecond 1001', { PerSecond: 1001 }, 'PerSecond'],
     ['an unknown member', { DryRum: true }, 'DryRum'],
-  ])('%s is rejected with 400, and the error names the member', async (_, change, member) => {
-    const response = await call('/operations', { body: { ...cancelOf('x'), ...change } })
-    const problem = (await response.json()) as { code: string }
-    expect([response.status, problem.code]).toEqual([400, 'invalid_request'])
-    expect(JSON.stringify(problem)).toContain(member)
-  })
+  ])(
+    'a bulk operation with %s is rejected with 400, and the error names the invalid member',
+    async (_, change, member) => {
+      const response = await call('/operations', { body: { ...cancelOf('x'), ...change } })
+      const problem = (await response.json()) as { code: string }
+      expect([response.status, problem.code]).toEqual([400, 'invalid_request'])
+      expect(JSON.stringify(problem)).toContain(member)
+    },
+  )
 
   it('a bulk operation can cancel the runs of a process that is not loaded, but cannot resume them', async () => {
     await host.source.queue({ name: 'Removed', steps: ['only'] }, [
@@ -301,7 +304,7 @@ describe('listing, stopping and continuing bulk operations', () => {
     'cursor=x',
     `cursor=${Buffer.from('["2999-01-01T00:00:00Z","x"]').toString('base64url')}`,
     'status=Running',
-  ])('the query ?%s is rejected with 400', async (query) => {
+  ])('GET /operations?%s is rejected with 400', async (query) => {
     expect(await codeOf(await call(`/operations?${query}`))).toEqual([400, 'invalid_request'])
   })
 })

@@ -126,7 +126,7 @@ describe('the routes of schedules', () => {
     ['a key of one company', 'Reports/nightly/run', 'company-43', 403, 'forbidden'],
     ['a key of another process', 'Reports/nightly/pause', 'other', 403, 'forbidden'],
     ['a key without the scope', 'Reports/nightly/resume', 'reader', 403, 'forbidden'],
-  ])('%s is rejected', async (_what, path, id, status, code) => {
+  ])('a request about a schedule is rejected for %s', async (_what, path, id, status, code) => {
     const response = await post(path, {}, id)
     expect(response.status).toBe(status)
     expect(await response.json()).toMatchObject({ code })

@@ -51,7 +51,7 @@ describe('the times of a cron expression', () => {
     ['23 times on the day with a gap', '2026-03-29', 23],
     ['25 times on the day with an overlap', '2026-10-25', 25],
     ['24 times on any other day', '2026-06-01', 24],
-  ])('an hourly expression fires %s', (_what, day, count) => {
+  ])('an hourly cron expression fires %s', (_what, day, count) => {
     const zone = 'Europe/Berlin'
     const midnight = cronTimes('0 0 * * *', zone)
     const from = midnight.next(at(`${day}T00:00:00Z`) - 3 * 3_600_000)
@@ -117,7 +117,7 @@ describe('the times of a cron expression', () => {
     ['a zone that does not exist', '0 2 * * *', 'Mars/Base', 'time zone Mars/Base does not exist'],
     ['an empty zone', '0 2 * * *', '', 'does not exist'],
     ['an offset', '0 2 * * *', '+02:00', 'is not a name'],
-  ])('%s is rejected', (_what, cron, zone, message) => {
+  ])('a cron expression or a time zone is rejected: %s', (_what, cron, zone, message) => {
     expect(() => cronTimes(cron, zone)).toThrow(message)
   })
 })

@@ -28,7 +28,7 @@ describe('the settings of a process', () => {
     ['HTTPExport', 'erpURL', 'HTTP_EXPORT_ERP_URL'],
     ['nightly-sync_2', 'oauth2Key', 'NIGHTLY_SYNC_2_OAUTH2_KEY'],
   ])(
-    'the environment variable of a setting is named after the process and the setting: for the process %s, the setting %s has the variable %s',
+    'for the process %s, the setting %s is read from the environment variable %s',
     (process, setting, variable) => {
       expect(variableOf(process, setting)).toBe(variable)
     },
