@@ -78,7 +78,7 @@ describe('actions list', () => {
     [['--limit', '0'], '--limit must be at least 1'],
     [['--id', ''], '--id must not be empty'],
   ])(
-    'the arguments %j are rejected as wrong usage, and no request is sent',
+    '`actions` rejects the arguments %j as wrong usage and sends no request',
     async (args, message) => {
       const { code, out, err } = await cli(...args)
       expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])

@@ -119,7 +119,7 @@ describe('dead-letters', () => {
     [['delete', '1', '--reason', ''], '--reason must not be empty'],
     [['list', '--limit', '1', '--all'], 'Either --limit or --all'],
   ])(
-    'the arguments %j are rejected as wrong usage, and no request is sent',
+    '`dead-letters` rejects the arguments %j as wrong usage and sends no request',
     async (args, message) => {
       const { code, out, err } = await cli(...args)
       expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])

@@ -65,7 +65,7 @@ describe('processes', () => {
     [['resume', 'A', '--reason', ''], '--reason must not be empty'],
     [['list', 'A'], "Unexpected argument 'A'"],
   ])(
-    'the arguments %j are rejected as wrong usage, and no request is sent',
+    '`processes` rejects the arguments %j as wrong usage and sends no request',
     async (args, message) => {
       const { code, out, err } = await cli(...args)
       expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])

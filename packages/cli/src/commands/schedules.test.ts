@@ -77,7 +77,7 @@ describe('schedules', () => {
     [['resume', 'A', 'b', 'c'], "Unexpected argument 'c'"],
     [['list', 'A'], "Unexpected argument 'A'"],
   ])(
-    'the arguments %j are rejected as wrong usage, and no request is sent',
+    '`schedules` rejects the arguments %j as wrong usage and sends no request',
     async (args, message) => {
       const { code, out, err } = await cli(...args)
       expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])

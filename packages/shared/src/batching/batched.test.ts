@@ -33,7 +33,7 @@ const valueOf = (result: PromiseSettledResult<number>) =>
   result.status === 'fulfilled' ? result.value : (result.reason as Error).message
 
 describe('the function returned by batched()', () => {
-  it('batched() combines the calls that are made in one turn of the event loop, or while another batch is in flight, into one batch', async () => {
+  it('batched() puts into one batch the calls that are made in one turn of the event loop or while another batch is in flight', async () => {
     const { double, batches, settled, turn } = fixture()
     const first = [double(1), double(2)]
     await turn()

@@ -329,7 +329,7 @@ describe('reading an HTTP response', () => {
     ['ends within its body', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel'],
     ['ends within its head', 'HTTP/1.1 200 O'],
     ['never begins', ''],
-  ])('an HTTP request fails if the response %s', async (_what, bytes) => {
+  ])('an HTTP request fails as unreachable if the response %s', async (_what, bytes) => {
     const server = await peer((_request, socket) => socket.end(bytes))
     expect(await failureOf(get(client(server.url)))).toBe('unreachable')
   })
@@ -358,7 +358,7 @@ describe('reading an HTTP response', () => {
     ['has the version HTTP/2.0', responseWith('Content-Length: 0', '2.0')],
     ['has the version HTTP/0.9', responseWith('Content-Length: 0', '0.9')],
     ['has a head of more than 64 KiB', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(70_000)}\r\n\r\n`],
-  ])('an HTTP request fails if the response %s', async (_what, bytes) => {
+  ])('an HTTP request fails as unreachable if the response %s', async (_what, bytes) => {
     const server = await peer((_request, socket) => socket.write(bytes))
     expect(await failureOf(get(client(server.url)))).toBe('unreachable')
   })
