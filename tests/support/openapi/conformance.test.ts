@@ -107,7 +107,7 @@ describe('the check of names in an OpenAPI document', () => {
     ['an operation with a derived name', 'getThingsById', 'GET /1 needs a name'],
     ['an operation without a name', '', 'GET /1 needs a name'],
     ['two operations with the same name', 'getThing', 'GET /1 has the name "getThing" of another'],
-  ])('the check of names reports %s', (_, name, what) => {
+  ])('the check of names in an OpenAPI document reports %s', (_, name, what) => {
     const found = unnamed({ paths: named('getThing', name), components })
     expect(found).toEqual([expect.stringContaining(what)])
   })
