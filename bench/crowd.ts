@@ -114,8 +114,8 @@ async function phase(seconds: number, begin: () => Promise<void> = async () => {
 }
 
 /**
- * Queues a run of the other company every half second. Returns the milliseconds from each request to its completion, or
- * to the end of the trickle if the run is not completed by then.
+ * Queues a run of the other company every half second. Returns for each run the milliseconds from its request to its
+ * completion. For a run that is not completed at the end of the trickle, these are the milliseconds to this end.
  */
 async function trickle(seconds: number): Promise<readonly number[]> {
   const latencies: Promise<number>[] = []

@@ -4,7 +4,7 @@ import { TransactionEvent } from '@integration-host/shared/contracts/transaction
 import { TransactionView } from '@integration-host/shared/contracts/transaction'
 import type { Installation } from './story.ts'
 
-/** A line about a run: an attempt of a step that has ended, or the end of the run. */
+/** A line about a run: about an attempt that has ended, or about the end of the run. */
 export interface StepLine {
   /** The time at which the attempt or the run ended, as in RFC 3339. */
   readonly at: string

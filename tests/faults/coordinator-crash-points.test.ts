@@ -28,7 +28,10 @@ interface RowState {
 
 interface CrashPoint {
   readonly name: string
-  /** The failpoint at which the coordinator kills itself. If it is `null`, the fake target kills it during the call. */
+  /**
+   * The failpoint at which the coordinator kills itself. If there is no failpoint (`null`), the fake target kills the
+   * coordinator during the call.
+   */
   readonly failpoint: string | null
   /** The row of the run after the crash; `null` if there is no row. */
   readonly row: RowState | null

@@ -18,7 +18,7 @@ export interface Command {
 const commonOptions = { url: { type: 'string' }, json: { type: 'boolean' } } as const
 
 /**
- * Parses the options of a command and the options of all commands.
+ * Parses the options of one command, and the options that every command has.
  *
  * @throws {UsageError} an option is unknown or lacks its value.
  */

@@ -1,6 +1,6 @@
 /**
- * Computes the difference of two texts, line by line: the smallest number of lines that must be removed and added (E.
- * W. Myers, "An O(ND) Difference Algorithm and Its Variations", 1986).
+ * Computes the difference of two texts, line by line: the smallest set of lines that must be removed and added (E. W.
+ * Myers, "An O(ND) Difference Algorithm and Its Variations", 1986).
  */
 
 export interface Line {

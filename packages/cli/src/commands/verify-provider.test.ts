@@ -20,8 +20,8 @@ beforeEach(async () => {
 afterEach(() => provider[Symbol.asyncDispose]())
 
 /**
- * Opens the printed authorization URL as a browser would, and passes the URL to which the provider redirects to
- * `visit`.
+ * Opens the printed authorization URL as a browser would, and calls `visit` with the URL to which the provider
+ * redirects.
  */
 const browser =
   (visit: (callback: URL) => Promise<unknown> = (callback) => fetch(callback)) =>

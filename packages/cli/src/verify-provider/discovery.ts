@@ -111,7 +111,7 @@ const shown = (value: unknown): string => {
   return names(value.map(String))
 }
 
-/** The public RSA keys of the key set by their `kid`. */
+/** The public RSA keys of the key set, by their `kid`. */
 export type SigningKeys = ReadonlyMap<string, KeyObject>
 
 /** Returns the RSA keys of a JWKS (RFC 7517) and the number of its other keys; `null` if the document is not a JWKS. */

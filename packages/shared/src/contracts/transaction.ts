@@ -65,7 +65,7 @@ export const QueueTransaction = z
     Realm: Realm.optional(),
     /** Tags, by which runs can be found. Every replay keeps them. */
     Tags: Tags.optional(),
-    /** Not compared if the same transaction is queued a second time. */
+    /** Not compared with the stored value if the same transaction is queued a second time. */
     NotBefore: NotBefore.optional(),
     Debounce: Debounce.optional(),
     /** The reason is stored only in the action log; it is not part of the transaction. */

@@ -41,8 +41,8 @@ export function lockFile(file: string): () => void {
   let database: DatabaseSync | undefined
   try {
     database = new DatabaseSync(path, { timeout: BUSY_MS })
-    // On a read-only file SQLite would silently acquire only a shared lock. The write by `pragma user_version` makes it
-    // fail instead.
+    // On a read-only file SQLite would silently acquire only a shared lock. The write by `pragma user_version` fails on
+    // such a file, so that the lock is not acquired.
     database.exec('pragma journal_mode = memory; begin exclusive; pragma user_version = 1')
   } catch (error) {
     database?.close()

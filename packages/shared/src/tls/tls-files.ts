@@ -7,8 +7,8 @@ import { readFileSync } from 'node:fs'
 import { z } from 'zod'
 
 /**
- * The backends with TLS settings, and the scheme of a URL that uses TLS for each. The scheme is `null` if another part
- * of the URL decides whether TLS is used.
+ * For each backend with TLS settings, the scheme of a URL that uses TLS. The scheme is `null` if another part of the
+ * URL decides whether TLS is used.
  */
 const tlsSchemes = { REDIS: 'rediss', AMQP: 'amqps', DATABASE: null } as const
 type Prefix = keyof typeof tlsSchemes

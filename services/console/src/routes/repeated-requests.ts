@@ -1,6 +1,6 @@
 /**
- * Prevents that a repeated request acts twice. A browser repeats a request that got no response, with the same header
- * `Idempotency-Key`.
+ * Prevents a repeated request from being executed twice. A browser repeats a request that got no response, with the
+ * same header `Idempotency-Key`.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Context, MiddlewareHandler } from 'hono'

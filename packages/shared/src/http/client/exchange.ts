@@ -23,7 +23,10 @@ export interface Flow {
   abort(): void
 }
 
-/** Receives the parts of a response in order. The last call is exactly one call of `onEnd` or `onFailure`. */
+/**
+ * Receives the parts of a response in order. The last call is either `onEnd` or `onFailure`, which is made exactly
+ * once.
+ */
 export interface Receiver {
   /** Called before any byte of the request is sent. */
   onStart(flow: Flow): void

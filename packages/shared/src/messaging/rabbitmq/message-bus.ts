@@ -202,7 +202,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   }
 
   /**
-   * Ends a consumer that has `onRejected`, without which the service can work. Returns false for any other consumer.
+   * Ends a consumer that has `onRejected`, because the service can work without such a consumer. Returns false for any
+   * other consumer.
    */
   function endConsumer(consumer: RunningConsumer, reason: string): boolean {
     const { onRejected } = consumer.options
