@@ -38,7 +38,7 @@ const MAX_NAMED_RUNS = 200
 export interface InstallationWatchDeps {
   readonly coordinator: ServiceClient
   readonly reader: InstallationReader
-  /** The readers of the replicas, by the name of the service in the order of the health page. */
+  /** The readers of the replicas by the name of their service, in the order of the page Health. */
   readonly replicas: ReadonlyMap<string, ReplicaReader>
   readonly frames: Frames
   readonly figures: FigureHistory

@@ -34,7 +34,7 @@ export function figuresRoutes(deps: FiguresRouteDeps): Hono {
     { readonly at: number; readonly result: Promise<FiguresView['Charts']> }
   >()
 
-  /** The points are at whole steps. A point then does not move when the page is read again. */
+  /** The points are at whole steps, so that a point does not move when the page is read again. */
   function timesOf(range: FigureRange): TimeRange {
     const { seconds, step } = RANGES[range]
     const end = Math.floor(Date.now() / 1_000 / step) * step

@@ -156,7 +156,7 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
     )
 }
 
-/** Returns the path of a page of the console from a text of the browser. Returns `/` for any other text. */
+/** Returns a text of the browser if it is the path of a page of the console; returns `/` for any other text. */
 function ownPath(to: string | undefined): string {
   const base = 'http://console.invalid'
   if (to === undefined || to.length > MAX_RETURN_TO || !URL.canParse(to, base)) return '/'

@@ -5,7 +5,7 @@ import type { ActivityEntry, ActivityQuery } from '../contracts/activity.ts'
 import { companyPage, pages, runPage } from '../contracts/pages.ts'
 import type { SignInEntry } from '../session/sign-in-log.ts'
 
-/** The actions in the past tense. The name of another action is shown as it is. */
+/** The actions in the past tense. An action that is not listed here is shown by its name. */
 const ACTION_TEXTS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     queue: 'queued',
