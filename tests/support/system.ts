@@ -201,8 +201,8 @@ export async function startSystem(
       return started
     },
     async replica(name, env = {}) {
-      // The operating system chooses a free port when the service listens. No other process can then bind the port
-      // before.
+      // The operating system chooses a free port when the service begins to listen, so that no other process can bind
+      // the port before.
       const listening = startAt(name, 0, env)
       const started = { ...listening, url: await listeningUrl(listening) }
       await untilReady(name, started)
@@ -266,7 +266,8 @@ async function untilReady(
   let hasEnded = false
   void ended.then(() => (hasEnded = true))
   while (Date.now() < deadline) {
-    // A service whose port is taken ends. The response would then be from another program.
+    // If the port of a service is taken, the service ends. The response would then be from the program that uses the
+    // port.
     if (hasEnded) throw new Error(`${name} ended before it was ready; output:\n${output()}`)
     const response = await fetch(`${url}/health/ready`).catch(() => null)
     await response?.body?.cancel()

@@ -74,7 +74,10 @@ export async function createAuthority(): Promise<Authority> {
   }
 }
 
-/** Returns the paths of a certificate and its key in a folder, and a function that replaces both files by copies. */
+/**
+ * Returns the paths of two files in a folder, for a certificate and its key, and a function that copies another
+ * certificate and its key to these paths.
+ */
 export function rotatingFiles(folder: string): {
   readonly files: Certificate
   readonly rotate: (to: Certificate) => Promise<void>

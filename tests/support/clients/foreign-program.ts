@@ -1,4 +1,4 @@
-/** Another program that has grants of the same application. It gets them from the sandbox provider itself. */
+/** Another program that has grants of the same application. It gets these grants directly from the sandbox provider. */
 import { createHash, randomBytes } from 'node:crypto'
 import { expect } from 'vitest'
 import type { System } from '../system.ts'
