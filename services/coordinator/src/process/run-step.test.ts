@@ -354,7 +354,7 @@ describe('a 429 response to a call with a credential', () => {
       ).toBe('completed')
   })
 
-  it('a second 429 response is marked as repeated while steps still wait for their time after the first one', async () => {
+  it('a second 429 response is marked as repeated if steps still wait for the start time that they got after the first one', async () => {
     const clock = { now: 0 }
     const coolDowns = createCoolDowns(() => clock.now)
     const throttled = () => outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { coolDowns })
@@ -366,7 +366,7 @@ describe('a 429 response to a call with a credential', () => {
     expect((await throttled()).outcome).not.toHaveProperty('isRepeated')
   })
 
-  it('a call does not wait in the gateway while other steps of the company wait for their time', async () => {
+  it('a call does not wait in the gateway if other steps of the same company still wait for their start time after a cool-down', async () => {
     const clock = { now: 0 }
     const coolDowns = createCoolDowns(() => clock.now)
     await outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { coolDowns })

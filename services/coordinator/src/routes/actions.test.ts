@@ -352,7 +352,7 @@ describe('the actions of callers on runs and processes', () => {
     },
   )
 
-  it('the pause of a process with If-Match is rejected, because a process has no Version', async () => {
+  it('a request with If-Match to pause a process is rejected, because a process has no Version', async () => {
     const path = '/processes/OrderProcess/pause'
     expect(await codeOf(await post(path, '', { 'If-Match': '"1"' }))).toEqual([
       400,
