@@ -477,7 +477,7 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     expect(await pair.replica.exists(NAME)).toBe(1)
   })
 
-  it('the health check reports the reason for failing writes until the replica is available again', async () => {
+  it('until the Redis replica is available again, the health check reports why writes fail', async () => {
     const { health } = await open(1)
     pair.link.stall()
     const writes = () => health.report().dependencies['redis-writes']

@@ -683,7 +683,7 @@ describe('a grant that has ended (I9 of refresh.ts)', () => {
     ).toMatchObject({ Version: 3, Status: 'active' })
   })
 
-  it('a credential without a refresh token gets the fault no_refresh_token without a request when its access token expires', async () => {
+  it('when its access token expires, a credential without a refresh token gets the fault no_refresh_token, and no request is sent', async () => {
     const service = await start()
     provider.script({ members: { refresh_token: undefined } })
     await service.connect('1')

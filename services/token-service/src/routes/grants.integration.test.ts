@@ -272,7 +272,7 @@ describe('POST /imports/grants', () => {
     ['NDJSON', ndjson(...Array.from({ length: 501 }, () => '{}'))],
     ['a JSON list', json(Array.from({ length: 501 }, () => ({})))],
   ])(
-    'POST /imports/grants rejects %s with more than 500 lines without validating any line',
+    'POST /imports/grants rejects %s with more than 500 lines before it validates any line',
     async (_, init) => {
       const validate = vi.spyOn(GrantLine, 'safeParse')
       expect((await service.call('/imports/grants', init)).status).toBe(400)
