@@ -228,7 +228,7 @@ describe('reports', () => {
     ])
   })
 
-  it('the accounting API responds to a report that the sandbox does not support with the error for an unsupported operation', async () => {
+  it('for a report that the sandbox does not support, the accounting API returns the error of an unsupported operation', async () => {
     expect(codeOf(await get('reports/CashFlow'))).toBe('500')
   })
 })
