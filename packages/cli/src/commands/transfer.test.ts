@@ -331,7 +331,7 @@ describe('credentials import', () => {
     ])
   })
 
-  it('`credentials import --json` prints a report on each line of the file', async () => {
+  it('`credentials import --json` prints one JSON report for each line of the file', async () => {
     await write(documentOf(['ACC-held', 'ACC-1']), 'not json')
     const { code, json, err } = await transfer(['import', at('x'), '--json'])
     expect([code, err]).toEqual([1, ''])

@@ -329,7 +329,7 @@ describe('verify-provider', () => {
       expect(result.out + result.err).not.toContain(provider.code)
     })
 
-    it('`verify-provider` prompts up to three times until the user pastes the callback address of this run', async () => {
+    it('`verify-provider` prompts at most three times for the callback address of this run', async () => {
       const result = await paste(
         () => 'canary',
         () => callback('canary'),

@@ -129,7 +129,7 @@ describe('transactions show', () => {
     expect(full.out).not.toContain('--full')
   })
 
-  it('`transactions show` prints for a run whose step called waitFor the time until which the run waits', async () => {
+  it('if the step of a run called waitFor(), `transactions show` prints the time until which the run waits', async () => {
     members = {
       Status: 'Retrying',
       ErrorClass: 'step_waits',
