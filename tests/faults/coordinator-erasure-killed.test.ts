@@ -67,7 +67,7 @@ async function countRuns({ sql }: DatabaseAssertions) {
 
 describe('a coordinator that is killed during an erasure', () => {
   it(
-    'a repeated request erases and logs each remaining run once after a coordinator was killed during the erasure',
+    'if a coordinator was killed during an erasure, a repeated request erases and logs each remaining run once',
     { timeout: 60_000 + ROUNDS * 30_000 },
     async ({ annotate }) => {
       const random = seededRandom()

@@ -88,7 +88,7 @@ describe('the webhooks of a coordinator that is killed', { concurrent: true }, (
   )
 
   it(
-    'another coordinator reports a step as in doubt and completes the run after the first one was killed during the step',
+    'if a coordinator is killed during a step, another one reports the step as in doubt and completes the run',
     { timeout: 90_000 },
     async () => {
       await using fixture = await startFixture({ PROCESS: 'short' })
@@ -105,7 +105,7 @@ describe('the webhooks of a coordinator that is killed', { concurrent: true }, (
   )
 
   it(
-    'another coordinator delivers a webhook again with the same id if the first one was killed after the response of the receiver',
+    'if a coordinator is killed after the response of a receiver, another one delivers the webhook again with the same id',
     { timeout: 90_000 },
     async () => {
       await using fixture = await startFixture({ PROCESS: 'short' })
