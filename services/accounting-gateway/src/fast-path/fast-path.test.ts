@@ -284,7 +284,7 @@ describe('a connection on the fast path', () => {
   })
 })
 
-it('the gateway sends Connection: close with the response to a call in flight at shutdown, and closes idle connections', async () => {
+it('at shutdown, the gateway sends Connection: close with the response to a call in flight, and closes idle connections', async () => {
   const requested = Promise.withResolvers<() => void>()
   upstream.handle = (_request, response) => requested.resolve(() => response.end('done'))
   const service = await startGateway(upstream.url, tokens.url)
