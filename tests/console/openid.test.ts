@@ -34,7 +34,7 @@ describe('the sign-in at an OpenID provider', () => {
     expect(at.problems).toEqual([])
   })
 
-  it('the OpenID sign-in leads back to the requested page, with a cookie that the next request sends', async () => {
+  it('the OpenID sign-in leads back to the requested page, and the browser sends the session cookie with the next request', async () => {
     provider.signInAs({ email: 'ada@example.com', email_verified: true })
     const page = await at.open('/runs?status=Failed')
     const link = page.getByRole('link', { name: 'Sign in at localhost' })

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { lineFile, lineResults, resultLines, resultText, summaryOf } from './queue-lines.ts'
 
 describe('a file of transactions', () => {
-  it('each line of a file that is not empty has a result with its line number, and the failures are listed first', () => {
+  it('each non-empty line of a file has a result with its line number, and the failures are listed first', () => {
     const file = lineFile('a\n\n  \r\nb\nc\n', 12)
     expect(file.fault).toBeNull()
     expect(file.lines.map(({ number }) => number)).toEqual([1, 4, 5])

@@ -75,7 +75,7 @@ describe('the API of the console', () => {
     expect(await at.signIn({ Link: Url.split('#')[1] })).toMatch(/^console=/)
   })
 
-  it('the console delays the next sign-in of a name after a wrong password, and logs nothing secret', async () => {
+  it('after a wrong password, the console delays the next sign-in with the same name, and logs no secret', async () => {
     const attempt = (Password: string) =>
       at.request('/api/session', {
         method: 'POST',
