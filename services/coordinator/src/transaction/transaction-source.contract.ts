@@ -608,7 +608,7 @@ export function transactionSourceContract(
         })
       })
 
-      it('an active run cannot be resumed, a finished run cannot be cancelled, and an unknown run can be neither', async () => {
+      it('an active run cannot be resumed, a finished run cannot be cancelled, and an unknown run can be neither resumed nor cancelled', async () => {
         await finish(await queue('1'))
         await queue('2')
         await expect(source.resume(process, '1', null, anAct)).rejects.toMatchObject({
