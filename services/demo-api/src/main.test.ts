@@ -16,7 +16,7 @@ describe('the process of the demo API', () => {
     (started = startProcess([MAIN], { env: { PORT: '0', ...env } }))
   afterEach(() => started.stop('SIGKILL'))
 
-  it('the demo API reports every invalid setting in one message without values, and exits with code 1', async () => {
+  it('the demo API reports every invalid setting in one message that shows no values, and exits with code 1', async () => {
     const { code, stderr: written } = await start({
       PORT: '7216abc',
       LOG_LEVEL: 'loud',
