@@ -99,7 +99,7 @@ it('GET /events rejects the 101st client with 503 and Retry-After, and accepts a
   await eventually(async () => expect(await metric('coordinator_event_watchers')).toBe(0))
 }, 60_000)
 
-it('while 300 clients of /events read nothing, the coordinator completes orders with bounded memory, and disconnects them', async () => {
+it('while 300 clients of /events read nothing, the coordinator completes orders with bounded memory, and disconnects these clients', async () => {
   // The test first queues the same number of orders without clients. Any later growth of the memory is then caused
   // by the clients.
   await queueOrders(ORDERS)
