@@ -2,9 +2,9 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
+import type { BrowserContext, Page } from 'playwright-core'
 import { type Host, hostReady, startHost } from '../../host/src/host.ts'
-import { chromiumProgram } from '../support/backends/server-binaries.ts'
+import { launchChromium, watchedContext } from './browser.ts'
 
 export interface ConsoleBrowser extends AsyncDisposable {
   readonly host: Host
@@ -12,7 +12,7 @@ export interface ConsoleBrowser extends AsyncDisposable {
   readonly context: BrowserContext
   /** The log of the embedded host. */
   readonly log: () => string
-  /** The violations of the Content-Security-Policy and the uncaught errors that pages have reported. */
+  /** What a page must never do; empty if nothing of that has happened. */
   readonly problems: string[]
   /** Opens a page of the console in a new tab. */
   open(path: string): Promise<Page>
@@ -26,9 +26,6 @@ export interface ConsoleBrowser extends AsyncDisposable {
 export async function startConsoleBrowser(
   env: Readonly<Record<string, string>> = {},
 ): Promise<ConsoleBrowser> {
-  const executablePath = process.env['CONSOLE_TEST_BROWSER'] ?? (await chromiumProgram())
-  if (executablePath === null)
-    throw new Error('Chromium is needed: install it, or set CONSOLE_TEST_BROWSER to its path')
   await using opened = new AsyncDisposableStack()
   const dataDir = await mkdtemp(join(tmpdir(), 'console-'))
   opened.defer(() => rm(dataDir, { recursive: true, force: true }))
@@ -46,38 +43,20 @@ export async function startConsoleBrowser(
   await hostReady(host)
   const { console: running, sandboxProvider } = host
   if (running === null || sandboxProvider === null) throw new Error(`no console: ${log}`)
-  const browser: Browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] })
+  const browser = await launchChromium()
   opened.defer(() => browser.close())
-  const context = await browser.newContext()
-  // This timeout is shorter than the timeout of a test, so that a failure names the missing element.
-  context.setDefaultTimeout(20_000)
-  const problems: string[] = []
-  const received: Promise<string>[] = []
-  context.on('response', (response) => {
-    // The provider's own pages may contain codes. The event stream never ends, so its body cannot be read.
-    if (response.url().startsWith(running.url) && !response.url().includes('/api/stream'))
-      received.push(response.text().catch(() => ''))
-  })
+  const { context, problems, bodies, open } = await watchedContext(browser, running.url)
   const resources = opened.move()
 
-  const openTab = async (url: string): Promise<Page> => {
-    const page = await context.newPage()
-    page.on('console', (message) => {
-      if (/Content Security Policy|Trusted/i.test(message.text())) problems.push(message.text())
-    })
-    page.on('pageerror', (error) => problems.push(error.message))
-    await page.goto(url)
-    return page
-  }
   return {
     host,
     console: running,
     context,
     log: () => log,
     problems,
-    open: (path) => openTab(running.url + path),
+    open: (path) => open(running.url + path),
     async signIn() {
-      const page = await openTab(running.signInLink() ?? '')
+      const page = await open(running.signInLink() ?? '')
       await page.getByRole('navigation').waitFor()
       return page
     },
@@ -90,7 +69,7 @@ export async function startConsoleBrowser(
     },
     async [Symbol.asyncDispose]() {
       try {
-        await expectNoSecrets(dataDir, await Promise.all(received))
+        await expectNoSecrets(dataDir, await bodies())
       } finally {
         await resources.disposeAsync()
       }

@@ -1,0 +1,131 @@
+/** Tests the actions on a run: their confirmations, repeated requests, and what other persons see of them. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { userLine } from '@integration-host/shared/access/user-line'
+import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
+import type { Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { watchedContext } from './browser.ts'
+import { type FakeConsole, startFakeConsole } from './fake-console.ts'
+import { PROCESS } from './fake-installation.ts'
+
+const PASSWORD = 'a long password'
+
+describe('the actions on a run', () => {
+  let at: FakeConsole
+  let folder: string
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'console-users-'))
+    const file = join(folder, 'users')
+    const lines = await Promise.all(
+      ['ada', 'ben'].map((name) => userLine(name, 'operator', PASSWORD)),
+    )
+    await writeFile(file, lines.join('\n'))
+    at = await startFakeConsole({ SIGN_IN: 'password', USERS_FILE: file })
+  })
+  afterAll(async () => {
+    await at?.[Symbol.asyncDispose]()
+    await rm(folder, { recursive: true })
+  })
+  afterEach(async () => {
+    for (const page of at.context.pages()) await page.close()
+    await at.context.clearCookies()
+    expect(at.problems).toEqual([])
+  })
+
+  /** Adds a run in a status, and opens its page as a person. */
+  async function openRun(id: string, status: HeaderStatus, inDoubt = false): Promise<Page> {
+    at.fake.add([id], { Status: status, InDoubt: inDoubt })
+    return signIn(await at.open(`${at.url}/runs/${PROCESS}/${id}`), 'ada')
+  }
+  async function signIn(page: Page, name: string): Promise<Page> {
+    await page.getByLabel('User').fill(name)
+    await page.getByLabel('Password').fill(PASSWORD)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByRole('region', { name: 'State' }).waitFor()
+    return page
+  }
+  const dialog = (page: Page) => page.getByRole('dialog')
+  const history = (page: Page) => page.getByRole('region', { name: 'Actions of persons' })
+  const actedOn = (id: string) => at.fake.acted.filter(({ path }) => path.includes(`/${id}/`))
+
+  it.each([
+    ['Resume', 'Failed', 'resume', 'the same idempotency keys'],
+    ['Retry now', 'Retrying', 'retry', 'does not wait any longer'],
+    ['Replay', 'Completed', 'replays', 'new idempotency keys'],
+    ['Settle', 'Failed', 'settle', 'whether order has done its work'],
+    ['Cancel run', 'Running', 'cancel', 'aborted, and may nevertheless have done its work'],
+  ] as const)(
+    'the confirmation of %s names the run and the consequence, and the person and the reason are in the log',
+    async (verb, status, action, consequence) => {
+      const id = `to-${action}`
+      const page = await openRun(id, status, action === 'settle')
+      await page.getByRole('button', { name: `${verb}…` }).click()
+      expect(await dialog(page).getByRole('heading').textContent()).toBe(`${verb} ${id}, run 0?`)
+      expect(await dialog(page).textContent()).toContain(consequence)
+      if (action === 'settle') await dialog(page).getByLabel('No, run it again').check()
+      await dialog(page).getByLabel('Reason').fill(`because of ${action}`)
+      await dialog(page).getByRole('button', { name: verb, exact: true }).click()
+      await dialog(page).waitFor({ state: 'detached' })
+      expect(actedOn(id)).toMatchObject([
+        { person: 'ada', body: { Reason: `because of ${action}` } },
+      ])
+      expect(actedOn(id)[0]?.path.endsWith(`/${action}`)).toBe(true)
+      await history(page).getByText(`“because of ${action}”`).waitFor()
+      expect(await history(page).textContent()).toContain('ada')
+    },
+  )
+
+  it('a double click on the confirmation acts once', async () => {
+    const page = await openRun('clicked-twice', 'Running')
+    await page.getByRole('button', { name: 'Cancel run…' }).click()
+    await dialog(page).getByRole('button', { name: 'Cancel run', exact: true }).dblclick()
+    await dialog(page).waitFor({ state: 'detached' })
+    await page
+      .getByRole('region', { name: 'State' })
+      .getByText('Cancelled', { exact: true })
+      .waitFor()
+    expect(actedOn('clicked-twice')).toHaveLength(1)
+  })
+
+  it('an action whose response is lost acts once when the person confirms it again', async () => {
+    const page = await openRun('lost-response', 'Running')
+    let responses = 0
+    await page.route('**/cancel', async (route) => {
+      responses += 1
+      if (responses > 1) return route.continue()
+      await route.fetch() // the console acts, and the browser gets no response
+      return route.abort('connectionreset')
+    })
+    await page.getByRole('button', { name: 'Cancel run…' }).click()
+    const confirm = dialog(page).getByRole('button', { name: 'Cancel run', exact: true })
+    await confirm.click()
+    await dialog(page).getByRole('alert').getByText('does not respond').waitFor()
+    await confirm.click()
+    await dialog(page).waitFor({ state: 'detached' })
+    expect(responses).toBe(2)
+    expect(actedOn('lost-response')).toHaveLength(1)
+  })
+
+  it('another operator sees an action with its person and reason without a reload, and cannot repeat it', async () => {
+    const page = await openRun('of-two', 'Running')
+    const other = await watchedContext(at.browser, at.url)
+    const colleague = await signIn(await other.open(page.url()), 'ben')
+    await page.getByRole('button', { name: 'Cancel run…' }).click()
+    await dialog(page).getByLabel('Reason').fill('ada was first')
+    await dialog(page).getByRole('button', { name: 'Cancel run', exact: true }).click()
+    await history(colleague).getByText('“ada was first”').waitFor()
+    expect(await history(colleague).textContent()).toContain('ada')
+    await colleague
+      .getByRole('region', { name: 'State' })
+      .getByText('Cancelled', { exact: true })
+      .waitFor()
+    const again = colleague.getByRole('button', { name: 'Cancel run…' })
+    expect(await again.getAttribute('aria-disabled')).toBe('true')
+    expect(actedOn('of-two')).toHaveLength(1)
+    expect(other.problems).toEqual([])
+    await other.context.close()
+  })
+})

@@ -1,0 +1,98 @@
+/** A browser that shows a console, and reports whatever a page must never do. */
+import {
+  type Browser,
+  type BrowserContext,
+  chromium,
+  type Page,
+  type Response,
+} from 'playwright-core'
+import { chromiumProgram } from '../support/backends/server-binaries.ts'
+
+/** @throws {Error} the browser is not installed. */
+export async function launchChromium(): Promise<Browser> {
+  const executablePath = process.env['CONSOLE_TEST_BROWSER'] ?? (await chromiumProgram())
+  if (executablePath === null)
+    throw new Error('Chromium is needed: install it, or set CONSOLE_TEST_BROWSER to its path')
+  return chromium.launch({ executablePath, args: ['--no-sandbox'] })
+}
+
+export interface WatchedContext {
+  readonly context: BrowserContext
+  /**
+   * Violations of the Content-Security-Policy, uncaught errors, dialogs, responses of the console without the security
+   * headers, and requests of its pages to another host.
+   */
+  readonly problems: string[]
+  /** The bodies of all responses of the console so far, without those of the event stream, which never ends. */
+  readonly bodies: () => Promise<readonly string[]>
+  /** Opens an address in a new tab. */
+  readonly open: (url: string) => Promise<Page>
+}
+
+/** The security headers of every response, with a part of their value. */
+const HEADERS: Readonly<Record<string, string>> = {
+  'content-security-policy': "trusted-types 'none'",
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=()',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+}
+
+/** Opens a context of the browser for the console at `consoleUrl`. */
+export async function watchedContext(
+  browser: Browser,
+  consoleUrl: string,
+): Promise<WatchedContext> {
+  const context = await browser.newContext()
+  // This is less than the timeout of a test, so that a failure names the missing element.
+  context.setDefaultTimeout(20_000)
+  const problems: string[] = []
+  const received: Promise<string>[] = []
+  const isOfConsole = (url: string): boolean => url.startsWith(`${consoleUrl}/`)
+
+  context.on('response', (response) => {
+    if (!isOfConsole(response.url())) return
+    problems.push(...missingHeaders(response))
+    if (!response.url().includes('/api/stream')) received.push(response.text().catch(() => ''))
+  })
+  context.on('request', (request) => {
+    // A link may lead to another host; the page itself must request nothing from it.
+    if (request.isNavigationRequest() || request.url().startsWith('data:')) return
+    if (isOfConsole(request.frame().url()) && !isOfConsole(request.url()))
+      problems.push(`the console requested ${request.url()}`)
+  })
+  context.on('page', (page) => {
+    page.on('console', (message) => {
+      if (/Content Security Policy|Trusted/i.test(message.text())) problems.push(message.text())
+    })
+    page.on('pageerror', (error) => problems.push(error.message))
+    page.on('dialog', (dialog) => {
+      problems.push(`a dialog was opened: ${dialog.message()}`)
+      void dialog.dismiss()
+    })
+  })
+  return {
+    context,
+    problems,
+    bodies: () => Promise.all(received),
+    async open(url) {
+      const page = await context.newPage()
+      await page.goto(url)
+      return page
+    },
+  }
+}
+
+function missingHeaders(response: Response): readonly string[] {
+  const headers = response.headers()
+  // A response that a test has written for the console has no `Date`.
+  if (headers['date'] === undefined) return []
+  const expected = new URL(response.url()).pathname.startsWith('/api/')
+    ? { ...HEADERS, 'cache-control': 'no-store' }
+    : HEADERS
+  return Object.entries(expected).flatMap(([name, part]) =>
+    headers[name]?.includes(part) === true ? [] : [`${response.url()} has no ${name}: ${part}`],
+  )
+}

@@ -1,0 +1,60 @@
+/** A console with a fake installation behind it, and a browser that shows it. */
+import { createHealth } from '@integration-host/shared/observability/health'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import type { Browser, Page } from 'playwright-core'
+import { startEmbeddedConsole } from '../../host/src/embedded-console.ts'
+import { launchChromium, type WatchedContext, watchedContext } from './browser.ts'
+import { type FakeInstallation, startFakeInstallation } from './fake-installation.ts'
+
+/** The keys that no browser may ever receive. */
+export const KEYS = {
+  SERVICE_API_KEY: 'a-service-key-that-no-browser-may-see-0123456789',
+  OPERATOR_API_KEY: 'an-operator-key-that-no-browser-may-see-0123456789',
+}
+
+export interface FakeConsole extends WatchedContext, AsyncDisposable {
+  readonly fake: FakeInstallation
+  readonly browser: Browser
+  readonly url: string
+  /** Opens a tab, and signs in with a new one-time link. */
+  signIn(): Promise<Page>
+}
+
+/** @throws {Error} the browser is not installed, or the console did not start. */
+export async function startFakeConsole(
+  env: Readonly<Record<string, string>> = {},
+): Promise<FakeConsole> {
+  await using opened = new AsyncDisposableStack()
+  const fake = opened.use(await startFakeInstallation())
+  const logger = createLogger('console', 'silent')
+  const running = await startEmbeddedConsole({
+    settings: {
+      ...KEYS,
+      PORT: '0',
+      COORDINATOR_URL: fake.url,
+      TOKEN_SERVICE_URL: fake.url,
+      GATEWAY_URL: fake.url,
+      ...env,
+    },
+    logger,
+    health: createHealth(logger),
+  })
+  if (running === null) throw new Error('the console did not start')
+  opened.use(running)
+  const browser = await launchChromium()
+  opened.defer(() => browser.close())
+  const watched = await watchedContext(browser, running.url)
+  const resources = opened.move()
+  return {
+    ...watched,
+    fake,
+    browser,
+    url: running.url,
+    async signIn() {
+      const page = await watched.open(running.signInLink() ?? '')
+      await page.getByRole('navigation').waitFor()
+      return page
+    },
+    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+  }
+}

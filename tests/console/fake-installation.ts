@@ -1,0 +1,451 @@
+/**
+ * The coordinator, token-service and the gateway of a fake installation, as one server that speaks their HTTP. Its runs
+ * change when a test or a benchmark says so, and only then.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { text } from 'node:stream/consumers'
+import type { ActionView } from '@integration-host/shared/contracts/action'
+import type { AuditEntry } from '@integration-host/shared/contracts/audit'
+import type { CredentialView } from '@integration-host/shared/contracts/credential'
+import type { DeadLetterView } from '@integration-host/shared/contracts/dead-letter'
+import type { OperationDetail } from '@integration-host/shared/contracts/operation'
+import type { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
+import type { RealmCalls } from '@integration-host/shared/contracts/realm-activity'
+import type { ScheduleView } from '@integration-host/shared/contracts/schedule'
+import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import type { AttemptView, HeaderStatus } from '@integration-host/shared/contracts/transaction'
+import type { HealthReport } from '@integration-host/shared/observability/health'
+import { startHttpServer } from '../support/fakes/http-server.ts'
+
+export const PROCESS = 'OrderProcess'
+export const STEPS = ['order', 'report', 'csv']
+/** The coordinator knows the last events for clients that reconnect. */
+const KEPT_EVENTS = 20_000
+const BEGAN = Date.UTC(2026, 0, 1)
+
+/** What the fake stores of a run. Every other member of the responses follows from it, or has a fixed value. */
+export interface FakeRun {
+  readonly process: string
+  readonly id: string
+  status: HeaderStatus
+  version: number
+  updatedAt: number
+  readonly further: Partial<RunDetailResponse>
+}
+
+export interface FakeInstallation extends AsyncDisposable {
+  readonly url: string
+  /** The runs in the order in which they were queued. */
+  readonly runs: FakeRun[]
+  readonly actions: ActionView[]
+  readonly audit: AuditEntry[]
+  readonly credentials: CredentialView[]
+  readonly letters: DeadLetterView[]
+  readonly calls: RealmCalls['Calls'][number][]
+  readonly operations: OperationDetail[]
+  readonly schedules: ScheduleView[]
+  /** The dependencies that `/health/ready` reports. */
+  dependencies: HealthReport['dependencies']
+  /** Members of the process that differ from the usual ones. */
+  process: Readonly<Record<string, unknown>>
+  /** The text of `/metrics`. */
+  metrics: string
+  /** Returns a problem for a request that is to be rejected; `null` for the usual response. */
+  reject: (
+    method: string,
+    path: string,
+  ) => { readonly code: string; readonly detail: string } | null
+  /** How often each path was read or changed, without queries. */
+  readonly received: ReadonlyMap<string, number>
+  /** The bodies of the actions, in their order. */
+  readonly acted: readonly {
+    readonly path: string
+    readonly person: string
+    readonly body: unknown
+  }[]
+  /** Adds runs without events, as if they had been queued long ago. */
+  add(ids: readonly string[], further?: Partial<RunDetailResponse>): void
+  /** Changes runs, and sends an event for each of them. */
+  change(changes: readonly (readonly [run: FakeRun, status: HeaderStatus])[]): void
+  /** Ends the open event streams. `forget` also forgets the events, as a coordinator that was restarted. */
+  cutStreams(forget?: boolean): void
+  /** The number of open event streams. */
+  readonly streams: number
+}
+
+const header = (run: FakeRun): RunResponse => ({
+  Process: run.process,
+  TransactionID: run.id,
+  ReplayID: 0,
+  Status: run.status,
+  StepName: 'order',
+  InitialData: 1,
+  Realm: null,
+  Version: run.version,
+  Attempt: 1,
+  NextAttemptAt: null,
+  LastError: null,
+  CreatedAt: createdAt(run),
+  UpdatedAt: new Date(run.updatedAt).toISOString(),
+  CompletedAt: isOver(run.status) ? new Date(run.updatedAt).toISOString() : null,
+  ErrorClass: run.status === 'Failed' ? 'http_503' : null,
+  WaitingFor: null,
+  InDoubt: false,
+  DefinitionVersion: null,
+  DeadlineAt: null,
+  NotBefore: null,
+  DebounceKey: null,
+  Absorbed: 0,
+  Tags: null,
+  ConcurrencyKey: null,
+  InputChanged: false,
+  ErasedAt: null,
+  PurgedAt: null,
+  ...run.further,
+})
+const isOver = (status: HeaderStatus): boolean =>
+  status === 'Completed' || status === 'Failed' || status === 'Cancelled'
+const order = new WeakMap<FakeRun, number>()
+const createdAt = (run: FakeRun): string =>
+  new Date(BEGAN + (order.get(run) ?? 0) * 1_000).toISOString()
+
+const AFTER: Readonly<Record<string, HeaderStatus>> = {
+  resume: 'Queued',
+  retry: 'Queued',
+  cancel: 'Cancelled',
+  replays: 'Queued',
+}
+
+export async function startFakeInstallation(): Promise<FakeInstallation> {
+  const runs: FakeRun[] = []
+  const byId = new Map<string, FakeRun>()
+  const received = new Map<string, number>()
+  const acted: FakeInstallation['acted'][number][] = []
+  const streams = new Set<ServerResponse>()
+  let events: { readonly number: number; readonly text: string }[] = []
+  let eventNumber = 0
+
+  const keyOf = (process: string, id: string): string => JSON.stringify([process, id])
+  function detail(run: FakeRun, query: URLSearchParams): RunDetailResponse {
+    const { Attempts = [], Items = [], ...further } = run.further
+    const attempts = Number(query.get('attempts') ?? Attempts.length)
+    const isWithBodies = query.get('bodies') !== 'omit'
+    return {
+      LeaseOwner: null,
+      LeaseUntil: null,
+      StartedAt: null,
+      ...header(run),
+      ...further,
+      Items: Items.map((item) => (isWithBodies ? item : { ...item, ResponseBody: null })),
+      Attempts: attempts === 0 ? [] : Attempts.slice(-attempts),
+      AttemptCount: Attempts.length,
+    }
+  }
+  function list(process: string | null, query: URLSearchParams): unknown {
+    const limit = Number(query.get('limit') ?? 50)
+    const statuses = query.getAll('status')
+    const prefix = query.get('idPrefix') ?? ''
+    const items: RunResponse[] = []
+    let index = query.has('cursor') ? Number(query.get('cursor')) : runs.length
+    while (index > 0 && items.length < limit) {
+      index -= 1
+      const run = runs[index]
+      if (run === undefined) break
+      const isWanted =
+        (process === null || run.process === process) &&
+        (statuses.length === 0 || statuses.includes(run.status)) &&
+        run.id.startsWith(prefix)
+      if (isWanted) items.push(header(run))
+    }
+    return { items, next_cursor: index === 0 ? null : String(index) }
+  }
+  function summary(process: string): unknown {
+    const groups = Map.groupBy(
+      runs.filter((run) => run.process === process && run.status !== 'Completed'),
+      ({ status }) => status,
+    )
+    const views = [...groups].map(([Status, of]) => {
+      const first = of[0]
+      return {
+        Status,
+        StepName: 'order',
+        ErrorClass: Status === 'Failed' ? 'http_503' : null,
+        WaitingFor: null,
+        Count: of.length,
+        InDoubt: 0,
+        OldestCreatedAt: first === undefined ? null : createdAt(first),
+      }
+    })
+    const isBad = (status: HeaderStatus): boolean => status === 'Failed' || status === 'Cancelled'
+    return {
+      At: new Date().toISOString(),
+      Unfinished: views.filter(({ Status }) => !isBad(Status)),
+      EndedBadly: views.filter(({ Status }) => isBad(Status)),
+    }
+  }
+  const processView = (): Record<string, unknown> => ({
+    Process: PROCESS,
+    Steps: STEPS,
+    RequireInternet: false,
+    Paused: false,
+    PausedAt: null,
+    PausedBy: null,
+    Reason: null,
+    Version: null,
+    BuiltIn: false,
+    ...at.process,
+  })
+
+  function act(run: FakeRun, action: string, person: string, body: unknown): RunResponse {
+    const { Reason = null } = (body ?? {}) as { readonly Reason?: string | null }
+    at.actions.unshift({
+      ID: at.actions.length + 1,
+      At: new Date().toISOString(),
+      KeyID: 'console',
+      Person: person,
+      Action: action === 'replays' ? 'replay' : action,
+      Process: run.process,
+      TransactionID: run.id,
+      ReplayID: 0,
+      Realm: null,
+      Reason,
+      Outcome: 'done',
+      OperationID: null,
+    })
+    at.change([[run, AFTER[action] ?? run.status]])
+    return header(run)
+  }
+
+  /** Returns the response of a path; `undefined` if there is no such path. */
+  function bodyOf(request: FakeRequest): unknown {
+    const { parts, query, method } = request
+    const [root = '', name = '', resource, id = '', part] = parts
+    switch (root) {
+      case 'processes': {
+        if (name === '') return { items: [processView()], not_loaded: [] }
+        if (resource === undefined) return processView()
+        if (resource === 'summary') return summary(name)
+        if (resource === 'dead-letters') return { items: at.letters, next_cursor: null }
+        if (resource === 'pause' || resource === 'resume') {
+          acted.push({ path: request.path, person: request.person, body: request.body })
+          return processView()
+        }
+        if (resource !== 'transactions') return undefined
+        if (id === '') return list(name, query)
+        const run = byId.get(keyOf(name, id))
+        if (run === undefined) return undefined
+        if (part === undefined) return detail(run, query)
+        if (part === 'runs') return { items: [header(run)] }
+        if (method !== 'POST') return undefined
+        acted.push({ path: request.path, person: request.person, body: request.body })
+        return act(run, part, request.person, request.body)
+      }
+      case 'transactions':
+        return list(null, query)
+      case 'actions': {
+        const wanted = query.get('id')
+        const items = at.actions.filter(
+          ({ TransactionID }) => wanted === null || TransactionID === wanted,
+        )
+        return { items: items.slice(0, Number(query.get('limit') ?? 50)), next_before: null }
+      }
+      case 'schedules':
+        return { items: at.schedules }
+      case 'operations':
+        return name === ''
+          ? { items: at.operations, next_cursor: null }
+          : at.operations.find(({ ID }) => ID === name)
+      case 'credentials':
+        if (name === 'summary') return counts(at.credentials)
+        return name === ''
+          ? { items: at.credentials, next_cursor: null }
+          : at.credentials.find(({ Name }) => Name === name)
+      case 'audit':
+        return { items: at.audit, head: { Seq: at.audit.length, Hash: '0'.repeat(64) } }
+      case 'realms': {
+        const activities = at.credentials.map(({ Environment }) => realmOf(Environment))
+        return name === ''
+          ? {
+              Limits: { PerSecond: 10, PerMinute: 500, Concurrent: 10 },
+              Month: '2026-11',
+              items: activities,
+            }
+          : { ...realmOf(name), Calls: at.calls }
+      }
+      default:
+        return undefined
+    }
+  }
+
+  async function handle(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
+    const url = new URL(incoming.url ?? '', 'http://fake.invalid')
+    const method = incoming.method ?? ''
+    received.set(url.pathname, (received.get(url.pathname) ?? 0) + 1)
+    if (url.pathname === '/health/ready')
+      return sendJson(response, { status: 'ready', dependencies: at.dependencies })
+    if (url.pathname === '/metrics') return void response.end(at.metrics)
+    if (url.pathname === '/events') return openStream(incoming, response)
+    const content = await text(incoming)
+    const request: FakeRequest = {
+      method,
+      path: url.pathname,
+      parts: url.pathname.slice(1).split('/').map(decodeURIComponent),
+      query: url.searchParams,
+      person: String(incoming.headers['acting-for'] ?? ''),
+      body: content === '' ? null : JSON.parse(content),
+    }
+    const problem = at.reject(method, url.pathname)
+    if (problem !== null) return sendJson(response, problem, 409)
+    const body = bodyOf(request)
+    if (body === undefined) sendJson(response, { code: 'not_found', detail: 'nothing here' }, 404)
+    else sendJson(response, body)
+  }
+
+  function openStream({ headers }: IncomingMessage, response: ServerResponse): void {
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' })
+    response.write(': connected\n\n')
+    const last = headers['last-event-id']
+    if (last !== undefined) {
+      const known = events.findIndex(({ number }) => String(number) === last)
+      response.write(
+        known === -1
+          ? 'event: reset\ndata: {}\n\n'
+          : events
+              .slice(known + 1)
+              .map((event) => event.text)
+              .join(''),
+      )
+    }
+    streams.add(response)
+    response.on('close', () => streams.delete(response))
+  }
+
+  const server = await startHttpServer(handle)
+  const at: FakeInstallation = {
+    url: server.url,
+    runs,
+    actions: [],
+    audit: [],
+    credentials: [],
+    letters: [],
+    calls: [],
+    operations: [],
+    schedules: [],
+    dependencies: {},
+    process: {},
+    metrics: '',
+    reject: () => null,
+    received,
+    acted,
+    get streams() {
+      return streams.size
+    },
+    add(ids, further = {}) {
+      for (const id of ids) {
+        const run: FakeRun = {
+          process: PROCESS,
+          id,
+          status: further.Status ?? 'Completed',
+          version: 6,
+          updatedAt: BEGAN + runs.length * 1_000,
+          further,
+        }
+        order.set(run, runs.length)
+        runs.push(run)
+        byId.set(keyOf(PROCESS, id), run)
+      }
+    },
+    change(changes) {
+      const now = Date.now()
+      let batch = ''
+      for (const [run, status] of changes) {
+        run.status = status
+        run.version += 1
+        run.updatedAt = now
+        eventNumber += 1
+        const data = JSON.stringify(eventOf(run))
+        const message = `event: transaction\nid: ${eventNumber}\ndata: ${data}\n\n`
+        events.push({ number: eventNumber, text: message })
+        batch += message
+      }
+      if (events.length > 2 * KEPT_EVENTS) events = events.slice(-KEPT_EVENTS)
+      for (const stream of streams) stream.write(batch)
+    },
+    cutStreams(forget = false) {
+      if (forget) {
+        events = []
+        eventNumber += 1_000_000
+      }
+      for (const stream of streams) stream.destroy()
+    },
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  }
+  return at
+}
+
+interface FakeRequest {
+  readonly method: string
+  readonly path: string
+  /** The segments of the path, decoded. */
+  readonly parts: readonly string[]
+  readonly query: URLSearchParams
+  readonly person: string
+  readonly body: unknown
+}
+
+function sendJson(response: ServerResponse, body: unknown, status = 200): void {
+  const type = status < 400 ? 'application/json' : 'application/problem+json'
+  response.writeHead(status, { 'Content-Type': type })
+  response.end(
+    JSON.stringify(status < 400 ? body : { status, title: 'rejected', ...(body as object) }),
+  )
+}
+
+function eventOf(run: FakeRun): TransactionEvent {
+  const { Process, TransactionID, ReplayID, Status, StepName, Attempt, ErrorClass } = header(run)
+  return {
+    Process,
+    TransactionID,
+    ReplayID,
+    Status,
+    StepName,
+    Attempt,
+    ErrorClass,
+    WaitingFor: null,
+    InDoubt: false,
+    NextAttemptAt: null,
+    Version: run.version,
+    At: new Date(run.updatedAt).toISOString(),
+  }
+}
+
+const realmOf = (realm: string): Omit<RealmCalls, 'Calls'> => ({
+  Realm: realm,
+  HeldUntil: null,
+  Waiting: 0,
+  LastSecond: 0,
+  LastMinute: 1,
+  Failed: 1,
+  Metered: 1,
+})
+
+function counts(credentials: readonly CredentialView[]): unknown {
+  const States = { active: 0, expiring: 0, failing: 0, must_reconnect: 0 }
+  for (const { State } of credentials) States[State] += 1
+  return { Total: credentials.length, States, Classes: {} }
+}
+
+/** Returns an attempt that failed. */
+export const failedAttempt = (further: Partial<AttemptView> = {}): AttemptView => ({
+  StepName: 'order',
+  Attempt: 1,
+  Outcome: 'http_503',
+  ResponseStatus: 503,
+  Error: null,
+  Request: null,
+  TraceId: null,
+  ResponseId: null,
+  StartedAt: new Date(BEGAN).toISOString(),
+  FinishedAt: new Date(BEGAN + 10).toISOString(),
+  ...further,
+})

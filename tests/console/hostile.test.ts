@@ -1,0 +1,214 @@
+/**
+ * Tests that no text from outside becomes markup, code or an address in a page of the console, and that none looks like
+ * another text. Every field of every page has every hostile text.
+ */
+import type { Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type FakeConsole, KEYS, startFakeConsole } from './fake-console.ts'
+import { PROCESS } from './fake-installation.ts'
+import { ALL, fill, LOADED } from './hostile-installation.ts'
+import { HOSTILE_IDS, HOSTILE_TEXTS } from './hostile-texts.ts'
+
+/** The ids with which every step of an action is tried: markup, hidden characters, paths, and a long one. */
+const ACTED_ON = /^(?:<svg|\u202e|66\u200b|⟨|😀|x{9}|\.\.|a\/b|%2e|__|\?)/u
+
+/** What a page shows that it must not have, as the browser finds it. */
+const FINDINGS = String.raw`(() => {
+  const app = document.getElementById('app')
+  const elements = [...app.querySelectorAll('*')]
+  const active = 'script,img,iframe,object,embed,style,link,base,meta,audio,video,template,b'
+  const hidden = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\u3164]/u
+  const found = []
+  for (const element of elements) {
+    if (element.matches(active)) found.push('element ' + element.outerHTML)
+    for (const { name, value } of element.attributes) {
+      if (/^on|^srcdoc$/.test(name)) found.push('attribute ' + name)
+      if (name === 'style' && /url|fixed/.test(value)) found.push('style ' + value)
+      if (/^(?:title|aria-label|alt|placeholder)$/.test(name) && hidden.test(value))
+        found.push('hidden character in ' + name + ' ' + value)
+      if (/^(?:href|src|action|formaction|xlink:href)$/.test(name)) {
+        const url = new URL(value, location.href)
+        if (url.origin !== location.origin) found.push(name + ' ' + value)
+      }
+    }
+  }
+  const walker = document.createTreeWalker(app, NodeFilter.SHOW_TEXT)
+  for (let node = walker.nextNode(); node !== null; node = walker.nextNode()) {
+    const text = node.data
+    if (hidden.test(node.parentElement.closest('pre') ? text.replaceAll(/[\n\t]/g, '') : text))
+      found.push('hidden character in ' + text)
+    if (/⟨U\+|שלום/.test(text) && node.parentElement.closest('bdi,option,title') === null)
+      found.push('not isolated: ' + text)
+  }
+  if (hidden.test(document.title)) found.push('hidden character in the title')
+  if (location.origin !== origin) found.push('left for ' + location.href)
+  return [...new Set(found)]
+})()`
+
+/** The addresses with all texts, the text that is there when the page is complete, and what else is opened there. */
+const PAGES: readonly {
+  readonly path: string
+  readonly ready: string
+  /** Whether each text is somewhere on the page alone, and not only in a sentence. */
+  readonly hasAll?: boolean
+  readonly prepare?: (page: Page) => Promise<void>
+}[] = [
+  { path: '/', ready: 'What changed' },
+  { path: '/services', ready: 'coordinator', hasAll: true },
+  {
+    path: `/runs/${PROCESS}/${LOADED}`,
+    ready: 'Actions of persons',
+    hasAll: true,
+    async prepare(page) {
+      await page.getByRole('button', { name: 'Show data' }).click()
+      await page.getByText('Initial data', { exact: true }).waitFor()
+    },
+  },
+  { path: '/companies', ready: 'Access token', hasAll: true },
+  { path: '/companies/0', ready: 'History' },
+  { path: '/activity', ready: 'Sign-ins are listed', hasAll: true },
+  { path: '/processes', ready: 'Schedules', hasAll: true },
+  {
+    path: `/dead-letters/${PROCESS}`,
+    ready: 'Dead letters of',
+    hasAll: true,
+    async prepare(page) {
+      await page.locator('summary').first().waitFor()
+      await page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    },
+  },
+  { path: '/limits', ready: 'Failed lately', hasAll: true },
+  { path: '/limits/0', ready: 'Failed calls' },
+  { path: '/bulk/op', ready: 'It has paused because' },
+  ...['runs', 'activity', 'companies', 'charts'].map((name) => ({
+    path: `/${name}?${new URLSearchParams([
+      ...HOSTILE_IDS.map(({ text }) => ['class', text]),
+      ...['step', 'realm', 'idPrefix', 'process', 'q', 'person', 'id', 'kind', 'range'].map(
+        (parameter) => [parameter, ALL],
+      ),
+    ] as [string, string][]).toString()}`,
+    ready: name === 'charts' ? 'Charts' : 'Filter',
+  })),
+  ...['/runs/x/', '/companies/', '/limits/', '/bulk/', '/dead-letters/', '/help/', '/'].map(
+    (folder) => ({ path: folder + encodeURIComponent(ALL.toWellFormed()), ready: 'Now' }),
+  ),
+]
+
+describe('hostile texts in a browser', () => {
+  let at: FakeConsole
+
+  beforeAll(async () => {
+    at = await startFakeConsole()
+    fill(at.fake)
+    await at.context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: at.url })
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+  afterEach(async () => {
+    for (const page of at.context.pages()) await page.close()
+    expect(at.problems).toEqual([])
+  })
+
+  /** The elements, attributes and addresses that come from a text, and the characters that cannot be seen. */
+  const findings = (page: Page) => page.evaluate<string[]>(FINDINGS)
+  const expectHarmless = async (page: Page): Promise<void> =>
+    expect(await findings(page), page.url()).toEqual([])
+  /** The texts that the page isolates, each as it is shown. */
+  const isolated = (page: Page) =>
+    page.evaluate<string[]>("[...document.querySelectorAll('bdi')].map((one) => one.textContent)")
+
+  it('no page takes a text from outside for markup, code or an address, and each one shows it as text', async () => {
+    const page = await at.signIn()
+    const harmful: Record<string, readonly string[]> = {}
+    for (const { path, ready, hasAll = false, prepare } of PAGES) {
+      await page.goto(at.url + path)
+      await page.getByText(ready).filter({ visible: true }).first().waitFor()
+      await prepare?.(page)
+      const shown = new Set(await isolated(page))
+      const found = [
+        ...(await findings(page)),
+        ...(hasAll ? HOSTILE_TEXTS.filter((one) => !shown.has(one.shown)) : []).map(
+          (one) => `does not show ${one.shown}`,
+        ),
+      ]
+      if (found.length > 0) harmful[path] = found
+    }
+    expect(harmful).toEqual({})
+  })
+
+  it('the list of runs shows each hostile id, and the search finds it', async () => {
+    const page = await at.signIn()
+    await page.setViewportSize({ width: 1280, height: 3_000 })
+    await page.goto(`${at.url}/runs`)
+    await page.getByRole('link', { name: LOADED, exact: true }).waitFor()
+    expect(await isolated(page)).toEqual(
+      expect.arrayContaining(HOSTILE_IDS.map(({ shown }) => shown)),
+    )
+    const links = await page.evaluate<string[]>(
+      "[...document.querySelectorAll('td:nth-child(3) a')].map((one) => one.getAttribute('href'))",
+    )
+    expect(links.map((link) => decodeURIComponent(link.split('/')[3] ?? ''))).toEqual([
+      `${LOADED}?run=0`,
+      ...HOSTILE_IDS.map(({ text }) => `${text}?run=0`).toReversed(),
+    ])
+    await page.getByLabel('Select all runs that are loaded').click()
+    await page.getByText(`${HOSTILE_IDS.length + 1} runs are selected`).waitFor()
+    await expectHarmless(page)
+    await page.keyboard.press('Control+k')
+    for (const text of ['<', '\u202e', '../', '%', '__']) {
+      await page.getByRole('combobox', { name: 'Search' }).fill(text)
+      await page.getByRole('group', { name: 'Runs' }).getByRole('option').first().waitFor()
+      await expectHarmless(page)
+    }
+  })
+
+  it('a run with a hostile id opens from the list, is copied, and is the object of an action', async () => {
+    const page = await at.signIn()
+    await page.setViewportSize({ width: 1280, height: 3_000 })
+    await page.goto(`${at.url}/runs`)
+    await page.getByRole('link', { name: LOADED, exact: true }).waitFor()
+    for (const { text, shown } of HOSTILE_IDS.filter(({ text: id }) => ACTED_ON.test(id))) {
+      await page
+        .locator('td:nth-child(3) a', { has: page.getByText(shown, { exact: true }) })
+        .click()
+      await page.getByRole('heading', { level: 1 }).getByText(shown, { exact: true }).waitFor()
+      await page.getByRole('button', { name: 'Copy id' }).click()
+      expect(await page.evaluate('navigator.clipboard.readText()')).toBe(text)
+      await page.getByRole('button', { name: 'Cancel run…' }).click()
+      const dialog = page.getByRole('dialog')
+      expect(await dialog.getByRole('heading').textContent()).toContain(`${shown}, run 0`)
+      // A reason must not have characters that cannot be seen.
+      const reason = `because of ${shown}`
+      await dialog.getByLabel('Reason').fill(reason)
+      await dialog.getByRole('button', { name: 'Cancel run', exact: true }).click()
+      await dialog.waitFor({ state: 'detached' })
+      await expectHarmless(page)
+      const { path, body } = at.fake.acted.at(-1) ?? { path: '', body: null }
+      expect(path.split('/').map(decodeURIComponent).slice(3)).toEqual([
+        'transactions',
+        text,
+        'cancel',
+      ])
+      expect(body).toEqual({ Reason: reason })
+      await page.goBack()
+    }
+  })
+
+  it('a rejected action shows the message of the service as text in its dialog', async () => {
+    const page = await at.signIn()
+    await page.goto(`${at.url}/runs/${PROCESS}/${LOADED}`)
+    at.fake.reject = (method) =>
+      method === 'POST' ? { code: 'transaction_active', detail: ALL } : null
+    await page.getByRole('button', { name: 'Cancel run…' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel run', exact: true }).click()
+    await page.getByRole('dialog').getByRole('alert').getByText('<svg/onload').waitFor()
+    await expectHarmless(page)
+    at.fake.reject = () => null
+  })
+
+  it('no response that the browser received in these tests contains a key of the console', async () => {
+    const bodies = await at.bodies()
+    expect(bodies.length).toBeGreaterThan(50)
+    for (const key of Object.values(KEYS))
+      expect(bodies.filter((body) => body.includes(key))).toEqual([])
+  })
+})

@@ -1,0 +1,234 @@
+/** Tests that the pages agree with the coordinator after bursts, lost connections and restarts, and with wrong clocks. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { userLine } from '@integration-host/shared/access/user-line'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { freePort } from '@integration-host/shared/test-support/free-ports'
+import type { Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type FakeConsole, KEYS, startFakeConsole } from './fake-console.ts'
+import { failedAttempt, type FakeRun, PROCESS } from './fake-installation.ts'
+
+const RUNS = 300
+const STATUSES = ['Queued', 'Running', 'Retrying', 'Failed', 'Completed'] as const
+const MAIN = fileURLToPath(new URL('../../services/console/src/main.ts', import.meta.url))
+
+describe('the live state of the pages', () => {
+  let at: FakeConsole
+
+  beforeAll(async () => {
+    at = await startFakeConsole()
+    at.fake.add(Array.from({ length: RUNS }, (_, index) => `run-${index}`))
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+  afterEach(async () => {
+    for (const page of at.context.pages()) await page.close()
+    expect(at.problems).toEqual([])
+  })
+
+  async function openList(): Promise<Page> {
+    const page = await at.signIn()
+    await page.goto(`${at.url}/runs`)
+    await page.getByRole('link', { name: `run-${RUNS - 1}`, exact: true }).waitFor()
+    await page.getByText('live', { exact: true }).waitFor()
+    return page
+  }
+  /** The visible rows as id and status. */
+  const rows = (page: Page) =>
+    page.evaluate<readonly (readonly [string, string])[]>(
+      `[...document.querySelectorAll('main tbody tr')].flatMap((row) => {
+        const link = row.querySelector('td:nth-child(3) a')
+        return link === null ? [] : [[link.textContent, row.querySelector('.state span:last-child').textContent]]
+      })`,
+    )
+  async function expectAgreement(page: Page): Promise<void> {
+    await eventually(
+      async () => {
+        const shown = await rows(page)
+        expect(shown.length).toBeGreaterThan(5)
+        const status = new Map(at.fake.runs.map((run) => [run.id, run.status]))
+        expect(shown).toEqual(shown.map(([id]) => [id, status.get(id)]))
+      },
+      { everyMs: 100 },
+    )
+  }
+  /** Changes runs in a burst of frames. Every run ends in a status that follows from its number and `salt`. */
+  function burst(salt: number): void {
+    for (let round = 0; round < 4; round += 1)
+      at.fake.change(
+        at.fake.runs.map((run, index) => [
+          run,
+          STATUSES[(index + round + salt) % STATUSES.length] ?? 'Queued',
+        ]),
+      )
+  }
+
+  it('after a burst of transitions every visible row agrees with the coordinator', async () => {
+    const page = await openList()
+    burst(0)
+    await expectAgreement(page)
+    await page.mouse.wheel(0, 6_000)
+    burst(1)
+    await expectAgreement(page)
+  })
+
+  it('a run that changes while the stream of the coordinator is cut is right afterwards, also if the coordinator has forgotten its events', async () => {
+    const page = await openList()
+    const run = at.fake.runs.at(-1) as FakeRun
+    const other = await at.open(`${at.url}/runs/${PROCESS}/${run.id}`)
+    const shown = other.getByRole('region', { name: 'State' }).locator('.headline .state')
+    for (let cut = 0; cut < 12; cut += 1) {
+      at.fake.change([[run, 'Running']])
+      at.fake.cutStreams(cut % 2 === 1)
+      // Nothing happens after this change, so no later event can correct the pages.
+      const status = STATUSES[cut % STATUSES.length] ?? 'Queued'
+      at.fake.change([[run, status]])
+      await eventually(async () => expect(await shown.textContent()).toContain(status))
+      await eventually(async () => expect((await rows(page))[0]).toEqual([run.id, status]))
+    }
+  })
+
+  it('a stream that the coordinator cuts before its first event is complemented by reading everything again', async () => {
+    await using fresh = await startFakeConsole()
+    fresh.fake.add(['only'])
+    const page = await fresh.signIn()
+    await page.goto(`${fresh.url}/runs/${PROCESS}/only`)
+    const state = page.getByRole('region', { name: 'State' })
+    await state.getByText('Completed', { exact: true }).waitFor()
+    await eventually(() => expect(fresh.fake.streams).toBe(1))
+    fresh.fake.cutStreams()
+    await eventually(() => expect(fresh.fake.streams).toBe(0))
+    fresh.fake.change([[fresh.fake.runs[0] as FakeRun, 'Failed']])
+    await state.getByText('Failed', { exact: true }).waitFor()
+  })
+
+  it('a run with 5,000 attempts and a body of 1 MB opens with its newest attempts, and the body is read only on request', async () => {
+    at.fake.add(['large'], {
+      Status: 'Retrying',
+      Attempts: Array.from({ length: 5_000 }, (_, index) =>
+        failedAttempt({
+          Attempt: index + 1,
+          StartedAt: new Date(Date.UTC(2026, 0, 1) + index * 1_000).toISOString(),
+          FinishedAt: new Date(Date.UTC(2026, 0, 1) + index * 1_000 + 10).toISOString(),
+        }),
+      ),
+      Items: [
+        {
+          StepName: 'order',
+          Status: 'Retrying',
+          Attempt: 5_000,
+          IdempotencyKey: 'key',
+          ResponseStatus: 503,
+          ResponseBody: 'x'.repeat(1_000_000),
+          Data: null,
+          Error: null,
+          StartedAt: null,
+          FinishedAt: null,
+        },
+      ],
+    })
+    const page = await at.signIn()
+    const requests: string[] = []
+    page.on('request', (request) => requests.push(new URL(request.url()).pathname))
+    const path = `/runs/${PROCESS}/large`
+    const response = page.waitForResponse((one) => new URL(one.url()).pathname === `/api${path}`)
+    await page.goto(at.url + path)
+    expect((await (await response).body()).length).toBeLessThan(100_000)
+    await page.getByText('The newest 200 of 5000 attempts.').waitFor()
+    expect(await page.locator('main *').count()).toBeLessThan(5_000)
+    expect(requests).not.toContain(`/api${path}/data`)
+    await page.getByRole('button', { name: 'Show data' }).click()
+    await page.getByText('The text is longer; this is its beginning.').waitFor()
+    const body = await page.getByText('xxxxxxxxxx').textContent()
+    expect(body).toHaveLength(65_536)
+    expect(requests.filter((one) => one === `/api${path}/data`)).toHaveLength(1)
+  })
+
+  it.each([
+    ['ahead', 3_600_000],
+    ['behind', -3_600_000],
+  ])(
+    'countdowns follow the clock of the server when that of the browser is an hour %s',
+    async (name, offsetMs) => {
+      const due = Date.now() + 600_000
+      at.fake.add([`due-${name}`], {
+        Status: 'Retrying',
+        NextAttemptAt: new Date(due).toISOString(),
+      })
+      const page = await at.signIn()
+      await page.addInitScript(
+        `{ const real = Date; globalThis.Date = class extends real {
+        constructor(...values) { super(...(values.length === 0 ? [real.now() + ${offsetMs}] : values)) }
+        static now() { return real.now() + ${offsetMs} }
+      } }`,
+      )
+      await page.goto(`${at.url}/runs/${PROCESS}/due-${name}`)
+      await eventually(async () => {
+        const text = (await page.getByText('next attempt in').textContent({ timeout: 2_000 })) ?? ''
+        const remaining = (due - Date.now()) / 1_000
+        const [, minutes, seconds] = /in (\d+):(\d\d)$/.exec(text) ?? []
+        expect(Math.abs(Number(minutes) * 60 + Number(seconds) - remaining)).toBeLessThan(1.5)
+      })
+      expect(Math.abs((await page.evaluate<number>('Date.now()')) - Date.now())).toBeGreaterThan(
+        3_000_000,
+      )
+    },
+  )
+})
+
+describe('a console process that is killed', () => {
+  it('an open page asks to sign in after the restart, and then shows the same address', async () => {
+    await using opened = new AsyncDisposableStack()
+    const at = opened.use(await startFakeConsole())
+    at.fake.add(['before'], { Status: 'Failed' })
+    const folder = await mkdtemp(join(tmpdir(), 'console-users-'))
+    opened.defer(() => rm(folder, { recursive: true }))
+    const users = join(folder, 'users')
+    await writeFile(users, await userLine('ada', 'operator', 'a long password'))
+    const port = await freePort()
+    const start = async (): Promise<ChildProcess> => {
+      const child = spawn(process.execPath, [MAIN], {
+        stdio: 'ignore',
+        env: {
+          ...KEYS,
+          PORT: String(port),
+          SIGN_IN: 'password',
+          USERS_FILE: users,
+          COORDINATOR_URL: at.fake.url,
+          TOKEN_SERVICE_URL: at.fake.url,
+          GATEWAY_URL: at.fake.url,
+        },
+      })
+      opened.defer(() => void child.kill('SIGKILL'))
+      await eventually(async () =>
+        expect((await fetch(`http://127.0.0.1:${port}/health/live`)).ok).toBe(true),
+      )
+      return child
+    }
+    const signIn = async (page: Page): Promise<void> => {
+      await page.getByLabel('User').fill('ada')
+      await page.getByLabel('Password').fill('a long password')
+      await page.getByRole('button', { name: 'Sign in' }).click()
+    }
+    const first = await start()
+    const address = `http://127.0.0.1:${port}/runs?status=Failed&idPrefix=be`
+    const page = await at.context.newPage()
+    await page.goto(address)
+    await signIn(page)
+    await page.getByRole('link', { name: 'before', exact: true }).waitFor()
+    await page.getByText('live', { exact: true }).waitFor()
+    first.kill('SIGKILL')
+    await once(first, 'exit')
+    await page.getByText('no connection').first().waitFor()
+    await page.getByRole('link', { name: 'before', exact: true }).waitFor()
+    await start()
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+    await signIn(page)
+    await page.getByRole('link', { name: 'before', exact: true }).waitFor()
+    expect(page.url()).toBe(address)
+  })
+})

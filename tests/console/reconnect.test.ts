@@ -1,0 +1,126 @@
+/** Tests how a company whose grant was revoked is noticed, reconnected by its owner, and continued, in a real browser. */
+import { fileURLToPath } from 'node:url'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { COMPANY, connectCompany } from '../../host/src/story.ts'
+import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+
+const LABEL = 'Rosewood & Sons'
+const folder = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
+
+describe('a company whose grant is revoked', () => {
+  let at: ConsoleBrowser
+  let page: Page
+
+  beforeAll(async () => {
+    at = await startConsoleBrowser({
+      PROCESSES: [
+        folder('../../services/coordinator/src/processes'),
+        folder('picture-processes'),
+      ].join(),
+    })
+    await connectCompany(at.host, { stage() {}, line() {} })
+    await request(at.host.tokenService + credential, 'PATCH', { Label: LABEL })
+    page = await at.signIn()
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+
+  async function request(url: string, method = 'GET', body?: unknown): Promise<unknown> {
+    const response = await fetch(url, {
+      method,
+      headers: {
+        Authorization: `Bearer ${at.host.serviceKey}`,
+        'Content-Type': 'application/json',
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+    return response.json()
+  }
+  const credential = `/credentials/ACC-${COMPANY.realm}`
+  const stored = () =>
+    request(at.host.tokenService + credential) as Promise<{ State: string; Version: number }>
+  const condition = (name: string) => page.getByRole('listitem').filter({ hasText: name })
+  const state = () => page.getByRole('region', { name: 'State' })
+
+  /** Makes a connect link on the page of the company, and opens it as its owner. */
+  async function openLink(): Promise<Page> {
+    await page.getByRole('button', { name: 'Reconnect…' }).click()
+    const dialog = page.getByRole('dialog')
+    expect(await dialog.textContent()).toContain(LABEL)
+    expect(await dialog.textContent()).toContain('Another company than this one is rejected')
+    await dialog.getByRole('button', { name: 'Reconnect', exact: true }).click()
+    const opened = at.context.waitForEvent('page')
+    await page.getByRole('link', { name: 'Open in a new tab' }).click()
+    const owner = await opened
+    await owner.getByRole('button', { name: 'Connect' }).click()
+    return owner
+  }
+
+  it('the first page shows its name, the class of the fault, the time, the runs that wait, and the way to reconnect it', async () => {
+    await at.sandbox(`realms/${COMPANY.realm}/revoke`)
+    const queued = await request(
+      `${at.host.coordinator}/processes/InvoiceProcess/transactions`,
+      'POST',
+      {
+        TransactionID: 'INV-1',
+        InitialData: { customer: 'Alma', amount: 1, notify: at.host.demoApi },
+        Realm: COMPANY.realm,
+      },
+    )
+    expect(queued).toMatchObject({ TransactionID: 'INV-1' })
+    // A rejected refresh token is tried again a few times, before the company must be reconnected.
+    await eventually(async () => {
+      await request(`${at.host.tokenService}${credential}/refresh`, 'POST', {})
+      expect((await stored()).State).toBe('must_reconnect')
+    })
+    const broken = condition('1 company must be reconnected')
+    await broken.waitFor()
+    for (const text of [LABEL, 'invalid_grant', 'Only a new authorization by the owner'])
+      expect(await broken.textContent()).toContain(text)
+    const time = await broken.locator('time').getAttribute('datetime')
+    expect(Math.abs(Date.parse(time ?? '') - Date.now())).toBeLessThan(60_000)
+    const waiting = condition('1 run waits for 1 company')
+    await waiting.waitFor()
+    expect(await waiting.textContent()).toContain(LABEL)
+    await broken.getByRole('link', { name: 'Reconnect', exact: true }).click()
+    await page.waitForURL(`${at.console.url}/companies/${COMPANY.realm}`)
+    await state().getByText('Must be reconnected', { exact: true }).waitFor()
+  })
+
+  it('the owner who chooses another company is rejected with a sentence, and nothing changes', async () => {
+    const before = await stored()
+    const owner = await openLink()
+    const other = owner.getByRole('radio').filter({ visible: true })
+    await other.nth(1).check()
+    await owner.getByRole('button', { name: 'Connect' }).click()
+    await owner.getByText(COMPANY.realm).first().waitFor()
+    expect(await owner.getByRole('main').textContent()).toMatch(/another company|other company/)
+    await owner.close()
+    expect(await stored()).toMatchObject(before)
+    expect(await request(`${at.host.tokenService}/credentials/summary`)).toMatchObject({ Total: 1 })
+    expect(await state().getByText('Must be reconnected', { exact: true }).count()).toBe(1)
+  })
+
+  it('the reconnection makes it active, and its waiting run continues, both visible without a reload', async () => {
+    const run = await at.open('/runs/InvoiceProcess/INV-1')
+    await run.getByRole('region', { name: 'State' }).getByText('Waiting', { exact: true }).waitFor()
+    await run.evaluate("globalThis.isSamePage = true; 'set'")
+    await page.evaluate("globalThis.isSamePage = true; 'set'")
+    const owner = await openLink()
+    await owner.getByLabel(COMPANY.realm).or(owner.getByLabel(COMPANY.name)).first().check()
+    await owner.getByRole('button', { name: 'Connect' }).click()
+    await owner.getByRole('heading', { name: 'Connected' }).waitFor()
+    await owner.close()
+    await state().getByText('Active', { exact: true }).waitFor()
+    await run
+      .getByRole('row', { name: 'invoice' })
+      .filter({ hasText: 'Completed' })
+      .first()
+      .waitFor()
+    for (const one of [page, run]) expect(await one.evaluate('globalThis.isSamePage')).toBe(true)
+    await page.getByRole('link', { name: 'Now' }).first().click()
+    await condition('must be reconnected').waitFor({ state: 'detached' })
+    expect(at.problems).toEqual([])
+  })
+})
