@@ -102,6 +102,7 @@ const header = (run: FakeRun): RunResponse => ({
   ErasedAt: null,
   PurgedAt: null,
   ...run.further,
+  Status: run.status,
 })
 const isOver = (status: HeaderStatus): boolean =>
   status === 'Completed' || status === 'Failed' || status === 'Cancelled'
@@ -136,6 +137,7 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
       StartedAt: null,
       ...header(run),
       ...further,
+      Status: run.status,
       Items: Items.map((item) => (isWithBodies ? item : { ...item, ResponseBody: null })),
       Attempts: attempts === 0 ? [] : Attempts.slice(-attempts),
       AttemptCount: Attempts.length,

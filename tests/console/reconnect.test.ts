@@ -76,7 +76,7 @@ describe('a company whose grant is revoked', () => {
     })
     const broken = condition('1 company must be reconnected')
     await broken.waitFor()
-    for (const text of [LABEL, 'invalid_grant', 'Only a new authorization by the owner'])
+    for (const text of [LABEL, 'used_elsewhere', 'Only a new authorization by the owner'])
       expect(await broken.textContent()).toContain(text)
     const time = await broken.locator('time').getAttribute('datetime')
     expect(Math.abs(Date.parse(time ?? '') - Date.now())).toBeLessThan(60_000)
