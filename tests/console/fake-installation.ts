@@ -77,7 +77,6 @@ const header = (run: FakeRun): RunResponse => ({
   Process: run.process,
   TransactionID: run.id,
   ReplayID: 0,
-  Status: run.status,
   StepName: 'order',
   InitialData: 1,
   Realm: null,

@@ -35,48 +35,47 @@ export interface ActionButtonProps {
 export function ActionButton(props: ActionButtonProps) {
   const { verb, blocked } = props
   const [isOpen, setOpen] = useState(false)
-  const [key, setKey] = useState(() => crypto.randomUUID())
+  const unanswered = useRef<ActionRequest | null>(null)
   return (
     <>
       <BlockableButton blocked={blocked} onClick={() => setOpen(true)}>
         {verb}…
       </BlockableButton>
-      {isOpen && (
-        <Confirmation
-          {...props}
-          requestKey={key}
-          onAnswered={() => setKey(crypto.randomUUID())}
-          onClose={() => setOpen(false)}
-        />
-      )}
+      {isOpen && <Confirmation {...props} unanswered={unanswered} onClose={() => setOpen(false)} />}
     </>
   )
 }
 
+type ActionRequest = Pick<ActionButtonProps, 'act'> & { readonly key: string }
+
 interface ConfirmationProps extends ActionButtonProps {
   /**
-   * The key of the request. It stays the same until there is a response, even if the dialog is closed and opened again.
+   * The request that has got no response yet, also while the dialog is closed. It may have acted and changed its object, so
+   * a repetition has the same key and acts on the same version of the object.
    */
-  readonly requestKey: string
-  readonly onAnswered: () => void
+  readonly unanswered: { current: ActionRequest | null }
   readonly onClose: () => void
 }
 
 function Confirmation(props: ConfirmationProps) {
-  const { verb, object, consequence, reason = 'optional', typed, isReady = true, onClose } = props
+  const { verb, object, consequence, reason = 'optional', typed, isReady = true } = props
+  const { unanswered, onClose } = props
   const dialog = useRef<HTMLDialogElement>(null)
   const title = useId()
   useEffect(() => dialog.current?.showModal(), [])
   const queries = useQueryClient()
   const isBlocked = useBlocked() !== undefined
   const action = useMutation({
-    mutationFn: (form: FormData) => props.act(form, props.requestKey),
+    mutationFn: (form: FormData) => {
+      unanswered.current ??= { key: crypto.randomUUID(), act: props.act }
+      return unanswered.current.act(form, unanswered.current.key)
+    },
     onSuccess: () => {
       dialog.current?.close()
       if (props.done !== '') notify(props.done)
     },
     onSettled: (_, error) => {
-      if (!(error instanceof Problem) || error.status !== 0) props.onAnswered()
+      if (!(error instanceof Problem) || error.status !== 0) unanswered.current = null
       return readAllAgain(queries)
     },
   })

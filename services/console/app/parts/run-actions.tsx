@@ -53,9 +53,8 @@ export function RunActions({ run, session }: RunActionsProps) {
       ...(typeof fromStep === 'string' && fromStep !== '' && { FromStep: fromStep }),
       ...(outcome !== null && { Outcome: outcome }),
     }
-    // The key contains the version, because the same action on a changed run is a new request.
     const path = `${runApi(process, id)}/${action}`
-    const acted = await call<ActedRun>('POST', path, body, `${key}.${run.Version}`)
+    const acted = await call<ActedRun>('POST', path, body, key)
     if (action === 'replay') goTo(runPage(process, id, acted.ReplayID))
   }
   return (

@@ -1,0 +1,241 @@
+/**
+ * Compares the pages of the console with stored pictures. The responses of the console's API are recorded, and the clock
+ * stands still, so that only a change of the page itself changes a picture. Another version of the browser or other fonts
+ * draw text differently; the comparison runs only with those of the recording.
+ *
+ * `LOOKS=record npm run test:console -- tests/console/looks.test.ts` makes the recording and the pictures again.
+ */
+import { execFileSync } from 'node:child_process'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import {
+  type Browser,
+  type BrowserContext,
+  chromium,
+  type Page,
+  type Request,
+} from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { builtApp } from '../../services/console/test-support/built-app.ts'
+import { chromiumProgram } from '../support/backends/server-binaries.ts'
+import type { ConsoleBrowser } from './console-browser.ts'
+import { BROKEN_COMPANY, FAILED_RUN, startPictureInstallation } from './picture-installation.ts'
+
+const FOLDER = join(import.meta.dirname, 'looks')
+const DIFFERENT = join(tmpdir(), 'console-looks')
+const isRecording = process.env['LOOKS'] === 'record'
+/** The largest share of pixels that may differ. */
+const TOLERANCE = 0.001
+/** The longest time that a recording may take. */
+const RECORDING_MS = 400_000
+/** Nothing listens at this address: the requests of the browser are answered here. */
+const ORIGIN = 'http://127.0.0.1:7221'
+
+const pages: Readonly<Record<string, string>> = {
+  now: '/',
+  runs: '/runs',
+  run: `/runs/InvoiceProcess/${FAILED_RUN}`,
+  companies: '/companies',
+  company: `/companies/${BROKEN_COMPANY.realm}`,
+  processes: '/processes',
+  services: '/services',
+  limits: '/limits',
+  charts: '/charts',
+  activity: '/activity',
+  sandbox: '/sandbox',
+  settings: '/settings',
+}
+const forms = [
+  { theme: 'light', width: 1280 },
+  { theme: 'dark', width: 400 },
+] as const
+
+interface Recording {
+  /** The versions of the browser and of the font that the pictures were made with. */
+  readonly drawnBy: string
+  /** The time of the pictures, epoch ms. */
+  readonly at: number
+  /** The responses of the API by path and query. */
+  readonly responses: Readonly<Record<string, { readonly status: number; readonly body: string }>>
+}
+
+/** Resolves in the browser when a frame has been drawn after all effects of the current one. */
+const TWO_FRAMES =
+  'new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => resolve())))'
+
+/** Whether a request reads the API. The event stream has no end. */
+const isRead = ({ pathname }: URL): boolean =>
+  pathname.startsWith('/api/') && pathname !== '/api/stream'
+
+const executablePath = process.env['CONSOLE_TEST_BROWSER'] ?? (await chromiumProgram())
+const output = (program: string, ...args: string[]): string =>
+  execFileSync(program, args, { encoding: 'utf8' }).trim()
+const drawnBy = (): string =>
+  [
+    output(executablePath ?? 'chromium', '--version'),
+    output('fc-match', '--format=%{family} %{fontversion}', 'system-ui'),
+  ].join(', ')
+const stored: Recording | null = isRecording
+  ? null
+  : (JSON.parse(await readFile(join(FOLDER, 'recording.json'), 'utf8')) as Recording)
+const isComparable = isRecording || stored?.drawnBy === drawnBy()
+if (!isComparable)
+  console.warn(
+    `SKIPPED: the pictures of the console, which were drawn by ${stored?.drawnBy}, not ${drawnBy()}`,
+  )
+
+describe.runIf(isComparable)('the look of the console', () => {
+  let installation: ConsoleBrowser | null = null
+  let browser: Browser
+  let context: BrowserContext
+  let recording: Recording
+
+  beforeAll(async () => {
+    recording = stored ?? (await record())
+    browser = await chromium.launch({
+      ...(executablePath !== null && { executablePath }),
+      args: ['--no-sandbox'],
+    })
+    context = await browser.newContext({ locale: 'en-GB', timezoneId: 'UTC' })
+    await serve(context, recording)
+  }, RECORDING_MS)
+  afterAll(async () => {
+    await browser?.close()
+    await installation?.[Symbol.asyncDispose]()
+  })
+
+  /** Opens all pages of a running installation, and keeps the responses of its API. */
+  async function record(): Promise<Recording> {
+    installation = await startPictureInstallation()
+    const { context: recorded } = installation
+    const first = await installation.signIn()
+    await first.getByText('1 run failed at InvoiceProcess.notice').waitFor({ timeout: 60_000 })
+    await first.close()
+    const at = Date.now()
+    const responses: Record<string, { status: number; body: string }> = {}
+    const bodies: Promise<unknown>[] = []
+    recorded.on('response', (response) => {
+      const url = new URL(response.url())
+      if (!isRead(url)) return
+      const status = response.status()
+      bodies.push(
+        response.text().then((body) => (responses[url.pathname + url.search] = { status, body })),
+      )
+    })
+    for (const path of Object.values(pages)) {
+      const page = await recorded.newPage()
+      await page.clock.setFixedTime(at)
+      await show(page, installation.console.url + path)
+      await Promise.all(bodies)
+      await page.close()
+    }
+    const sorted = Object.fromEntries(
+      Object.entries(responses).toSorted(([a], [b]) => (a < b ? -1 : 1)),
+    )
+    const made: Recording = { drawnBy: drawnBy(), at, responses: sorted }
+    await mkdir(FOLDER, { recursive: true })
+    await writeFile(join(FOLDER, 'recording.json'), `${JSON.stringify(made, null, 1)}\n`)
+    return made
+  }
+
+  it.each(
+    Object.entries(pages).flatMap(([name, path]) =>
+      forms.map(({ theme, width }) => ({ name, path, theme, width })),
+    ),
+  )(
+    'the page $name looks as in its stored picture, $theme and $width pixels wide',
+    async (picture) => {
+      const { name, path, theme, width } = picture
+      const page = await context.newPage()
+      await page.setViewportSize({ width, height: 900 })
+      await page.emulateMedia({ colorScheme: theme, reducedMotion: 'reduce' })
+      await page.clock.setFixedTime(recording.at)
+      await show(page, ORIGIN + path)
+      const drawn = await page.screenshot({ animations: 'disabled' })
+      const file = `${name}-${theme}.png`
+      if (isRecording) await writeFile(join(FOLDER, file), drawn)
+      else {
+        const share = await differingShare(page, drawn, await readFile(join(FOLDER, file)))
+        if (share > TOLERANCE) {
+          await mkdir(DIFFERENT, { recursive: true })
+          await writeFile(join(DIFFERENT, file), drawn)
+        }
+        expect(
+          share,
+          `compare ${join(FOLDER, file)} with ${join(DIFFERENT, file)}`,
+        ).toBeLessThanOrEqual(TOLERANCE)
+      }
+      await page.close()
+    },
+  )
+})
+
+/** Opens a page, and resolves when it is drawn and waits for no response. */
+async function show(page: Page, url: string): Promise<void> {
+  let pending = 0
+  page.on('request', (request) => {
+    if (isRead(new URL(request.url()))) pending += 1
+  })
+  const ended = (request: Request): void => {
+    if (isRead(new URL(request.url()))) pending -= 1
+  }
+  page.on('requestfinished', ended)
+  page.on('requestfailed', ended)
+  await page.goto(url)
+  await page.getByRole('heading', { level: 1 }).waitFor()
+  await eventually(async () => {
+    expect(pending).toBe(0)
+    await page.evaluate(TWO_FRAMES)
+    expect(pending).toBe(0)
+  })
+}
+
+/** Serves the program of the console from memory, and the recorded responses. */
+async function serve(context: BrowserContext, { responses, at }: Recording): Promise<void> {
+  const app = await builtApp()
+  const assets = new Map(app.assets.map((asset) => [asset.path, asset]))
+  await context.route(`${ORIGIN}/**`, async (route) => {
+    const { pathname, search } = new URL(route.request().url())
+    if (pathname.startsWith('/api/')) {
+      const { status, body } = responses[pathname + search] ?? { status: 404, body: '{}' }
+      await route.fulfill({ status, body, contentType: 'application/json' })
+    } else {
+      const { body, type } = assets.get(pathname) ?? app.shell
+      await route.fulfill({ body: Buffer.from(body), contentType: type })
+    }
+  })
+  // The event stream is open and has no events after the first one.
+  await context.addInitScript(`
+    globalThis.EventSource = class {
+      addEventListener(name, listener) {
+        if (name === 'open') queueMicrotask(listener)
+        if (name === 'hello')
+          queueMicrotask(() => listener({ lastEventId: '', data: '{"Now":"${new Date(at).toISOString()}"}' }))
+      }
+      close() {}
+    }`)
+}
+
+/** Returns the share of the pixels that differ between two pictures, from 0 to 1. The browser decodes them. */
+async function differingShare(page: Page, drawn: Buffer, expected: Buffer): Promise<number> {
+  const urls = [drawn, expected].map((png) => `data:image/png;base64,${png.toString('base64')}`)
+  return await page.evaluate<number>(`(async () => {
+    const pixels = await Promise.all(${JSON.stringify(urls)}.map(async (url) => {
+      const image = new Image()
+      image.src = url
+      await image.decode()
+      const { width, height } = image
+      const canvas = Object.assign(document.createElement('canvas'), { width, height })
+      const drawing = canvas.getContext('2d')
+      drawing.drawImage(image, 0, 0)
+      return { width, height, data: new Uint32Array(drawing.getImageData(0, 0, width, height).data.buffer) }
+    }))
+    const [a, b] = pixels
+    if (a.width !== b.width || a.height !== b.height) return 1
+    let differing = 0
+    for (let index = 0; index < a.data.length; index += 1) if (a.data[index] !== b.data[index]) differing += 1
+    return differing / a.data.length
+  })()`)
+}
