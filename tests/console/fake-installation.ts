@@ -18,7 +18,7 @@ import type { HealthReport } from '@integration-host/shared/observability/health
 import { startHttpServer } from '../support/fakes/http-server.ts'
 
 export const PROCESS = 'OrderProcess'
-export const STEPS = ['order', 'report', 'csv']
+const STEPS = ['order', 'report', 'csv']
 /** The coordinator knows the last events for clients that reconnect. */
 const KEPT_EVENTS = 20_000
 const BEGAN = Date.UTC(2026, 0, 1)

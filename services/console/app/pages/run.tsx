@@ -42,7 +42,7 @@ export function RunPage({ session, process, id }: RunPageProps) {
       <h1 tabIndex={-1} className="outside">
         <Outside text={id} />
       </h1>
-      <p>
+      <p className="under-title">
         {/* The shown id may have code points in place of characters, so it cannot be selected and copied. */}
         <button
           type="button"

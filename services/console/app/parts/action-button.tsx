@@ -35,13 +35,15 @@ export interface ActionButtonProps {
 export function ActionButton(props: ActionButtonProps) {
   const { verb, blocked } = props
   const [isOpen, setOpen] = useState(false)
-  const unanswered = useRef<ActionRequest | null>(null)
+  const unansweredRef = useRef<ActionRequest | null>(null)
   return (
     <>
       <BlockableButton blocked={blocked} onClick={() => setOpen(true)}>
         {verb}…
       </BlockableButton>
-      {isOpen && <Confirmation {...props} unanswered={unanswered} onClose={() => setOpen(false)} />}
+      {isOpen && (
+        <Confirmation {...props} unansweredRef={unansweredRef} onClose={() => setOpen(false)} />
+      )}
     </>
   )
 }
@@ -53,13 +55,13 @@ interface ConfirmationProps extends ActionButtonProps {
    * The request that has got no response yet, also while the dialog is closed. It may have acted and changed its object, so
    * a repetition has the same key and acts on the same version of the object.
    */
-  readonly unanswered: { current: ActionRequest | null }
+  readonly unansweredRef: { current: ActionRequest | null }
   readonly onClose: () => void
 }
 
 function Confirmation(props: ConfirmationProps) {
   const { verb, object, consequence, reason = 'optional', typed, isReady = true } = props
-  const { unanswered, onClose } = props
+  const { unansweredRef, onClose } = props
   const dialog = useRef<HTMLDialogElement>(null)
   const title = useId()
   useEffect(() => dialog.current?.showModal(), [])
@@ -67,15 +69,15 @@ function Confirmation(props: ConfirmationProps) {
   const isBlocked = useBlocked() !== undefined
   const action = useMutation({
     mutationFn: (form: FormData) => {
-      unanswered.current ??= { key: crypto.randomUUID(), act: props.act }
-      return unanswered.current.act(form, unanswered.current.key)
+      unansweredRef.current ??= { key: crypto.randomUUID(), act: props.act }
+      return unansweredRef.current.act(form, unansweredRef.current.key)
     },
     onSuccess: () => {
       dialog.current?.close()
       if (props.done !== '') notify(props.done)
     },
     onSettled: (_, error) => {
-      if (!(error instanceof Problem) || error.status !== 0) unanswered.current = null
+      if (!(error instanceof Problem) || error.status !== 0) unansweredRef.current = null
       return readAllAgain(queries)
     },
   })
