@@ -3,7 +3,8 @@
  * stands still, so that only a change of the page itself changes a picture. Another version of the browser or other fonts
  * draw text differently; the comparison runs only with those of the recording.
  *
- * `LOOKS=record npm run test:console -- tests/console/looks.test.ts` makes the recording and the pictures again.
+ * After an intended change, `LOOKS=draw npm run test:console -- tests/console/looks.test.ts` draws the pictures again;
+ * `LOOKS=record` also makes a new recording, which a changed API needs.
  */
 import { execFileSync } from 'node:child_process'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
@@ -25,7 +26,9 @@ import { BROKEN_COMPANY, FAILED_RUN, startPictureInstallation } from './picture-
 
 const FOLDER = join(import.meta.dirname, 'looks')
 const DIFFERENT = join(tmpdir(), 'console-looks')
-const isRecording = process.env['LOOKS'] === 'record'
+const task = process.env['LOOKS']
+const isRecording = task === 'record'
+const isDrawing = isRecording || task === 'draw'
 /** The largest share of pixels that may differ. */
 const TOLERANCE = 0.001
 /** The longest time that a recording may take. */
@@ -80,7 +83,7 @@ const drawnBy = (): string =>
 const stored: Recording | null = isRecording
   ? null
   : (JSON.parse(await readFile(join(FOLDER, 'recording.json'), 'utf8')) as Recording)
-const isComparable = isRecording || stored?.drawnBy === drawnBy()
+const isComparable = isDrawing || stored?.drawnBy === drawnBy()
 if (!isComparable)
   console.warn(
     `SKIPPED: the pictures of the console, which were drawn by ${stored?.drawnBy}, not ${drawnBy()}`,
@@ -93,7 +96,8 @@ describe.runIf(isComparable)('the look of the console', () => {
   let recording: Recording
 
   beforeAll(async () => {
-    recording = stored ?? (await record())
+    recording = { ...(stored ?? (await record())), ...(isDrawing && { drawnBy: drawnBy() }) }
+    if (isDrawing) await writeRecording(recording)
     browser = await chromium.launch({
       ...(executablePath !== null && { executablePath }),
       args: ['--no-sandbox'],
@@ -134,10 +138,7 @@ describe.runIf(isComparable)('the look of the console', () => {
     const sorted = Object.fromEntries(
       Object.entries(responses).toSorted(([a], [b]) => (a < b ? -1 : 1)),
     )
-    const made: Recording = { drawnBy: drawnBy(), at, responses: sorted }
-    await mkdir(FOLDER, { recursive: true })
-    await writeFile(join(FOLDER, 'recording.json'), `${JSON.stringify(made, null, 1)}\n`)
-    return made
+    return { drawnBy: drawnBy(), at, responses: sorted }
   }
 
   it.each(
@@ -155,7 +156,7 @@ describe.runIf(isComparable)('the look of the console', () => {
       await show(page, ORIGIN + path)
       const drawn = await page.screenshot({ animations: 'disabled' })
       const file = `${name}-${theme}.png`
-      if (isRecording) await writeFile(join(FOLDER, file), drawn)
+      if (isDrawing) await writeFile(join(FOLDER, file), drawn)
       else {
         const share = await differingShare(page, drawn, await readFile(join(FOLDER, file)))
         if (share > TOLERANCE) {
@@ -190,6 +191,11 @@ async function show(page: Page, url: string): Promise<void> {
     await page.evaluate(TWO_FRAMES)
     expect(pending).toBe(0)
   })
+}
+
+async function writeRecording(recording: Recording): Promise<void> {
+  await mkdir(FOLDER, { recursive: true })
+  await writeFile(join(FOLDER, 'recording.json'), `${JSON.stringify(recording, null, 2)}\n`)
 }
 
 /** Serves the program of the console from memory, and the recorded responses. */
