@@ -19,7 +19,7 @@ import {
   type Request,
 } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { builtApp } from '../../services/console/test-support/built-app.ts'
+import { builtConsole } from '../../host/test-support/built-console.ts'
 import { chromiumProgram } from '../support/backends/server-binaries.ts'
 import type { ConsoleBrowser } from './console-browser.ts'
 import { BROKEN_COMPANY, FAILED_RUN, startPictureInstallation } from './picture-installation.ts'
@@ -200,7 +200,7 @@ async function writeRecording(recording: Recording): Promise<void> {
 
 /** Serves the program of the console from memory, and the recorded responses. */
 async function serve(context: BrowserContext, { responses, at }: Recording): Promise<void> {
-  const app = await builtApp()
+  const app = await builtConsole()
   const assets = new Map(app.assets.map((asset) => [asset.path, asset]))
   await context.route(`${ORIGIN}/**`, async (route) => {
     const { pathname, search } = new URL(route.request().url())
