@@ -3,7 +3,7 @@
  * stands still, so that only a change of the page itself changes a picture. Another version of the browser or other fonts
  * draw text differently; the comparison runs only with those of the recording.
  *
- * After an intended change, `LOOKS=draw npm run test:console -- tests/console/looks.test.ts` draws the pictures again;
+ * It runs with `LOOKS=compare`. After an intended change, `LOOKS=draw npm run test:console -- tests/console/looks.test.ts` draws the pictures again;
  * `LOOKS=record` also makes a new recording, which a changed API needs.
  */
 import { execFileSync } from 'node:child_process'
@@ -18,7 +18,7 @@ import {
   type Page,
   type Request,
 } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { builtConsole } from '../../host/test-support/built-console.ts'
 import { chromiumProgram } from '../support/backends/server-binaries.ts'
 import type { ConsoleBrowser } from './console-browser.ts'
@@ -83,8 +83,8 @@ const drawnBy = (): string =>
 const stored: Recording | null = isRecording
   ? null
   : (JSON.parse(await readFile(join(FOLDER, 'recording.json'), 'utf8')) as Recording)
-const isComparable = isDrawing || stored?.drawnBy === drawnBy()
-if (!isComparable)
+const isComparable = isDrawing || (task === 'compare' && stored?.drawnBy === drawnBy())
+if (task === 'compare' && !isComparable)
   console.warn(
     `SKIPPED: the pictures of the console, which were drawn by ${stored?.drawnBy}, not ${drawnBy()}`,
   )
@@ -105,6 +105,9 @@ describe.runIf(isComparable)('the look of the console', () => {
     context = await browser.newContext({ locale: 'en-GB', timezoneId: 'UTC' })
     await serve(context, recording)
   }, RECORDING_MS)
+  afterEach(async () => {
+    for (const page of context.pages()) await page.close()
+  })
   afterAll(async () => {
     await browser?.close()
     await installation?.[Symbol.asyncDispose]()
@@ -168,7 +171,6 @@ describe.runIf(isComparable)('the look of the console', () => {
           `compare ${join(FOLDER, file)} with ${join(DIFFERENT, file)}`,
         ).toBeLessThanOrEqual(TOLERANCE)
       }
-      await page.close()
     },
   )
 })

@@ -1,4 +1,3 @@
-import { afterWritesOfThisTurn } from '@integration-host/shared/batching/coalesce-writes'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { isStartable, outlineOf, type ProcessDefinition } from '../process/definition.ts'
@@ -167,8 +166,6 @@ export function createOperations(deps: OperationsDeps): Operations {
         publishQueued(stored)
         return stored
       })
-      // The response is less urgent than the messages and the calls of the first steps.
-      await new Promise<void>(afterWritesOfThisTurn)
       if (valid.length === transactions.length) return results
       const stored = results.values()
       return checks.map((check): QueueOutcome => {
