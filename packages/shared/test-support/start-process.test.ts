@@ -14,10 +14,10 @@ describe('runProcess', () => {
     })
   })
 
-  it('runProcess passes only PATH and the given variables to the process', async () => {
+  it('runProcess passes only PATH, the compile cache of Node and the given variables to the process', async () => {
     const program = `console.log(Object.keys(process.env).sort().join())`
     const { stdout } = await runProcess(evaluate(program), { env: { GIVEN: '1' } })
-    expect(stdout).toBe('GIVEN,PATH\n')
+    expect(stdout).toBe('GIVEN,NODE_COMPILE_CACHE,PATH\n')
   })
 })
 
