@@ -42,7 +42,7 @@ interface Found {
 
 /**
  * Reports the runs that have failed in the last day, that wait for a credential, and that are in doubt. Older failures
- * are not reported, because a run that nobody wants to resume would then be reported forever.
+ * are not reported, because a run that is never resumed would then be reported forever.
  *
  * @param now milliseconds since the epoch
  */
