@@ -8,9 +8,10 @@ import { scale } from '../support/faults/scale.ts'
 import { stepQueuesOf } from '../support/faults/step-queues.ts'
 import { startStepTarget } from '../support/fakes/step-target.ts'
 
-const ORDERS = scale({ test: 200, faults: 2_000 })
-const ROUNDS = scale({ test: 1, faults: 3 })
 const REPLICAS = 3
+const RESTARTS = scale({ test: 1, faults: 3 }) * REPLICAS
+/** The orders that are queued before each restart. Their calls take longer than the restart needs to begin. */
+const ORDERS_PER_RESTART = scale({ test: 70, faults: 220 })
 
 describe('a rolling restart of three coordinators under load', () => {
   it(
@@ -22,21 +23,24 @@ describe('a rolling restart of three coordinators under load', () => {
       await using system = await startSystem([])
       const env = { DEMO_API_URL: target.url, PREFETCH: '4' }
       let replicas = Array.from({ length: REPLICAS }, () => startAnotherCoordinator(system, env))
-      const urls = await Promise.all(replicas.map(listeningUrl))
+      await Promise.all(replicas.map(listeningUrl))
       await using database = await openDatabase(system)
       const queues = stepQueuesOf(system)
       await eventually(async () => expect(await queues.consumers()).toBe(REPLICAS))
-      const wanted = orders(ORDERS, 'r')
-      await queueOrders(system, urls[0] ?? '', wanted)
+      const wanted = orders(RESTARTS * ORDERS_PER_RESTART, 'r')
 
       let slowestMs = 0
       let restartsUnderLoad = 0
-      for (let turn = 0; turn < ROUNDS * REPLICAS; turn += 1) {
+      for (let turn = 0; turn < RESTARTS; turn += 1) {
         const [oldest, ...others] = replicas
         const next = startAnotherCoordinator(system, env)
         replicas = [...others, next]
-        await listeningUrl(next)
-        if ((await database.countRuns()).completed < ORDERS) restartsUnderLoad += 1
+        const url = await listeningUrl(next)
+        await eventually(async () => expect(await queues.consumers()).toBe(REPLICAS + 1))
+        const first = turn * ORDERS_PER_RESTART
+        await queueOrders(system, url, wanted.slice(first, first + ORDERS_PER_RESTART))
+        const { runs, completed } = await database.countRuns()
+        if (completed < runs) restartsUnderLoad += 1
         const stoppedAt = performance.now()
         expect(await oldest?.stop('SIGTERM')).toBe(0)
         slowestMs = Math.max(slowestMs, performance.now() - stoppedAt)
@@ -44,7 +48,10 @@ describe('a rolling restart of three coordinators under load', () => {
       expect(restartsUnderLoad).toBeGreaterThan(0)
       target.latencyMs = 0
       await eventually(
-        async () => expect(await database.countRuns()).toEqual({ runs: ORDERS, completed: ORDERS }),
+        async () => expect(await database.countRuns()).toEqual({
+            runs: wanted.length,
+            completed: wanted.length,
+          }),
         { seconds: 60 },
       )
       await eventually(async () => expect(await queues.ready()).toEqual({}))
@@ -52,7 +59,7 @@ describe('a rolling restart of three coordinators under load', () => {
       expect(await database.expectConsistent(ids, target)).toEqual({ inDoubt: 0, repeatedCalls: 0 })
       expect(slowestMs).toBeLessThan(10_000)
       await annotate(
-        `rolling restart of ${REPLICAS} replicas, ${ROUNDS * REPLICAS} SIGTERMs (${restartsUnderLoad} under load), ${ORDERS} orders: 0 steps repeated, 0 attempts lost; the slowest shut down in ${(slowestMs / 1_000).toFixed(1)} s`,
+        `rolling restart of ${REPLICAS} replicas, ${RESTARTS} SIGTERMs (${restartsUnderLoad} under load), ${wanted.length} orders: 0 steps repeated, 0 attempts lost; the slowest shut down in ${(slowestMs / 1_000).toFixed(1)} s`,
         'measurement',
       )
     },

@@ -145,7 +145,8 @@ export function startLoad(options: LoadOptions): Load {
   const running = Promise.all([
     repeat(rates.orders, (turn) => order(`${prefix}-${turn}`)),
     repeat(rates.reads, read),
-    repeat(rates.connects, (turn) => connect(`${prefix}-${turn}`)),
+    // The realms must differ from those that were connected before the load.
+    repeat(rates.connects, (turn) => connect(`${prefix}-new-${turn}`)),
   ])
   return {
     ledger: {
