@@ -87,26 +87,41 @@ describe('the companies in a browser', () => {
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
     await page.getByRole('button', { name: 'Refresh…' }).click()
     await page.getByRole('button', { name: 'Refresh', exact: true }).click()
+    expect(await page.getByLabel('Reason').evaluate((field) => field.matches(':invalid'))).toBe(
+      true,
+    )
+    await page.getByLabel('Reason').fill('the provider is back')
+    await page.getByRole('button', { name: 'Refresh', exact: true }).click()
     await page.getByText('The access token is refreshed.').waitFor()
     await page.getByRole('button', { name: 'Rename…' }).click()
     await page.getByLabel('Name', { exact: true }).fill('Rosewood Interiors')
     await page.getByRole('button', { name: 'Rename', exact: true }).click()
     await page.getByRole('heading', { level: 1, name: 'Rosewood Interiors' }).waitFor()
-    const { items } = (await (await request('/audit?limit=20')).json()) as {
-      items: { What: string; Who: string }[]
-    }
-    for (const what of ['labelled', 'refreshed'])
-      expect(items.find(({ What }) => What === what)?.Who).toBe('key console for operator')
+    await eventually(async () => {
+      const { items } = (await (await request('/audit?limit=20')).json()) as {
+        items: { What: string; Who: string; Reason?: string }[]
+      }
+      for (const what of ['labelled', 'refreshed'])
+        expect(items.find(({ What }) => What === what)?.Who).toBe('key console for operator')
+      expect(items.find(({ What }) => What === 'refreshed')?.Reason).toBe('the provider is back')
+    })
+    const history = page.getByRole('region', { name: 'History' })
+    await history.getByText('the provider is back').waitFor()
   })
 
-  it('the page of a company disconnects the company only after a person has typed the id of the company', async () => {
+  it('the page of a company disconnects the company only after a person has given a reason and typed the id of the company', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
     await page.getByRole('button', { name: 'Disconnect…' }).click()
+    await page.getByLabel('Reason').fill('the customer has left')
     await page.getByLabel('to confirm').fill('another id')
     await page.keyboard.press('Enter')
     expect((await request(credential)).status).toBe(200)
+    await page.getByLabel('Reason').fill('')
     await page.getByLabel('to confirm').fill(COMPANY.realm)
+    await page.keyboard.press('Enter')
+    expect((await request(credential)).status).toBe(200)
+    await page.getByLabel('Reason').fill('the customer has left')
     await page.keyboard.press('Enter')
     await page.waitForURL(/\/companies$/)
     expect((await request(credential)).status).toBe(404)

@@ -46,6 +46,7 @@ const rowOf = (entry: Entries[number]): string[] => [
   entry.Outcome,
   String(entry.Count ?? ''),
   entry.TraceId ?? '',
+  entry.Reason ?? '',
 ]
 
 export const auditList: Command = {
@@ -77,7 +78,7 @@ Examples:
       throw new UsageError('--newest cannot be combined with --since')
     const service = openTokenService(values.url, terminal)
     const table = createTable(
-      ['SEQ', 'AT', 'WHO', 'WHAT', 'NAME', 'VERSION', 'OUTCOME', 'COUNT', 'TRACE ID'],
+      ['SEQ', 'AT', 'WHO', 'WHAT', 'NAME', 'VERSION', 'OUTCOME', 'COUNT', 'TRACE ID', 'REASON'],
       widthOf(terminal),
     )
     const pages = values.newest

@@ -199,6 +199,19 @@ describe('credentials refresh', () => {
   })
 })
 
+describe('the reason of credentials refresh and credentials remove', () => {
+  it.each([
+    [['refresh', 'ACC-1'], 'POST /credentials/ACC-1/refresh'],
+    [['remove', 'ACC-1', '--yes'], 'DELETE /credentials/ACC-1'],
+  ])('`credentials %s` sends the reason, and rejects one that is too long', async (args, route) => {
+    const command = ['credentials', ...args]
+    expect((await run([...command, '--reason', 'r'.repeat(501)], service)).code).toBe(2)
+    expect(routes()).toEqual([])
+    expect((await run([...command, '--reason', 'asked for'], service)).code).toBe(0)
+    expect(service.requests).toMatchObject([{ route, body: { Reason: 'asked for' } }])
+  })
+})
+
 describe('credentials connect', () => {
   it('`credentials connect` prints only the address on standard output', async () => {
     const args = ['credentials', 'connect', '--realm', '42', '--return-to', 'http://127.0.0.1/done']

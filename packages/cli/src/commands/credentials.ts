@@ -8,6 +8,7 @@ import { labelOptions, parseLabels } from '../label-options.ts'
 import { pagesOf, printPages } from '../paging.ts'
 import { prompt, isInteractive, print, notify, type Terminal } from '../terminal.ts'
 import { openTokenService, type ServiceApi } from '../service-api.ts'
+import { reasonOf, reasonOption } from './transactions/arguments.ts'
 
 const PAGE = 500
 export const CredentialPage = z.object({
@@ -170,29 +171,34 @@ Examples:
 
 export const refresh: Command = {
   summary: 'refresh a credential now',
-  usage: 'ACC-<realm>',
+  usage: 'ACC-<realm> [--reason TEXT]',
   help: `Refreshes a credential now, even if its access token is still valid, and shows it. If the grant has ended, it
 shows the reason, the provider's trace id and the remedy; the exit code is 4.
 
+  --reason TEXT   why, for the audit log (at most 500 characters)
+
 Examples:
-  integration-host credentials refresh ACC-9341453908059889`,
+  integration-host credentials refresh ACC-9341453908059889
+  integration-host credentials refresh ACC-9341453908059889 --reason 'the provider is available again'`,
   async run(args, terminal) {
-    const { values, positionals } = parse(args, {})
+    const { values, positionals } = parse(args, reasonOption)
     const path = `${pathOf(oneName(positionals))}/refresh`
+    const body = { Reason: reasonOf(values.reason) }
     const service = openTokenService(values.url, terminal)
-    await printCredential(terminal, await service.post(path, {}, CredentialView), values.json)
+    await printCredential(terminal, await service.post(path, body, CredentialView), values.json)
     return exitCodes.ok
   },
 }
 
 export const remove: Command = {
   summary: 'revoke the grant and remove the credential',
-  usage: 'ACC-<realm> [--erase] [--yes]',
+  usage: 'ACC-<realm> [--erase] [--reason TEXT] [--yes]',
   help: `Revokes the grant at the provider and removes the credential. To undo this, the company must be connected again.
 
-  --erase   also erase the data of the company's runs that have ended; nothing restores it. The key needs
-            transactions:operate as well
-  --yes     do not prompt; needed without a terminal
+  --erase         also erase the data of the company's runs that have ended; nothing restores it. The key needs
+                  transactions:operate as well
+  --reason TEXT   why, for the audit log (at most 500 characters)
+  --yes           do not prompt; needed without a terminal
 
 Examples:
   integration-host credentials remove ACC-9341453908059889
@@ -201,9 +207,11 @@ Examples:
     const { values, positionals } = parse(args, {
       yes: { type: 'boolean', short: 'y' },
       erase: { type: 'boolean', default: false },
+      ...reasonOption,
     })
     const { erase } = values
     const name = oneName(positionals)
+    const reason = reasonOf(values.reason)
     const service = openTokenService(values.url, terminal)
     if (!values.yes) {
       if (!isInteractive(terminal))
@@ -217,9 +225,12 @@ Examples:
         return exitCodes.failed
       }
     }
-    const revocation = (await service.delete(pathOf(name) + (erase ? '?erase=true' : ''))).get(
-      'Revocation',
+    const path = pathOf(name) + (erase ? '?erase=true' : '')
+    const headers = await service.delete(
+      path,
+      reason === undefined ? undefined : { Reason: reason },
     )
+    const revocation = headers.get('Revocation')
     if (values.json) {
       const removal = { Name: name, ...(revocation !== null && { Revocation: revocation }) }
       await print(terminal, JSON.stringify(removal))

@@ -46,6 +46,7 @@ export const AuditFact = z.object({
     .optional()
     .meta({ description: 'of token issuances or of credentials' }),
   TraceId: z.string().optional().meta({ description: "the provider's trace id" }),
+  Reason: z.string().optional().meta({ description: 'the reason that the caller has given' }),
 })
 export type AuditFact = z.output<typeof AuditFact>
 
@@ -82,12 +83,14 @@ export type AuditPage = z.output<typeof AuditPage>
 
 /**
  * Returns the SHA-256 of a JSON array of the entry's members in a fixed order. The array contains `null` for an absent
- * member.
+ * member. It contains `Reason` as an eleventh element only if the entry has one, so that the hashes of entries without a
+ * reason are those of version 0.1.
  */
 export function auditHash(entry: Omit<AuditEntry, 'Hash'>): string {
-  const { Seq, At, Who, What, Name, Version, Outcome, Count, TraceId, Previous } = entry
+  const { Seq, At, Who, What, Name, Version, Outcome, Count, TraceId, Previous, Reason } = entry
   const members = [Seq, At, Who, What, Name, Version, Outcome, Count, TraceId, Previous]
-  return createHash('sha256').update(JSON.stringify(members)).digest('hex')
+  const hashed = Reason === undefined ? members : [...members, Reason]
+  return createHash('sha256').update(JSON.stringify(hashed)).digest('hex')
 }
 
 /**

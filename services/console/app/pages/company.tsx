@@ -5,7 +5,7 @@ import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { full } from '../clock.ts'
 import { notify } from '../notice.ts'
-import { ActionButton } from '../parts/action-button.tsx'
+import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
 import { roleReason } from '../parts/blockable-button.tsx'
 import { CompanyState, companyName, Until } from '../parts/company.tsx'
@@ -149,8 +149,10 @@ function Actions({
         }
         object={name}
         consequence="The provider is asked for a new access token now."
-        reason="none"
-        act={(_, key) => call('POST', `${path}/refresh`, { Version: company.Version }, key)}
+        reason="required"
+        act={(form, key) =>
+          call('POST', `${path}/refresh`, { Version: company.Version, ...reasonOf(form) }, key)
+        }
         done="The access token is refreshed."
       />
       <ActionButton
@@ -176,10 +178,10 @@ function Actions({
         blocked={role}
         object={name}
         consequence="The grant is revoked at the provider, and the company is removed. Its waiting runs do not continue. Only its owner can connect it again."
-        reason="none"
+        reason="required"
         typed={company.Realm}
-        act={async (_, key) => {
-          const body = { Version: company.Version }
+        act={async (form, key) => {
+          const body = { Version: company.Version, ...reasonOf(form) }
           const { Revoked } = await call<Disconnected>('POST', `${path}/disconnect`, body, key)
           notify(
             Revoked
@@ -227,6 +229,14 @@ function History({ entries }: { readonly entries: CompanyPageView['History'] }) 
               <>
                 {' '}
                 <Outside text={`(${entry.Outcome})`} />
+              </>
+            )}
+            {entry.Reason !== undefined && (
+              <>
+                {' '}
+                <q>
+                  <Outside text={entry.Reason} />
+                </q>
               </>
             )}
             {entry.TraceId !== undefined && (

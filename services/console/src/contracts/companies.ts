@@ -6,6 +6,7 @@ import {
 } from '@integration-host/shared/contracts/credential'
 import { Label } from '@integration-host/shared/contracts/labels'
 import { Realm } from '@integration-host/shared/contracts/realm'
+import { Reason } from '@integration-host/shared/contracts/reason'
 import { z } from 'zod'
 
 export const CompanyView = CredentialView.extend({ Realm }).meta({ ref: 'Company' })
@@ -40,6 +41,7 @@ export const CompanyPageView = z
           Outcome: z.string(),
           Count: z.int().optional(),
           TraceId: z.string().optional(),
+          Reason: z.string().optional(),
         }),
       )
       .meta({ description: 'the newest entries of the audit log without token issuances' }),
@@ -49,7 +51,7 @@ export type CompanyPageView = z.output<typeof CompanyPageView>
 
 /** The body of an action on a company. `Version` is the version that the person has seen. */
 export const CompanyActionBody = z
-  .strictObject({ Version: z.int().positive() })
+  .strictObject({ Version: z.int().positive(), Reason })
   .meta({ ref: 'CompanyAction' })
 /** The response of a disconnection. */
 export const Disconnected = z

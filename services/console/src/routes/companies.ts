@@ -120,11 +120,12 @@ export function companyRoutes({ sessions, isHttps, tokenService }: CompanyRouteD
       validate('json', CompanyActionBody),
       async (c) => {
         const name = credentialName(c.req.valid('param').realm)
+        const { Version, Reason } = c.req.valid('json')
         const request = {
           ...person(c),
           method: 'POST',
-          body: {},
-          ifVersion: c.req.valid('json').Version,
+          body: { Reason },
+          ifVersion: Version,
         } as const
         const company = await tokenService.send(
           `/credentials/${name}/refresh`,
@@ -169,11 +170,12 @@ export function companyRoutes({ sessions, isHttps, tokenService }: CompanyRouteD
       validate('json', CompanyActionBody),
       async (c) => {
         const name = credentialName(c.req.valid('param').realm)
-        const { Version } = c.req.valid('json')
+        const { Version, Reason } = c.req.valid('json')
         let Revoked = false
         const request = {
           ...person(c),
           method: 'DELETE',
+          body: { Reason },
           ifVersion: Version,
           onHeaders: (headers: Headers): void => {
             Revoked = headers.get('Revocation') === 'confirmed'

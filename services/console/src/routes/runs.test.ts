@@ -43,9 +43,25 @@ describe('the routes of runs, and the disconnection of a company', () => {
       const response = await console.request('/api/companies/42/disconnect', {
         method: 'POST',
         cookie,
-        body: JSON.stringify({ Version: 3 }),
+        body: JSON.stringify({ Version: 3, Reason: 'the customer has left' }),
       })
       expect(await response.json()).toEqual({ Revoked })
+      const removal = tokenService.requests.findLast(({ method }) => method === 'DELETE')
+      expect(JSON.parse(removal?.body ?? '')).toEqual({ Reason: 'the customer has left' })
+    },
+  )
+
+  it.each(['refresh', 'disconnect'])(
+    'the action %s on a company without a reason is rejected, and nothing is sent to token-service',
+    async (action) => {
+      await using console = await startConsoleFixture({ TOKEN_SERVICE_URL: tokenService.url })
+      const cookie = await console.signIn({ Link: console.signInLink().split('#')[1] })
+      const sent = tokenService.requests.length
+      const body = JSON.stringify({ Version: 3 })
+      const options = { method: 'POST', cookie, body }
+      expect((await console.request(`/api/companies/42/${action}`, options)).status).toBe(400)
+      const others = tokenService.requests.slice(sent).filter(({ method }) => method !== 'GET')
+      expect(others).toEqual([])
     },
   )
 

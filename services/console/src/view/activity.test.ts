@@ -62,7 +62,13 @@ describe('the entries of the page Activity', () => {
       What: 'refreshed',
       Page: '/companies/42',
       Realm: '42',
+      Reason: null,
     })
+  })
+
+  it('the entry of an audited event has the reason that the person has given', () => {
+    const entry = activityOfAudit({ ...audited, What: 'removed', Reason: 'the customer has left' })
+    expect(entry).toMatchObject({ What: 'removed', Reason: 'the customer has left' })
   })
 
   it('the page Activity leaves out routine refreshes and token issuances', () => {

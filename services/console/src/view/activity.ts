@@ -92,7 +92,7 @@ export function activityOfAudit(entry: AuditEntry): ActivityEntry | null {
     What: text,
     Target: entry.Name === '' ? null : entry.Name,
     Page: realm === null ? null : companyPage(realm),
-    Reason: null,
+    Reason: entry.Reason ?? null,
     Outcome: entry.Outcome === 'ok' ? null : entry.Outcome,
     Rejected: entry.What === 'faulted' || entry.What === 'refresh_failed',
     Realm: realm,

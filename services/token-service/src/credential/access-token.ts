@@ -22,13 +22,13 @@ export interface AccessTokens {
    * in any case.
    *
    * Throws the same errors as `usable`. Also throws `version_moved` if `ifVersion` is a number and another version is
-   * stored.
+   * stored. The audit entry contains `reason`.
    */
   renew(
     name: string,
     version: number | null,
     who: string,
-    ifVersion?: number | null,
+    options?: { readonly ifVersion?: number | null; readonly reason?: string | undefined },
   ): Promise<Credential>
 }
 
@@ -110,7 +110,7 @@ export function createAccessTokens(deps: {
       )
     },
 
-    async renew(name, version, who, ifVersion = null) {
+    async renew(name, version, who, { ifVersion = null, reason } = {}) {
       const stored = await read(name)
       if (stored === null) throw notFound(name)
       if (ifVersion !== null && stored.version !== ifVersion) throw versionMoved(stored)
@@ -118,7 +118,7 @@ export function createAccessTokens(deps: {
       // request with such a version would rotate the token.
       const base = Math.min(version ?? stored.version, stored.version)
       const goal = { kind: 'newer', version: base, force: version === null } as const
-      const result = await routine.refresh(name, goal, who)
+      const result = await routine.refresh(name, goal, who, reason)
       const credential = refreshed(name, result, deps.isClientRejected)
       cache(credential)
       return credential

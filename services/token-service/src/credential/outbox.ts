@@ -23,6 +23,8 @@ export interface AuditContext {
   /** The outcome for the audit log; `ok` if absent. */
   readonly outcome?: string
   readonly traceId?: string | null
+  /** The reason that the caller has given. */
+  readonly reason?: string | undefined
   /** Whether the removal of a credential also makes the coordinator erase the data of the company's runs. */
   readonly erase?: boolean
 }
@@ -61,11 +63,13 @@ export function outboxEntryOf(
 ): OutboxEntry {
   const event = eventOf(credential, context.at)
   const fact = auditFactOf(credential, context)
-  const notice = {
-    ...fact,
-    What: 'expiring',
-    Outcome: `${credential.expiryNoticeDays} days`,
-  } as const
+  const outcome = `${credential.expiryNoticeDays} days`
+  const notice = auditFactOf(credential, {
+    ...context,
+    what: 'expiring',
+    outcome,
+    reason: undefined,
+  })
   return {
     facts: isNoticeNew ? [fact, notice] : [fact],
     events: [
@@ -122,7 +126,7 @@ export const withLabels = (entry: OutboxEntry, labels: Labels): OutboxEntry => (
  */
 export const auditFactOf = (
   { name, version }: Pick<EventSource, 'name' | 'version'>,
-  { at, who, what, outcome = 'ok', traceId = null }: AuditContext,
+  { at, who, what, outcome = 'ok', traceId = null, reason }: AuditContext,
 ): AuditFact => ({
   At: new Date(at).toISOString(),
   Who: who,
@@ -131,6 +135,7 @@ export const auditFactOf = (
   Version: version,
   Outcome: outcome,
   ...(traceId !== null && { TraceId: traceId }),
+  ...(reason !== undefined && { Reason: reason }),
 })
 
 const eventOf = (credential: EventSource, at: number): CredentialEvent => ({

@@ -64,6 +64,7 @@ import {
   rejectionClass,
   settlementOf,
 } from './refresh-failure.ts'
+import type { AuditContext } from './outbox.ts'
 import type { KeptPair } from './restoration.ts'
 
 /** The goal of a refresh: the state of the credential that the caller needs. */
@@ -232,17 +233,20 @@ export interface CallWithoutResult extends ProviderResponse {
 
 export interface RefreshRoutine extends AsyncDisposable {
   /**
-   * Refreshes a credential unless it already satisfies `goal`.
+   * Refreshes a credential unless it already satisfies `goal`. The audit entry contains `who` and `reason`.
    *
    * @throws {IntegrationError} `store_unavailable` if the store cannot be used, in which case no refresh token was
    * sent; `shutting_down` if this process shuts down.
    */
-  refresh(name: string, goal: RefreshGoal, who: string): Promise<RefreshResult>
+  refresh(name: string, goal: RefreshGoal, who: string, reason?: string): Promise<RefreshResult>
   /** The credential with a token pair that is in memory and not stored yet (I6); `null` if there is none. */
   uncommitted(name: string): Credential | null
   /** The number of token pairs in memory that are not stored yet. */
   uncommittedCount(): number
 }
+
+/** The caller that has requested a refresh, and its reason, for the audit log. */
+type Requester = Pick<AuditContext, 'who' | 'reason'>
 
 /** A token pair that the provider has issued and the store has not accepted yet (I6). */
 interface UncommittedRotation {
@@ -291,7 +295,12 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     deps.failpoint?.(point, name)
 
   // Callers in this process share one refresh of a credential (I1).
-  async function refresh(name: string, goal: RefreshGoal, who: string): Promise<RefreshResult> {
+  async function refresh(
+    name: string,
+    goal: RefreshGoal,
+    who: string,
+    reason?: string,
+  ): Promise<RefreshResult> {
     for (;;) {
       const running = inFlight.get(name)
       if (running === undefined) break
@@ -301,7 +310,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     if (shutdown.signal.aborted)
       throw new IntegrationError('shutting_down', 'the service is shutting down')
     const started = semaphore
-      .run(() => acquireAndRefresh(name, goal, who))
+      .run(() => acquireAndRefresh(name, goal, { who, reason }))
       .finally(() => inFlight.delete(name))
     inFlight.set(name, started)
     return started
@@ -328,7 +337,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   async function acquireAndRefresh(
     name: string,
     wanted: RefreshGoal,
-    who: string,
+    requester: Requester,
   ): Promise<RefreshResult> {
     let goal = wanted
     let awaitedIntent = { fence: 0, until: 0 }
@@ -360,7 +369,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
             awaitedIntent = { fence: intent.fence, until }
           }
           const inFlightMs = intent === null ? 0 : awaitedIntent.until - performance.now()
-          const result = await refreshUnderLease(leased, goal, who, inFlightMs)
+          const result = await refreshUnderLease(leased, goal, requester, inFlightMs)
           if (result === 'in flight') continue
           if (result !== null) return result
         }
@@ -398,7 +407,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   async function refreshUnderLease(
     leased: LeasedCredential,
     goal: RefreshGoal,
-    who: string,
+    requester: Requester,
     inFlightMs: number,
   ): Promise<RefreshResult | 'in flight' | null> {
     const { lease } = leased
@@ -414,7 +423,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     }
     const renewal = startRenewal(lease)
     try {
-      return await exchangeRefreshToken(leased, goal, who, renewal)
+      return await exchangeRefreshToken(leased, goal, requester, renewal)
     } catch (error) {
       // If the store is unavailable, no token was used (I3). The lease is released, so that other processes need not
       // wait for its expiry.
@@ -429,7 +438,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   async function exchangeRefreshToken(
     leased: LeasedCredential,
     goal: RefreshGoal,
-    who: string,
+    requester: Requester,
     renewal: LeaseRenewal,
   ): Promise<RefreshResult | null> {
     const { lease, credential, previous } = leased
@@ -441,7 +450,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         retryAfterMs: null,
         isAmbiguous: false,
       }
-      return recordFailure(leased, goal, who, failure, 0)
+      return recordFailure(leased, goal, requester, failure, 0)
     }
     let isAmbiguous = leased.intent !== null
     let token: Secret = leased.refreshToken
@@ -477,12 +486,12 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         retryAfterMs: number | null = null,
       ): Promise<RefreshResult> => {
         const failure = { failureClass, response, retryAfterMs, isAmbiguous }
-        return recordFailure(leased, goal, who, failure, calls)
+        return recordFailure(leased, goal, requester, failure, calls)
       }
       switch (outcome.kind) {
         case 'granted': {
           const grant = renewedGrant(leased, token, outcome.tokens, startedAt, deps.idleLimitMs)
-          return commitRotation(leased, grant, who, renewal, calls)
+          return commitRotation(leased, grant, requester, renewal, calls)
         }
         case 'never_sent':
         case 'unknown': {
@@ -539,14 +548,14 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   async function commitRotation(
     { lease, credential: before }: LeasedCredential,
     grant: Grant,
-    who: string,
+    requester: Requester,
     renewal: LeaseRenewal,
     calls: number,
   ): Promise<RefreshResult> {
     const { name } = lease
     const credential = credentialOf(grant, lease.version + 1, before)
     const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
-    const context = { at: now(), who, what: 'refreshed' } as const
+    const context = { at: now(), ...requester, what: 'refreshed' } as const
     const isNoticeNew =
       grant.expiryNoticeDays !== null && grant.expiryNoticeDays !== before.expiryNoticeDays
     const { promise: done, resolve } = Promise.withResolvers<void>()
@@ -627,7 +636,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   async function recordFailure(
     { lease, credential }: LeasedCredential,
     goal: RefreshGoal,
-    who: string,
+    requester: Requester,
     failure: RefreshFailure,
     calls: number,
   ): Promise<RefreshResult> {
@@ -645,7 +654,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     const { traceId } = response
     deps.report({ name: lease.name, outcome: failureClass, calls, traceId })
     const what = endsGrant(failureClass) ? 'faulted' : 'refresh_failed'
-    const context = { at, who, what, outcome: failureClass, traceId } as const
+    const context = { at, ...requester, what, outcome: failureClass, traceId } as const
     const settled = await store.settle(lease, settlement, context).catch((error: unknown) => {
       // The stored intent is kept for the next process (I5). The caller gets the same result as if the outcome had been
       // stored.

@@ -18,6 +18,12 @@ export interface Removed {
   readonly isRevoked: boolean
 }
 
+export interface RemovalOptions {
+  readonly erase: boolean
+  /** The reason that the caller has given, for the audit log. */
+  readonly reason?: string | undefined
+}
+
 /**
  * Returns a function that removes a credential. A record that cannot be decrypted is removed without a revocation. With
  * `erase`, the event of the removal makes the coordinator erase the data of the company's runs.
@@ -31,10 +37,10 @@ export function createRemoval(
   name: string,
   who: string,
   ifVersion?: number | null,
-  options?: { readonly erase: boolean },
+  options?: RemovalOptions,
 ) => Promise<Removed> {
   const { store, provider, now } = deps
-  return async (name, who, ifVersion = null, { erase } = { erase: false }) => {
+  return async (name, who, ifVersion = null, { erase, reason } = { erase: false }) => {
     for (;;) {
       const leased = await acquireLease(name, deps).catch((error: unknown) => {
         if (error instanceof DecryptionError) return null
@@ -49,7 +55,7 @@ export function createRemoval(
       const token = leased?.refreshToken ?? leased?.credential.accessToken ?? null
       const revoked = token !== null && !isElsewhere && (await provider.revoke(token))
       const outcome = revoked ? 'ok' : 'not revoked'
-      const context = { at: now(), who, what: 'removed', outcome, erase } as const
+      const context = { at: now(), who, what: 'removed', outcome, erase, reason } as const
       const version = leased?.lease.version ?? ifVersion ?? undefined
       const removed = await store.remove(name, revoked, context, version)
       if (removed === 'absent') throw notFound(name)

@@ -3,7 +3,9 @@ import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import { LabelChange } from '@integration-host/shared/contracts/labels'
+import { Reason } from '@integration-host/shared/contracts/reason'
 import { CredentialName } from '@integration-host/shared/contracts/realm'
+import { ActBody } from '@integration-host/shared/contracts/run'
 import { ifMatch, ifMatchParameter } from '@integration-host/shared/http/if-match'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
@@ -12,7 +14,7 @@ import { type AccessTokens, notFound } from '../credential/access-token.ts'
 import { type CredentialSummary, viewOf } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import type { ChangeLabels } from '../credential/labelling.ts'
-import type { Removed } from '../credential/removal.ts'
+import type { RemovalOptions, Removed } from '../credential/removal.ts'
 import { requireJson } from './json-body.ts'
 
 const Params = z.object({ name: CredentialName })
@@ -20,6 +22,7 @@ const RemoveQuery = z.object({ erase: z.enum(['true', 'false']).optional() })
 const RefreshBody = z
   .strictObject({
     Version: z.int().positive().max(Number.MAX_SAFE_INTEGER).optional(),
+    Reason: Reason.optional(),
   })
   .meta({ ref: 'RefreshRequest' })
 const IF_MATCH = ifMatchParameter(
@@ -36,7 +39,7 @@ export interface CredentialRoutesDeps {
     name: string,
     who: string,
     ifVersion: number | null,
-    options: { readonly erase: boolean },
+    options: RemovalOptions,
   ) => Promise<Removed>
 }
 
@@ -128,9 +131,10 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
       requireJson,
       validate('json', RefreshBody),
       async (c) => {
-        const { Version = null } = c.req.valid('json')
+        const { Version = null, Reason: reason } = c.req.valid('json')
         const { name } = c.req.valid('param')
-        const renewed = await accessTokens.renew(name, Version, callerOf(c).name, ifMatch(c))
+        const options = { ifVersion: ifMatch(c), reason }
+        const renewed = await accessTokens.renew(name, Version, callerOf(c).name, options)
         return c.json(view(renewed))
       },
     )
@@ -188,9 +192,10 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
             },
           },
           ...problemResponses({
-            400: 'bad name, query parameter or If-Match',
+            400: 'bad name, query parameter, body or If-Match',
             404: 'no such credential',
             412: 'another version is stored; nothing was changed',
+            415: 'not application/json',
             503: 'the store is not available',
           }),
         },
@@ -198,12 +203,15 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
       onlyKnownQuery('erase'),
       validate('param', Params),
       validate('query', RemoveQuery),
+      requireJson,
+      validate('json', ActBody),
       async (c) => {
         const caller = callerOf(c)
         const erase = c.req.valid('query').erase === 'true'
         if (erase) caller.requireScope('transactions:operate')
         const { name } = c.req.valid('param')
-        const { isRevoked } = await remove(name, caller.name, ifMatch(c), { erase })
+        const options = { erase, reason: c.req.valid('json').Reason }
+        const { isRevoked } = await remove(name, caller.name, ifMatch(c), options)
         c.header('Revocation', isRevoked ? 'confirmed' : 'unconfirmed')
         return c.body(null, 204)
       },

@@ -14,7 +14,7 @@ const pair: KeptPair = {
   isNewGrant: false,
   grant: grantOf('ACC-1', 'seven', { expiryNoticeDays: 30, hardExpiresAt: START + 1_000 }),
   dueAt: START,
-  context: auditContextOf('refreshed'),
+  context: auditContextOf('refreshed', { reason: 'the provider is back' }),
   isNoticeNew: true,
 }
 const keys = testKeys()

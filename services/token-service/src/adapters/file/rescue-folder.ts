@@ -38,7 +38,12 @@ const RescuedPair = z.object({
   expiryNoticeDays: z.number().nullable(),
   isNoticeNew: z.boolean(),
   dueAt: z.number(),
-  context: z.object({ at: z.number(), who: z.string(), what: AuditFact.shape.What }),
+  context: z.object({
+    at: z.number(),
+    who: z.string(),
+    what: AuditFact.shape.What,
+    reason: z.string().optional(),
+  }),
 })
 
 /**
@@ -94,7 +99,7 @@ export async function openRescueFolder(
 function plaintextOf(pair: KeptPair): z.input<typeof RescuedPair> {
   const { grant, grantId, isNewGrant, isNoticeNew, dueAt, context, version } = pair
   const { expiryNoticeDays, ...kept } = grant
-  const { at, who, what } = context
+  const { at, who, what, reason } = context
   return {
     credential: revealed({ ...kept, version }),
     grantId,
@@ -102,7 +107,7 @@ function plaintextOf(pair: KeptPair): z.input<typeof RescuedPair> {
     expiryNoticeDays,
     isNoticeNew,
     dueAt,
-    context: { at, who, what },
+    context: { at, who, what, ...(reason !== undefined && { reason }) },
   }
 }
 

@@ -1,0 +1,90 @@
+/** Tests of the reasons of actions on credentials over HTTP with the embedded adapters. */
+import { AuditPage, auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  type ScriptedProvider,
+  startScriptedProvider,
+} from '../../test-support/scripted-provider.ts'
+import {
+  json,
+  openTestFile,
+  startTestService,
+  type TestService,
+  testKeys,
+} from '../../test-support/service-fixture.ts'
+
+let provider: ScriptedProvider
+let service: TestService
+let closing: AsyncDisposableStack
+
+beforeEach(async () => {
+  closing = new AsyncDisposableStack()
+  const keys = testKeys()
+  provider = closing.use(await startScriptedProvider())
+  const file = await openTestFile(keys)
+  closing.defer(() => file.remove())
+  service = closing.use(await startTestService({ provider, store: file.store, keys }))
+  await service.connect('1')
+})
+afterEach(() => closing.disposeAsync())
+
+const PATH = '/credentials/ACC-1'
+const refresh = (body: unknown) => service.ask(`${PATH}/refresh`, json(body))
+const remove = (body: unknown) => service.ask(PATH, { ...json(body), method: 'DELETE' })
+
+/** Resolves with what the audit log says about the actions, as soon as it contains `count` entries. */
+async function audited(count: number): Promise<(readonly [what: string, reason?: string])[]> {
+  const { items } = await eventually(async () => {
+    const page = AuditPage.parse((await service.ask('/audit?after=0')).body)
+    expect(page.items).toHaveLength(count)
+    return page
+  })
+  expect(firstBreak(auditStart, items)).toBeNull()
+  return items.map(({ What, Reason }) => (Reason === undefined ? [What] : [What, Reason]))
+}
+
+describe('the reason of an action on a credential', () => {
+  it('the audit log contains the reasons of a refresh and of a removal, and its hash chain is intact', async () => {
+    expect((await refresh({ Reason: 'the provider is back' })).status).toBe(200)
+    expect((await refresh({})).status).toBe(200)
+    expect((await remove({ Reason: 'the customer has left' })).status).toBe(204)
+    expect(await audited(4)).toEqual([
+      ['granted'],
+      ['refreshed', 'the provider is back'],
+      ['refreshed'],
+      ['removed', 'the customer has left'],
+    ])
+  })
+
+  it('the audit log contains the reason of a refresh that the provider rejects', async () => {
+    provider.revokeAll()
+    expect((await refresh({ Reason: 'one more attempt' })).status).toBe(424)
+    expect(await audited(2)).toEqual([['granted'], ['faulted', 'one more attempt']])
+  })
+
+  it('a removal without a body has no reason', async () => {
+    expect((await service.ask(PATH, { method: 'DELETE' })).status).toBe(204)
+    expect(await audited(2)).toEqual([['granted'], ['removed']])
+  })
+
+  it.each([
+    ['501 characters', 'r'.repeat(501)],
+    ['no character', ''],
+    ['two lines', 'one\ntwo'],
+    ['a character that changes the direction of text', 'left \u202e right'],
+  ])('a reason with %s is rejected, and nothing is done', async (_, Reason) => {
+    const rejected = { status: 400, body: { code: 'invalid_request' } }
+    const before = (await service.ask(PATH)).body
+    expect(await refresh({ Reason })).toMatchObject(rejected)
+    expect(await remove({ Reason })).toMatchObject(rejected)
+    expect((await service.ask(PATH)).body).toStrictEqual(before)
+  })
+
+  it('a removal rejects a body that is not JSON, and a body with unknown members', async () => {
+    const plain = { method: 'DELETE', body: 'why', headers: { 'Content-Type': 'text/plain' } }
+    expect((await service.ask(PATH, plain)).status).toBe(415)
+    expect((await remove({ Because: 'why' })).status).toBe(400)
+    expect((await service.ask(PATH)).status).toBe(200)
+  })
+})
