@@ -8,12 +8,15 @@ import type { CountedProcess, InstallationReader } from './adapters/peers/instal
 import type { ReplicaReader } from './adapters/peers/replicas.ts'
 import { PeerFailed, type ServiceClient } from './adapters/peers/service-client.ts'
 import { followTransitions } from './adapters/peers/transition-stream.ts'
+import type { ReadAlerts } from './adapters/prometheus/alert-reader.ts'
 import type { NowView } from './contracts/now.ts'
 import type { ServicesView } from './contracts/services.ts'
+import type { Windows } from './view/alert-rule.ts'
 import { changesOf } from './view/changes.ts'
 import { createConditionTimes } from './view/condition-times.ts'
 import { conditionsOf } from './view/conditions.ts'
 import type { FigureHistory } from './view/figure-history.ts'
+import { type FiringAlert, withFiringAlerts } from './view/firing-alerts.ts'
 import type { Frames } from './view/frames.ts'
 import type { Installation, ServiceState } from './view/installation.ts'
 import { nowView, servicesView } from './view/pages.ts'
@@ -28,6 +31,7 @@ const CHANGES_MS = 4_000
  */
 const PROCESSES_MS = 4_000
 const HEALTH_MS = 3_000
+const ALERTS_MS = 15_000
 /** The metrics are read with every third check of the health. */
 const CHECKS_PER_METRICS = 3
 /** The first page changes because of transitions at most once in this interval. */
@@ -42,6 +46,8 @@ export interface InstallationWatchDeps {
   readonly replicas: ReadonlyMap<string, ReplicaReader>
   readonly frames: Frames
   readonly figures: FigureHistory
+  /** Reads the firing alerts of Prometheus; `null` without `PROMETHEUS_URL`. */
+  readonly readAlerts: ReadAlerts | null
   readonly logger: Logger
 }
 
@@ -55,7 +61,7 @@ export interface InstallationWatch extends AsyncDisposable {
 }
 
 export function watchInstallation(deps: InstallationWatchDeps): InstallationWatch {
-  const { reader, frames, logger } = deps
+  const { reader, readAlerts, frames, logger } = deps
   const watchedSince = Date.now()
   const closing = new AbortController()
   const { signal } = closing
@@ -65,6 +71,8 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   let processes: readonly CountedProcess[] | null = null
   let services: readonly ServiceState[] = []
   let changes: NowView['Changes'] = []
+  let alerts: readonly FiringAlert[] = []
+  let prometheusFailedSince: number | null = null
   let shownNow = ''
   let shownServices = ''
   let transitionTimer: NodeJS.Timeout | null = null
@@ -94,12 +102,14 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   function build(): { readonly now: NowView; readonly services: ServicesView } {
     const at = Date.now()
     const state = installation()
+    const windows: Windows = (query, minutes) => deps.figures.over(query, minutes, at)
     return {
       now: nowView({
         at,
         watchedSince,
         installation: state,
-        conditions: times.dated(conditionsOf(state), at),
+        conditions: times.dated(withFiringAlerts(conditionsOf(state, windows), alerts), at),
+        prometheusFailedSince,
         lastEnded: times.lastEnded,
         minutes: tracker.minutes(at),
         completedSinceCount: tracker.completedSince(countedAt()),
@@ -163,6 +173,18 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     }
   }
 
+  /** Reads the alerts. If this fails, the last ones stay, and the first page says so. */
+  async function followAlerts(read: ReadAlerts): Promise<void> {
+    try {
+      alerts = await read()
+      prometheusFailedSince = null
+    } catch (error) {
+      if (prometheusFailedSince === null)
+        logger.warn({ err: error }, 'the alerts of Prometheus could not be read')
+      prometheusFailedSince ??= Date.now()
+    }
+  }
+
   let checks = 0
   const { promise: checked, resolve: onChecked } = Promise.withResolvers<void>()
   const loops = [
@@ -189,6 +211,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     repeat(PROCESSES_MS, async () => {
       processes = await reader.readProcesses()
     }),
+    ...(readAlerts === null ? [] : [repeat(ALERTS_MS, () => followAlerts(readAlerts))]),
     followTransitions(
       deps.coordinator,
       {

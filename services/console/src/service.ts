@@ -15,6 +15,7 @@ import { createIntegrityCheck } from './adapters/peers/integrity.ts'
 import { createReplicaReader } from './adapters/peers/replicas.ts'
 import { createSandboxClient } from './adapters/peers/sandbox-client.ts'
 import { createServiceClient } from './adapters/peers/service-client.ts'
+import { createAlertReader } from './adapters/prometheus/alert-reader.ts'
 import { createRangeReader } from './adapters/prometheus/range-reader.ts'
 import { createApp } from './app.ts'
 import type { BuiltApp } from './build-app.ts'
@@ -29,8 +30,10 @@ import { createSessions } from './session/sessions.ts'
 import type { SignInFlowStore } from './session/sign-in-flow-store.ts'
 import { createSignInLog, withSignInLog } from './session/sign-in-log.ts'
 import { createSignInDelay } from './session/sign-in-delay.ts'
+import { charts } from './view/charts.ts'
 import { createFigureHistory } from './view/figure-history.ts'
 import { createFrames } from './view/frames.ts'
+import { conditionSources } from './view/metric-conditions.ts'
 
 export interface ServiceDeps {
   readonly logger: Logger
@@ -88,7 +91,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     signInLog,
   )
   const frames = createFrames(randomBytes(6).toString('hex'), () => performance.now())
-  const figures = createFigureHistory()
+  const figures = createFigureHistory([...charts, ...conditionSources])
   const watch = opened.use(
     watchInstallation({
       coordinator,
@@ -109,6 +112,8 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
       ),
       frames,
       figures,
+      readAlerts:
+        config.PROMETHEUS_URL === undefined ? null : createAlertReader(config.PROMETHEUS_URL),
       logger,
     }),
   )

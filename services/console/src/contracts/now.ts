@@ -4,27 +4,78 @@ import { z } from 'zod'
 
 const severities = ['critical', 'warning', 'info'] as const
 
-/** The names of the conditions. docs/runbook.md has a section for each of them. */
-export const conditionNames = [
+/** The names of the alerts in deploy/prometheus/alerts.yml. docs/runbook.md has a section for each of them. */
+export const alertNames = [
   'ServiceDown',
   'DependencyDown',
-  'ProviderClientRefused',
-  'InternetAway',
+  'RedisRejectsWrites',
+  'ServiceKeysFileInvalid',
+  'EventLoopLag',
+  'WebhooksRejected',
+  'WebhooksUnconfirmed',
+  'WebhooksUnreadable',
   'CredentialsFaulted',
-  'GrantsExpiring',
+  'TokenNearExpiry',
+  'ProviderClientRefused',
+  'RefreshesFailing',
+  'RotationDropped',
+  'RedisLostWrites',
+  'ProviderSlow',
+  'PayloadsUnreadable',
+  'EnvelopesRefused',
+  'GatewayErrors',
+  'GatewayThrottling',
+  'RealmsOnHold',
+  'BudgetNearlyUsed',
+  'BudgetUsed',
+  'BooksOutOfBalance',
   'RunsFailed',
   'RunsInDoubt',
   'RunsWaiting',
-  'ProcessPaused',
+  'RunsNotTaken',
   'RunsLate',
   'DeadMessages',
-  'BooksOutOfBalance',
+  'OperationPaused',
+  'ScheduleLate',
+  'MessagesWaiting',
+  'ChangeFeedBehind',
+  'WebhooksUndelivered',
+  'WebhooksFileInvalid',
+  'ProcessFilesFailed',
+  'RetentionBehind',
+  'LeasesLost',
+  'SweepsMany',
+  'InternetAway',
+  'QueueMembersMissing',
+  'QueueUnavailable',
 ] as const
+
+/** The names that have a section in docs/runbook.md. */
+export const conditionNames = [...alertNames, 'GrantsExpiring', 'ProcessPaused'] as const
+
+/** What a person can do about a condition on the first page itself. */
+const ConditionAction = z.discriminatedUnion('Kind', [
+  z.object({
+    Kind: z.literal('resume_runs'),
+    Process: z.string(),
+    Step: z.string().nullable(),
+    Class: z.string().nullable(),
+  }),
+  z.object({
+    Kind: z.literal('connect_company'),
+    Realm: z.string(),
+    Label: z.string().optional(),
+  }),
+  z.object({ Kind: z.literal('send_links') }),
+  z.object({ Kind: z.literal('resume_process'), Process: z.string() }),
+])
+export type ConditionAction = z.output<typeof ConditionAction>
 
 export const ConditionView = z
   .object({
     Key: z.string().meta({ description: 'the same while the condition lasts' }),
-    Name: z.enum(conditionNames).meta({ description: 'the section of docs/runbook.md' }),
+    Name: z.string().meta({ description: 'the name of the alert' }),
+    InRunbook: z.boolean().meta({ description: 'whether the runbook has a section on it' }),
     Severity: z.enum(severities),
     Title: z.string(),
     Detail: z.string(),
@@ -32,6 +83,7 @@ export const ConditionView = z
     Affected: z.int().nonnegative(),
     Since: z.iso.datetime(),
     Page: z.string().nullable().meta({ description: 'the page of the console that shows more' }),
+    Action: ConditionAction.nullable(),
   })
   .meta({ ref: 'Condition' })
 export type ConditionView = z.output<typeof ConditionView>
@@ -49,6 +101,10 @@ export const NowView = z
   .object({
     At: z.iso.datetime().meta({ description: 'the time of the latest check' }),
     Conditions: z.array(ConditionView),
+    PrometheusFailedSince: z.iso.datetime().nullable().meta({
+      description:
+        'since when the alerts of Prometheus cannot be read; null if they can, or without it',
+    }),
     LastEnded: z.object({ Title: z.string(), At: z.iso.datetime() }).nullable(),
     Runs: z.partialRecord(z.enum(headerStatuses), z.int()).nullable(),
     Due: z.object({ Count: z.int(), OldestSeconds: z.number() }).nullable(),

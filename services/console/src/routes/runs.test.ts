@@ -100,6 +100,8 @@ describe('runCounts', () => {
   })
   const processOf = (name: string, groups: readonly RunGroup[] | null): ProcessState => ({
     name,
+    isLoaded: true,
+    needsInternet: false,
     isPaused: false,
     pausedAt: null,
     pausedBy: null,

@@ -1,34 +1,15 @@
-/** The charts of the console, and how their values are computed from the metrics of the services. */
-
-/** How the series of a chart are computed from a metric. */
-export interface ChartQuery {
-  /**
-   * `gauge`: the highest value of all replicas, because they read the same tables. `rate`: the increase per minute,
-   * summed over the replicas. `quantile`: a quantile of a histogram.
-   */
-  readonly kind: 'gauge' | 'rate' | 'quantile'
-  readonly metric: string
-  /** The labels that distinguish the series. Samples that differ only in other labels are added up. */
-  readonly by: readonly string[]
-  /** The quantile, such as 0.95, if `kind` is `quantile`. */
-  readonly q?: number
-  /** Samples are left out if a label has one of these values. */
-  readonly without?: { readonly label: string; readonly value: string }
-  /** Whether the label `status` is replaced by its class, such as `5xx`. */
-  readonly byStatusClass?: boolean
-  /** The name of the only series of a query without labels. */
-  readonly name?: string
-}
+/** The charts of the console. */
+import { type MetricQuery, promQl } from './metric-query.ts'
 
 export interface ChartDefinition {
   readonly id: string
   readonly title: string
   readonly unit: 'count' | 'per_minute' | 'seconds'
   readonly service: string
-  readonly queries: readonly ChartQuery[]
+  readonly queries: readonly MetricQuery[]
 }
 
-const latency = (q: number): ChartQuery => ({
+const latency = (q: number): MetricQuery => ({
   kind: 'quantile',
   metric: 'gateway_request_duration_seconds',
   by: [],
@@ -47,7 +28,7 @@ export const charts: readonly ChartDefinition[] = [
         kind: 'gauge',
         metric: 'coordinator_transactions',
         by: ['status'],
-        without: { label: 'status', value: 'Completed' },
+        where: { label: 'status', is: '!=', value: 'Completed' },
       },
     ],
   },
@@ -113,29 +94,6 @@ export const charts: readonly ChartDefinition[] = [
   },
 ]
 
-/** Returns the query in PromQL. It contains no text from a request. */
-export function promQl({ kind, metric, by, q = 0.95, without, byStatusClass }: ChartQuery): string {
-  const selector = without === undefined ? '' : `{${without.label}!="${without.value}"}`
-  const labels = byStatusClass === true ? ['class'] : by
-  switch (kind) {
-    case 'gauge':
-      return `max by (${labels.join(', ')}) (${metric}${selector})`
-    case 'rate': {
-      const rate = `rate(${metric}${selector}[5m])`
-      const relabelled =
-        byStatusClass === true ? `label_replace(${rate}, "class", "$1xx", "status", "(.).*")` : rate
-      return `60 * sum by (${labels.join(', ')}) (${relabelled})`
-    }
-    case 'quantile':
-      return `histogram_quantile(${q}, sum by (${['le', ...labels].join(', ')}) (rate(${metric}_bucket${selector}[5m])))`
-  }
-}
-
-/** Returns the name of the series with these labels. */
-export function seriesName(
-  { by, byStatusClass, name }: ChartQuery,
-  labels: Readonly<Record<string, string>>,
-): string {
-  if (byStatusClass === true) return labels['class'] ?? `${labels['status']?.charAt(0) ?? '?'}xx`
-  return name ?? by.map((label) => labels[label] ?? '').join('.')
-}
+/** Returns the query of a chart in PromQL. Rates are per minute. */
+export const chartPromQl = (query: MetricQuery): string =>
+  `${query.kind === 'rate' ? '60 * ' : ''}${promQl(query, '5m')}`

@@ -1,43 +1,51 @@
-import type { ConditionView } from '../contracts/now.ts'
-import type { Condition } from './conditions.ts'
+import { type ConditionView, conditionNames } from '../contracts/now.ts'
+import type { Condition } from './condition.ts'
 
 export interface ConditionTimes {
-  /** Adds to each condition the time at which it began. */
+  /** Returns the conditions that have lasted long enough, each with the time at which it began. */
   dated(conditions: readonly Condition[], now: number): readonly ConditionView[]
   /** The last condition that ended; `null` if none has ended yet. */
   readonly lastEnded: { readonly title: string; readonly at: number } | null
 }
 
+const runbookSections: readonly string[] = conditionNames
+
 /** Stores the time at which each condition began, and the last condition that ended. */
 export function createConditionTimes(): ConditionTimes {
-  let standing = new Map<string, { readonly title: string; readonly since: number }>()
+  /** The conditions of the last call. A condition that has not lasted long enough is not shown yet. */
+  let standing = new Map<string, { title: string; since: number; isShown: boolean }>()
   let lastEnded: ConditionTimes['lastEnded'] = null
   return {
     get lastEnded() {
       return lastEnded
     },
     dated(conditions, now) {
-      const next = new Map(
-        conditions.map(({ key, title, knownSince }) => [
-          key,
-          { title, since: knownSince ?? standing.get(key)?.since ?? now },
-        ]),
-      )
-      for (const [key, { title }] of standing) if (!next.has(key)) lastEnded = { title, at: now }
+      const next: typeof standing = new Map()
+      const shown: ConditionView[] = []
+      for (const condition of conditions) {
+        const { key, name, title, knownSince, noLaterThan = now, forMs = 0 } = condition
+        const since = Math.min(knownSince ?? standing.get(key)?.since ?? now, noLaterThan)
+        const isShown = now - since >= forMs
+        next.set(key, { title, since, isShown })
+        if (isShown)
+          shown.push({
+            Key: key,
+            Name: name,
+            InRunbook: runbookSections.includes(name),
+            Severity: condition.severity,
+            Title: title,
+            Detail: condition.detail,
+            Remedy: condition.remedy,
+            Affected: condition.affected,
+            Since: new Date(since).toISOString(),
+            Page: condition.page,
+            Action: condition.action ?? null,
+          })
+      }
+      for (const [key, { title, isShown }] of standing)
+        if (isShown && next.get(key)?.isShown !== true) lastEnded = { title, at: now }
       standing = next
-      return conditions.map(
-        ({ key, name, severity, title, detail, remedy, affected, page }): ConditionView => ({
-          Key: key,
-          Name: name,
-          Severity: severity,
-          Title: title,
-          Detail: detail,
-          Remedy: remedy,
-          Affected: affected,
-          Since: new Date(next.get(key)?.since ?? now).toISOString(),
-          Page: page,
-        }),
-      )
+      return shown
     },
   }
 }

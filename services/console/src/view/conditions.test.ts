@@ -1,8 +1,8 @@
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { describe, expect, it } from 'vitest'
-import { conditionsOf, listed, MISSES_UNTIL_DOWN } from './conditions.ts'
+import { listed } from './condition.ts'
+import { conditionsOf as conditionsWithin, MISSES_UNTIL_DOWN } from './conditions.ts'
 import type { Installation, Replica, RunGroup } from './installation.ts'
-import { parseMetrics } from './metric-text.ts'
 
 const AT = '2026-11-23T10:00:00.000Z'
 const calm: Installation = { services: [], companies: null, faulted: [], processes: null }
@@ -28,7 +28,16 @@ const group: RunGroup = {
 const withGroups = (...groups: readonly RunGroup[]): Installation => ({
   ...calm,
   processes: [
-    { name: 'OrderProcess', isPaused: false, pausedAt: null, pausedBy: null, reason: null, groups },
+    {
+      name: 'OrderProcess',
+      isLoaded: true,
+      needsInternet: false,
+      isPaused: false,
+      pausedAt: null,
+      pausedBy: null,
+      reason: null,
+      groups,
+    },
   ],
 })
 const company = (Name: string, State: CredentialView['State'], Label = ''): CredentialView => ({
@@ -44,6 +53,8 @@ const company = (Name: string, State: CredentialView['State'], Label = ''): Cred
   Attempts: 1,
   Fault: { Code: 'invalid_grant', Message: '', At: AT, Attempts: 1 },
 })
+/** The conditions of an installation whose counters have not grown. */
+const conditionsOf = (installation: Installation) => conditionsWithin(installation, () => [])
 const names = (installation: Installation): string[] =>
   conditionsOf(installation).map(({ name }) => name)
 
@@ -143,23 +154,6 @@ describe('the conditions of the page Now', () => {
       ['warning', 1],
       ['warning', 1],
     ])
-  })
-
-  it('the conditions take the counts of a coordinator from its metrics', () => {
-    const samples = parseMetrics(
-      [
-        'coordinator_oldest_due_seconds{process="P",step="s"} 600',
-        'coordinator_oldest_due_seconds{process="P",step="t"} 299',
-        'coordinator_dead_messages{process="P"} 2',
-        'coordinator_violations{kind="stale_lease"} 1',
-        'coordinator_online 0',
-      ].join('\n'),
-    )
-    const services = [{ name: 'coordinator', replicas: [{ ...up, samples }] }]
-    expect(names({ ...calm, services })).toEqual(
-      expect.arrayContaining(['RunsLate', 'DeadMessages', 'BooksOutOfBalance', 'InternetAway']),
-    )
-    expect(names({ ...calm, services })).toHaveLength(4)
   })
 
   it('a list of names in a condition ends with the number of omitted names', () => {

@@ -1,62 +1,31 @@
 /**
  * The conditions of the first page. They have the names of the alerts in docs/runbook.md. Each condition says in a
- * sentence what is wrong and what helps. It depends only on the state of the installation.
+ * sentence what is wrong and what helps. It depends only on the state of the installation and on the metrics of the last
+ * minutes. metric-conditions.ts has those that are found in the metrics.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
-import type { ConditionView } from '../contracts/now.ts'
 import { companyPage, pages } from '../contracts/pages.ts'
+import type { Windows } from './alert-rule.ts'
+import { type Condition, counted, listed, mostUrgentFirst } from './condition.ts'
 import { type Installation, responding, type RunGroup } from './installation.ts'
+import { conditionsOfMetrics } from './metric-conditions.ts'
 import { valueOf } from './metric-text.ts'
 import { failureRemedy } from './why.ts'
 
-export interface Condition {
-  /** The identity of the condition, which stays the same while the condition lasts. */
-  readonly key: string
-  readonly name: ConditionView['Name']
-  readonly severity: 'critical' | 'warning' | 'info'
-  readonly title: string
-  readonly detail: string
-  readonly remedy: string
-  readonly affected: number
-  /** The time at which the condition began, in epoch milliseconds, if the services know it. */
-  readonly knownSince: number | null
-  readonly page: string | null
-}
-
 /** A replica counts as unreachable after this many failed checks in a row. */
 export const MISSES_UNTIL_DOWN = 3
-const LATE_SECONDS = 300
-const SHOWN_NAMES = 3
-const SEVERITIES = ['critical', 'warning', 'info'] as const
 
 /** Returns the conditions, the most urgent first. */
-export function conditionsOf(installation: Installation): readonly Condition[] {
-  return [
+export function conditionsOf(installation: Installation, windows: Windows): readonly Condition[] {
+  return mostUrgentFirst([
     ...services(installation),
     ...provider(installation),
     ...companies(installation),
     ...runs(installation),
     ...processes(installation),
-    ...figures(installation),
-  ].toSorted(
-    (one, other) =>
-      SEVERITIES.indexOf(one.severity) - SEVERITIES.indexOf(other.severity) ||
-      other.affected - one.affected,
-  )
-}
-
-/** Returns `1 run` or `12 runs`. */
-const counted = (count: number, one: string, many = `${one}s`): string =>
-  `${new Intl.NumberFormat('en').format(count)} ${count === 1 ? one : many}`
-
-/** Returns `A, B, C and 9 more`. */
-export function listed(names: readonly string[], total = names.length): string {
-  const shown = names.slice(0, SHOWN_NAMES)
-  const rest = total - shown.length
-  if (rest > 0) return `${shown.join(', ')} and ${rest} more`
-  const last = shown.at(-1) ?? ''
-  return shown.length < 2 ? last : `${shown.slice(0, -1).join(', ')} and ${last}`
+    ...conditionsOfMetrics(installation, windows),
+  ])
 }
 
 function* services({ services: all }: Installation): Generator<Condition> {
@@ -72,6 +41,7 @@ function* services({ services: all }: Installation): Generator<Condition> {
           remedy: 'Start the service. What it had accepted is stored, and continues then.',
           affected: 1,
           knownSince: since,
+          labels: { job: name },
           page: pages.health,
         }
       if (misses > 0 || report === null) continue
@@ -87,6 +57,7 @@ function* services({ services: all }: Installation): Generator<Condition> {
           remedy: 'The service reconnects by itself as soon as the dependency is available.',
           affected: 1,
           knownSince: Date.parse(state.since),
+          labels: { service: name, dependency },
           page: pages.health,
         }
       }
@@ -130,6 +101,15 @@ function* provider(installation: Installation): Generator<Condition> {
 const companyName = ({ Label, Environment, Name }: CredentialView): string =>
   Label || Environment || Name
 
+/** Returns the page and the action for a company that must be reconnected. */
+function reconnecting({ Name, Label }: CredentialView): Pick<Condition, 'page' | 'action'> {
+  const realm = realmOf(Name)
+  return {
+    page: companyPage(realm),
+    action: { Kind: 'connect_company', Realm: realm, ...(Label !== '' && { Label }) },
+  }
+}
+
 const earliest = (times: readonly number[]): number | null =>
   times.length === 0 ? null : Math.min(...times)
 
@@ -150,10 +130,12 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       remedy: 'Only a new authorization by the owner of the company helps.',
       affected: lost,
       knownSince: earliest(mustReconnect.flatMap(({ Fault }) => faultTime(Fault))),
-      page:
-        lost === 1 && mustReconnect[0] !== undefined
-          ? companyPage(realmOf(mustReconnect[0].Name))
-          : `${pages.companies}?state=must_reconnect`,
+      ...(lost === 1 && mustReconnect[0] !== undefined
+        ? reconnecting(mustReconnect[0])
+        : {
+            page: `${pages.companies}?state=must_reconnect`,
+            action: { Kind: 'send_links' },
+          }),
     }
   }
   const failing = faulted.filter(({ State }) => State === 'failing')
@@ -214,6 +196,12 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
         step: first.step,
         class: first.errorClass,
       }),
+      action: {
+        Kind: 'resume_runs',
+        Process: first.process,
+        Step: first.step,
+        Class: first.errorClass,
+      },
     }
   }
   const inDoubt = groups.reduce((sum, group) => sum + group.inDoubt, 0)
@@ -276,53 +264,7 @@ function* processes({ processes: all }: Installation): Generator<Condition> {
       affected: 1,
       knownSince: pausedAt,
       page: pages.processes,
+      action: { Kind: 'resume_process', Process: name },
     }
   }
-}
-
-function* figures(installation: Installation): Generator<Condition> {
-  // Every replica reports the same counts of the shared tables, so the counts of one replica are sufficient.
-  const [coordinator] = responding(installation, 'coordinator')
-  const samplesOf = (name: string) => coordinator?.samples?.get(name) ?? []
-  for (const { labels, value } of samplesOf('coordinator_oldest_due_seconds')) {
-    if (!(value > LATE_SECONDS)) continue
-    const place = `${labels['process']}.${labels['step']}`
-    yield {
-      key: `RunsLate ${place}`,
-      name: 'RunsLate',
-      severity: 'warning',
-      title: `Runs at ${place} are late`,
-      detail: `The oldest has been due for ${Math.round(value / 60)} minutes.`,
-      remedy: 'Check whether the process is paused, and whether coordinators run its steps.',
-      affected: 1,
-      knownSince: null,
-      page: pages.health,
-    }
-  }
-  const dead = samplesOf('coordinator_dead_messages').reduce((sum, { value }) => sum + value, 0)
-  if (dead > 0)
-    yield {
-      key: 'DeadMessages',
-      name: 'DeadMessages',
-      severity: 'warning',
-      title: counted(dead, 'dead letter'),
-      detail: 'Messages that no coordinator could read or assign to a run.',
-      remedy: 'Requeue them when their cause is removed, or discard them.',
-      affected: dead,
-      knownSince: null,
-      page: pages.processes,
-    }
-  const broken = samplesOf('coordinator_violations').filter(({ value }) => value > 0)
-  if (broken.length > 0)
-    yield {
-      key: 'BooksOutOfBalance',
-      name: 'BooksOutOfBalance',
-      severity: 'critical',
-      title: 'The tables of the runs contradict each other',
-      detail: broken.map(({ labels, value }) => `${labels['kind']} ${value}`).join(' · '),
-      remedy: 'Follow the section BooksOutOfBalance of the runbook.',
-      affected: broken.length,
-      knownSince: null,
-      page: pages.health,
-    }
 }

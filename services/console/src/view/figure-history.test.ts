@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type ChartDefinition, charts, promQl } from './charts.ts'
+import { type ChartDefinition, chartPromQl, charts } from './charts.ts'
 import { createFigureHistory } from './figure-history.ts'
 import type { Replica, ServiceState } from './installation.ts'
 import { parseMetrics } from './metric-text.ts'
@@ -28,7 +28,7 @@ const steps = (count: number) => `coordinator_steps_total{outcome="completed"} $
 
 describe('the metrics of the last hour', () => {
   it('the figure history adds the increases of the counters of all replicas, minute by minute', () => {
-    const history = createFigureHistory()
+    const history = createFigureHistory(charts)
     for (const [second, one, two] of [
       [0, 100, 7],
       [30, 110, 8],
@@ -45,7 +45,7 @@ describe('the metrics of the last hour', () => {
   })
 
   it('if a counter falls, the figure history assumes a restart after which the counter began at 0', () => {
-    const history = createFigureHistory()
+    const history = createFigureHistory(charts)
     for (const [second, count] of [
       [0, 100],
       [10, 105],
@@ -56,7 +56,7 @@ describe('the metrics of the last hour', () => {
   })
 
   it('the figure history has a gap for a minute in which no replica responded, and does not add the events of this minute to a later one', () => {
-    const history = createFigureHistory()
+    const history = createFigureHistory(charts)
     history.add(START, service('coordinator', replica('a', steps(1))))
     history.add(START + 10_000, service('coordinator', replica('a', steps(5))))
     history.add(START + 70_000, service('coordinator', replica('a', steps(5), 3)))
@@ -70,7 +70,7 @@ describe('the metrics of the last hour', () => {
   })
 
   it('in the figure history, the value of a gauge in a minute is the highest value of the replicas at the end of the minute', () => {
-    const history = createFigureHistory()
+    const history = createFigureHistory(charts)
     const text = (failed: number) =>
       `coordinator_transactions{status="Failed"} ${failed}\ncoordinator_transactions{status="Completed"} 900`
     history.add(START, service('coordinator', replica('a', text(9)), replica('b', text(9))))
@@ -80,7 +80,7 @@ describe('the metrics of the last hour', () => {
   })
 
   it('the figure history computes the quantiles of a minute only from the calls in this minute, and has none for a minute without calls', () => {
-    const history = createFigureHistory()
+    const history = createFigureHistory(charts)
     const text = (fast: number, slow: number) =>
       [
         `gateway_request_duration_seconds_bucket{le="0.1"} ${fast}`,
@@ -97,7 +97,7 @@ describe('the metrics of the last hour', () => {
   })
 
   it('the figure history keeps the series of 60 minutes and drops older values', () => {
-    const history = createFigureHistory()
+    const history = createFigureHistory(charts)
     for (let minute = 0; minute < 130; minute += 1)
       history.add(START + minute * 60_000, service('coordinator', replica('a', steps(minute))))
     const [series] = history.series(chartOf('steps'), START + 129 * 60_000)
@@ -120,7 +120,7 @@ describe('quantiles of histograms', () => {
 
 describe('the queries for Prometheus', () => {
   it('the queries for Prometheus come from the same table as the charts of the last hour', () => {
-    expect(charts.flatMap(({ queries }) => queries.map(promQl))).toEqual([
+    expect(charts.flatMap(({ queries }) => queries.map(chartPromQl))).toEqual([
       'max by (status) (coordinator_transactions{status!="Completed"})',
       '60 * sum by (outcome) (rate(coordinator_steps_total[5m]))',
       'histogram_quantile(0.95, sum by (le, process, step) (rate(coordinator_step_duration_seconds_bucket[5m])))',

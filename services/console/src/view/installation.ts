@@ -46,6 +46,9 @@ export interface RunGroup {
 
 export interface ProcessState {
   readonly name: string
+  /** Whether a coordinator has loaded the process. */
+  readonly isLoaded: boolean
+  readonly needsInternet: boolean
   readonly isPaused: boolean
   readonly pausedAt: number | null
   readonly pausedBy: string | null

@@ -11,6 +11,7 @@ export interface NowInput {
   readonly watchedSince: number
   readonly installation: Installation
   readonly conditions: readonly ConditionView[]
+  readonly prometheusFailedSince: number | null
   readonly lastEnded: { readonly title: string; readonly at: number } | null
   readonly minutes: readonly Minute[]
   /** The number of runs that completed after the coordinator's latest count. */
@@ -26,6 +27,8 @@ export function nowView(input: NowInput): NowView {
   return {
     At: iso(input.at),
     Conditions: [...input.conditions],
+    PrometheusFailedSince:
+      input.prometheusFailedSince === null ? null : iso(input.prometheusFailedSince),
     LastEnded: lastEnded === null ? null : { Title: lastEnded.title, At: iso(lastEnded.at) },
     Runs: runsByStatus(installation, input.completedSinceCount),
     Due: dueRuns(installation),

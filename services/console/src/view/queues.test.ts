@@ -40,7 +40,16 @@ const installation = (groups: readonly RunGroup[] | null): Installation => ({
   companies: null,
   faulted: [],
   processes: [
-    { name: 'Order', isPaused: false, pausedAt: null, pausedBy: null, reason: null, groups },
+    {
+      name: 'Order',
+      isLoaded: true,
+      needsInternet: false,
+      isPaused: false,
+      pausedAt: null,
+      pausedBy: null,
+      reason: null,
+      groups,
+    },
   ],
 })
 const process = { Process: 'Order', Steps: ['order', 'csv'] }

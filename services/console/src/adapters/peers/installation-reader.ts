@@ -15,6 +15,7 @@ const ProcessList = z.object({
   items: z.array(
     z.object({
       Process: z.string(),
+      RequireInternet: z.boolean(),
       Paused: z.boolean(),
       PausedAt: z.iso.datetime().nullable(),
       PausedBy: z.string().nullable(),
@@ -93,17 +94,24 @@ export function createInstallationReader(
       const { items, not_loaded } = await coordinator.read('/processes', ProcessList)
       const missing = not_loaded.map(({ Process }) => ({
         Process,
+        isLoaded: false,
+        RequireInternet: false,
         Paused: false,
         PausedAt: null,
         PausedBy: null,
         Reason: null,
       }))
-      const processes = [...items.filter(({ BuiltIn }) => !BuiltIn), ...missing]
+      const loaded = items
+        .filter(({ BuiltIn }) => !BuiltIn)
+        .map((process) => ({ ...process, isLoaded: true }))
       return Promise.all(
-        processes.map(async ({ Process, Paused, PausedAt, PausedBy, Reason }) => {
+        [...loaded, ...missing].map(async (process) => {
+          const { Process, isLoaded, RequireInternet, Paused, PausedAt, PausedBy, Reason } = process
           const summary = await summaryOf(Process)
           return {
             name: Process,
+            isLoaded,
+            needsInternet: RequireInternet,
             isPaused: Paused,
             pausedAt: PausedAt === null ? null : Date.parse(PausedAt),
             pausedBy: PausedBy,

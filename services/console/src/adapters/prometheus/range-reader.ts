@@ -1,6 +1,7 @@
 import { z } from 'zod'
-import { type ChartQuery, promQl, seriesName } from '../../view/charts.ts'
+import { chartPromQl } from '../../view/charts.ts'
 import type { FigureSeries } from '../../view/figure-history.ts'
+import { type MetricQuery, seriesName } from '../../view/metric-query.ts'
 
 const DEADLINE_MS = 5_000
 
@@ -26,7 +27,7 @@ export interface TimeRange {
   readonly step: number
 }
 
-export type ReadRange = (query: ChartQuery, range: TimeRange) => Promise<readonly FigureSeries[]>
+export type ReadRange = (query: MetricQuery, range: TimeRange) => Promise<readonly FigureSeries[]>
 
 /**
  * Returns the function that reads the series of a query from Prometheus.
@@ -37,7 +38,7 @@ export const createRangeReader =
   (prometheusUrl: string): ReadRange =>
   async (query, { start, end, step }) => {
     const parameters = new URLSearchParams({
-      query: promQl(query),
+      query: chartPromQl(query),
       start: String(start),
       end: String(end),
       step: String(step),

@@ -1,0 +1,94 @@
+/**
+ * A rule of deploy/prometheus/alerts.yml that the console also evaluates, on the metrics that it has read itself. The
+ * same definition gives the expression in PromQL, so that a test can compare both.
+ */
+import { type Installation, type Replica, responding } from './installation.ts'
+import { gaugeValues, type Measured, type MetricQuery, promQl } from './metric-query.ts'
+
+export interface AlertRule {
+  readonly name: string
+  readonly severity: 'critical' | 'warning'
+  readonly service: string
+  readonly query: MetricQuery
+  /** The length of the window of a counter or of a histogram. */
+  readonly minutes?: number
+  /** Whether the value of a counter is its increase in the window, instead of its rate per second. */
+  readonly isIncrease?: boolean
+  /** The query of the total, if the value is a share. */
+  readonly of?: MetricQuery
+  readonly limit: readonly [operator: '>' | '<', value: number]
+  /** The rule does not apply to a series of which this counter has grown in this time. */
+  readonly unless?: { readonly query: MetricQuery; readonly minutes: number }
+  /** How long the condition must last. */
+  readonly forMinutes: number
+}
+
+/** Returns the values of a counter or of a histogram over the last minutes. */
+export type Windows = (query: MetricQuery, minutes: number) => readonly Measured[]
+
+/**
+ * Returns the replicas whose gauges count. While none responds, these are all replicas with the values that they had
+ * last, so that a condition does not disappear because its service is unavailable.
+ */
+function knownReplicas(installation: Installation, service: string): readonly Replica[] {
+  const up = responding(installation, service)
+  return up.length > 0
+    ? up
+    : installation.services.flatMap(({ name, replicas }) => (name === service ? replicas : []))
+}
+
+/** Returns the series that exceed the limit of a rule, with their values. */
+export function exceeding(
+  rule: AlertRule,
+  installation: Installation,
+  windows: Windows,
+): readonly Measured[] {
+  const { limit, unless } = rule
+  const [operator, value] = limit
+  const active = new Set(
+    unless === undefined
+      ? []
+      : windows(unless.query, unless.minutes)
+          .filter((series) => series.value > 0)
+          .map(({ labels }) => JSON.stringify(labels)),
+  )
+  return valuesOf(rule, installation, windows).filter(
+    (series) =>
+      (operator === '>' ? series.value > value : series.value < value) &&
+      !active.has(JSON.stringify(series.labels)),
+  )
+}
+
+function valuesOf(
+  { query, minutes = 0, isIncrease, of, service }: AlertRule,
+  installation: Installation,
+  windows: Windows,
+): readonly Measured[] {
+  if (query.kind === 'gauge')
+    return gaugeValues(
+      query,
+      knownReplicas(installation, service).map(({ samples }) => samples),
+    )
+  const values = windows(query, minutes)
+  if (of !== undefined) {
+    const total = windows(of, minutes)[0]?.value ?? 0
+    return total > 0 ? values.map(({ labels, value }) => ({ labels, value: value / total })) : []
+  }
+  return query.kind === 'rate' && isIncrease !== true
+    ? values.map(({ labels, value }) => ({ labels, value: value / (minutes * 60) }))
+    : values
+}
+
+/** Returns the expression of a rule in PromQL. */
+export function expressionOf(rule: AlertRule): string {
+  const { query, minutes = 0, isIncrease, of, limit, unless } = rule
+  const counter = isIncrease === true ? 'increase' : 'rate'
+  const value = [query, ...(of === undefined ? [] : [of])]
+    .map((part) => promQl(part, `${minutes}m`, counter))
+    .join(' / ')
+  const exception =
+    unless === undefined
+      ? ''
+      : ` unless on (${unless.query.by.join(', ')}) ${promQl(unless.query, `${unless.minutes}m`)} > 0`
+  return `${value} ${limit.join(' ')}${exception}`
+}

@@ -1,0 +1,48 @@
+/** A condition of the first page, and the words that conditions have in common. */
+import type { ConditionAction, ConditionView } from '../contracts/now.ts'
+
+export interface Condition {
+  /** The identity of the condition, which stays the same while the condition lasts. */
+  readonly key: string
+  /** The name of the alert, which is also the name of its section in docs/runbook.md. */
+  readonly name: string
+  readonly severity: ConditionView['Severity']
+  readonly title: string
+  readonly detail: string
+  readonly remedy: string
+  readonly affected: number
+  /** The time at which the condition began, in epoch milliseconds, if the services know it. */
+  readonly knownSince: number | null
+  /** A time at which the condition has certainly begun, in epoch milliseconds, if Prometheus knows it. */
+  readonly noLaterThan?: number
+  /** How long the condition must last before it is shown, in milliseconds. Default: 0. */
+  readonly forMs?: number
+  /** What the condition is about, under the names of the labels of Prometheus. */
+  readonly labels?: Readonly<Record<string, string>>
+  readonly page: string | null
+  readonly action?: ConditionAction
+}
+
+const SHOWN_NAMES = 3
+const SEVERITIES = ['critical', 'warning', 'info'] as const
+
+/** Sorts conditions by severity, and then by the number of affected objects. */
+export const mostUrgentFirst = (conditions: readonly Condition[]): readonly Condition[] =>
+  conditions.toSorted(
+    (one, other) =>
+      SEVERITIES.indexOf(one.severity) - SEVERITIES.indexOf(other.severity) ||
+      other.affected - one.affected,
+  )
+
+/** Returns `1 run` or `12 runs`. */
+export const counted = (count: number, one: string, many = `${one}s`): string =>
+  `${new Intl.NumberFormat('en').format(count)} ${count === 1 ? one : many}`
+
+/** Returns `A, B, C and 9 more`. */
+export function listed(names: readonly string[], total = names.length): string {
+  const shown = names.slice(0, SHOWN_NAMES)
+  const rest = total - shown.length
+  if (rest > 0) return `${shown.join(', ')} and ${rest} more`
+  const last = shown.at(-1) ?? ''
+  return shown.length < 2 ? last : `${shown.slice(0, -1).join(', ')} and ${last}`
+}

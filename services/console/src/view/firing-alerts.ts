@@ -1,0 +1,60 @@
+/** Merges the firing alerts of Prometheus into the conditions that the console has found itself. */
+import { type Condition, mostUrgentFirst } from './condition.ts'
+
+/** An alert that Prometheus reports. Its texts come from the rules there, which may be any. */
+export interface FiringAlert {
+  readonly labels: Readonly<Record<string, string>>
+  readonly summary: string
+  /** The time since which its expression is true, in epoch milliseconds. */
+  readonly activeAt: number
+}
+
+/** The maximum number of labels that a condition shows. */
+const SHOWN_LABELS = 5
+
+/**
+ * Returns the conditions with those of Prometheus. An alert that is about a condition of the console is not shown
+ * again, but the condition may have begun earlier, and is shown at once. Other alerts become conditions of their own.
+ */
+export function withFiringAlerts(
+  conditions: readonly Condition[],
+  alerts: readonly FiringAlert[],
+): readonly Condition[] {
+  const merged = conditions.map((condition) => {
+    const times = alerts.flatMap((alert) => (isAbout(alert, condition) ? [alert.activeAt] : []))
+    return times.length === 0
+      ? condition
+      : { ...condition, forMs: 0, noLaterThan: Math.min(...times) }
+  })
+  const others = alerts.filter((alert) => !conditions.some((one) => isAbout(alert, one)))
+  return mostUrgentFirst([...merged, ...others.map(conditionOf)])
+}
+
+/** Returns whether an alert has the name of a condition, and no label that contradicts it. */
+const isAbout = (alert: FiringAlert, { name, labels = {} }: Condition): boolean =>
+  alert.labels['alertname'] === name &&
+  Object.entries(labels).every(([label, value]) => (alert.labels[label] ?? value) === value)
+
+function conditionOf({ labels, summary, activeAt }: FiringAlert): Condition {
+  const { alertname: name = 'Alert', severity = '', ...others } = labels
+  const sorted = Object.entries(labels).toSorted(([one], [other]) => (one < other ? -1 : 1))
+  return {
+    key: `Prometheus ${JSON.stringify(sorted)}`,
+    name,
+    severity: severityOf(severity),
+    title: summary === '' ? name : summary,
+    detail: [name, ...Object.entries(others).map(([label, value]) => `${label} ${value}`)]
+      .slice(0, 1 + SHOWN_LABELS)
+      .join(' · '),
+    remedy: 'Prometheus reports this alert.',
+    affected: 1,
+    knownSince: activeAt,
+    page: null,
+  }
+}
+
+/** Returns the severity of an alert. Installations may use other words; what they do not name is a warning. */
+function severityOf(label: string): Condition['severity'] {
+  if (label === 'critical' || label === 'page') return 'critical'
+  return label === 'info' || label === 'none' ? 'info' : 'warning'
+}

@@ -1,0 +1,42 @@
+/** Says why no worker claims the due runs of a process, as far as the console knows the reason. */
+import { type Installation, responding } from './installation.ts'
+import { valueOf } from './metric-text.ts'
+
+export interface LateReason {
+  readonly reason: string
+  readonly remedy: string
+}
+
+/** Returns the reason why the due runs of a process are not claimed; `null` if it is not known. */
+export function lateReason(installation: Installation, process: string): LateReason | null {
+  const coordinators = responding(installation, 'coordinator')
+  const state = installation.processes?.find(({ name }) => name === process)
+  if (coordinators.length === 0)
+    return { reason: 'No coordinator responds.', remedy: 'Start a coordinator.' }
+  if (state?.isLoaded === false)
+    return {
+      reason: 'No coordinator has loaded the process.',
+      remedy: 'Deploy its definition, or cancel its runs.',
+    }
+  if (state?.isPaused === true)
+    return { reason: 'The process is paused.', remedy: 'Resume it when the reason is over.' }
+  const isOffline = coordinators.every(
+    ({ samples }) => valueOf(samples, 'coordinator_online') === 0,
+  )
+  if (state?.needsInternet === true && isOffline)
+    return {
+      reason: 'The process needs the internet, and no probe reaches it.',
+      remedy: 'Check the network of the coordinator. The steps start again by themselves.',
+    }
+  const waiting = coordinators.every(({ report }) => report?.status === 'waiting')
+  if (waiting) {
+    const [dependency] = Object.entries(coordinators[0]?.report?.dependencies ?? {}).find(
+      ([, { status }]) => status !== 'up',
+    ) ?? ['a dependency']
+    return {
+      reason: `The coordinator waits for ${dependency}.`,
+      remedy: 'Restore this dependency. The steps start again by themselves.',
+    }
+  }
+  return null
+}
