@@ -83,7 +83,7 @@ describe('a company whose grant is revoked', () => {
     const waiting = condition('1 run waits for 1 company')
     await waiting.waitFor()
     expect(await waiting.textContent()).toContain(LABEL)
-    await broken.getByRole('link', { name: 'Reconnect', exact: true }).click()
+    await broken.getByRole('link', { name: 'Show', exact: true }).click()
     await page.waitForURL(`${at.console.url}/companies/${COMPANY.realm}`)
     await state().getByText('Must be reconnected', { exact: true }).waitFor()
   })

@@ -208,4 +208,17 @@ describe('the runs in a browser', () => {
     )
     expect(statuses).toEqual([403, 403])
   })
+
+  it('a viewer sees the actions of the first page disabled, with the reason', async () => {
+    await queue('of-the-viewer', TOO_LONG)
+    const page = await at.open('/')
+    await page.getByLabel('User').fill('vera')
+    await page.getByLabel('Password').fill(PASSWORD)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    const resume = page.getByRole('button', { name: /^Resume \d+…$/ })
+    await resume.waitFor()
+    expect(await resume.getAttribute('title')).toBe('This needs the role operator.')
+    await resume.click({ force: true })
+    expect(await dialog(page).count()).toBe(0)
+  })
 })

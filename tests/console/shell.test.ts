@@ -90,6 +90,10 @@ describe('the console in a browser', () => {
     expect(await heading(page)).toBe('One thing needs you')
     expect(await page.title()).toBe('(1) Now · Console')
     await expectAccessible(page, 'now-broken')
+    await page.getByRole('button', { name: 'Reconnect…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByRole('button', { name: 'Reconnect', exact: true }).click()
+    await page.getByText(/\/connect\/[\w-]+/).waitFor()
     await connectCompany(at.host, { stage() {}, line() {} })
     await page.getByRole('heading', { name: 'Nothing needs you' }).waitFor({ timeout: 5_000 })
     await page.getByText('1 company must be reconnected').waitFor() // the page names the last condition that ended
@@ -109,7 +113,22 @@ describe('the console in a browser', () => {
     await expectAccessible(page, 'now-failed')
   })
 
-  it('the first page shows who paused a process, and shows markup in the reason as text', async () => {
+  it('an operator resumes a failed run from the first page', async () => {
+    const page = await at.signIn()
+    await page.getByRole('button', { name: 'Resume 1…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('1 run can be changed').waitFor()
+    await dialog.getByLabel('Reason').fill('the target is fixed')
+    await dialog.getByRole('button', { name: 'Resume', exact: true }).click()
+    await page.waitForURL(/\/bulk\/[\w-]+\?of=1$/)
+    await page.getByText('Completed', { exact: true }).waitFor()
+    const actions = await request(`${at.host.coordinator}/actions?process=OrderProcess&id=too-long`)
+    expect(await actions.json()).toMatchObject({
+      items: [{ Action: 'resume', Reason: 'the target is fixed' }],
+    })
+  })
+
+  it('the first page shows who paused a process with markup in the reason as text, and an operator resumes it there', async () => {
     const page = await at.signIn()
     const process = `${at.host.coordinator}/processes/OrderProcess`
     const Reason = '<img src=x onerror=alert(1)>'
@@ -117,7 +136,10 @@ describe('the console in a browser', () => {
     await page.getByRole('heading', { name: 'OrderProcess is paused' }).waitFor({ timeout: 10_000 })
     await page.getByText('<img src=x onerror=alert(1)>').first().waitFor()
     expect(await page.locator('img').count()).toBe(0)
-    await request(`${process}/resume`, 'POST', {})
+    await page.getByRole('button', { name: 'Resume…' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Resume OrderProcess?' })
+    await dialog.getByLabel('Reason').fill('maintenance is over')
+    await dialog.getByRole('button', { name: 'Resume', exact: true }).click()
     await page
       .getByRole('heading', { name: 'OrderProcess is paused' })
       .waitFor({ state: 'detached' })

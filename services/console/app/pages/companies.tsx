@@ -72,7 +72,7 @@ export function CompaniesPage({ session }: { readonly session: SessionView }) {
         <ConnectButton session={session} />
       </div>
       <ReadProblem error={companies.error} hasData={companies.data !== undefined} />
-      {rows.length > 0 && <CompanyTable rows={rows} />}
+      {rows.length > 0 && <CompanyTable session={session} rows={rows} />}
       {companies.isSuccess && rows.length === 0 && (
         <section className="panel" aria-label="No companies">
           {text === '' ? (
@@ -98,7 +98,12 @@ export function CompaniesPage({ session }: { readonly session: SessionView }) {
   )
 }
 
-function CompanyTable({ rows }: { readonly rows: readonly CompanyView[] }) {
+interface CompanyTableProps {
+  readonly session: SessionView
+  readonly rows: readonly CompanyView[]
+}
+
+function CompanyTable({ session, rows }: CompanyTableProps) {
   return (
     <div className="panel flush">
       <table>
@@ -135,6 +140,11 @@ function CompanyTable({ rows }: { readonly rows: readonly CompanyView[] }) {
                 {company.Label !== undefined && (
                   <div className="muted">
                     <Outside text={company.Realm} />
+                  </div>
+                )}
+                {company.State === 'must_reconnect' && (
+                  <div className="buttons">
+                    <ConnectButton session={session} company={company} />
                   </div>
                 )}
               </td>

@@ -1,25 +1,14 @@
 import { useQuery } from '@tanstack/react-query'
-import type { ChangeView, ConditionView, NowView } from '../../src/contracts/now.ts'
+import type { ChangeView, NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { duration, full, timeOfDay } from '../clock.ts'
 import { Ago } from '../parts/ago.tsx'
+import { Conditions } from '../parts/conditions.tsx'
 import { Glyph, State, type Tone } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
 import { MinuteChart } from '../parts/minute-chart.tsx'
 import { Outside } from '../parts/text.tsx'
-import { runbookPage } from '../router.ts'
-
-const TONES: Readonly<Record<ConditionView['Severity'], Tone>> = {
-  critical: 'bad',
-  warning: 'warn',
-  info: 'info',
-}
-const SEVERITY_WORDS: Readonly<Record<ConditionView['Severity'], string>> = {
-  critical: 'Critical',
-  warning: 'Warning',
-  info: 'Note',
-}
 
 /**
  * The first page. It shows what needs a person, and the state of the installation in a few numbers.
@@ -37,7 +26,18 @@ export function NowPage({ session }: { readonly session: SessionView }) {
             ? 'One thing needs you'
             : `${count} things need you`}
       </h1>
-      {count === 0 ? <Calm now={now} /> : <Conditions conditions={now.Conditions} />}
+      {count === 0 ? (
+        <Calm now={now} />
+      ) : (
+        <Conditions session={session} conditions={now.Conditions} />
+      )}
+      {now.PrometheusFailedSince !== null && (
+        <p className="muted">
+          Prometheus has not responded since{' '}
+          <time dateTime={now.PrometheusFailedSince}>{timeOfDay(now.PrometheusFailedSince)}</time>:
+          its alerts are from before.
+        </p>
+      )}
       {count === 0 && isNew(now) && <FirstSteps session={session} />}
       <div className="columns">
         <section className="panel" aria-labelledby="runs">
@@ -62,48 +62,6 @@ export function NowPage({ session }: { readonly session: SessionView }) {
 
 const isNew = (now: NowView): boolean =>
   now.Companies?.Total === 0 || (now.Runs !== null && Object.values(now.Runs).every((n) => n === 0))
-
-function Conditions({ conditions }: { readonly conditions: readonly ConditionView[] }) {
-  return (
-    <ul className="conditions">
-      {conditions.map((condition) => (
-        <li key={condition.Key} className={`panel condition edge-${TONES[condition.Severity]}`}>
-          <Glyph tone={TONES[condition.Severity]} />
-          <div>
-            <h2>
-              <span className="unseen">{SEVERITY_WORDS[condition.Severity]}: </span>
-              <Outside text={condition.Title} />
-            </h2>
-            {condition.Detail !== '' && (
-              <p className="detail">
-                <Outside text={condition.Detail} />
-              </p>
-            )}
-            <p className="remedy">{condition.Remedy}</p>
-          </div>
-          <div className="aside">
-            <span className={`word tone-${TONES[condition.Severity]}`} aria-hidden="true">
-              {SEVERITY_WORDS[condition.Severity]}
-            </span>
-            <span className="muted">
-              <Ago time={condition.Since} prefix="for " />
-            </span>
-            <span className="links">
-              {condition.Page !== null && (
-                <Link to={condition.Page}>
-                  {condition.Page.startsWith('/companies/') ? 'Reconnect' : 'Show'}
-                </Link>
-              )}
-              <Link to={runbookPage(condition.Name)}>
-                Runbook<span className="unseen"> on {condition.Name}</span>
-              </Link>
-            </span>
-          </div>
-        </li>
-      ))}
-    </ul>
-  )
-}
 
 function Calm({ now }: { readonly now: NowView }) {
   const { LastEnded: last } = now

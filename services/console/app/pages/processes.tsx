@@ -11,6 +11,7 @@ import { Until } from '../parts/company.tsx'
 import { State } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
+import { ResumeProcessButton } from '../parts/resume-process-button.tsx'
 import { Outside } from '../parts/text.tsx'
 import { visible } from '../visible.ts'
 
@@ -121,15 +122,7 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
       </table>
       <div className="buttons">
         {process.Paused ? (
-          <ActionButton
-            verb="Resume"
-            blocked={role}
-            object={name}
-            consequence="Its runs continue. Runs that have waited are due at once."
-            reason="required"
-            act={(form, key) => call('POST', `${path}/resume`, reasonOf(form), key)}
-            done={`${name} runs again.`}
-          />
+          <ResumeProcessButton process={name} role={role} />
         ) : (
           <ActionButton
             verb="Pause"

@@ -8,8 +8,10 @@ import { ProblemHelp } from './problem.tsx'
 import { Outside } from './text.tsx'
 
 export interface ActionButtonProps {
-  /** The verb, which is the text of the button on the page and of the button in the dialog. */
+  /** The verb, which is the text of the button in the dialog. */
   readonly verb: string
+  /** The text of the button on the page, if it is not the verb. */
+  readonly label?: string | undefined
   /** The reason why the action is not possible now; `undefined` if it is possible. */
   readonly blocked?: string | undefined
   /** The object of the action, such as `run 0 of 66`. */
@@ -33,13 +35,13 @@ export interface ActionButtonProps {
  * is not possible, the button stays visible and shows the reason.
  */
 export function ActionButton(props: ActionButtonProps) {
-  const { verb, blocked } = props
+  const { verb, label = verb, blocked } = props
   const [isOpen, setOpen] = useState(false)
   const unansweredRef = useRef<ActionRequest | null>(null)
   return (
     <>
       <BlockableButton blocked={blocked} onClick={() => setOpen(true)}>
-        {verb}…
+        {label}…
       </BlockableButton>
       {isOpen && (
         <Confirmation {...props} unansweredRef={unansweredRef} onClose={() => setOpen(false)} />

@@ -29,14 +29,16 @@ const CONSEQUENCES: Readonly<Record<BulkAction, string>> = {
 export interface BulkButtonProps {
   readonly action: BulkAction
   readonly scope: BulkScope
+  /** The text of the button on the page, if it is not the verb of the action. */
+  readonly label?: string
   readonly blocked: string | undefined
-  readonly onStarted: () => void
+  readonly onStarted?: () => void
 }
 
 /**
  * Acts on many runs. Before that, the coordinator counts the runs, and the person sees the number.
  */
-export function BulkButton({ action, scope, blocked, onStarted }: BulkButtonProps) {
+export function BulkButton({ action, scope, label, blocked, onStarted }: BulkButtonProps) {
   const [state, setState] = useState<CountState>({ count: null, error: null })
   const [withDoubt, setWithDoubt] = useState(false)
   const [rate, setRate] = useState(USUAL_RATE)
@@ -59,12 +61,13 @@ export function BulkButton({ action, scope, blocked, onStarted }: BulkButtonProp
       ...reasonOf(form),
     }
     const { ID } = await call<BulkView>('POST', '/bulk', body, key)
-    onStarted()
+    onStarted?.()
     goTo(`/bulk/${encodeURIComponent(ID)}?of=${(count?.Done ?? 0) + (count?.Skipped ?? 0)}`)
   }
   return (
     <ActionButton
       verb={BULK_VERBS[action]}
+      label={label}
       blocked={blocked}
       object={isReady ? `${count.Done} of ${scope.process}` : `runs of ${scope.process}`}
       consequence={CONSEQUENCES[action]}

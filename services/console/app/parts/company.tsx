@@ -25,8 +25,10 @@ export function CompanyState({ state }: { readonly state: CompanyView['State'] }
   )
 }
 
+export type NamedCompany = Pick<CompanyView, 'Realm' | 'Label'>
+
 /** The name by which people know a company: its label, or else its id. */
-export const companyName = ({ Label, Realm }: CompanyView): string => Label ?? Realm
+export const companyName = ({ Label, Realm }: NamedCompany): string => Label ?? Realm
 
 /** Shows the time that remains until `time`. Shows `past` after that time. */
 export function Until({ time, past }: { readonly time: string; readonly past: string }) {

@@ -1,11 +1,11 @@
 import { useState } from 'react'
-import type { CompanyView, ConnectLinkView } from '../../src/contracts/companies.ts'
+import type { ConnectLinkView } from '../../src/contracts/companies.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { full } from '../clock.ts'
 import { ActionButton } from './action-button.tsx'
 import { roleReason } from './blockable-button.tsx'
-import { companyName } from './company.tsx'
+import { companyName, type NamedCompany } from './company.tsx'
 
 const LIFETIMES = [
   { hours: 1, text: '1 hour' },
@@ -21,7 +21,7 @@ export function ConnectButton({
   company,
 }: {
   readonly session: SessionView
-  readonly company?: CompanyView
+  readonly company?: NamedCompany
 }) {
   const [link, setLink] = useState<ConnectLinkView | null>(null)
   return (

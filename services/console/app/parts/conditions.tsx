@@ -1,0 +1,116 @@
+import type { ConditionAction, ConditionView } from '../../src/contracts/now.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { goTo, runbookPage } from '../router.ts'
+import { Ago } from './ago.tsx'
+import { BlockableButton, roleReason } from './blockable-button.tsx'
+import { BulkButton } from './bulk-button.tsx'
+import { ConnectButton } from './connect-button.tsx'
+import { Glyph, type Tone } from './glyph.tsx'
+import { Link } from './link.tsx'
+import { ResumeProcessButton } from './resume-process-button.tsx'
+import { Outside } from './text.tsx'
+
+const TONES: Readonly<Record<ConditionView['Severity'], Tone>> = {
+  critical: 'bad',
+  warning: 'warn',
+  info: 'info',
+}
+const SEVERITY_WORDS: Readonly<Record<ConditionView['Severity'], string>> = {
+  critical: 'Critical',
+  warning: 'Warning',
+  info: 'Note',
+}
+
+/** The conditions of the first page, each with what a person can do about it. */
+export function Conditions({
+  session,
+  conditions,
+}: {
+  readonly session: SessionView
+  readonly conditions: readonly ConditionView[]
+}) {
+  return (
+    <ul className="conditions">
+      {conditions.map((condition) => (
+        <li key={condition.Key} className={`panel condition edge-${TONES[condition.Severity]}`}>
+          <Glyph tone={TONES[condition.Severity]} />
+          <div>
+            <h2>
+              <span className="unseen">{SEVERITY_WORDS[condition.Severity]}: </span>
+              <Outside text={condition.Title} />
+            </h2>
+            {condition.Detail !== '' && (
+              <p className="detail">
+                <Outside text={condition.Detail} />
+              </p>
+            )}
+            <p className="remedy">
+              <Outside text={condition.Remedy} />
+            </p>
+            {condition.Action !== null && (
+              <div className="buttons">
+                <Action session={session} action={condition.Action} affected={condition.Affected} />
+              </div>
+            )}
+          </div>
+          <div className="aside">
+            <span className={`word tone-${TONES[condition.Severity]}`} aria-hidden="true">
+              {SEVERITY_WORDS[condition.Severity]}
+            </span>
+            <span className="muted">
+              <Ago time={condition.Since} prefix="for " />
+            </span>
+            <span className="links">
+              {condition.Page !== null && <Link to={condition.Page}>Show</Link>}
+              {condition.InRunbook && (
+                <Link to={runbookPage(condition.Name)}>
+                  Runbook<span className="unseen"> on {condition.Name}</span>
+                </Link>
+              )}
+            </span>
+          </div>
+        </li>
+      ))}
+    </ul>
+  )
+}
+
+const number = new Intl.NumberFormat('en')
+
+interface ActionProps {
+  readonly session: SessionView
+  readonly action: ConditionAction
+  readonly affected: number
+}
+
+function Action({ session, action, affected }: ActionProps) {
+  const role = roleReason(session)
+  switch (action.Kind) {
+    case 'resume_runs':
+      return (
+        <BulkButton
+          action="resume"
+          scope={{
+            process: action.Process,
+            filter: {
+              status: 'Failed',
+              ...(action.Step !== null && { step: action.Step }),
+              ...(action.Class !== null && { class: action.Class }),
+            },
+          }}
+          label={`Resume ${number.format(affected)}`}
+          blocked={role}
+        />
+      )
+    case 'connect_company':
+      return <ConnectButton session={session} company={action} />
+    case 'send_links':
+      return (
+        <BlockableButton blocked={role} onClick={() => goTo('/companies?state=must_reconnect')}>
+          Send links…
+        </BlockableButton>
+      )
+    case 'resume_process':
+      return <ResumeProcessButton process={action.Process} role={role} />
+  }
+}
