@@ -146,16 +146,25 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
     const limit = Number(query.get('limit') ?? 50)
     const statuses = query.getAll('status')
     const prefix = query.get('idPrefix') ?? ''
+    const isIn = (name: string, value: string | null): boolean =>
+      !query.has(name) || query.getAll(name).includes(value ?? '')
+    const ordered =
+      query.get('order') === 'updated'
+        ? runs.toSorted((one, other) => one.updatedAt - other.updatedAt)
+        : runs
     const items: RunResponse[] = []
     let index = query.has('cursor') ? Number(query.get('cursor')) : runs.length
     while (index > 0 && items.length < limit) {
       index -= 1
-      const run = runs[index]
+      const run = ordered[index]
       if (run === undefined) break
       const isWanted =
         (process === null || run.process === process) &&
         (statuses.length === 0 || statuses.includes(run.status)) &&
-        run.id.startsWith(prefix)
+        run.id.startsWith(prefix) &&
+        isIn('class', header(run).ErrorClass) &&
+        isIn('realm', header(run).Realm) &&
+        isIn('waitingFor', header(run).WaitingFor)
       if (isWanted) items.push(header(run))
     }
     return { items, next_cursor: index === 0 ? null : String(index) }
@@ -235,6 +244,8 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
         if (id === '') return list(name, query)
         const run = byId.get(keyOf(name, id))
         if (run === undefined) return undefined
+        // A fake transaction has one run only.
+        if (Number(query.get('replay') ?? 0) > 0) return undefined
         if (part === undefined) return detail(run, query)
         if (part === 'runs') return { items: [header(run)] }
         if (method !== 'POST') return undefined
@@ -298,7 +309,8 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
     const problem = at.reject(method, url.pathname)
     if (problem !== null) return sendJson(response, problem, 409)
     const body = bodyOf(request)
-    if (body === undefined) sendJson(response, { code: 'not_found', detail: 'nothing here' }, 404)
+    if (body === undefined)
+      sendJson(response, { code: missingCode(request), detail: 'nothing here' }, 404)
     else sendJson(response, body)
   }
 
@@ -383,6 +395,14 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
   }
   return at
 }
+
+/** Returns the code with which the services respond if they do not have what a path names. */
+const missingCode = ({ parts: [root, name] }: FakeRequest): string =>
+  root !== 'processes'
+    ? 'not_found'
+    : name === PROCESS
+      ? 'transaction_not_found'
+      : 'process_not_found'
 
 interface FakeRequest {
   readonly method: string

@@ -197,7 +197,7 @@ describe('the live connection of a browser', () => {
   it('the page Runs stays visible, shows the failure and offers no action while the browser has no network, and is up to date afterwards without a reload', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?idPrefix=offline`)
-    await page.getByText('No run matches these filters').waitFor()
+    await page.getByText('No run matches.').waitFor()
     await queue('offline-1')
     await page.getByRole('link', { name: 'offline-1', exact: true }).waitFor()
     const begin = page.getByRole('button', { name: 'Queue…' })
@@ -250,7 +250,7 @@ describe('the live connection of a browser', () => {
     const page = await at.signIn()
     await page.setViewportSize({ width: 1280, height: 2_000 }) // so that all rows are visible
     await page.goto(`${at.console.url}/runs?idPrefix=cut-`)
-    await page.getByText('No run matches these filters').waitFor()
+    await page.getByText('No run matches.').waitFor()
     await queue('cut-0')
     await page.getByRole('link', { name: 'cut-0', exact: true }).waitFor()
     for (let cut = 1; cut <= 20; cut += 1) {

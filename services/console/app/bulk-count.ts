@@ -79,7 +79,7 @@ export function useCount(
 
 /** The members of a filter, from the query of the list of runs. */
 export function filterOf(query: URLSearchParams): BulkFilter {
-  const names = [...new Set(query.keys())].filter((name) => name !== 'process')
+  const names = [...new Set(query.keys())].filter((name) => name !== 'process' && name !== 'order')
   return Object.fromEntries(
     names.map((name) => {
       const values = query.getAll(name)

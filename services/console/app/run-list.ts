@@ -26,32 +26,47 @@ export interface VisibleRows {
 export const keyOf = ({ Process, TransactionID, ReplayID }: RunRow): string =>
   JSON.stringify([Process, TransactionID, ReplayID])
 
-const isNewer = (run: RunRow, other: RunRow): boolean => run.CreatedAt > other.CreatedAt
+/** The time by which the list is ordered. */
+export type RunOrder = 'CreatedAt' | 'UpdatedAt'
+
+const oldest = (runs: readonly RunRow[], order: RunOrder): string | undefined =>
+  runs.map((run) => run[order]).toSorted()[0]
 
 /** Returns a page with the current state of its rows, in the same places. `fresh` is the same page, read again. */
-export function updatedPage(page: ListedPage, fresh: RunsView): ListedPage {
+export function updatedPage(page: ListedPage, fresh: RunsView, order: RunOrder): ListedPage {
   const now = new Map(fresh.Runs.map((run) => [keyOf(run), run]))
-  const last = fresh.Runs.at(-1)
+  const last = oldest(fresh.Runs, order)
   const runs = page.Runs.map((run): ListedRun => {
     const found = now.get(keyOf(run))
     if (found !== undefined) return found
     // If the fresh page begins with new runs, it ends before the last rows of the old page.
-    const isCovered = fresh.Next === null || last === undefined || isNewer(run, last)
+    const isCovered = fresh.Next === null || last === undefined || run[order] > last
     return isCovered ? { ...run, isGone: true } : run
   })
   return { ...page, ...fresh, Next: page.Next, Runs: runs }
 }
 
 /**
+ * Returns a page with the state of those of its runs that are on another, fresh page. In a list that is ordered by the
+ * last change, a changed run moves to the first page.
+ */
+export function withChanges(page: ListedPage, fresh: RunsView): ListedPage {
+  const now = new Map(fresh.Runs.map((run) => [keyOf(run), run]))
+  return page.Runs.some((run) => now.has(keyOf(run)))
+    ? { ...page, Runs: page.Runs.map((run) => now.get(keyOf(run)) ?? run) }
+    : page
+}
+
+/**
  * Returns the keys of the new runs of a fresh page: runs that the list does not have, although the rows at their
  * place are loaded.
  */
-export function newRuns(listed: Listed, fresh: RunsView): readonly string[] {
+export function newRuns(listed: Listed, fresh: RunsView, order: RunOrder): readonly string[] {
   const known = new Set(listed.pages.flatMap(({ Runs }) => Runs.map(keyOf)))
   const end = listed.pages.at(-1)
-  const last = end?.Runs.at(-1)
+  const last = oldest(end?.Runs ?? [], order)
   const isCovered = (run: RunRow): boolean =>
-    end?.Next === null || last === undefined || isNewer(run, last)
+    end?.Next === null || last === undefined || run[order] > last
   return fresh.Runs.filter((run) => !known.has(keyOf(run)) && isCovered(run)).map(keyOf)
 }
 
@@ -65,6 +80,7 @@ async function readPage(text: string, cursor: string | null): Promise<RunsView> 
 export function useRunList(text: string, { first, last }: VisibleRows) {
   const queries = useQueryClient()
   const listKey = ['run-pages', text]
+  const order = new URLSearchParams(text).get('order') === 'updated' ? 'UpdatedAt' : 'CreatedAt'
   const list = useInfiniteQuery({
     queryKey: listKey,
     queryFn: ({ pageParam }): Promise<ListedPage> => readPage(text, pageParam),
@@ -95,9 +111,11 @@ export function useRunList(text: string, { first, last }: VisibleRows) {
         if (listed === undefined) return []
         queries.setQueryData<Listed>(listKey, {
           ...listed,
-          pages: listed.pages.map((one, at) => (at === index ? updatedPage(one, page) : one)),
+          pages: listed.pages.map((one, at) =>
+            at === index ? updatedPage(one, page, order) : withChanges(one, page),
+          ),
         })
-        return newRuns(listed, page)
+        return newRuns(listed, page, order)
       },
     })),
   })

@@ -1,32 +1,31 @@
 import { useCallback, useEffect, useState } from 'react'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { BulkBar } from '../parts/bulk-bar.tsx'
-import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { QueueButton } from '../parts/queue-button.tsx'
-import { FilterChips, Filters, FILTERS, Groups } from '../parts/run-filters.tsx'
+import { NoRuns } from '../parts/no-runs.tsx'
+import { FilterChips, Filters, Groups, Order } from '../parts/run-filters.tsx'
 import { RunTable } from '../parts/run-table.tsx'
 import { useQueryText } from '../router.ts'
 import { keyOf, type ListedRun, useRunList, type VisibleRows } from '../run-list.ts'
+import { runQuery, type RunQuery } from '../run-query.ts'
 
 /** Further runs are read when fewer than this number of rows follow the visible ones. */
 const READ_AHEAD = 100
 
-/** Shows the list of runs. The address contains all filters, so a link shows the same list. */
+/** Shows the list of runs. The address contains all filters and the order, so a link shows the same list. */
 export function RunsPage({ session }: { readonly session: SessionView }) {
-  const query = new URLSearchParams(useQueryText())
-  for (const name of new Set(query.keys())) if (!FILTERS.includes(name)) query.delete(name)
+  const { query, wrong } = runQuery(useQueryText())
   const text = query.toString()
-  return <RunList key={text} session={session} query={query} text={text} />
+  return <RunList key={text} session={session} query={query} wrong={wrong} text={text} />
 }
 
-interface RunListProps {
+interface RunListProps extends RunQuery {
   readonly session: SessionView
-  readonly query: URLSearchParams
   readonly text: string
 }
 
-function RunList({ session, query, text }: RunListProps) {
+function RunList({ session, query, wrong, text }: RunListProps) {
   const [visible, setVisible] = useState<VisibleRows>({ first: 0, last: 0 })
   const [selected, setSelected] = useState<ReadonlyMap<string, ListedRun>>(new Map())
   const list = useRunList(text, visible)
@@ -59,11 +58,16 @@ function RunList({ session, query, text }: RunListProps) {
       </div>
       <Groups query={query} view={list.view} />
       <Filters query={query} view={list.view} />
-      <FilterChips query={query} companies={list.companies} />
+      <div className="above-list">
+        <FilterChips query={query} wrong={wrong} companies={list.companies} />
+        <Order query={query} />
+      </div>
       <ReadProblem error={list.error} hasData={list.view !== undefined} />
       {rows.length > 0 && (
         <RunTable
+          session={session}
           rows={rows}
+          order={query.get('order') === 'updated' ? 'UpdatedAt' : 'CreatedAt'}
           hasMore={hasMore}
           companies={list.companies}
           selected={selected}
@@ -72,7 +76,7 @@ function RunList({ session, query, text }: RunListProps) {
         />
       )}
       {list.view !== undefined && rows.length === 0 && (
-        <NoRuns session={session} isFiltered={text !== ''} />
+        <NoRuns session={session} query={query} companies={list.companies} />
       )}
       {list.isPending && list.error === null && <p className="muted">The runs are being read.</p>}
       {hasMore && (
@@ -106,32 +110,5 @@ function RunList({ session, query, text }: RunListProps) {
         )}
       </div>
     </>
-  )
-}
-
-interface NoRunsProps {
-  readonly session: SessionView
-  readonly isFiltered: boolean
-}
-
-function NoRuns({ session, isFiltered }: NoRunsProps) {
-  return (
-    <section className="panel" aria-label="No runs">
-      {isFiltered ? (
-        <p>
-          No run matches these filters. <Link to="/runs">Show all runs</Link>
-        </p>
-      ) : (
-        <>
-          <p>There are no runs yet. Queue one here, or with this command:</p>
-          <p>
-            <code>npx integration-host transactions queue 1 --process OrderProcess --data 1</code>
-          </p>
-          <div className="buttons">
-            <QueueButton session={session} />
-          </div>
-        </>
-      )}
-    </section>
   )
 }

@@ -50,6 +50,15 @@ export function ActionButton(props: ActionButtonProps) {
   )
 }
 
+/** The confirmation of an action that was chosen in a menu. */
+export function ActionDialog({
+  onClose,
+  ...props
+}: ActionButtonProps & { readonly onClose: () => void }) {
+  const unansweredRef = useRef<ActionRequest | null>(null)
+  return <Confirmation {...props} unansweredRef={unansweredRef} onClose={onClose} />
+}
+
 type ActionRequest = Pick<ActionButtonProps, 'act'> & { readonly key: string }
 
 interface ConfirmationProps extends ActionButtonProps {

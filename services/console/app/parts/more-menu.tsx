@@ -1,4 +1,4 @@
-import { type ReactNode, type ToggleEvent, useId, useRef } from 'react'
+import { type ReactNode, type RefObject, type ToggleEvent, useId, useRef } from 'react'
 
 const GAP_PX = 4
 const WIDTH_PX = 260
@@ -10,14 +10,37 @@ export interface MoreMenuProps {
   readonly children: ReactNode
 }
 
-/** A button that opens a menu of further actions. A click on one of the actions closes the menu. */
+/** A button that opens a menu of further actions. */
 export function MoreMenu({ object, children }: MoreMenuProps) {
   const id = useId()
   const button = useRef<HTMLButtonElement>(null)
+  return (
+    <>
+      <button type="button" ref={button} popoverTarget={id} aria-label={`More about ${object}`}>
+        ⋯
+      </button>
+      <Menu id={id} opener={button}>
+        {children}
+      </Menu>
+    </>
+  )
+}
+
+export interface MenuProps {
+  /** The id that the button of the menu has as its `popoverTarget`. */
+  readonly id: string
+  /** The button beside which the menu opens. */
+  readonly opener: RefObject<HTMLElement | null>
+  readonly onToggle?: (isOpen: boolean) => void
+  readonly children: ReactNode
+}
+
+/** A menu of actions. A click on one of the actions closes it. */
+export function Menu({ id, opener, onToggle, children }: MenuProps) {
   const menu = useRef<HTMLDivElement>(null)
   const close = (): void => menu.current?.hidePopover()
   const place = ({ newState }: ToggleEvent): void => {
-    const box = button.current?.getBoundingClientRect()
+    const box = opener.current?.getBoundingClientRect()
     if (newState !== 'open' || box === undefined || menu.current === null) return
     const left = Math.min(box.left, window.innerWidth - WIDTH_PX - MARGIN_PX)
     menu.current.style.left = `${Math.max(left, MARGIN_PX)}px`
@@ -25,23 +48,28 @@ export function MoreMenu({ object, children }: MoreMenuProps) {
     // The menu is closed when the page scrolls, because it does not move with the page.
     window.addEventListener('scroll', close, { once: true })
   }
+  /** Moves a menu that does not fit below its button above the button. */
+  const fit = ({ newState }: ToggleEvent): void => {
+    onToggle?.(newState === 'open')
+    const box = opener.current?.getBoundingClientRect()
+    if (newState !== 'open' || box === undefined || menu.current === null) return
+    const { height, bottom } = menu.current.getBoundingClientRect()
+    if (bottom > window.innerHeight && box.top > height)
+      menu.current.style.top = `${box.top - height - GAP_PX}px`
+  }
   return (
-    <>
-      <button type="button" ref={button} popoverTarget={id} aria-label={`More about ${object}`}>
-        ⋯
-      </button>
-      {/* The clicks are those on the buttons in it. */}
-      {/* oxlint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-static-element-interactions */}
-      <div
-        id={id}
-        ref={menu}
-        popover="auto"
-        className="menu more"
-        onBeforeToggle={place}
-        onClick={close}
-      >
-        {children}
-      </div>
-    </>
+    // The clicks are those on the buttons in it.
+    // oxlint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-static-element-interactions
+    <div
+      id={id}
+      ref={menu}
+      popover="auto"
+      className="menu more"
+      onBeforeToggle={place}
+      onToggle={fit}
+      onClick={close}
+    >
+      {children}
+    </div>
   )
 }

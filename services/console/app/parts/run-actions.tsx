@@ -3,7 +3,7 @@ import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { goTo, runApi, runPage } from '../router.ts'
 import { visible } from '../visible.ts'
-import { ActionButton, reasonOf } from './action-button.tsx'
+import { ActionButton, type ActionButtonProps, reasonOf } from './action-button.tsx'
 import { roleReason } from './blockable-button.tsx'
 import { RunMenu } from './run-menu.tsx'
 
@@ -39,10 +39,17 @@ export interface RunActionsProps {
   readonly run: RunView
 }
 
-/** Shows the actions on a run. An action that is not possible now shows the reason. */
-export function RunActions({ run, session }: RunActionsProps) {
+export type OfferedAction = ActionButtonProps & { readonly action: RunAction }
+
+/**
+ * Returns the actions on a run, for its page and for the menu of the list. An action that is not possible now has the
+ * reason. `onReplayed` gets the number of the new run after a replay.
+ */
+export function actionsOn(
+  { session, run }: RunActionsProps,
+  onReplayed: (run: number) => void,
+): readonly OfferedAction[] {
   const { Process: process, TransactionID: id } = run
-  const completed = run.Items.filter(({ Status }) => Status === 'Completed' || Status === 'Copied')
   const act = async (action: RunAction, form: FormData, key: string): Promise<void> => {
     const fromStep = form.get('fromStep')
     const outcome = form.get('outcome')
@@ -55,56 +62,72 @@ export function RunActions({ run, session }: RunActionsProps) {
     }
     const path = `${runApi(process, id)}/${action}`
     const acted = await call<ActedRun>('POST', path, body, key)
-    if (action === 'replay') goTo(runPage(process, id, acted.ReplayID))
+    if (action === 'replay') onReplayed(acted.ReplayID)
   }
+  return ACTIONS.filter(({ action }) => action !== 'settle' || run.InDoubt).map(
+    ({ action, verb, done }) => ({
+      action,
+      verb,
+      blocked: roleReason(session) ?? run.Blocked[action],
+      object: `${id}, run ${run.ReplayID}`,
+      consequence: consequenceOf(action, run),
+      reason: action === 'settle' ? 'required' : 'optional',
+      act: (form, key) => act(action, form, key),
+      done,
+      children: <ActionFields action={action} run={run} />,
+    }),
+  )
+}
+
+/** Shows the actions on a run. An action that is not possible now shows the reason. */
+export function RunActions({ run, session }: RunActionsProps) {
+  const { Process: process, TransactionID: id } = run
+  const actions = actionsOn({ session, run }, (number) => goTo(runPage(process, id, number)))
   return (
     <div className="buttons">
-      {ACTIONS.filter(({ action }) => action !== 'settle' || run.InDoubt).map(
-        ({ action, verb, done }) => (
-          <ActionButton
-            key={action}
-            verb={verb}
-            blocked={roleReason(session) ?? run.Blocked[action]}
-            object={`${id}, run ${run.ReplayID}`}
-            consequence={consequenceOf(action, run)}
-            reason={action === 'settle' ? 'required' : 'optional'}
-            act={(form, key) => act(action, form, key)}
-            done={done}
-          >
-            {action === 'replay' && completed.length > 0 && (
-              <label>
-                Begin with
-                <select name="fromStep" defaultValue="">
-                  <option value="">the first step</option>
-                  {run.Steps.filter((_, index) =>
-                    run.Steps.slice(0, index).every((before) =>
-                      completed.some(({ StepName }) => StepName === before),
-                    ),
-                  )
-                    .slice(1)
-                    .map((step) => (
-                      <option key={step} value={step}>
-                        {visible(step)}
-                      </option>
-                    ))}
-                </select>
-              </label>
-            )}
-            {action === 'settle' && (
-              <fieldset>
-                <legend>Has the step done its work?</legend>
-                <label>
-                  <input type="radio" name="outcome" value="done" required /> Yes, it is done
-                </label>
-                <label>
-                  <input type="radio" name="outcome" value="not_done" required /> No, run it again
-                </label>
-              </fieldset>
-            )}
-          </ActionButton>
-        ),
-      )}
+      {actions.map((offered) => (
+        <ActionButton key={offered.action} {...offered} />
+      ))}
       <RunMenu session={session} run={run} />
     </div>
+  )
+}
+
+/** The fields that the confirmation of an action has besides the reason. */
+function ActionFields({ action, run }: { readonly action: RunAction; readonly run: RunView }) {
+  const completed = run.Items.filter(({ Status }) => Status === 'Completed' || Status === 'Copied')
+  return (
+    <>
+      {action === 'replay' && completed.length > 0 && (
+        <label>
+          Begin with
+          <select name="fromStep" defaultValue="">
+            <option value="">the first step</option>
+            {run.Steps.filter((_, index) =>
+              run.Steps.slice(0, index).every((before) =>
+                completed.some(({ StepName }) => StepName === before),
+              ),
+            )
+              .slice(1)
+              .map((step) => (
+                <option key={step} value={step}>
+                  {visible(step)}
+                </option>
+              ))}
+          </select>
+        </label>
+      )}
+      {action === 'settle' && (
+        <fieldset>
+          <legend>Has the step done its work?</legend>
+          <label>
+            <input type="radio" name="outcome" value="done" required /> Yes, it is done
+          </label>
+          <label>
+            <input type="radio" name="outcome" value="not_done" required /> No, run it again
+          </label>
+        </fieldset>
+      )}
+    </>
   )
 }

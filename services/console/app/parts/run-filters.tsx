@@ -1,7 +1,8 @@
 import type { FormEvent } from 'react'
-import type { RunRow, RunsView } from '../../src/contracts/runs.ts'
+import type { RunsView } from '../../src/contracts/runs.ts'
 import { full } from '../clock.ts'
 import { goTo, setQuery } from '../router.ts'
+import type { RunQuery, Status } from '../run-query.ts'
 import { visible } from '../visible.ts'
 import { Link } from './link.tsx'
 import { Outside } from './text.tsx'
@@ -10,17 +11,18 @@ const IN_FLIGHT = ['Queued', 'Running', 'Retrying', 'Waiting'] as const
 
 /**
  * The groups of runs above the list. Each group is a filter by status, except `inDoubt`, which is a
- * separate filter.
+ * separate filter. A failed run in doubt is in two groups.
  */
 const GROUPS = [
   { name: 'All', statuses: [] },
   { name: 'In flight', statuses: IN_FLIGHT },
+  { name: 'Needs somebody', statuses: ['Failed', 'Waiting'] },
   { name: 'Failed', statuses: ['Failed'] },
   { name: 'Waiting', statuses: ['Waiting'] },
   { name: 'Retrying', statuses: ['Retrying'] },
   { name: 'Completed', statuses: ['Completed'] },
   { name: 'Cancelled', statuses: ['Cancelled'] },
-] as const satisfies readonly { name: string; statuses: readonly RunRow['Status'][] }[]
+] as const satisfies readonly { name: string; statuses: readonly Status[] }[]
 
 const FIELDS = [
   { name: 'step', label: 'Step' },
@@ -29,8 +31,11 @@ const FIELDS = [
   { name: 'idPrefix', label: 'Id begins with' },
 ] as const
 
-/** Each of these filters is shown as a chip, with which a person can remove this filter alone. */
-const CHIPS: Readonly<Record<string, string>> = {
+/** The names of the filters. Those that are not groups are shown as chips. A chip removes its filter alone. */
+const NAMES: Readonly<Record<string, string>> = {
+  status: 'Status',
+  inDoubt: 'In doubt',
+  order: 'Order',
   process: 'Process',
   step: 'Step',
   class: 'Error class',
@@ -51,8 +56,8 @@ const CHANGED_WITHIN = [
   { hours: 168, text: 'last 7 days' },
 ] as const
 
-/** The parameters of the address that are filters of runs. Any other parameter is ignored. */
-export const FILTERS = ['status', 'inDoubt', ...Object.keys(CHIPS)]
+/** The filters that are shown as groups or as the order, not as chips. */
+const WITHOUT_CHIP = ['status', 'inDoubt', 'order']
 
 interface FilterProps {
   readonly query: URLSearchParams
@@ -158,22 +163,31 @@ export function Filters({ query, view }: FilterProps) {
   )
 }
 
-/** Shows one chip for each value of the filters. The chip removes the value. */
-export function FilterChips({
-  query,
-  companies,
-}: {
-  readonly query: URLSearchParams
-  readonly companies: ReadonlyMap<string, string>
-}) {
-  const values = [...query].filter(([name]) => Object.hasOwn(CHIPS, name))
-  if (values.length === 0) return null
-  const shown = (name: string, value: string): string =>
+type CompanyNames = ReadonlyMap<string, string>
+
+/** Returns the text of a filter, such as `Error class: http_503`. */
+export function filterText(name: string, value: string, companies: CompanyNames): string {
+  if (name === 'inDoubt') return value === 'true' ? 'In doubt' : 'Not in doubt'
+  const shown =
     TIMES.includes(name) && !Number.isNaN(Date.parse(value))
       ? full(value)
       : name === 'realm'
         ? (companies.get(value) ?? value)
         : value
+  return `${NAMES[name] ?? name}: ${shown}`
+}
+
+export interface FilterChipsProps extends RunQuery {
+  readonly companies: CompanyNames
+}
+
+/**
+ * Shows one chip for each value of the filters. The chip removes the value. The values that are wrong have chips too, so
+ * that nobody takes the list for a filtered one.
+ */
+export function FilterChips({ query, wrong, companies }: FilterChipsProps) {
+  const values = [...query].filter(([name]) => !WITHOUT_CHIP.includes(name))
+  if (values.length === 0 && wrong.length === 0) return null
   return (
     <ul className="chips" aria-label="Filters">
       {values.map(([name, value]) => (
@@ -188,7 +202,26 @@ export function FilterChips({
             }}
           >
             <span className="unseen">Remove the filter </span>
-            {CHIPS[name]}: <Outside text={shown(name, value)} /> <span aria-hidden="true">×</span>
+            <Outside text={filterText(name, value, companies)} /> <span aria-hidden="true">×</span>
+          </button>
+        </li>
+      ))}
+      {wrong.map(([name, value], index) => (
+        // The same wrong value may be given twice.
+        <li key={`${name} ${value} ${index}`}>
+          <button
+            type="button"
+            className="chip wrong outside"
+            title="The coordinator does not accept this value, so it is not used."
+            onClick={() => {
+              const next = new URLSearchParams(location.search)
+              next.delete(name, value)
+              setQuery(next)
+            }}
+          >
+            <span className="unseen">Remove the wrong value </span>
+            <span aria-hidden="true">✕</span> <Outside text={filterText(name, value, companies)} />{' '}
+            is not possible <span aria-hidden="true">×</span>
           </button>
         </li>
       ))}
@@ -198,5 +231,26 @@ export function FilterChips({
         </button>
       </li>
     </ul>
+  )
+}
+
+/** Chooses the time by which the list is ordered. The newest run is always the first one. */
+export function Order({ query }: { readonly query: URLSearchParams }) {
+  return (
+    <label className="order">
+      Order
+      <select
+        value={query.get('order') ?? 'created'}
+        onChange={({ currentTarget }) => {
+          const next = new URLSearchParams(query)
+          if (currentTarget.value === 'created') next.delete('order')
+          else next.set('order', currentTarget.value)
+          setQuery(next)
+        }}
+      >
+        <option value="created">newest first</option>
+        <option value="updated">last changed first</option>
+      </select>
+    </label>
   )
 }

@@ -5,16 +5,19 @@ import {
   type ReactNode,
   useCallback,
   useEffect,
+  useId,
   useLayoutEffect,
   useRef,
   useState,
 } from 'react'
-import { keyOf, type ListedRun, type VisibleRows } from '../run-list.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { keyOf, type ListedRun, type RunOrder, type VisibleRows } from '../run-list.ts'
 import { companyPage, runPage } from '../router.ts'
 import { useSettings } from '../settings.ts'
 import { visible } from '../visible.ts'
 import { Ago } from './ago.tsx'
 import { Link } from './link.tsx'
+import { RunRowMenu } from './run-row-menu.tsx'
 import { RunStatus } from './run-status.tsx'
 import { Outside } from './text.tsx'
 
@@ -24,6 +27,8 @@ const ROW_HEIGHTS = { comfortable: 60, compact: 48 } as const
 const OVERSCAN = 6
 
 export interface RunTableProps {
+  readonly session: SessionView
+  readonly order: RunOrder
   readonly rows: readonly ListedRun[]
   readonly hasMore: boolean
   readonly companies: ReadonlyMap<string, string>
@@ -38,6 +43,9 @@ export function RunTable(props: RunTableProps) {
   const table = useRef<HTMLTableElement>(null)
   const [top, setTop] = useState(0)
   const [focused, setFocused] = useState<number | null>(null)
+  const menuId = useId()
+  const menuOpener = useRef<HTMLElement>(null)
+  const [menuRun, setMenuRun] = useState<ListedRun | null>(null)
   const { density, shortcuts } = useSettings()
   // The position of the table is measured whenever the size of the page changes, because elements above the table may
   // grow.
@@ -109,7 +117,19 @@ export function RunTable(props: RunTableProps) {
     const run = rows[index]
     if (run === undefined) continue
     if (start > end) body.push(<Spacer key={`before ${index}`} height={start - end} />)
-    body.push(<Row key={keyOf(run)} {...props} run={run} index={index} />)
+    body.push(
+      <Row
+        key={keyOf(run)}
+        {...props}
+        run={run}
+        index={index}
+        menuId={menuId}
+        onMenu={(button) => {
+          menuOpener.current = button
+          setMenuRun(run)
+        }}
+      />,
+    )
     end = next
   }
   const rest = top + virtual.getTotalSize() - end
@@ -154,10 +174,22 @@ export function RunTable(props: RunTableProps) {
             <th scope="col" className="changed">
               Changed
             </th>
+            <th scope="col" className="menu-column">
+              <span className="unseen">Menu</span>
+            </th>
           </tr>
         </thead>
         <tbody>{body}</tbody>
       </table>
+      {/* The buttons refer to the menu before one of them was pressed, so it always exists. */}
+      {rows[0] !== undefined && (
+        <RunRowMenu
+          id={menuId}
+          session={props.session}
+          run={menuRun ?? rows[0]}
+          opener={menuOpener}
+        />
+      )}
     </div>
   )
 }
@@ -169,9 +201,11 @@ function Spacer({ height }: { readonly height: number }) {
 interface RowProps extends RunTableProps {
   readonly run: ListedRun
   readonly index: number
+  readonly menuId: string
+  readonly onMenu: (button: HTMLElement) => void
 }
 
-function Row({ run, index, companies, selected, onSelect }: RowProps) {
+function Row({ run, index, order, companies, selected, onSelect, menuId, onMenu }: RowProps) {
   const { Process, TransactionID, ReplayID, StepName, Realm, Why } = run
   const isSelected = selected.has(keyOf(run))
   return (
@@ -187,7 +221,9 @@ function Row({ run, index, companies, selected, onSelect }: RowProps) {
       <td>
         <RunStatus status={run.Status} />
         {run.isGone === true ? (
-          <div className="muted line">matched before</div>
+          <div className="muted line">
+            {order === 'UpdatedAt' ? 'has changed' : 'matched before'}
+          </div>
         ) : (
           run.InDoubt && <div className="tone-warn line">? in doubt</div>
         )}
@@ -221,6 +257,17 @@ function Row({ run, index, companies, selected, onSelect }: RowProps) {
       </td>
       <td>
         <Ago time={run.UpdatedAt} />
+      </td>
+      <td className="menu-column">
+        <button
+          type="button"
+          className="plain"
+          popoverTarget={menuId}
+          aria-label={`More about ${visible(TransactionID)}, run ${ReplayID}`}
+          onClick={({ currentTarget }) => onMenu(currentTarget)}
+        >
+          ⋯
+        </button>
       </td>
     </tr>
   )

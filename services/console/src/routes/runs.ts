@@ -51,6 +51,10 @@ const MAX_TEXT = 65_536
 const ListQuery = z.strictObject({
   ...RunFilter.shape,
   process: z.string().min(1).max(200).optional(),
+  order: z.enum(['created', 'updated']).optional().meta({
+    description:
+      'by the time of the queueing, which is the default, or of the last change; newest first',
+  }),
   cursor: z.string().max(4_096).optional(),
 })
 const RunParam = z.object({ process: z.string(), id: z.string() })
@@ -103,7 +107,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
       describeRoute({
         operationId: 'listRuns',
         tags,
-        summary: 'Runs that match a filter, newest first',
+        summary: 'Runs that match a filter, the newest or the last changed first',
         responses: { 200: jsonResponse('a page', RunsView), ...problemResponses(PEER_PROBLEMS) },
       }),
       validate('query', ListQuery),

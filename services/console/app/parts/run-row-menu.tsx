@@ -1,0 +1,72 @@
+import { useQuery } from '@tanstack/react-query'
+import { type RefObject, useState } from 'react'
+import type { RunAction, RunRow, RunView } from '../../src/contracts/runs.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { call } from '../api.ts'
+import { copy } from '../copy.ts'
+import { runApi, runPage } from '../router.ts'
+import { showCommand } from '../shell-text.ts'
+import { ActionDialog } from './action-button.tsx'
+import { BlockableButton } from './blockable-button.tsx'
+import { Link } from './link.tsx'
+import { Menu } from './more-menu.tsx'
+import { actionsOn } from './run-actions.tsx'
+import { Outside } from './text.tsx'
+
+export interface RunRowMenuProps {
+  /** The id that the buttons of the rows have as their `popoverTarget`. */
+  readonly id: string
+  readonly session: SessionView
+  /** The run of the row whose menu was opened last. */
+  readonly run: RunRow
+  readonly opener: RefObject<HTMLElement | null>
+}
+
+/**
+ * The menu of a row of the list of runs. All rows share one menu, so that a long list stays light. The run is read when
+ * the menu is opened, because an action needs its version and the list does not have it.
+ */
+export function RunRowMenu({ id, session, run: row, opener }: RunRowMenuProps) {
+  const [isOpen, setOpen] = useState(false)
+  const [chosen, setChosen] = useState<RunAction | null>(null)
+  const { Process: process, TransactionID: transaction, ReplayID: number } = row
+  const { data: run, error } = useQuery({
+    queryKey: ['run', process, transaction, String(number)],
+    queryFn: () => call<RunView>('GET', `${runApi(process, transaction)}?run=${number}`),
+    enabled: isOpen,
+  })
+  const page = runPage(process, transaction, number)
+  const actions = run === undefined ? [] : actionsOn({ session, run }, () => {})
+  const confirmed = actions.find(({ action }) => action === chosen)
+  return (
+    <>
+      <Menu id={id} opener={opener} onToggle={setOpen}>
+        <Link to={page}>Open</Link>
+        <a href={page} target="_blank" rel="noopener">
+          Open in a new tab
+        </a>
+        <button type="button" onClick={() => copy(transaction)}>
+          Copy the id
+        </button>
+        <button type="button" onClick={() => copy(new URL(page, location.href).href)}>
+          Copy a link
+        </button>
+        <button type="button" onClick={() => copy(showCommand(process, transaction, number))}>
+          Copy as command
+        </button>
+        <hr />
+        {actions.map(({ action, verb, blocked }) => (
+          <BlockableButton key={action} blocked={blocked} onClick={() => setChosen(action)}>
+            {verb}…
+          </BlockableButton>
+        ))}
+        {run === undefined && (
+          <p className="muted">
+            {error === null ? 'The actions are being read.' : <Outside text={error.message} />}
+          </p>
+        )}
+      </Menu>
+      {confirmed !== undefined && <ActionDialog {...confirmed} onClose={() => setChosen(null)} />}
+    </>
+  )
+}

@@ -1,0 +1,155 @@
+/** Tests the list of runs in a browser: its menu, its order, wrong addresses, and an empty list. */
+import type { Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { expectAccessible } from './accessibility.ts'
+import { type FakeConsole, startFakeConsole } from './fake-console.ts'
+import { PROCESS } from './fake-installation.ts'
+
+describe('the list of runs', () => {
+  let at: FakeConsole
+  let page: Page
+
+  beforeAll(async () => {
+    at = await startFakeConsole()
+    at.fake.add(['done-1', 'done-2', 'done-3'])
+    at.fake.add(['broken'], { Status: 'Failed' })
+    at.fake.add(['waits'], { Status: 'Waiting', WaitingFor: 'ACC-1', Realm: '1' })
+    await at.context.grantPermissions(['clipboard-read', 'clipboard-write'])
+    page = await at.signIn()
+  })
+  afterAll(async () => {
+    await at?.[Symbol.asyncDispose]()
+  })
+  afterEach(() => expect(at.problems).toEqual([]))
+
+  const show = (query: string) => page.goto(`${at.url}/runs${query}`)
+  const rows = () => page.locator('.runs tbody tr:not(.spacer) td:nth-child(3) a').allTextContents()
+  const row = (id: string) => page.getByRole('row').filter({ hasText: id })
+  const openMenu = (id: string) => page.getByRole('button', { name: `More about ${id}, run 0` })
+  const copied = () => page.evaluate<string>('navigator.clipboard.readText()')
+
+  it('the menu of a row copies the id, a link and the command, and opens the run here or in a new tab', async () => {
+    await show('?status=Failed')
+    const items = {
+      'Copy the id': 'broken',
+      'Copy a link': `${at.url}/runs/${PROCESS}/broken?run=0`,
+      'Copy as command': `npx integration-host transactions show --process ${PROCESS} --replay 0 -- broken`,
+    }
+    for (const [name, text] of Object.entries(items)) {
+      await openMenu('broken').click()
+      await page.getByRole('button', { name, exact: true }).click()
+      await page.getByText('Copied.').last().waitFor()
+      expect(await copied()).toBe(text)
+    }
+    await openMenu('broken').click()
+    await page.getByRole('button', { name: 'Resume…' }).waitFor()
+    await expectAccessible(page, 'runs-menu')
+    const opened = page.waitForEvent('popup')
+    await page.getByRole('link', { name: 'Open in a new tab' }).click()
+    const tab = await opened
+    await tab.getByRole('heading', { level: 1, name: 'broken' }).waitFor()
+    await tab.close()
+    await openMenu('broken').click()
+    await page.getByRole('link', { name: 'Open', exact: true }).click()
+    await page.waitForURL(/\/runs\/OrderProcess\/broken\?run=0$/)
+  })
+
+  it('the menu of a row offers the actions of its run, blocks those that are not possible, and works with keys alone', async () => {
+    await show('')
+    await openMenu('done-1').click()
+    const cancel = page.getByRole('button', { name: 'Cancel run…' })
+    await cancel.waitFor()
+    expect(await cancel.getAttribute('aria-disabled')).toBe('true')
+    expect(await cancel.getAttribute('title')).toBe('The run has ended.')
+    await page.keyboard.press('Escape')
+    await openMenu('waits').focus()
+    await page.keyboard.press('Enter')
+    await cancel.waitFor()
+    await cancel.focus()
+    await page.keyboard.press('Enter')
+    const dialog = page.getByRole('dialog')
+    expect(await dialog.getByRole('heading').textContent()).toBe('Cancel run waits, run 0?')
+    await page.keyboard.press('Escape')
+    await dialog.waitFor({ state: 'detached' })
+    expect(await page.evaluate('document.activeElement.getAttribute("aria-label")')).toBe(
+      'More about waits, run 0',
+    )
+    expect(at.fake.acted).toEqual([])
+  })
+
+  it('an action from the menu changes the run, and its row stays where it is', async () => {
+    at.fake.add(['stopped'], { Status: 'Running' })
+    await show('')
+    await row('stopped').waitFor()
+    const before = await rows()
+    await openMenu('stopped').click()
+    await page.getByRole('button', { name: 'Cancel run…' }).click()
+    await page.getByRole('dialog').getByLabel('Reason').fill('from the list')
+    await page.getByRole('button', { name: 'Cancel run', exact: true }).click()
+    await row('stopped').getByText('Cancelled', { exact: true }).waitFor()
+    expect(await rows()).toEqual(before)
+    expect(at.fake.acted).toMatchObject([
+      {
+        path: `/processes/${PROCESS}/transactions/stopped/cancel`,
+        body: { Reason: 'from the list' },
+      },
+    ])
+  })
+
+  it('the order of the list is in the address, and a changed run is first in the order of the last changes', async () => {
+    const order = page.getByRole('combobox', { name: /^Order/ })
+    await show('')
+    await row('done-1').waitFor()
+    const run = at.fake.runs.find(({ id }) => id === 'done-1')
+    if (run !== undefined) at.fake.change([[run, 'Completed']])
+    await order.selectOption('last changed first')
+    await page.waitForURL(/\?order=updated$/)
+    await expect.poll(async () => (await rows())[0]).toBe('done-1')
+    await page.reload()
+    await expect.poll(async () => (await rows())[0]).toBe('done-1')
+    await order.selectOption('newest first')
+    await page.waitForURL(/\/runs$/)
+    await expect.poll(async () => (await rows()).at(-1)).toBe('done-1')
+  })
+
+  it('the group Needs somebody has the failed and the waiting runs', async () => {
+    await show('')
+    await page.getByRole('link', { name: 'Needs somebody' }).click()
+    await expect.poll(rows).toEqual(['waits', 'broken'])
+    expect(new URL(page.url()).search).toBe('?status=Failed&status=Waiting')
+  })
+
+  it('a wrong value in the address is a chip that can be removed, and the list is shown without it', async () => {
+    await show('?status=Broken&class=http_503&since=yesterday&unknown=1')
+    await expect.poll(rows).toEqual(['broken'])
+    const wrong = page.getByRole('button', { name: /Remove the wrong value/ })
+    expect(await wrong.allTextContents()).toMatchObject([
+      expect.stringContaining('Status: Broken is not possible'),
+      expect.stringContaining('Changed since: yesterday is not possible'),
+    ])
+    await expectAccessible(page, 'runs-wrong-address')
+    await wrong.first().click()
+    await expect.poll(() => wrong.count()).toBe(1)
+    expect(new URL(page.url()).searchParams.has('status')).toBe(false)
+    await wrong.first().click()
+    await expect.poll(() => wrong.count()).toBe(0)
+    expect(await rows()).toEqual(['broken'])
+    expect(await page.getByRole('alert').count()).toBe(0)
+  })
+
+  it('an empty list says how many runs each filter hides, and removes the filter on request', async () => {
+    await show('?status=Completed&class=http_503')
+    await page.getByText('No run matches.').waitFor()
+    const hidden = page.getByRole('region', { name: 'No runs' }).getByRole('listitem')
+    await expect
+      .poll(() => hidden.allTextContents())
+      .toMatchObject([
+        expect.stringMatching(/^3 do without “.*Error class: http_503.*”/),
+        expect.stringMatching(/^1 does without “.*Status: Completed.*”/),
+      ])
+    await expectAccessible(page, 'runs-none-match')
+    await hidden.first().getByRole('button', { name: 'Remove it' }).click()
+    await page.waitForURL(/\?status=Completed$/)
+    await expect.poll(rows).toEqual(['done-3', 'done-2', 'done-1'])
+  })
+})
