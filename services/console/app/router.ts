@@ -56,10 +56,20 @@ export const runApi = (process: string, id: string): string =>
 /** Returns the address of the page of a company. */
 export const companyPage = (realm: string): string => `/companies/${encodeURIComponent(realm)}`
 
-/** Replaces the query of the address. The page and the focus stay the same. */
+/** Replaces the query of the address. The page, the fragment and the focus stay the same. */
 export function setQuery(query: URLSearchParams): void {
   const text = query.toString()
-  history.replaceState(null, '', location.pathname + (text === '' ? '' : `?${text}`))
+  history.replaceState(
+    null,
+    '',
+    location.pathname + (text === '' ? '' : `?${text}`) + location.hash,
+  )
+  for (const listener of listeners) listener()
+}
+
+/** Puts a fragment into the address. The page is not scrolled. */
+export function showFragment(name: string): void {
+  history.replaceState(null, '', `${location.pathname}${location.search}#${name}`)
   for (const listener of listeners) listener()
 }
 

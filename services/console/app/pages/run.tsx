@@ -1,11 +1,13 @@
 import { useQuery } from '@tanstack/react-query'
+import { useEffect } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
-import { call } from '../api.ts'
+import { call, Problem } from '../api.ts'
 import { fullMs, remaining, useSeconds } from '../clock.ts'
 import { notify } from '../notice.ts'
 import { Ago } from '../parts/ago.tsx'
 import { Link } from '../parts/link.tsx'
+import { MissingRun, WrongRun } from '../parts/missing-run.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { RunActions, type RunActionsProps } from '../parts/run-actions.tsx'
 import { RunAttempts, RunSteps } from '../parts/run-attempts.tsx'
@@ -14,7 +16,7 @@ import { RunFacts, RunHistory } from '../parts/run-facts.tsx'
 import { RunStatus } from '../parts/run-status.tsx'
 import { Outside } from '../parts/text.tsx'
 import { Timeline } from '../parts/timeline.tsx'
-import { runApi, useQueryText } from '../router.ts'
+import { runApi, useFragment, useQueryText } from '../router.ts'
 
 export interface RunPageProps {
   readonly session: SessionView
@@ -24,7 +26,8 @@ export interface RunPageProps {
 
 /** Shows one run: the reason of its state, the remedy, and what has happened so far. */
 export function RunPage({ session, process, id }: RunPageProps) {
-  const number = new URLSearchParams(useQueryText()).get('run')
+  const wanted = new URLSearchParams(useQueryText()).get('run')
+  const number = wanted !== null && /^\d{1,10}$/.test(wanted) ? wanted : null
   const { data: run, error } = useQuery({
     queryKey: ['run', process, id, number],
     queryFn: () =>
@@ -54,7 +57,12 @@ export function RunPage({ session, process, id }: RunPageProps) {
           Copy id
         </button>
       </p>
-      <ReadProblem error={error} hasData={run !== undefined} />
+      {wanted !== number && <WrongRun value={wanted ?? ''} />}
+      {run === undefined && error instanceof Problem && error.status === 404 ? (
+        <MissingRun process={process} id={id} number={number} error={error} />
+      ) : (
+        <ReadProblem error={error} hasData={run !== undefined} />
+      )}
       {run !== undefined && <Run session={session} run={run} />}
     </>
   )
@@ -84,21 +92,54 @@ function Run({ run, session }: RunActionsProps) {
         <RunActions session={session} run={run} />
         <RunFacts run={run} />
       </section>
-      <section className="panel" aria-labelledby="timeline">
-        <h2 id="timeline">Timeline</h2>
+      <Parts session={session} run={run} />
+      <section className="panel" id="timeline" aria-labelledby="timeline-title">
+        <h2 id="timeline-title">Timeline</h2>
         <Timeline run={run} />
       </section>
-      <section className="panel" aria-labelledby="steps">
-        <h2 id="steps">Steps</h2>
+      <section className="panel" id="steps" aria-labelledby="steps-title">
+        <h2 id="steps-title">Steps</h2>
         <RunSteps run={run} />
       </section>
       <RunAttempts run={run} tracesUrl={session.TracesUrl} />
       <RunData session={session} run={run} />
-      <section className="panel" aria-labelledby="history">
-        <h2 id="history">Actions of persons</h2>
+      <section className="panel" id="history" aria-labelledby="history-title">
+        <h2 id="history-title">Actions of persons</h2>
         <RunHistory run={run} />
       </section>
     </>
+  )
+}
+
+const PARTS = [
+  { id: 'timeline', name: 'Timeline' },
+  { id: 'steps', name: 'Steps' },
+  { id: 'attempts', name: 'Attempts' },
+  { id: 'data', name: 'Data' },
+  { id: 'history', name: 'Actions of persons' },
+] as const
+
+/** Links to the parts of the page. The address contains the chosen part, so that a link shows it. */
+function Parts({ session, run }: RunActionsProps) {
+  const fragment = useFragment()
+  useEffect(() => {
+    // The browser has looked for the part before the run was read.
+    if (fragment !== '') document.getElementById(fragment)?.scrollIntoView()
+    // The links do it themselves.
+    // oxlint-disable-next-line react/exhaustive-deps
+  }, [])
+  const parts = PARTS.filter(
+    ({ id }) => (id !== 'data' || session.SeesData) && (id !== 'attempts' || run.AttemptCount > 0),
+  )
+  return (
+    <nav aria-label="Parts of this page" className="parts">
+      {parts.map(({ id, name }) => (
+        <a key={id} href={`#${id}`} aria-current={fragment === id ? 'location' : undefined}>
+          {name}
+          {id === 'attempts' && <span className="muted"> {run.AttemptCount}</span>}
+        </a>
+      ))}
+    </nav>
   )
 }
 

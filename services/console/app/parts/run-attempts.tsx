@@ -68,8 +68,8 @@ export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
   const { Attempts: attempts, AttemptCount: count } = run
   if (count === 0) return null
   return (
-    <section className="panel" aria-labelledby="attempts">
-      <h2 id="attempts">Attempts</h2>
+    <section className="panel" id="attempts" aria-labelledby="attempts-title">
+      <h2 id="attempts-title">Attempts</h2>
       {count > attempts.length && (
         <p className="muted">
           The newest {attempts.length} of {count} attempts.

@@ -4,7 +4,8 @@ import type { Excerpt, RunDataView, RunText, RunView } from '../../src/contracts
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call, readText } from '../api.ts'
 import { sizeText } from '../clock.ts'
-import { runApi, useQueryText } from '../router.ts'
+import { runApi, showFragment, useFragment, useQueryText } from '../router.ts'
+import { JsonView } from './json-view.tsx'
 import { LaterPart } from './later.tsx'
 import { ReadProblem } from './problem.tsx'
 import { Outside } from './text.tsx'
@@ -21,11 +22,12 @@ export interface RunDataProps {
 
 /**
  * Shows the business data of the run and its comparison with another run. The data is read only if the person opens
- * this part.
+ * this part: the fragment of the address is then `data`.
  */
 export function RunData({ session, run }: RunDataProps) {
   const { Process: process, TransactionID: id } = run
-  const [isShown, setShown] = useState(false)
+  // A link to this part shows the data.
+  const isShown = useFragment() === 'data'
   const [isComparing, setComparing] = useState(false)
   const query = new URLSearchParams(useQueryText())
   const isCompared = isComparing || COMPARED.some((name) => query.has(name))
@@ -36,8 +38,8 @@ export function RunData({ session, run }: RunDataProps) {
   })
   if (!session.SeesData && !isCompared) return null
   return (
-    <section className="panel" aria-labelledby="data">
-      <h2 id="data">Data</h2>
+    <section className="panel" id="data" aria-labelledby="data-title">
+      <h2 id="data-title">Data</h2>
       {session.SeesData ? (
         <>
           {!isShown && (
@@ -45,7 +47,7 @@ export function RunData({ session, run }: RunDataProps) {
           )}
           <div className="buttons">
             {!isShown && (
-              <button type="button" onClick={() => setShown(true)}>
+              <button type="button" onClick={() => showFragment('data')}>
                 Show data
               </button>
             )}
@@ -116,9 +118,7 @@ function Text({ run, name, of, step, excerpt }: TextProps) {
       <summary>
         <Outside text={name} />
       </summary>
-      <pre>
-        <Outside text={whole.data ?? excerpt.Text} hasLines />
-      </pre>
+      <JsonView text={whole.data ?? excerpt.Text} />
       {!excerpt.IsWhole && (
         <p className="buttons after">
           {whole.data === undefined && (

@@ -1,10 +1,13 @@
-import { useState } from 'react'
+import { useRef } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
 import { duration, fullMs, useSeconds } from '../clock.ts'
+import { setQuery, useQueryText } from '../router.ts'
 import { timeAxis } from '../time-axis.ts'
+import { axisOfRange, rangeOf, rangeText, type TimeRange } from '../timeline-view.ts'
 import { visible } from '../visible.ts'
 import { waterfall } from '../waterfall.ts'
 import { Outside } from './text.tsx'
+import { DraggedRange, useDraggedRange, ZoomButtons } from './timeline-zoom.tsx'
 
 /** The width of the drawing in its own units. The browser stretches the drawing. */
 const WIDTH = 1_000
@@ -12,20 +15,37 @@ const WIDTH = 1_000
 const MIN_WIDTH = 4
 
 /**
- * Shows the steps of a run as lanes of bars. The table of the attempts has the same content as text.
+ * Shows the steps of a run as lanes of bars. The table of the attempts has the same content as text. The address contains
+ * the shown range and the scale.
  */
 export function Timeline({ run }: { readonly run: RunView }) {
   const isActive = run.CompletedAt === null
   const seconds = useSeconds()
-  const [isTrueScale, setTrueScale] = useState(false)
-  const shown = waterfall(run, isActive ? seconds * 1_000 : 0)
-  const { from, until, lanes } = shown
-  const total = until - from
-  const { breaks, at } = timeAxis(shown, isTrueScale)
-  const x = (ms: number): number => at(ms) * WIDTH
+  const query = new URLSearchParams(useQueryText())
+  const isTrueScale = query.get('scale') === 'true'
+  const whole = waterfall(run, isActive ? seconds * 1_000 : 0)
+  const { from, until, lanes } = whole
+  const part = rangeOf(query.get('zoom'), whole)
+  const shown = part ?? whole
+  const full = timeAxis(whole, isTrueScale)
+  const axis = part === null ? full : axisOfRange(full, part)
+  const { breaks } = axis
+  const x = (ms: number): number => axis.at(ms) * WIDTH
+  const isShown = (one: TimeRange): boolean =>
+    part === null || (one.from < part.until && one.until > part.from)
+  const change = (name: string, value: string | null): void => {
+    const next = new URLSearchParams(location.search)
+    if (value === null) next.delete(name)
+    else next.set(name, value)
+    setQuery(next)
+  }
+  const show = (range: TimeRange | null): void =>
+    change('zoom', range === null ? null : rangeText(range, from))
+  const list = useRef<HTMLOListElement>(null)
+  const dragged = useDraggedRange(list, axis, whole, show)
   return (
     <figure className="timeline">
-      <ol>
+      <ol ref={list} {...dragged.handlers}>
         {lanes.map(({ step, segments, omitted }) => (
           <li key={step}>
             <span className="step">
@@ -43,16 +63,17 @@ export function Timeline({ run }: { readonly run: RunView }) {
               }
             >
               <line x1="0" x2={WIDTH} y1="10" y2="10" className="lane" />
-              {segments.map((segment) => {
+              {segments.filter(isShown).map((segment) => {
                 const isThin =
                   segment.kind === 'wait' || segment.kind === 'queued' || segment.kind === 'next'
-                const width = Math.max(MIN_WIDTH, x(segment.until) - x(segment.from))
+                const left = Math.max(0, x(segment.from))
+                const right = Math.min(WIDTH, x(segment.until))
                 return (
                   <rect
                     key={`${segment.kind} ${segment.from} ${segment.until}`}
                     className={segment.kind}
-                    x={Math.min(x(segment.from), WIDTH - MIN_WIDTH)}
-                    width={width}
+                    x={Math.min(left, WIDTH - MIN_WIDTH)}
+                    width={Math.max(MIN_WIDTH, right - left)}
                     y={isThin ? 8 : 2}
                     height={isThin ? 4 : 16}
                   >
@@ -60,7 +81,7 @@ export function Timeline({ run }: { readonly run: RunView }) {
                   </rect>
                 )
               })}
-              {breaks.map((one) => (
+              {breaks.filter(isShown).map((one) => (
                 <path
                   key={one.from}
                   className="break"
@@ -79,31 +100,45 @@ export function Timeline({ run }: { readonly run: RunView }) {
             </span>
           </li>
         ))}
+        <DraggedRange list={list} places={dragged.places} />
       </ol>
       <figcaption>
-        <time dateTime={run.CreatedAt}>{fullMs(run.CreatedAt)}</time>
-        <span>{isActive ? `${exact(total)} so far` : exact(total)}</span>
+        <Time ms={shown.from} />
+        <span>
+          {part === null
+            ? exact(until - from) + (isActive ? ' so far' : '')
+            : `${exact(part.until - part.from)} of ${exact(until - from)}`}
+        </span>
+        {part !== null && <Time ms={part.until} />}
       </figcaption>
-      {(breaks.length > 0 || isTrueScale) && (
-        <p className="scale">
-          {breaks.length > 0 && (
-            <span className="muted">
-              Shortened: {breaks.map((one) => exact(one.until - one.from)).join(', ')} without an
-              attempt.
-            </span>
-          )}{' '}
+      <div className="scale">
+        {breaks.length > 0 && (
+          <span className="muted">
+            Shortened: {breaks.map((one) => exact(one.until - one.from)).join(', ')} without an
+            attempt.
+          </span>
+        )}
+        {(breaks.length > 0 || isTrueScale) && (
           <label>
             <input
               type="checkbox"
               checked={isTrueScale}
-              onChange={({ currentTarget }) => setTrueScale(currentTarget.checked)}
+              onChange={({ currentTarget }) =>
+                change('scale', currentTarget.checked ? 'true' : null)
+              }
             />
             True scale
           </label>
-        </p>
-      )}
+        )}
+        <ZoomButtons axis={full} whole={whole} part={part} onShow={show} />
+      </div>
     </figure>
   )
+}
+
+function Time({ ms }: { readonly ms: number }) {
+  const iso = new Date(ms).toISOString()
+  return <time dateTime={iso}>{fullMs(iso)}</time>
 }
 
 const timeOfAttempts = (
@@ -113,10 +148,12 @@ const timeOfAttempts = (
     .filter(({ kind }) => kind === 'completed' || kind === 'failed' || kind === 'running')
     .reduce((sum, { from, until }) => sum + until - from, 0)
 
-/** Returns `120 ms`, `2.4 s`, or the duration in larger units. */
-export const exact = (ms: number): string =>
-  ms < 1_000
-    ? `${Math.round(ms)} ms`
-    : ms < 60_000
-      ? `${(ms / 1_000).toFixed(1)} s`
-      : duration(ms / 1_000)
+/** Returns `120 ms`, `2.4 s`, `9 min 48 s`, or the duration in larger units. */
+export function exact(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)} ms`
+  if (ms < 59_950) return `${(ms / 1_000).toFixed(1)} s`
+  const seconds = Math.round(ms / 1_000)
+  if (seconds >= 3_600) return duration(seconds)
+  const rest = seconds % 60
+  return `${Math.floor(seconds / 60)} min${rest === 0 ? '' : ` ${rest} s`}`
+}

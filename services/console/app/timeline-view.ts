@@ -1,0 +1,96 @@
+/** The part of a timeline that is shown, and how a person moves and enlarges it. */
+import type { TimeAxis } from './time-axis.ts'
+
+/** A time range in epoch milliseconds. */
+export interface TimeRange {
+  readonly from: number
+  readonly until: number
+}
+
+/** The shortest range that can be shown. */
+const SHORTEST_MS = 10
+/** Dragging over less than this share of the drawing is a click. */
+const SHORTEST_DRAG = 0.01
+
+/**
+ * Returns the axis of a part of a timeline: 0 is the beginning of the range, and 1 its end. Other times are outside of
+ * these.
+ */
+export function axisOfRange({ breaks, at }: TimeAxis, { from, until }: TimeRange): TimeAxis {
+  const start = at(from)
+  const width = at(until) - start
+  return { breaks, at: (ms) => (at(ms) - start) / width }
+}
+
+/** Returns the time at a place of an axis, in whole milliseconds. A place outside of the timeline is moved to its end. */
+export function timeAt({ at }: TimeAxis, whole: TimeRange, place: number): number {
+  let { from, until } = whole
+  // Each pass halves the range. The range of a year is less than a millisecond after 35 of them.
+  for (let pass = 0; pass < 40; pass += 1) {
+    const middle = (from + until) / 2
+    if (at(middle) < place) from = middle
+    else until = middle
+  }
+  return Math.round((from + until) / 2)
+}
+
+/**
+ * Returns the range between two places of the axis of the shown range. Returns `null` for the whole timeline, and for a
+ * range that is too short.
+ */
+export function rangeBetween(
+  axis: TimeAxis,
+  whole: TimeRange,
+  one: number,
+  other: number,
+): TimeRange | null {
+  const from = timeAt(axis, whole, Math.min(one, other))
+  const until = timeAt(axis, whole, Math.max(one, other))
+  if (until - from < SHORTEST_MS) return null
+  return from <= whole.from && until >= whole.until ? null : { from, until }
+}
+
+export const isDrag = (one: number, other: number): boolean => Math.abs(one - other) > SHORTEST_DRAG
+
+export type Zoom = 'in' | 'out' | 'left' | 'right'
+
+/** The places on the axis of the shown range that are shown after a step. */
+const PLACES: Readonly<Record<Zoom, readonly [number, number]>> = {
+  in: [0.25, 0.75],
+  out: [-0.5, 1.5],
+  left: [-0.5, 0.5],
+  right: [0.5, 1.5],
+}
+
+/** Returns the range after a step. `shown` is the range before it. Returns `null` for the whole timeline. */
+export function afterZoom(
+  axis: TimeAxis,
+  whole: TimeRange,
+  shown: TimeRange,
+  zoom: Zoom,
+): TimeRange | null {
+  const part = axisOfRange(axis, shown)
+  let [one, other] = PLACES[zoom]
+  if (zoom === 'left' || zoom === 'right') {
+    // At an end of the timeline, the length of the range stays the same.
+    const shift = Math.min(part.at(whole.until), Math.max(part.at(whole.from) + 1, other)) - 1
+    one = shift
+    other = shift + 1
+  }
+  const next = rangeBetween(part, whole, one, other)
+  // The range cannot become shorter.
+  return next === null && zoom === 'in' ? shown : next
+}
+
+/** Returns the range in the address, such as `1200-5400`, in milliseconds since the run was queued. */
+export const rangeText = ({ from, until }: TimeRange, queued: number): string =>
+  `${Math.round(from - queued)}-${Math.round(until - queued)}`
+
+/** Reads a range from the address. Returns `null` if it is not a part of the timeline. */
+export function rangeOf(text: string | null, whole: TimeRange): TimeRange | null {
+  const [, first, second] = /^(\d{1,12})-(\d{1,12})$/.exec(text ?? '') ?? []
+  if (first === undefined || second === undefined) return null
+  const from = whole.from + Number(first)
+  const until = Math.min(whole.until, whole.from + Number(second))
+  return until - from < SHORTEST_MS ? null : { from, until }
+}

@@ -1,0 +1,141 @@
+/** Tests the parts of the page of a run in a browser: its address, the timeline, folded data, and missing runs. */
+import type { Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { expectAccessible } from './accessibility.ts'
+import { type FakeConsole, startFakeConsole } from './fake-console.ts'
+import { failedAttempt, PROCESS } from './fake-installation.ts'
+
+/** The fake installation queues the first run at this time. */
+const BEGAN = Date.UTC(2026, 0, 1)
+const time = (seconds: number): string => new Date(BEGAN + seconds * 1_000).toISOString()
+const attempt = (number: number, from: number, until: number) =>
+  failedAttempt({ Attempt: number, StartedAt: time(from), FinishedAt: time(until) })
+const DATA = { order: { lines: [{ sku: 'A-1', price: { net: 1, currency: { code: 'EUR' } } }] } }
+
+describe('the page of a run', () => {
+  let at: FakeConsole
+  let page: Page
+
+  beforeAll(async () => {
+    at = await startFakeConsole()
+    at.fake.add(['first'], {
+      Status: 'Failed',
+      InitialData: DATA,
+      CompletedAt: time(100),
+      // No wait is so long that the timeline shortens it.
+      Attempts: [attempt(1, 10, 20), attempt(2, 30, 50), attempt(3, 60, 70), attempt(4, 80, 100)],
+    })
+    page = await at.signIn()
+  })
+  afterAll(async () => {
+    await at?.[Symbol.asyncDispose]()
+  })
+  afterEach(() => expect(at.problems).toEqual([]))
+
+  const show = async (more = '') => {
+    await page.goto('about:blank')
+    await page.goto(`${at.url}/runs/${PROCESS}/first${more}`)
+  }
+  const timeline = () => page.getByRole('region', { name: 'Timeline' })
+  const caption = () => timeline().locator('figcaption span')
+  const query = () => new URL(page.url()).searchParams
+  const button = (name: string) => timeline().getByRole('button', { name, exact: true })
+
+  it('the address contains the chosen part of the page, and a link shows this part with its data', async () => {
+    await show()
+    await page.getByRole('link', { name: 'Data', exact: true }).click()
+    await page.getByText('Initial data').waitFor()
+    expect(new URL(page.url()).hash).toBe('#data')
+    await page.getByRole('link', { name: /^Attempts/ }).click()
+    expect(new URL(page.url()).hash).toBe('#attempts')
+    await show('#data')
+    await page.getByText('Initial data').waitFor()
+    const link = page.getByRole('link', { name: 'Data', exact: true })
+    expect(await link.getAttribute('aria-current')).toBe('location')
+    await expect
+      .poll(() => page.evaluate('document.getElementById("data").getBoundingClientRect().top'))
+      .toBeLessThan(720)
+  })
+
+  it('JSON data is folded beyond three levels, and a person unfolds it level by level or at once', async () => {
+    await show('#data')
+    const data = page.getByRole('region', { name: 'Data' })
+    await data.getByText('"lines": [').waitFor()
+    expect(await data.textContent()).not.toContain('sku')
+    await data.getByText('2 members }').click()
+    await data.getByText('"sku": "A-1"').waitFor()
+    expect(await data.textContent()).not.toContain('EUR')
+    await expectAccessible(page, 'run-data-folded')
+    await data.getByRole('button', { name: 'Unfold all levels' }).click()
+    await data.getByText('"code": "EUR"').waitFor()
+    expect(JSON.parse((await data.locator('.json').textContent()) ?? '')).toEqual(DATA)
+  })
+
+  it('the buttons enlarge and move the timeline with the keyboard, the axis follows, and the address has the range', async () => {
+    await show()
+    expect(await caption().textContent()).toBe('1 min 40 s')
+    expect(await button('Whole run').getAttribute('aria-disabled')).toBe('true')
+    await button('Zoom in').focus()
+    await page.keyboard.press('Enter')
+    await expect.poll(() => query().get('zoom')).toBe('25000-75000')
+    expect(await caption().textContent()).toBe('50.0 s of 1 min 40 s')
+    await button('Show later times').press('Enter')
+    await expect.poll(() => query().get('zoom')).toBe('50000-100000')
+    expect(
+      await timeline()
+        .locator('figcaption time')
+        .evaluateAll((times) => times.map((one) => one.getAttribute('datetime'))),
+    ).toEqual([time(50), time(100)])
+    await expectAccessible(page, 'run-zoomed')
+    const address = page.url()
+    await show()
+    await page.goto(address)
+    await expect.poll(() => caption().textContent()).toBe('50.0 s of 1 min 40 s')
+    await button('Whole run').press('Enter')
+    await expect.poll(() => query().has('zoom')).toBe(false)
+    expect(await caption().textContent()).toBe('1 min 40 s')
+  })
+
+  it('dragging over the timeline shows the selected range, and a click changes nothing', async () => {
+    await show()
+    const box = await timeline().locator('svg').first().boundingBox()
+    if (box === null) throw new Error('the timeline has no drawing')
+    const move = (place: number) =>
+      page.mouse.move(box.x + box.width * place, box.y + box.height / 2, { steps: 4 })
+    await move(0.2)
+    await page.mouse.down()
+    await page.mouse.up()
+    expect(query().has('zoom')).toBe(false)
+    await page.mouse.down()
+    await move(0.6)
+    await timeline().locator('.dragged').waitFor()
+    await page.mouse.up()
+    await expect.poll(() => query().has('zoom')).toBe(true)
+    const [from, until] = (query().get('zoom') ?? '').split('-').map(Number)
+    expect(from).toBeGreaterThan(19_000)
+    expect(from).toBeLessThan(21_000)
+    expect(until).toBeGreaterThan(59_000)
+    expect(until).toBeLessThan(61_000)
+    await timeline().locator('.dragged').waitFor({ state: 'detached' })
+  })
+
+  it('a number that no run has is named with the runs that there are, and a wrong number is a chip', async () => {
+    await show('?run=7')
+    const alert = page.getByRole('alert')
+    await expect.poll(() => alert.textContent()).toBe('No run 7 of first. There is 0.')
+    await expectAccessible(page, 'run-missing')
+    await alert.getByRole('link', { name: '0' }).click()
+    await timeline().waitFor()
+    await show('?run=latest')
+    await timeline().waitFor()
+    await page.getByRole('button', { name: 'Remove the wrong value' }).click()
+    await expect.poll(() => new URL(page.url()).search).toBe('')
+  })
+
+  it('the page of a run of an unknown process names the processes that there are', async () => {
+    await page.goto(`${at.url}/runs/Unknown/first`)
+    await expect
+      .poll(() => page.getByRole('alert').textContent())
+      .toBe(`There is no process Unknown. There are ${PROCESS}`)
+  })
+})
