@@ -13,6 +13,7 @@ import { ConnectButton } from '../parts/connect-button.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
+import { WaitingRuns } from '../parts/waiting-runs.tsx'
 import { goTo } from '../router.ts'
 
 export interface CompanyPageProps {
@@ -43,6 +44,7 @@ export function CompanyPage({ session, realm }: CompanyPageProps) {
       {company !== undefined && (
         <>
           <State company={company} session={session} />
+          <WaitingRuns realm={company.Realm} />
           <section className="panel" aria-labelledby="history">
             <h2 id="history">History</h2>
             <History entries={data?.History ?? []} />

@@ -1,0 +1,68 @@
+import { useQuery } from '@tanstack/react-query'
+import type { RunsView } from '../../src/contracts/runs.ts'
+import { call } from '../api.ts'
+import { runPage } from '../router.ts'
+import { Ago } from './ago.tsx'
+import { Link } from './link.tsx'
+import { ReadProblem } from './problem.tsx'
+import { Outside } from './text.tsx'
+
+const SHOWN = 5
+const number = new Intl.NumberFormat('en')
+
+/** Shows how many runs wait for a company, and the newest of them. */
+export function WaitingRuns({ realm }: { readonly realm: string }) {
+  const query = new URLSearchParams({ status: 'Waiting', waitingFor: `ACC-${realm}` }).toString()
+  // The event stream repeats the queries whose key begins with `runs`.
+  const { data, error } = useQuery({
+    queryKey: ['runs', 'of-company', realm],
+    queryFn: () => call<RunsView>('GET', `/runs?${query}`),
+    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
+  })
+  const runs = data?.Runs ?? []
+  return (
+    <section className="panel" aria-labelledby="waiting">
+      <h2 id="waiting">Waiting runs</h2>
+      <ReadProblem error={error} hasData={data !== undefined} />
+      {data !== undefined && runs.length === 0 && (
+        <p className="muted">No run waits for this company.</p>
+      )}
+      {data !== undefined && runs.length > 0 && (
+        <>
+          <p>
+            <Link to={`/runs?${query}`}>
+              {data.Next === null ? '' : 'More than '}
+              {number.format(runs.length)} {runs.length === 1 ? 'run waits' : 'runs wait'}
+            </Link>{' '}
+            for this company, and{' '}
+            {runs.length === 1 ? 'continues by itself' : 'continue by themselves'} when it works
+            again.
+          </p>
+          <ol className="changes">
+            {runs
+              .slice(0, SHOWN)
+              .map(({ Process, TransactionID, ReplayID, StepName, UpdatedAt }) => (
+                <li key={JSON.stringify([Process, TransactionID, ReplayID])}>
+                  <Ago time={UpdatedAt} />
+                  <span>
+                    <Link to={runPage(Process, TransactionID, ReplayID)}>
+                      <Outside text={TransactionID} />
+                    </Link>{' '}
+                    <span className="muted">
+                      <Outside text={`${Process} · ${StepName}`} />
+                      {ReplayID > 0 && ` · run ${ReplayID}`}
+                    </span>
+                  </span>
+                </li>
+              ))}
+          </ol>
+          {runs.length > SHOWN && (
+            <p className="muted">
+              <Link to={`/runs?${query}`}>Show the others</Link>
+            </p>
+          )}
+        </>
+      )}
+    </section>
+  )
+}
