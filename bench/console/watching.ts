@@ -1,0 +1,108 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import setupBackends from '@integration-host/tests/backends'
+import { startFakeInstallation } from '@integration-host/tests/fake-installation'
+import { startSystem } from '@integration-host/tests/system'
+import { startStub } from '../order-process/stub.ts'
+import { cpuSeconds } from '../support/process-usage.ts'
+import { median } from '../support/statistics.ts'
+import { startConsoleProcess } from './console-process.ts'
+
+const DEADLINE_MS = 120_000
+
+interface Measured {
+  readonly perSecond: number
+  /** Processor time of the coordinator for each order, in milliseconds. */
+  readonly cpuMs: number
+}
+
+/**
+ * Measures OrderProcess on a coordinator with PostgreSQL and RabbitMQ, in turn without and with a console that watches
+ * it, and reports the median of the ratios.
+ */
+export async function measureWatching(
+  rounds: number,
+  orders: number,
+  report: (name: string, measured: string, limit: string) => void,
+): Promise<void> {
+  await using opened = new AsyncDisposableStack()
+  process.env['TEST_BACKENDS'] ??= 'local'
+  opened.defer(await setupBackends())
+  const stub = opened.use(await startStub())
+  const system = opened.use(await startSystem([]))
+  const fake = opened.use(await startFakeInstallation())
+  const coordinator = system.start('coordinator', { DEMO_API_URL: stub.url, LOG_LEVEL: 'warn' })
+  await system.ready('coordinator')
+
+  const completed = async (): Promise<number> => {
+    const text = await (await fetch(`${coordinator.url}/metrics`)).text()
+    const line = text
+      .split('\n')
+      .find((each) => /^coordinator_steps_total\{.*step="csv",outcome="completed"/.test(each))
+    return Number(line?.split(' ').at(-1) ?? 0)
+  }
+  async function run(): Promise<Measured> {
+    const name = crypto.randomUUID()
+    const done = (await completed()) + orders
+    const lines = Array.from({ length: orders }, (_, n) =>
+      JSON.stringify({ TransactionID: `${name}-${n}`, InitialData: n }),
+    )
+    const cpuBefore = cpuSeconds(coordinator.pid)
+    const startedAt = performance.now()
+    const response = await system.call(
+      `${coordinator.url}/processes/OrderProcess/transactions/bulk`,
+      {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/x-ndjson' },
+        body: lines.join('\n'),
+      },
+    )
+    if (!response.ok) throw new Error(`the orders were not queued: ${response.status}`)
+    await response.body?.cancel()
+    while ((await completed()) < done) {
+      if (performance.now() - startedAt > DEADLINE_MS)
+        throw new Error('the orders were not completed')
+      await delay(50)
+    }
+    const seconds = (performance.now() - startedAt) / 1_000
+    return {
+      perSecond: orders / seconds,
+      cpuMs: ((cpuSeconds(coordinator.pid) - cpuBefore) / orders) * 1_000,
+    }
+  }
+  async function runWatched(): Promise<Measured> {
+    await using watching = await startConsoleProcess({
+      coordinator: coordinator.url,
+      others: fake.url,
+      key: system.serviceKey,
+    })
+    void watching
+    await delay(3_000) // the console has read the state of every service once
+    return await run()
+  }
+
+  await run() // a warm-up round, in which V8 compiles the hot functions
+  const pairs: { readonly alone: Measured; readonly watched: Measured }[] = []
+  for (let round = 0; round < rounds; round += 1) {
+    // Each order begins every second round, because the tables grow.
+    const first = round % 2 === 0
+    const one = first ? await run() : await runWatched()
+    const other = first ? await runWatched() : await run()
+    pairs.push(first ? { alone: one, watched: other } : { alone: other, watched: one })
+    console.log(`round ${round + 1}:`, pairs.at(-1))
+  }
+  const ratio = (of: (measured: Measured) => number): number =>
+    median(pairs.map(({ alone, watched }) => of(watched) / of(alone)))
+  const middle = (of: (pair: (typeof pairs)[number]) => number): number => median(pairs.map(of))
+  const name = 'with a console that watches the coordinator'
+  const throughput = ratio(({ perSecond }) => perSecond)
+  report(
+    `${name}: orders a second`,
+    `${middle(({ watched }) => watched.perSecond).toFixed(0)}, without ${middle(({ alone }) => alone.perSecond).toFixed(0)} (ratio ${throughput.toFixed(3)})`,
+    'ratio 0.98',
+  )
+  report(
+    `${name}: CPU of the coordinator for an order`,
+    `${middle(({ watched }) => watched.cpuMs).toFixed(2)} ms, without ${middle(({ alone }) => alone.cpuMs).toFixed(2)} ms (ratio ${ratio(({ cpuMs }) => cpuMs).toFixed(3)})`,
+    'none',
+  )
+}
