@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { visible } from '../../services/console/app/visible.ts'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
@@ -219,5 +220,17 @@ describe('the runs in a browser', () => {
     expect(await resume.getAttribute('title')).toBe('This needs the role operator.')
     await resume.click({ force: true })
     expect(await dialog(page).count()).toBe(0)
+  })
+
+  it('the title of the page of a run says its status, its id and its process, and shows a hostile id as text', async () => {
+    await queue('title-\u202e', TOO_LONG)
+    await at.signIn()
+    const page = await at.open(`/runs/OrderProcess/${encodeURIComponent('title-\u202e')}`)
+    await status(page, 'Failed').waitFor()
+    await expect
+      .poll(() => page.title())
+      .toBe(`✕ title-${visible('\u202e')} · OrderProcess · Console`)
+    await page.getByRole('link', { name: 'Runs', exact: true }).first().click()
+    await expect.poll(() => page.title()).toMatch(/ Runs · Console$/)
   })
 })

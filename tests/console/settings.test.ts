@@ -33,6 +33,18 @@ describe('the settings of the console', () => {
     expect(at.problems).toEqual([])
   })
 
+  /** Queues a run that fails. */
+  async function queue(TransactionID: string): Promise<void> {
+    const queued = await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
+      method: 'POST',
+      headers: {
+        Authorization: `Bearer ${at.host.serviceKey}`,
+        'Content-Type': 'application/json',
+      },
+      body: JSON.stringify({ TransactionID, InitialData: TOO_LONG }),
+    })
+    expect(queued.status).toBe(202)
+  }
   const themeOf = (page: Page): Promise<string> =>
     page.evaluate('document.documentElement.dataset.theme')
   const groundOf = (page: Page): Promise<string> =>
@@ -61,16 +73,45 @@ describe('the settings of the console', () => {
     await expectAccessible(page, 'settings')
   })
 
+  it('a person who has chosen desktop notices gets one for each critical condition that begins', async () => {
+    await at.context.grantPermissions(['notifications'])
+    await at.context.addInitScript(
+      `globalThis.shown = []
+      globalThis.Notification = class extends Notification {
+        constructor(title, options) {
+          super(title, options)
+          globalThis.shown.push([title, options.body])
+        }
+      }`,
+    )
+    await at.signIn()
+    const page = await at.open('/settings')
+    const choice = page.getByLabel('Show a notice when something critical begins')
+    expect(await choice.isChecked()).toBe(false)
+    await choice.check()
+    await queue('noticed')
+    await eventually(async () =>
+      expect(await page.evaluate('globalThis.shown')).toEqual([
+        ['1 run failed at OrderProcess.order', 'http_431'],
+      ]),
+    )
+    await choice.uncheck()
+    expect(await page.evaluate(`localStorage.getItem('notices')`)).toBe('off')
+  })
+
+  it('desktop notices stay off if the browser does not allow them, and the page says so', async () => {
+    await at.context.clearPermissions()
+    await at.signIn()
+    const page = await at.open('/settings')
+    await page.evaluate(`Notification.requestPermission = () => Promise.resolve('denied')`)
+    const choice = page.getByLabel('Show a notice when something critical begins')
+    await choice.click()
+    await page.getByText('The browser does not allow notices of this page').waitFor()
+    expect(await choice.isChecked()).toBe(false)
+  })
+
   it('the console shows every time in the chosen zone, even in the timeline of a run', async () => {
-    const queued = await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
-      method: 'POST',
-      headers: {
-        Authorization: `Bearer ${at.host.serviceKey}`,
-        'Content-Type': 'application/json',
-      },
-      body: JSON.stringify({ TransactionID: 'zones', InitialData: TOO_LONG }),
-    })
-    expect(queued.status).toBe(202)
+    await queue('zones')
     await at.signIn()
     const settings = await at.open('/settings')
     const run = await at.open('/runs/OrderProcess/zones')

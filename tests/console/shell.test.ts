@@ -75,6 +75,7 @@ describe('the console in a browser', () => {
     await expectAccessible(page, 'now-empty')
     await page.getByRole('link', { name: 'Health' }).click()
     await page.getByText('6 of 6 replicas ready').waitFor()
+    await page.getByText('npx integration-host doctor').waitFor()
     await expectAccessible(page, 'health')
   })
 
@@ -89,6 +90,8 @@ describe('the console in a browser', () => {
       .waitFor({ timeout: 5_000 })
     expect(await heading(page)).toBe('One thing needs you')
     expect(await page.title()).toBe('(1) Now · Console')
+    const icon = () => page.locator('link[rel=icon]').getAttribute('href')
+    expect(await icon()).toContain('circle') // the dot of a critical condition
     await expectAccessible(page, 'now-broken')
     await page.getByRole('button', { name: 'Reconnect…' }).click()
     const dialog = page.getByRole('dialog')
@@ -96,6 +99,8 @@ describe('the console in a browser', () => {
     await page.getByText(/\/connect\/[\w-]+/).waitFor()
     await connectCompany(at.host, { stage() {}, line() {} })
     await page.getByRole('heading', { name: 'Nothing needs you' }).waitFor({ timeout: 5_000 })
+    expect(await page.title()).toBe('Now · Console')
+    expect(await icon()).not.toContain('circle')
     await page.getByText('1 company must be reconnected').waitFor() // the page names the last condition that ended
   })
 

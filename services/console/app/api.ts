@@ -1,4 +1,5 @@
 /** Calls of the console's own API. The browser adds the cookie of the session. */
+import { isUnattended } from './attendance.ts'
 import { setAnswered } from './reach.ts'
 
 /** The problem document (RFC 9457) of a rejected request. */
@@ -47,7 +48,9 @@ export const readText = async (path: string): Promise<string> =>
   (await respond(`/api${path}`, {})).text()
 
 async function respond(path: string, options: RequestInit): Promise<Response> {
-  const response = await fetch(path, options).catch(() => {
+  const headers = new Headers(options.headers)
+  if (isUnattended()) headers.set('Unattended', '1')
+  const response = await fetch(path, { ...options, headers }).catch(() => {
     setAnswered(false)
     throw new Problem(0, 'unreachable', 'The console does not respond. Is it running?')
   })

@@ -2,28 +2,40 @@
  * The live connection. A browser allows only six connections to a host, so all tabs of a browser share one event
  * stream. The tab with the lock reads the stream and passes each event to the other tabs. When this tab closes, another
  * one gets the lock and continues after the last event.
+ *
+ * L1  If the stream fails three times within a minute, every tab reads what it shows every 5 s instead. The tab with the
+ *     lock keeps trying the stream, and all tabs return to it as soon as it delivers events.
+ * L2  A browser without locks reads a stream in each of at most three tabs, and the other tabs read every 5 s.
  */
 import type { QueryClient, QueryKey } from '@tanstack/react-query'
 import { useSyncExternalStore } from 'react'
+import type { NowView } from '../src/contracts/now.ts'
+import { call } from './api.ts'
 import { serverTimeText, setServerTime } from './clock.ts'
 import { setAnswered } from './reach.ts'
+import { readStream } from './stream-reader.ts'
 
-export type LiveState = 'connecting' | 'live' | 'lost'
+export type LiveState = 'connecting' | 'live' | 'polling' | 'lost'
 
-interface StreamEvent {
+/** An event of the stream. */
+export interface Frame {
   readonly name: string
   readonly id: string
   readonly data: string
 }
 
-type Message = { readonly event: StreamEvent } | { readonly state: LiveState }
+/** What the tab that reads the stream sends to the others. A new tab asks for the state. */
+type Message = { readonly event: Frame } | { readonly state: LiveState } | 'which state?'
 
-const EVENTS = ['hello', 'current', 'reset', 'now', 'services', 'runs', 'bye'] as const
 /** A shown page is read again after changes at most once in this interval. */
 const READ_AGAIN_MS = 2_000
 /** The lists that change together with the first page. */
 const LISTS = ['companies', 'company', 'processes', 'dead-letters', 'activity'] as const
-const RETRY_MS = 2_000
+const POLL_MS = 5_000
+/** The time in which the other tabs report their state to a new one. */
+const STATE_REPORTED_MS = 1_000
+/** The maximum number of streams in a browser without locks. */
+const MAX_STREAMS = 3
 
 /** The transactions that have changed, as process and id. If `More` is true, further ones may have changed. */
 interface RunsFrame {
@@ -56,12 +68,24 @@ export const useLiveState = (): LiveState => useSyncExternalStore(subscribe, () 
 export const useLostSince = (): string | null => useSyncExternalStore(subscribe, () => lostSince)
 
 /**
- * Repeats the read of everything that is shown, with two exceptions. The session is read whenever the stream ends. The
- * visible rows of the list of runs are read by a separate query.
+ * The session is read whenever the stream ends. The visible rows of the list of runs are read by a separate query.
  */
+const READ_SEPARATELY: readonly unknown[] = ['session', 'run-pages']
+
+/** Repeats the read of everything that is shown. */
 export const readAllAgain = (queries: QueryClient): Promise<void> =>
   queries.invalidateQueries({
-    predicate: ({ queryKey: [name] }) => name !== 'session' && name !== 'run-pages',
+    predicate: ({ queryKey: [name] }) => !READ_SEPARATELY.includes(name),
+  })
+
+/** Resolves after this time, or when the signal is aborted. */
+const pause = (ms: number, signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms)
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer)
+      resolve()
+    })
   })
 
 /** Follows the event stream until the returned function is called. `queries` has the cache of the pages. */
@@ -71,20 +95,23 @@ export function followStream(queries: QueryClient): () => void {
   const channel = new BroadcastChannel(CHANNEL)
   let lastId: string | null = null
 
+  /** Whether this tab reads the stream. */
+  let isReading = false
+
   const waiting = new Map<string, QueryKey>()
   let readTimer = 0
-  let isReading = false
+  let isFlushing = false
   /**
    * Repeats the reads of the shown pages with this key. They are delayed if the previous read was within the interval.
    */
   function readAgain(queryKey: QueryKey): void {
     if (queries.getQueryCache().findAll({ queryKey, type: 'active' }).length === 0) return
     waiting.set(JSON.stringify(queryKey), queryKey)
-    if (!isReading) void flush()
+    if (!isFlushing) void flush()
   }
   async function flush(): Promise<void> {
-    isReading = waiting.size > 0
-    if (!isReading || signal.aborted) return
+    isFlushing = waiting.size > 0
+    if (!isFlushing || signal.aborted) return
     const keys = [...waiting.values()]
     waiting.clear()
     // A new read would cancel the previous one. Therefore, the next read waits for the end of a read that takes longer
@@ -93,7 +120,34 @@ export function followStream(queries: QueryClient): () => void {
     if (!signal.aborted) readTimer = setTimeout(() => void flush(), READ_AGAIN_MS)
   }
 
-  function apply({ name, id, data }: StreamEvent): void {
+  /** Ends the reads every 5 s; `null` if the tab does not read by itself. */
+  let polling: AbortController | null = null
+  async function poll({ signal: ended }: AbortController): Promise<void> {
+    while (!ended.aborted) {
+      try {
+        const now = await call<NowView>('GET', '/now')
+        if (ended.aborted) return
+        queries.setQueryData(['now'], now)
+        setState('polling')
+        await queries.invalidateQueries({
+          predicate: ({ queryKey: [name = ''] }) => ![...READ_SEPARATELY, 'now'].includes(name),
+        })
+      } catch {
+        if (ended.aborted) return
+        setState('lost')
+        void queries.invalidateQueries({ queryKey: ['session'] })
+      }
+      await pause(POLL_MS, ended)
+    }
+  }
+  function setPolling(next: boolean): void {
+    if (next === (polling !== null)) return
+    polling?.abort()
+    polling = next ? new AbortController() : null
+    if (polling !== null) void poll(polling)
+  }
+
+  function apply({ name, id, data }: Frame): void {
     if (id !== '') lastId = id
     switch (name) {
       case 'hello':
@@ -121,71 +175,73 @@ export function followStream(queries: QueryClient): () => void {
     }
   }
 
+  const hasLocks = 'locks' in navigator
+  /** The number of tabs that have reported that they read a stream. */
+  let reported = 0
   channel.addEventListener('message', ({ data }: MessageEvent<Message>) => {
-    receive(data)
+    if (data === 'which state?') {
+      if (isReading) channel.postMessage({ state: polling === null ? state : 'polling' })
+    } else if (hasLocks) receive(data)
+    else reported += 1
   })
-  function receive(message: Message): void {
-    if ('event' in message) apply(message.event)
-    else {
-      // Reading the session shows whether the requests of this tab get responses.
-      if (message.state === 'lost') void queries.invalidateQueries({ queryKey: ['session'] })
-      setState(message.state)
+  function receive(message: Exclude<Message, string>): void {
+    if ('event' in message) {
+      apply(message.event)
+      return
     }
-  }
-  function share(message: Message): void {
-    channel.postMessage(message)
-    receive(message)
+    setPolling(message.state === 'polling')
+    if (message.state === 'polling') return
+    // Reading the session shows whether the requests of this tab get responses.
+    if (message.state === 'lost') void queries.invalidateQueries({ queryKey: ['session'] })
+    setState(message.state)
   }
 
-  const lead = (): Promise<void> =>
-    new Promise((resolve) => {
-      let source: EventSource | null = null
-      let retry = 0
-      const connect = (): void => {
-        source = new EventSource(
-          lastId === null ? '/api/stream' : `/api/stream?after=${encodeURIComponent(lastId)}`,
-        )
-        source.addEventListener('open', () => share({ state: 'live' }))
-        for (const name of EVENTS)
-          source.addEventListener(name, ({ lastEventId, data }: MessageEvent<string>) => {
-            share({ event: { name, id: lastEventId, data } })
-            if (name === 'bye') reconnect()
-          })
-        source.addEventListener('error', reconnect)
-      }
-      const reconnect = (): void => {
-        source?.close()
-        // The tabs then also read the session, because the stream is closed when the session has ended.
-        share({ state: 'lost' })
-        clearTimeout(retry)
-        if (!signal.aborted) retry = setTimeout(connect, RETRY_MS + Math.random() * 1_000)
-      }
-      // A stream that has lost its network may report no error for minutes.
-      window.addEventListener('offline', reconnect, { signal })
-      window.addEventListener(
-        'online',
-        () => {
-          clearTimeout(retry)
-          source?.close()
-          connect()
+  /** Reads the stream. `isShared` says whether the other tabs get its events. */
+  function lead(isShared: boolean): Promise<void> {
+    const share = (message: Exclude<Message, string>): void => {
+      if (isShared) channel.postMessage(message)
+      receive(message)
+    }
+    isReading = true
+    return readStream(
+      {
+        lastId: () => lastId,
+        onEvent: (event) => share({ event }),
+        onLive: () => share({ state: 'live' }),
+        onLost(isFailing) {
+          // While the tabs read by themselves, a further failure changes nothing.
+          if (polling === null) share({ state: isFailing ? 'polling' : 'lost' })
         },
-        { signal },
-      )
-      signal.addEventListener('abort', () => {
-        clearTimeout(retry)
-        source?.close()
-        resolve()
-      })
-      connect()
-    })
+      },
+      signal,
+    )
+  }
 
-  // Browsers offer locks only on https and loopback addresses. The console has no other addresses.
-  void navigator.locks.request(CHANNEL, { signal }, lead).catch(() => {})
-  // A tab without the lock gets no `open` event. It counts as live once the page was read.
-  if (state === 'connecting') setTimeout(() => state === 'connecting' && setState('live'), RETRY_MS)
+  /** Reads a stream as soon as fewer than three tabs do (L2). */
+  async function leadWithoutLock(): Promise<void> {
+    while (!signal.aborted) {
+      reported = 0
+      channel.postMessage('which state?')
+      await pause(STATE_REPORTED_MS, signal)
+      if (reported < MAX_STREAMS) return lead(false)
+      setPolling(true)
+      await pause(POLL_MS, signal)
+    }
+    return undefined
+  }
+
+  if (hasLocks) {
+    channel.postMessage('which state?')
+    void navigator.locks.request(CHANNEL, { signal }, () => lead(true)).catch(() => {})
+    // A tab without the lock counts as live if the tab with the lock reports no other state.
+    void pause(STATE_REPORTED_MS, signal).then(() => {
+      if (state === 'connecting' && !isReading && polling === null) setState('live')
+    })
+  } else void leadWithoutLock()
   return () => {
     closing.abort()
     clearTimeout(readTimer)
+    setPolling(false)
     channel.close()
     state = 'connecting'
   }

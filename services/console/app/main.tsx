@@ -3,6 +3,7 @@ import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import { App } from './app.tsx'
 import { Problem } from './api.ts'
+import { followAttendance } from './attendance.ts'
 import { followSettings } from './settings.ts'
 import './styles/main.css'
 import './styles/manual.css'
@@ -11,6 +12,7 @@ import './styles/queue.css'
 import './styles/runs.css'
 
 followSettings()
+followAttendance()
 
 const queries = new QueryClient({
   defaultOptions: {

@@ -8,6 +8,7 @@ import { type TimeStyle, timeStyles } from './time-format.ts'
 export const themes = ['system', 'light', 'dark'] as const
 export const densities = ['comfortable', 'compact'] as const
 const switches = ['on', 'off'] as const
+export const noticeChoices = ['off', 'on'] as const
 
 export interface Settings {
   readonly theme: (typeof themes)[number]
@@ -17,6 +18,8 @@ export interface Settings {
   readonly zone: string
   /** Whether keyboard shortcuts without a modifier key are enabled. */
   readonly shortcuts: (typeof switches)[number]
+  /** Whether a desktop notice is shown for each critical condition that begins. */
+  readonly notices: (typeof noticeChoices)[number]
 }
 
 /** The time zones that the browser knows. */
@@ -37,6 +40,7 @@ function read(): Settings {
     times: stored('times', timeStyles),
     zone: stored('zone', zones),
     shortcuts: stored('shortcuts', switches),
+    notices: stored('notices', noticeChoices),
   }
 }
 

@@ -13,6 +13,7 @@ import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { ResumeProcessButton } from '../parts/resume-process-button.tsx'
 import { Outside } from '../parts/text.tsx'
+import { exact } from '../parts/timeline.tsx'
 import { visible } from '../visible.ts'
 
 type Process = ProcessesView['Processes'][number]
@@ -106,16 +107,20 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
             <th scope="col">Step</th>
             <th scope="col">Due now</th>
             <th scope="col">Oldest</th>
+            <th scope="col" title="95 % of the attempts of the last hour took at most this time">
+              Time, 95 %
+            </th>
           </tr>
         </thead>
         <tbody>
-          {process.Queues.map(({ Step, Due, OldestSeconds }) => (
+          {process.Queues.map(({ Step, Due, OldestSeconds, P95Seconds }) => (
             <tr key={Step}>
               <td className="outside">
                 <Outside text={Step} />
               </td>
               <td>{number.format(Due)}</td>
               <td>{Due === 0 ? '—' : duration(OldestSeconds)}</td>
+              <td>{P95Seconds === null ? '—' : exact(P95Seconds * 1_000)}</td>
             </tr>
           ))}
         </tbody>

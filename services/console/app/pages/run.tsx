@@ -5,6 +5,7 @@ import type { SessionView } from '../../src/contracts/session.ts'
 import { call, Problem } from '../api.ts'
 import { fullMs, remaining, useSeconds } from '../clock.ts'
 import { notify } from '../notice.ts'
+import { usePageTitle } from '../page-title.ts'
 import { Ago } from '../parts/ago.tsx'
 import { Link } from '../parts/link.tsx'
 import { MissingRun, WrongRun } from '../parts/missing-run.tsx'
@@ -13,10 +14,11 @@ import { RunActions, type RunActionsProps } from '../parts/run-actions.tsx'
 import { RunAttempts, RunSteps } from '../parts/run-attempts.tsx'
 import { RunData } from '../parts/run-data.tsx'
 import { RunFacts, RunHistory } from '../parts/run-facts.tsx'
-import { RunStatus } from '../parts/run-status.tsx'
+import { RunStatus, STATUSES } from '../parts/run-status.tsx'
 import { Outside } from '../parts/text.tsx'
 import { Timeline } from '../parts/timeline.tsx'
 import { runApi, useFragment, useQueryText } from '../router.ts'
+import { visible } from '../visible.ts'
 
 export interface RunPageProps {
   readonly session: SessionView
@@ -34,6 +36,9 @@ export function RunPage({ session, process, id }: RunPageProps) {
       call<RunView>('GET', runApi(process, id) + (number === null ? '' : `?run=${number}`)),
     refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
   })
+  usePageTitle(
+    run === undefined ? null : `${STATUSES[run.Status].glyph} ${visible(id)} · ${visible(process)}`,
+  )
   return (
     <>
       <p className="crumbs">

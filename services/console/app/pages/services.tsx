@@ -3,6 +3,7 @@ import type { IntegrityView, ReplicaView, ServicesView } from '../../src/contrac
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { duration, full, useSeconds } from '../clock.ts'
+import { copy } from '../copy.ts'
 import { Ago } from '../parts/ago.tsx'
 import { BlockableButton, roleReason } from '../parts/blockable-button.tsx'
 import { State, type Tone } from '../parts/glyph.tsx'
@@ -25,6 +26,8 @@ const PURPOSES: Readonly<Record<string, string>> = {
   'sandbox-provider': 'Simulates the provider.',
   'webhook-receiver': 'Publishes the changes that the provider reports.',
 }
+
+const DOCTOR = 'npx integration-host doctor'
 
 /** Shows the state of each replica of each service, and of its dependencies. */
 export function ServicesPage({ session }: { readonly session: SessionView }) {
@@ -53,6 +56,19 @@ export function ServicesPage({ session }: { readonly session: SessionView }) {
         </section>
       ))}
       <Integrity session={session} />
+      <section className="panel" aria-labelledby="doctor">
+        <h2 id="doctor">Backends</h2>
+        <p>
+          The console does not reach the databases and the broker. On a machine that does, this
+          command checks them, and names what is wrong with what helps:
+        </p>
+        <p className="buttons">
+          <code>{DOCTOR}</code>
+          <button type="button" onClick={() => copy(DOCTOR)}>
+            Copy
+          </button>
+        </p>
+      </section>
     </>
   )
 }

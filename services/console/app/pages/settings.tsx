@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import type { ReactNode } from 'react'
+import { type ReactNode, useState } from 'react'
 import type { OwnSessions } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { full, inList, useSeconds } from '../clock.ts'
@@ -64,8 +64,42 @@ export function SettingsPage() {
           with Ctrl work always.
         </p>
       </section>
+      <Notices />
       <SessionList />
     </>
+  )
+}
+
+/** Switches desktop notices. The browser asks the person for permission when they are switched on. */
+function Notices() {
+  const { notices } = useSettings()
+  const [isDenied, setDenied] = useState(false)
+  const isSupported = typeof Notification !== 'undefined'
+  const change = async (isOn: boolean): Promise<void> => {
+    const isAllowed = isOn && (await Notification.requestPermission()) === 'granted'
+    setDenied(isOn && !isAllowed)
+    choose('notices', isAllowed ? 'on' : 'off')
+  }
+  return (
+    <section className="panel settings" aria-labelledby="notices">
+      <h2 id="notices">Desktop notices</h2>
+      <label>
+        <input
+          type="checkbox"
+          checked={notices === 'on'}
+          disabled={!isSupported}
+          onChange={({ target }) => void change(target.checked)}
+        />
+        Show a notice when something critical begins
+      </label>
+      <p className="muted" aria-live="polite">
+        {!isSupported
+          ? 'This browser has no desktop notices for this address.'
+          : isDenied
+            ? 'The browser does not allow notices of this page. Allow them in its settings for the page.'
+            : 'They are shown while a page of the console is open, also in the background.'}
+      </p>
+    </section>
   )
 }
 

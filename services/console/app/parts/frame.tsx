@@ -1,8 +1,9 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query'
-import { type ReactNode, useCallback, useEffect, useState } from 'react'
+import { type ReactNode, useCallback, useState } from 'react'
 import type { NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
+import { useDesktopNotices, useTabIcon, useTabTitle } from '../attention.ts'
 import { clockText, timeOfDay, useSeconds } from '../clock.ts'
 import { type LiveState, useLiveState, useLostSince } from '../live.ts'
 import { useNotice } from '../notice.ts'
@@ -37,6 +38,7 @@ const FURTHER_PAGES = [
 const LIVE: Readonly<Record<LiveState, { readonly tone: Tone; readonly text: string }>> = {
   connecting: { tone: 'quiet', text: 'connecting' },
   live: { tone: 'good', text: 'live' },
+  polling: { tone: 'warn', text: 'every 5 s' },
   lost: { tone: 'bad', text: 'no connection' },
 }
 
@@ -70,9 +72,9 @@ export function Frame({ session, path, children }: FrameProps) {
   const keys = useCallback(() => setOpened('keys'), [])
   const close = useCallback(() => setOpened(null), [])
   useShortcuts({ onSearch: search, onKeys: keys })
-  useEffect(() => {
-    document.title = `${urgent > 0 ? `(${urgent}) ` : ''}${name} · Console`
-  }, [urgent, name])
+  useTabTitle(name, urgent)
+  useTabIcon(now.data?.Conditions.some(({ Severity }) => Severity === 'critical') === true)
+  useDesktopNotices(now.data?.Conditions)
   return (
     <div className="frame">
       <a className="skip" href="#content">

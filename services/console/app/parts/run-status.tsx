@@ -1,7 +1,8 @@
 import type { RunRow } from '../../src/contracts/runs.ts'
 import { State, type Tone } from './glyph.tsx'
 
-const STATUSES: Readonly<
+/** The tone and the glyph of each status. */
+export const STATUSES: Readonly<
   Record<RunRow['Status'], { readonly tone: Tone; readonly glyph: string }>
 > = {
   Queued: { tone: 'quiet', glyph: '○' },

@@ -24,7 +24,16 @@ export const ProcessesView = z
     Processes: z.array(
       ProcessView.extend({
         Queues: z
-          .array(z.object({ Step: z.string(), Due: z.int(), OldestSeconds: z.number() }))
+          .array(
+            z.object({
+              Step: z.string(),
+              Due: z.int(),
+              OldestSeconds: z.number(),
+              P95Seconds: z.number().nullable().meta({
+                description: 'the time of 95 % of its attempts in the last hour; null without any',
+              }),
+            }),
+          )
           .meta({ description: 'the due runs of each step, counted once a minute' }),
         Unfinished: z.int().nullable().meta({ description: 'null before the first count' }),
         Failed: z.int().nullable(),

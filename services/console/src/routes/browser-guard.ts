@@ -41,7 +41,8 @@ export const onlyOwnPages =
 export const needsRole =
   (sessions: Sessions, role: Role, isHttps: boolean): MiddlewareHandler =>
   async (c, next) => {
-    const session = await sessions.use(getCookie(c, cookieName(isHttps)))
+    const isUnattended = c.req.header('Unattended') !== undefined
+    const session = await sessions.use(getCookie(c, cookieName(isHttps)), isUnattended)
     if (session === null) throw new IntegrationError('sign_in_needed', 'There is no valid session')
     if (!allows(session.role, role))
       throw new IntegrationError('forbidden', `This needs the role ${role}`)

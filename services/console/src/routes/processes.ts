@@ -20,6 +20,8 @@ import {
   scheduleActions,
 } from '../contracts/processes.ts'
 import type { Sessions } from '../session/sessions.ts'
+import { stepTimes } from '../view/charts.ts'
+import type { FigureHistory } from '../view/figure-history.ts'
 import type { Installation } from '../view/installation.ts'
 import { queuesOf } from '../view/queues.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
@@ -30,9 +32,11 @@ export interface ProcessRouteDeps {
   readonly isHttps: boolean
   readonly coordinator: ServiceClient
   readonly installation: () => Installation
+  readonly figures: FigureHistory
 }
 
 const ROWS = 50
+const STEP_TIMES_MINUTES = 60
 
 const ProcessList = z.object({
   items: z.array(ProcessView),
@@ -51,7 +55,8 @@ const LetterParam = ProcessParam.extend({
 const LettersQuery = z.object({ cursor: z.string().max(4_096).optional() })
 
 /** The routes of processes: the list with queues and schedules, the dead letters, and the actions on all of these. */
-export function processRoutes({ sessions, isHttps, coordinator, installation }: ProcessRouteDeps) {
+export function processRoutes(deps: ProcessRouteDeps) {
+  const { sessions, isHttps, coordinator, installation, figures } = deps
   const tags = ['processes']
   const viewer = needsRole(sessions, 'viewer', isHttps)
   const operator = needsRole(sessions, 'operator', isHttps)
@@ -77,10 +82,11 @@ export function processRoutes({ sessions, isHttps, coordinator, installation }: 
           coordinator.send('/schedules', person(c), ScheduleList),
         ])
         const state = installation()
+        const times = figures.over(stepTimes, STEP_TIMES_MINUTES, Date.now())
         return c.json({
           Processes: processes.items.map((process) => ({
             ...process,
-            ...queuesOf(state, process),
+            ...queuesOf(state, process, times),
           })),
           NotLoaded: processes.not_loaded,
           Schedules: schedules.items,

@@ -52,6 +52,15 @@ describe('a session of the console', () => {
     expect(await sessions.isValid(session.digest)).toBe(false)
   })
 
+  it('a request that an open page sends by itself does not count as a use of the session', async () => {
+    const { clock, sessions } = sessionsAt()
+    const { secret } = await sessions.begin(ADA)
+    clock.now = 59 * MINUTE
+    expect(await sessions.use(secret, true)).not.toBeNull()
+    clock.now = 60 * MINUTE
+    expect(await sessions.use(secret, true)).toBeNull()
+  })
+
   it('the sixth session of a person ends the oldest one and calls the listener', async () => {
     const { clock, sessions } = sessionsAt()
     const ended: string[] = []

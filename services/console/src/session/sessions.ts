@@ -27,8 +27,11 @@ export type Person = Pick<Session, 'user' | 'role' | 'way' | 'browser'>
 export interface Sessions {
   /** Begins a session. Returns the session and the secret for the cookie. */
   begin(person: Person): Promise<{ readonly session: Session; readonly secret: string }>
-  /** Returns the valid session of a cookie, and records the use of the session. Returns `null` if there is none. */
-  use(secret: string | undefined): Promise<Session | null>
+  /**
+   * Returns the valid session of a cookie; `null` if there is none. Records the use of the session, unless an open page
+   * has sent the request by itself.
+   */
+  use(secret: string | undefined, isUnattended?: boolean): Promise<Session | null>
   /** Returns whether a session is still valid, without using it. Calls the listeners of `onEnd` if it is not. */
   isValid(digest: string): Promise<boolean>
   end(session: Session): Promise<void>
@@ -81,10 +84,10 @@ export function createSessions({ store, now, hours, idleMinutes }: SessionsDeps)
         await end(oldest)
       return { session, secret }
     },
-    async use(secret) {
+    async use(secret, isUnattended = false) {
       if (secret === undefined) return null
       const session = await valid(digestOf(secret))
-      if (session !== null && now() - session.usedAt >= TOUCH_MS)
+      if (session !== null && !isUnattended && now() - session.usedAt >= TOUCH_MS)
         await store.touch(session.digest, now())
       return session
     },

@@ -17,6 +17,14 @@ const latency = (q: number): MetricQuery => ({
   name: `p${q * 100}`,
 })
 
+/** The time of the attempts of each step. */
+export const stepTimes: MetricQuery = {
+  kind: 'quantile',
+  metric: 'coordinator_step_duration_seconds',
+  by: ['process', 'step'],
+  q: 0.95,
+}
+
 export const charts: readonly ChartDefinition[] = [
   {
     id: 'runs',
@@ -44,14 +52,7 @@ export const charts: readonly ChartDefinition[] = [
     title: 'Time of steps, 95 %',
     unit: 'seconds',
     service: 'coordinator',
-    queries: [
-      {
-        kind: 'quantile',
-        metric: 'coordinator_step_duration_seconds',
-        by: ['process', 'step'],
-        q: 0.95,
-      },
-    ],
+    queries: [stepTimes],
   },
   {
     id: 'oldest-due',

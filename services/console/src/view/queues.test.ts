@@ -55,12 +55,16 @@ const installation = (groups: readonly RunGroup[] | null): Installation => ({
 const process = { Process: 'Order', Steps: ['order', 'csv'] }
 
 describe('the queues of a process', () => {
-  it('the queues of a process contain the due runs of its steps, and its dead letters', () => {
+  it('the queues of a process contain the due runs and the times of its steps, and its dead letters', () => {
     const counted = installation([group('Queued', 4), group('Failed', 2), group('Cancelled', 1)])
-    expect(queuesOf(counted, process)).toEqual({
+    const times = [
+      { labels: ['Other', 'csv'], value: 9 },
+      { labels: ['Order', 'order'], value: 0.04 },
+    ]
+    expect(queuesOf(counted, process, times)).toEqual({
       Queues: [
-        { Step: 'order', Due: 3, OldestSeconds: 42 },
-        { Step: 'csv', Due: 0, OldestSeconds: 0 },
+        { Step: 'order', Due: 3, OldestSeconds: 42, P95Seconds: 0.04 },
+        { Step: 'csv', Due: 0, OldestSeconds: 0, P95Seconds: null },
       ],
       Unfinished: 4,
       Failed: 2,
@@ -69,6 +73,9 @@ describe('the queues of a process', () => {
   })
 
   it('the queues of a process have no counts of runs before the coordinator has counted them', () => {
-    expect(queuesOf(installation(null), process)).toMatchObject({ Unfinished: null, Failed: null })
+    expect(queuesOf(installation(null), process, [])).toMatchObject({
+      Unfinished: null,
+      Failed: null,
+    })
   })
 })

@@ -3,18 +3,25 @@
  * read.
  */
 import { type Installation, responding } from './installation.ts'
+import type { Measured } from './metric-query.ts'
 
 export interface Queues {
-  readonly Queues: { Step: string; Due: number; OldestSeconds: number }[]
+  readonly Queues: {
+    Step: string
+    Due: number
+    OldestSeconds: number
+    P95Seconds: number | null
+  }[]
   readonly Unfinished: number | null
   readonly Failed: number | null
   readonly DeadLetters: number
 }
 
-/** Returns what the coordinator has counted for a process. */
+/** Returns what the coordinator has counted for a process. `times` has the time of 95 % of the attempts of each step. */
 export function queuesOf(
   installation: Installation,
   { Process, Steps }: { readonly Process: string; readonly Steps: readonly string[] },
+  times: readonly Measured[],
 ): Queues {
   // Every replica reports the same counts of the shared tables, so the counts of one replica are
   // sufficient.
@@ -36,6 +43,8 @@ export function queuesOf(
       Step: step,
       Due: Math.round(sampleOf('coordinator_due_runs', step)),
       OldestSeconds: sampleOf('coordinator_oldest_due_seconds', step),
+      P95Seconds:
+        times.find(({ labels }) => labels[0] === Process && labels[1] === step)?.value ?? null,
     })),
     Unfinished: counted((status) => status !== 'Failed' && status !== 'Cancelled'),
     Failed: counted((status) => status === 'Failed'),

@@ -1,0 +1,59 @@
+/** Shows outside the page that something needs a person: in the title and the icon of the tab, and as desktop notices. */
+import { useEffect, useRef } from 'react'
+import type { ConditionView } from '../src/contracts/now.ts'
+import { useOwnTitle } from './page-title.ts'
+import { goTo } from './router.ts'
+import { useSettings } from './settings.ts'
+import { visible } from './visible.ts'
+
+/** Sets the title of the tab: the title of the page, or its name with the number of conditions that need a person. */
+export function useTabTitle(name: string, urgent: number): void {
+  const own = useOwnTitle()
+  useEffect(() => {
+    document.title = `${own ?? (urgent > 0 ? `(${urgent}) ${name}` : name)} · Console`
+  }, [own, urgent, name])
+  useEffect(() => () => void (document.title = 'Console'), [])
+}
+
+const END = '%3C/svg%3E'
+const DOT = "%3Ccircle cx='12' cy='4' r='3.5' fill='%23d92d20' stroke='%23fff'/%3E"
+
+/** Adds a dot to the icon of the tab while `isCritical` is true. */
+export function useTabIcon(isCritical: boolean): void {
+  useEffect(() => {
+    if (!isCritical) return undefined
+    const link = document.querySelector<HTMLLinkElement>('link[rel=icon]')
+    const calm = link?.href ?? ''
+    if (link !== null) link.href = calm.replace(END, DOT + END)
+    return () => {
+      if (link !== null) link.href = calm
+    }
+  }, [isCritical])
+}
+
+/**
+ * Shows a desktop notice for each critical condition that begins while the page is open, if the person has chosen it in
+ * the settings. All tabs give a notice of a condition the same tag, so that it is shown once.
+ */
+export function useDesktopNotices(conditions: readonly ConditionView[] | undefined): void {
+  const { notices } = useSettings()
+  const knownRef = useRef<ReadonlySet<string> | null>(null)
+  useEffect(() => {
+    if (conditions === undefined) return
+    const critical = conditions.filter(({ Severity }) => Severity === 'critical')
+    const known = knownRef.current
+    knownRef.current = new Set(critical.map(({ Key }) => Key))
+    // A browser on another address than https or loopback has no notices.
+    if (known === null || notices === 'off' || typeof Notification === 'undefined') return
+    if (Notification.permission !== 'granted') return
+    for (const { Key, Title, Detail } of critical) {
+      if (known.has(Key)) continue
+      const notice = new Notification(visible(Title), { body: visible(Detail), tag: Key })
+      notice.addEventListener('click', () => {
+        window.focus()
+        goTo('/')
+        notice.close()
+      })
+    }
+  }, [conditions, notices])
+}

@@ -1,0 +1,25 @@
+/** The title that a page gives itself in place of its name in the navigation. */
+import { useEffect, useSyncExternalStore } from 'react'
+
+let own: string | null = null
+const listeners = new Set<() => void>()
+
+function set(title: string | null): void {
+  own = title
+  for (const listener of listeners) listener()
+}
+
+/** Sets the title while the component is shown. With `null` it is the name of the page in the navigation. */
+export function usePageTitle(title: string | null): void {
+  useEffect(() => {
+    set(title)
+    return () => set(null)
+  }, [title])
+}
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener)
+  return () => void listeners.delete(listener)
+}
+
+export const useOwnTitle = (): string | null => useSyncExternalStore(subscribe, () => own)

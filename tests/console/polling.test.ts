@@ -1,0 +1,80 @@
+/** Tests the pages where the event stream cannot be used, in a real browser. */
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import type { Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type FakeConsole, startFakeConsole } from './fake-console.ts'
+import { type FakeRun, PROCESS } from './fake-installation.ts'
+
+const STREAM = '**/api/stream*'
+
+describe('the pages without an event stream', () => {
+  let at: FakeConsole
+
+  beforeAll(async () => {
+    at = await startFakeConsole()
+    at.fake.add(['only'])
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+  afterEach(async () => {
+    for (const page of at.context.pages()) await page.close()
+    await at.context.unroute(STREAM)
+    expect(at.problems).toEqual([])
+  })
+
+  const pill = (page: Page, text: string) =>
+    page.getByRole('status').getByText(text, { exact: true }).waitFor()
+  const state = (page: Page) => page.getByRole('region', { name: 'State' }).locator('.headline')
+  const change = (status: 'Running' | 'Failed' | 'Queued'): void =>
+    at.fake.change([[at.fake.runs[0] as FakeRun, status]])
+
+  it('all tabs read what they show every 5 s after the stream has failed three times, and return to the stream when it works', async () => {
+    const first = await at.signIn()
+    await pill(first, 'live')
+    await at.context.route(STREAM, (route) => route.abort())
+    await first.close() // the next tab has to open a stream
+    const page = await at.open(`${at.url}/runs/${PROCESS}/only`)
+    const other = await at.open(at.url)
+    await pill(page, 'every 5 s')
+    await pill(other, 'every 5 s')
+    expect(await page.getByRole('alert').count()).toBe(0)
+    const late = await at.open(at.url) // a tab that is opened later
+    await pill(late, 'every 5 s')
+    change('Failed')
+    await eventually(async () => expect(await state(page).textContent()).toContain('Failed'))
+    await other.getByText(`1 run failed at ${PROCESS}.order`).waitFor()
+    await at.context.unroute(STREAM)
+    for (const tab of [page, other, late]) await pill(tab, 'live')
+    change('Running')
+    await eventually(async () => expect(await state(page).textContent()).toContain('Running'))
+  })
+
+  it('a page that reads every 5 s says that there is no connection while its requests fail', async () => {
+    await at.signIn()
+    await at.context.route(STREAM, (route) => route.abort())
+    const page = await at.open(at.url)
+    for (const tab of at.context.pages()) if (tab !== page) await tab.close()
+    await pill(page, 'every 5 s')
+    await page.route('**/api/now', (route) => route.abort())
+    await page.getByText('No connection to the console since').waitFor()
+    await page.unroute('**/api/now')
+    await pill(page, 'every 5 s')
+    expect(await page.getByText('No connection to the console since').count()).toBe(0)
+  })
+
+  it('in a browser without locks three tabs read a stream, the fourth reads every 5 s until one of them is closed', async () => {
+    await at.context.addInitScript('delete Navigator.prototype.locks')
+    const tabs = [await at.signIn()]
+    await pill(tabs[0] as Page, 'live')
+    while (tabs.length < 3) {
+      const tab = await at.open(at.url)
+      await pill(tab, 'live')
+      tabs.push(tab)
+    }
+    const fourth = await at.open(`${at.url}/runs/${PROCESS}/only`)
+    await pill(fourth, 'every 5 s')
+    change('Queued')
+    await eventually(async () => expect(await state(fourth).textContent()).toContain('Queued'))
+    await tabs[0]?.close()
+    await pill(fourth, 'live')
+  })
+})
