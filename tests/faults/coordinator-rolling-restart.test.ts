@@ -48,7 +48,8 @@ describe('a rolling restart of three coordinators under load', () => {
       expect(restartsUnderLoad).toBeGreaterThan(0)
       target.latencyMs = 0
       await eventually(
-        async () => expect(await database.countRuns()).toEqual({
+        async () =>
+          expect(await database.countRuns()).toEqual({
             runs: wanted.length,
             completed: wanted.length,
           }),

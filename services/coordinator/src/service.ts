@@ -197,6 +197,7 @@ export async function startCoordinator(
       for (const listener of listeners) listener(event)
     },
     log,
+    clock,
     firstStep: (name) => processes.get(name)?.stepNames[0],
   })
   stack.defer(() => publisher.flush())

@@ -13,11 +13,13 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.delayOf('ACC-2')).toBeNull()
     clock.now += 2_999
     expect(coolDowns.delayOf('ACC-1')).not.toBeNull()
+    expect(coolDowns.isCoolingDown('ACC-1')).toBe(true)
     clock.now += 1
+    expect(coolDowns.isCoolingDown('ACC-1')).toBe(false)
     expect(coolDowns.delayOf('ACC-1')).toBeNull()
   })
 
-  it('steps that wait for the end of a cool-down are scheduled 100 ms apart', () => {
+  it('steps that wait for the end of a cool-down get times at the permitted rate of ten calls per second', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     const delays = [coolDowns.start('ACC-1', 3_000), coolDowns.delayOf('ACC-1')]
     clock.now = 1_000
@@ -28,8 +30,8 @@ describe('the cool-down of a credential', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 3_000)
     coolDowns.start('ACC-1', 2_000)
-    clock.now = 2_500
-    expect(coolDowns.delayOf('ACC-1')).toBe(700)
+    clock.now = 2_999
+    expect(coolDowns.isCoolingDown('ACC-1')).toBe(true)
     expect(coolDowns.start('ACC-1', 10_000)).toBe(10_000)
   })
 
@@ -41,51 +43,89 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.start('ACC-1', 1_000)).toBe(1_000 + 51 * 100 - 900)
   })
 
-  it('a second cool-down of a credential does not assign the times of waiting steps to other steps', () => {
+  it('a step whose time comes during a further cool-down goes to the end of the line', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 50; n += 1) coolDowns.delayOf('ACC-1') // the last one waits until 6_000
     clock.now = 1_000
-    // After the second cool-down, the first calls are those of the step with the 429 and of the steps whose times
-    // passed during the cool-down.
-    expect(coolDowns.start('ACC-1', 1_000)).toBe(1_000)
-    for (let n = 0; n < 9; n += 1) {
-      clock.now += 100
-      expect(coolDowns.delayOf('ACC-1')).toBe(2_000 - clock.now)
-    }
-    expect(coolDowns.delayOf('ACC-1')).toBe(6_100 - clock.now)
-    clock.now = 6_200
-    expect(coolDowns.start('ACC-1', 1_000)).toBe(1_000)
-    expect(coolDowns.delayOf('ACC-1')).toBe(1_100)
+    expect(coolDowns.start('ACC-1', 1_000)).toBe(6_100 - clock.now)
+    clock.now = 1_100
+    expect(coolDowns.delayOf('ACC-1')).toBeGreaterThan(6_100 - clock.now)
   })
 
-  it('while many runs of one company wait, its target is called at the permitted rate, and each run is claimed only a few times', () => {
+  it('after a second cool-down, calls are made at the pace of those that were accepted before it', () => {
     const { clock, coolDowns } = coolDownsAt(0)
-    const runs = 1_000
-    const admittedPerSecond = 8
-    /** The runs that a worker claims at each time. */
-    const due = new Map<number, number[]>([[0, [...Array(runs).keys()]]])
-    let [claims, done, admitted, windowEnd] = [0, 0, 0, 0]
-    for (; done < runs; clock.now += 10) {
-      if (clock.now >= windowEnd) [admitted, windowEnd] = [0, clock.now + 1_000]
-      for (const run of due.get(clock.now) ?? []) {
-        claims += 1
-        let delayMs = coolDowns.delayOf('ACC-1')
-        if (delayMs === null && admitted === admittedPerSecond)
-          delayMs = coolDowns.start('ACC-1', windowEnd - clock.now)
-        if (delayMs === null) {
-          admitted += 1
-          done += 1
-        } else {
-          const at = clock.now + Math.max(10, Math.ceil(delayMs / 10) * 10)
-          due.set(at, [...(due.get(at) ?? []), run])
-        }
-      }
-      due.delete(clock.now)
+    coolDowns.start('ACC-1', 1_000)
+    for (let n = 0; n < 200; n += 1) coolDowns.delayOf('ACC-1')
+    clock.now = 1_000
+    for (let n = 0; n < 4; n += 1) {
+      expect(coolDowns.delayOf('ACC-1')).toBeNull()
+      coolDowns.accepted('ACC-1')
+      clock.now += 100
     }
-    expect(clock.now / 1_000).toBeLessThan((runs / admittedPerSecond) * 1.1)
-    expect(claims / runs).toBeLessThan(5)
+    coolDowns.start('ACC-1', 1_000)
+    let calls = 0
+    for (clock.now = 2_400; clock.now < 12_400; clock.now += 10)
+      if (coolDowns.delayOf('ACC-1') === null) calls += 1
+    // Four calls were accepted within a second, so about four calls per second are made.
+    expect(calls).toBe(39)
   })
+
+  it('the steps that wait for a first cool-down get times at the pace of the second before it', () => {
+    const { clock, coolDowns } = coolDownsAt(0)
+    for (let n = 0; n < 4; n += 1) coolDowns.accepted('ACC-1')
+    clock.now = 900
+    expect([coolDowns.start('ACC-1', 1_000), coolDowns.delayOf('ACC-1')]).toEqual([1_000, 1_225])
+  })
+
+  it('a line whose last time has passed is forgotten with its pace', () => {
+    const { clock, coolDowns } = coolDownsAt(0)
+    coolDowns.start('ACC-1', 1_000)
+    expect(coolDowns.isHeld('ACC-1')).toBe(true)
+    clock.now = 1_100
+    expect(coolDowns.isHeld('ACC-1')).toBe(false)
+    expect(Array.from({ length: 30 }, () => coolDowns.delayOf('ACC-1'))).toEqual(
+      Array.from({ length: 30 }, () => null),
+    )
+  })
+
+  it.each([
+    { perSecond: 4, pace: 0.8, claims: 3 },
+    { perSecond: 8, pace: 0.8, claims: 3 },
+    { perSecond: 100, pace: 0.08, claims: 2.5 },
+  ])(
+    'a crowd of 1,000 runs gets $perSecond calls per second accepted, with few claims and few 429 responses',
+    ({ perSecond, pace, claims }) => {
+      const { clock, coolDowns } = coolDownsAt(0)
+      const runs = 1_000
+      /** The runs that a worker claims at each time. It claims six of the new runs in 10 ms. */
+      const due = new Map<number, number[]>()
+      const claimAt = (at: number, run: number) => due.set(at, [...(due.get(at) ?? []), run])
+      for (let run = 0; run < runs; run += 1) claimAt(10 * Math.floor(run / 6), run)
+      const counts = { claims: 0, done: 0, rejected: 0 }
+      let [admitted, windowEnd] = [0, 0]
+      for (; counts.done < runs; clock.now += 10) {
+        if (clock.now >= windowEnd) [admitted, windowEnd] = [0, clock.now + 1_000]
+        for (const run of due.get(clock.now) ?? []) {
+          counts.claims += 1
+          let delayMs = coolDowns.delayOf('ACC-1')
+          if (delayMs === null && admitted === perSecond) {
+            counts.rejected += 1
+            delayMs = coolDowns.start('ACC-1', 1_000)
+          }
+          if (delayMs === null) {
+            admitted += 1
+            counts.done += 1
+            coolDowns.accepted('ACC-1')
+          } else claimAt(clock.now + Math.max(10, Math.ceil(delayMs / 10) * 10), run)
+        }
+        due.delete(clock.now)
+      }
+      expect(counts.done / (clock.now / 1_000) / perSecond).toBeGreaterThan(pace)
+      expect(counts.claims / runs).toBeLessThan(claims)
+      expect(counts.rejected / runs).toBeLessThan(0.06)
+    },
+  )
 
   it.each([
     ['without Retry-After', null, 60_000],

@@ -159,16 +159,26 @@ const held = (
 
 /** Returns the outcome of a step whose call must wait for a cool-down; `null` if there is no cool-down. */
 function coolDownOfCall(prepared: PreparedCall, { coolDowns }: SendDeps): NotSent | null {
-  const { credential, targetKey } = prepared.owner
-  const key = credential ?? targetKey
+  const key = keyOf(prepared.owner)
   const delayMs = key === undefined ? null : coolDowns.delayOf(key)
   if (delayMs === null) return null
   const cause =
     prepared.target === undefined
-      ? `${credential} is in a cool-down after a 429`
+      ? `${prepared.owner.credential} is in a cool-down after a 429`
       : `${prepared.targetName} is in a cool-down after a 429 or 503`
   return held(prepared, cause, delayMs)
 }
+
+/** Like `coolDownOfCall`, for a call that was permitted before, and has waited since then. */
+function coolDownSince(prepared: PreparedCall, deps: SendDeps): NotSent | null {
+  const key = keyOf(prepared.owner)
+  return key !== undefined && deps.coolDowns.isCoolingDown(key)
+    ? coolDownOfCall(prepared, deps)
+    : null
+}
+
+/** Returns the key of the cool-downs that concern the call; `undefined` if none does. */
+const keyOf = ({ credential, targetKey }: CallOwner): string | undefined => credential ?? targetKey
 
 async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<SentCall> {
   const { process, method, url, body, headers, callKey, timeoutMs, maxBytes, what, owner } =
@@ -192,6 +202,9 @@ async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<Sen
   )
   const redaction = process.bound?.redaction ?? null
   const outcome = redaction === null ? given : redactedOutcome(redaction, given)
+  const key = keyOf(owner)
+  if (key !== undefined && 'status' in outcome && coolDownOf(outcome, deps.now()) === null)
+    deps.coolDowns.accepted(key)
   if ('responseId' in outcome && outcome.responseId !== null)
     deps.onCall({ ...sent, responseId: outcome.responseId })
   return { outcome, method, what, owner }
@@ -235,7 +248,7 @@ async function sendWithinLimits(
     case 'admitted':
       try {
         // While this call waited, another call may have ended its step, or another step may have got a 429.
-        const end = isEnded() ? notSent : coolDownOfCall(prepared, deps)
+        const end = isEnded() ? notSent : coolDownSince(prepared, deps)
         if (end !== null) return end
         const sent = await sendPrepared(prepared, deps)
         const ms = coolDownOf(sent.outcome, deps.now())

@@ -14,7 +14,6 @@ import { batched } from '@integration-host/shared/batching/batched'
 import { hasCode } from '@integration-host/shared/errors'
 import type { Clock } from '@integration-host/shared/process/clock'
 import type { TargetCalls, TargetKey, TargetLimits } from '../transaction/target-calls.ts'
-import { createCoolDowns } from './cool-downs.ts'
 import type { StepAbort } from './step-abort.ts'
 
 export interface TargetLimiter {
@@ -86,7 +85,7 @@ export function createTargetLimiter({
   const { now } = clock
   const lines = new Map<string, Line>()
   /** The schedule of the steps that were deferred because the next possible call to their target was too late. */
-  const deferrals = createCoolDowns(now)
+  const deferrals = createDeferrals(now)
 
   function lineOf(target: TargetKey): Line {
     const key = keyOf(target)
@@ -237,3 +236,30 @@ const POLL_MS = 100
 const FULL_DELAY_MS = 1_000
 const MAX_LATE_MS = 100
 const MIN_SPACING_MS = 100
+
+/**
+ * The schedule of deferred steps for each target. `start` is called when the next possible call to a target is too late
+ * for a step. Until that time, `delayOf` returns a different delay for each step, `spacingMs` apart, and then `null`.
+ */
+function createDeferrals(now: () => number) {
+  const schedules = new Map<string, { until: number; nextAt: number; readonly spacingMs: number }>()
+  const next = (schedule: { nextAt: number; readonly spacingMs: number }): number => {
+    const delayMs = schedule.nextAt - now()
+    schedule.nextAt += schedule.spacingMs
+    return delayMs
+  }
+  return {
+    start(key: string, waitMs: number, spacingMs: number): number {
+      for (const [other, { nextAt }] of schedules) if (nextAt <= now()) schedules.delete(other)
+      const schedule = schedules.get(key) ?? { until: 0, nextAt: 0, spacingMs }
+      schedule.until = Math.max(schedule.until, now() + waitMs)
+      schedule.nextAt = Math.max(schedule.until, schedule.nextAt)
+      schedules.set(key, schedule)
+      return next(schedule)
+    },
+    delayOf(key: string): number | null {
+      const schedule = schedules.get(key)
+      return schedule === undefined || schedule.until <= now() ? null : next(schedule)
+    },
+  }
+}

@@ -34,7 +34,7 @@ import type { TransitionPublisher } from './transition-publisher.ts'
 export interface ClaimedStepDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly source: Pick<TransactionSource, 'record' | keyof TargetCalls>
-  readonly publisher: Pick<TransitionPublisher, 'publishEvent' | 'publishStep'>
+  readonly publisher: Pick<TransitionPublisher, 'publishEvent' | 'publishHeld' | 'publishStep'>
   readonly stepsInFlight: Pick<StepsInFlight, 'add'>
   readonly gate: Pick<Gate, 'isOpen'>
   readonly retryStore: StoreRetry
@@ -147,7 +147,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       publisher.publishEvent(recorded)
       return claimAfter(claim, recorded, transition)
     }
-    await publisher.publishStep(recorded, transition.delayMs)
+    if (outcome.kind === 'held') publisher.publishHeld(recorded, transition.delayMs)
+    else await publisher.publishStep(recorded, transition.delayMs)
     return null
   }
 

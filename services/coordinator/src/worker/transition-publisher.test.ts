@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import type { RunState } from '../transaction/transaction-source.ts'
+import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import { createTransitionPublisher } from './transition-publisher.ts'
 
 const run: RunState = {
@@ -24,14 +25,30 @@ const run: RunState = {
 function createPublisher() {
   const published: TransactionEvent[] = []
   const messages: number[] = []
+  const delays: number[] = []
+  const timers = new Map<() => void, number>()
+  const clock: Clock = {
+    ...systemClock,
+    now: () => 0,
+    setTimeout(callback, ms) {
+      timers.set(callback, ms)
+      return { unref: () => {}, [Symbol.dispose]: () => void timers.delete(callback) }
+    },
+  }
   const publisher = createTransitionPublisher({
-    queue: { publish: async ({ version }) => void messages.push(version) },
+    queue: {
+      async publish({ version }, delayMs) {
+        messages.push(version)
+        delays.push(delayMs)
+      },
+    },
     feed: { add: () => {} },
     publishEvent: (event) => void published.push(event),
     log: createLogger('test', 'silent'),
+    clock,
     firstStep: () => 'order',
   })
-  return { publisher, published, messages }
+  return { publisher, published, messages, delays, timers }
 }
 
 it('the event of a transition contains the error class, credential, in-doubt flag, attempt and due time, but no data', async () => {
@@ -72,5 +89,32 @@ describe('publishing the transition of a run that waits for a credential', () =>
     const { publisher, messages } = createPublisher()
     await publisher.republishStep({ ...run, Status: 'Cancelled' })
     expect(messages).toEqual([])
+  })
+})
+
+describe('publishing the transition of a step that waits for a cool-down', () => {
+  const held: RunState = { ...run, Status: 'Retrying', ErrorClass: 'credential_held' }
+
+  it('the event is published at once, and the message without a delay when the cool-down is over', () => {
+    const { publisher, published, messages, delays, timers } = createPublisher()
+    publisher.publishHeld(held, 250_000)
+    expect([published.length, messages]).toEqual([1, []])
+    const [[callback, ms] = []] = timers
+    expect(ms).toBe(250_000)
+    callback?.()
+    expect([messages, delays]).toEqual([[4], [0]])
+  })
+
+  it('at shutdown, the waiting messages are published with their delays', async () => {
+    const { publisher, messages, delays, timers } = createPublisher()
+    publisher.publishHeld(held, 250_000)
+    await publisher.flush()
+    expect([messages, delays, timers.size]).toEqual([[4], [250_000], 0])
+  })
+
+  it('if ten thousand messages wait in memory, the next one waits in a delay queue', () => {
+    const { publisher, messages, delays } = createPublisher()
+    for (let n = 0; n < 10_001; n += 1) publisher.publishHeld(held, 1_000 + n)
+    expect([messages, delays]).toEqual([[4], [11_000]])
   })
 })

@@ -1,5 +1,6 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock, Timer } from '@integration-host/shared/process/clock'
 import { isOver } from '../transaction/status.ts'
 import type { RunState } from '../transaction/transaction-source.ts'
 import type { StepQueue } from './step-queue.ts'
@@ -16,13 +17,20 @@ export interface TransitionPublisher {
    * the row is the outbox, so the sweeper publishes the message again.
    */
   publishStep(run: RunState, delayMs?: number): Promise<void>
+  /**
+   * Publishes the event of a transition whose step waits for a cool-down, and publishes the message of the step after
+   * `delayMs`. Until then the message is only in the memory of this process, because a message that waits for minutes
+   * passes several delay queues, and a crowd of runs may wait for one company. If the process dies, the sweeper publishes
+   * the message; `flush` hands the waiting messages over to the delay queues.
+   */
+  publishHeld(run: RunState, delayMs: number): void
   /** Publishes the events and messages of many runs in the background. `flush` waits until they are published. */
   readonly publishSteps: (runs: readonly RunState[]) => void
   /** Publishes the message of the due step again, but no event, because the run has not changed. */
   republishStep(run: RunState): Promise<void>
   /** Publishes the event of a transition that needs no message. */
   publishEvent(run: RunState): void
-  /** Resolves when no background publishing started by `publishSteps` is in flight. */
+  /** Publishes the messages of waiting steps with their delays. Resolves when no publishing in the background is in flight. */
   flush(): Promise<void>
 }
 
@@ -32,14 +40,23 @@ export interface TransitionPublisherDeps {
   /** Publishes an event to other systems and replicas. */
   readonly publishEvent: (event: TransactionEvent) => void
   readonly log: Logger
+  readonly clock: Clock
   readonly firstStep: (process: string) => string | undefined
 }
 
 const BATCH = 500
+/** The maximum number of messages that wait in memory: about 10 MB. Further messages wait in the delay queues. */
+const MAX_HELD = 10_000
 
 export function createTransitionPublisher(deps: TransitionPublisherDeps): TransitionPublisher {
-  const { queue, feed, log } = deps
+  const { queue, feed, log, clock } = deps
   const inFlight = new Set<Promise<void>>()
+  /** The steps that wait for a cool-down, with the time at which their messages are published, in epoch ms. */
+  const held = new Map<Timer, { readonly run: RunState; readonly at: number }>()
+  const inBackground = (work: Promise<void>): void => {
+    const tracked = work.finally(() => inFlight.delete(tracked))
+    inFlight.add(tracked)
+  }
 
   const publishEvent = (run: RunState): void => {
     const event = eventOf(run)
@@ -80,10 +97,24 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
             runs.slice(start, start + BATCH).map((run) => publishStep(run, delayMsOf(run))),
           )
       }
-      const work = publishAll().finally(() => inFlight.delete(work))
-      inFlight.add(work)
+      inBackground(publishAll())
+    },
+    publishHeld(run, delayMs) {
+      publishEvent(run)
+      if (held.size >= MAX_HELD) return inBackground(publishMessage(run, delayMs))
+      const timer = clock.setTimeout(() => {
+        held.delete(timer)
+        inBackground(publishMessage(run, 0))
+      }, delayMs)
+      timer.unref()
+      held.set(timer, { run, at: clock.now() + delayMs })
     },
     async flush() {
+      for (const [timer, { run, at }] of held) {
+        timer[Symbol.dispose]()
+        inBackground(publishMessage(run, Math.max(0, at - clock.now())))
+      }
+      held.clear()
       while (inFlight.size > 0) await Promise.allSettled(inFlight)
     },
   }
