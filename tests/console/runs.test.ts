@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { visible } from '../../services/console/app/visible.ts'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
@@ -227,9 +226,7 @@ describe('the runs in a browser', () => {
     await at.signIn()
     const page = await at.open(`/runs/OrderProcess/${encodeURIComponent('title-\u202e')}`)
     await status(page, 'Failed').waitFor()
-    await expect
-      .poll(() => page.title())
-      .toBe(`✕ title-${visible('\u202e')} · OrderProcess · Console`)
+    await expect.poll(() => page.title()).toBe('✕ title-⟨U+202E⟩ · OrderProcess · Console')
     await page.getByRole('link', { name: 'Runs', exact: true }).first().click()
     await expect.poll(() => page.title()).toMatch(/ Runs · Console$/)
   })

@@ -3,9 +3,9 @@
 import { readFile } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
-import { alertNames } from '../services/console/src/contracts/now.ts'
-import { expressionOf } from '../services/console/src/view/alert-rule.ts'
-import { eventLoopLag, metricConditions } from '../services/console/src/view/metric-conditions.ts'
+import { alertNames } from '../contracts/now.ts'
+import { expressionOf } from './alert-rule.ts'
+import { eventLoopLag, metricConditions } from './metric-conditions.ts'
 
 interface Alert {
   readonly alert: string
@@ -14,7 +14,7 @@ interface Alert {
   readonly labels: { readonly severity: string }
 }
 
-const file = new URL('../deploy/prometheus/alerts.yml', import.meta.url)
+const file = new URL('../../../../deploy/prometheus/alerts.yml', import.meta.url)
 const { groups } = parse(await readFile(file, 'utf8')) as {
   readonly groups: readonly { readonly rules: readonly Alert[] }[]
 }
