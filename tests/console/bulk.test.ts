@@ -120,7 +120,8 @@ describe('actions on many runs in a browser', () => {
     const dialog = page.getByRole('dialog')
     await dialog.getByText('can be changed').waitFor()
     expect(await dialog.textContent()).toContain('new idempotency keys')
-    const count = /^(\d+)/.exec((await dialog.locator('output').textContent()) ?? '')?.[1] ?? ''
+    const count =
+      /^(\d+)/.exec((await dialog.getByText('can be changed').textContent()) ?? '')?.[1] ?? ''
     await dialog.getByLabel('Runs a second').fill('1')
     await dialog.getByLabel('Reason').fill('by mistake')
     await dialog.getByLabel(/^Type/).fill(count)

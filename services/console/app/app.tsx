@@ -19,16 +19,24 @@ import { Later } from './parts/later.tsx'
 import { match, usePath } from './router.ts'
 import { useSettings } from './settings.ts'
 
-// The program of each of these pages is loaded when a person opens the page.
-const BulkPage = lazy(() => import('./pages/bulk.tsx'))
-const ActivityPage = lazy(() => import('./pages/activity.tsx'))
-const LimitsPage = lazy(() => import('./pages/limits.tsx'))
-const CompanyLimitsPage = lazy(() => import('./pages/company-limits.tsx'))
-const ChartsPage = lazy(() => import('./pages/charts.tsx'))
-const SandboxPage = lazy(() => import('./pages/sandbox.tsx'))
-const HelpPage = lazy(() => import('./pages/help.tsx'))
-const RunbookPage = lazy(() => import('./pages/runbook.tsx'))
-const ErrorsPage = lazy(() => import('./pages/errors.tsx'))
+// The program of these pages is loaded when a person opens one of them.
+const BulkPage = lazy(async () => ({ default: (await import('./later.ts')).BulkPage }))
+const ActivityPage = lazy(async () => ({ default: (await import('./later.ts')).ActivityPage }))
+const LimitsPage = lazy(async () => ({ default: (await import('./later.ts')).LimitsPage }))
+const CompanyLimitsPage = lazy(async () => ({
+  default: (await import('./later.ts')).CompanyLimitsPage,
+}))
+const ChartsPage = lazy(async () => ({ default: (await import('./later.ts')).ChartsPage }))
+const SandboxPage = lazy(async () => ({ default: (await import('./later.ts')).SandboxPage }))
+const HelpPage = lazy(async () => ({ default: (await import('./later.ts')).HelpPage }))
+const RunbookPage = lazy(() => manual('runbook.md', import('../../../docs/runbook.md')))
+const ErrorsPage = lazy(() => manual('errors.md', import('../../../docs/errors.md')))
+
+/** Returns the page of a document whose text is being loaded. */
+async function manual(file: string, document: Promise<{ readonly default: string }>) {
+  const [{ Manual }, { default: text }] = await Promise.all([import('./later.ts'), document])
+  return { default: () => <Manual file={file} text={text} /> }
+}
 
 async function readSession(): Promise<SessionView | null> {
   const sentAt = Date.now()

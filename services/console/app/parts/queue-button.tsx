@@ -3,7 +3,7 @@ import type { SessionView } from '../../src/contracts/session.ts'
 import { BlockableButton, roleReason } from './blockable-button.tsx'
 import { LaterPart } from './later.tsx'
 
-const QueueDialog = lazy(() => import('./queue-dialog.tsx'))
+const QueueDialog = lazy(async () => ({ default: (await import('../later.ts')).QueueDialog }))
 
 export interface QueueButtonProps {
   readonly session: SessionView

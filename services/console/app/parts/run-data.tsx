@@ -10,7 +10,7 @@ import { LaterPart } from './later.tsx'
 import { ReadProblem } from './problem.tsx'
 import { Outside } from './text.tsx'
 
-const RunComparison = lazy(() => import('./run-comparison.tsx'))
+const RunComparison = lazy(async () => ({ default: (await import('../later.ts')).RunComparison }))
 
 /** The parameters of the address that name the run with which this run is compared. */
 const COMPARED = ['with', 'withRun']

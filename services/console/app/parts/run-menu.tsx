@@ -9,7 +9,7 @@ import { BlockableButton, roleReason } from './blockable-button.tsx'
 import { LaterPart } from './later.tsx'
 import { MoreMenu } from './more-menu.tsx'
 
-const QueueDialog = lazy(() => import('./queue-dialog.tsx'))
+const QueueDialog = lazy(async () => ({ default: (await import('../later.ts')).QueueDialog }))
 
 export interface RunMenuProps {
   readonly session: SessionView

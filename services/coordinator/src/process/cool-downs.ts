@@ -77,7 +77,7 @@ export function createCoolDowns(now: () => number): CoolDowns {
     lines.set(key, line)
     return line
   }
-  function count(key: string): void {
+  function countAccepted(key: string): void {
     const known = recent.get(key)
     if (known !== undefined && now() - known.since < MIN_MEASURED_MS) known.count += 1
     else {
@@ -112,7 +112,7 @@ export function createCoolDowns(now: () => number): CoolDowns {
     isHeld: (key) => lineOf(key) !== undefined,
     accepted(key) {
       const line = lineOf(key)
-      if (line === undefined) return count(key)
+      if (line === undefined) return countAccepted(key)
       line.accepted += 1
       line.intervalMs = Math.max(MIN_INTERVAL_MS, line.intervalMs * FASTER)
     },

@@ -1,0 +1,14 @@
+/**
+ * The pages and dialogs that the first page does not need. They are one program: with a program for each of them, the
+ * bundler would also split the parts that they share with the first page, and the first page would need ten files.
+ */
+export { default as ActivityPage } from './pages/activity.tsx'
+export { default as BulkPage } from './pages/bulk.tsx'
+export { default as ChartsPage } from './pages/charts.tsx'
+export { default as CompanyLimitsPage } from './pages/company-limits.tsx'
+export { default as HelpPage } from './pages/help.tsx'
+export { default as LimitsPage } from './pages/limits.tsx'
+export { default as SandboxPage } from './pages/sandbox.tsx'
+export { Manual } from './parts/manual.tsx'
+export { default as QueueDialog } from './parts/queue-dialog.tsx'
+export { default as RunComparison } from './parts/run-comparison.tsx'
