@@ -76,7 +76,7 @@ describe('integration-host init', () => {
     expect((await cli(['init', 'a', 'b'])).stderr).toContain("Unexpected argument 'b'")
   })
 
-  it('the help of `init`, `dev` and `start` does not list the options of commands on an installation', async () => {
+  it('the help of `init`, `dev` and `start` does not list options that apply only to commands that call a running installation', async () => {
     for (const command of ['init', 'dev', 'start']) {
       const { code, stdout } = await cli([command, '--help'])
       expect([code, stdout]).toEqual([0, expect.stringContaining(`integration-host ${command}`)])

@@ -54,7 +54,7 @@ describe('the list of runs', () => {
     await page.waitForURL(/\/runs\/OrderProcess\/broken\?run=0$/)
   })
 
-  it('the menu of a row offers the actions of its run, blocks those that are not possible, and works with keys alone', async () => {
+  it('the menu of a row offers the actions of its run, blocks those that are not possible, and can be used with the keyboard alone', async () => {
     await show('')
     await openMenu('done-1').click()
     const cancel = page.getByRole('button', { name: 'Cancel run…' })

@@ -52,7 +52,7 @@ describe('the shown part of a timeline', () => {
       expect(axis.at(at(seconds))).toBeCloseTo(place)
   })
 
-  it('the time at a place is the inverse of the place of a time, even in a shortened wait', () => {
+  it('on the timeline, a time that is converted to a position and back is the same time, also inside a wait that is drawn shortened', () => {
     for (const axis of [trueScale, shortened])
       for (const seconds of [0, 1, 99.5, 100, 400, 899, 950, 1_000])
         expect(timeAt(axis, WHOLE, axis.at(at(seconds)))).toBe(at(seconds))

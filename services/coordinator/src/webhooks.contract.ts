@@ -383,7 +383,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       expect(first.received).toHaveLength(1)
     })
 
-    it('the webhooks of a receiver that was removed from the file fail, and their error names the reason', async () => {
+    it('webhooks to a receiver that is no longer in the webhooks file fail, and their error names the reason', async () => {
       const receiver = use(await startReceiver())
       const { host, file } = await start([receiver])
       await receiver.close()

@@ -282,7 +282,7 @@ function linesOf(operation: OperationDetail): string[] {
   ]
 }
 
-/** Returns the first runs as a table under an empty line; nothing if there are none. */
+/** Returns the lines of a table of the first runs, with an empty line before it; no line if there are no runs. */
 function tableOf<Run extends { readonly TransactionID: string; readonly ReplayID: number | null }>(
   columns: readonly string[],
   runs: readonly Run[],

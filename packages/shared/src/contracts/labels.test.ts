@@ -30,7 +30,7 @@ describe('the label of a credential', () => {
     expect(accepts(Tags, { [text]: 'value' })).toBe(false)
   })
 
-  it('a label may contain markup, quotation marks and text of every script', () => {
+  it('a label may contain markup, quotation marks and text in any writing system', () => {
     for (const text of [
       '<script>alert(1)</script>',
       `O'Neill & "Söhne"`,

@@ -172,7 +172,7 @@ function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
     },
     accepts(info: ServerInfo): boolean {
       const unwritable = writeProblem(info)
-      // A single server is used regardless of its role, so that reads work while the server is a replica.
+      // If only one server is configured, it is used whatever its role, so that reads work even while it is a replica.
       if (unwritable === null || servers.length === 1) return true
       // A primary with too few replicas may have been replaced by another listed server. Therefore it is used only if
       // no other primary is found.

@@ -47,7 +47,7 @@ describe('the list of changes on the page Now', () => {
     )
   })
 
-  it('the list of changes combines successive equal entries with their number, and leaves out routine refreshes', () => {
+  it('the list of changes shows successive equal entries as one entry with a count, and leaves out routine refreshes', () => {
     const entries = [1, 2, 3].map((Seq) => ({ ...entry, Seq }))
     const refreshed = { ...entry, What: 'refreshed', Outcome: 'ok' } as const
     expect(changesOf([], [refreshed, ...entries])).toMatchObject([

@@ -154,7 +154,7 @@ describe('the cursors of connected companies', () => {
     expect(await source.changeCursor('3')).toMatchObject({ lagMs: 0 })
   })
 
-  it('a connected company keeps its existing cursor', async () => {
+  it('a company that is connected again keeps its existing cursor', async () => {
     const { position } = await source.beginCursor('1')
     now += HOUR
     await poll()

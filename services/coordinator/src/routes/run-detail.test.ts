@@ -40,7 +40,7 @@ const read = async (path: string) => {
 }
 
 describe('the routes that read one run', () => {
-  it('an attempt shows its request without the query, the trace id that the target has received, and the response', async () => {
+  it('an attempt shows the response, the trace id that the target has received, and the request without its query', async () => {
     const [, run] = await read('/r1')
     const seen = host.target.callsTo('/order')[0]
     expect(seen?.query).not.toEqual({})

@@ -74,7 +74,7 @@ describe('the routes of schedules', () => {
     expect(await listed('other')).toEqual([])
   })
 
-  it('a paused schedule shows who paused it and why, but not to a service key of one company', async () => {
+  it('a paused schedule shows who paused it and why, but not to a service key that is limited to one company', async () => {
     const paused = await post('Reports/nightly/pause', { Reason: 'maintenance' })
     expect(await paused.json()).toMatchObject({ Paused: true, NextTimes: [], PausedBy: 'ops' })
     const seen = (await listed('company-43')).find(({ Name }) => Name === 'nightly')

@@ -1,4 +1,4 @@
-/** The limits of a target, from the definition of its process. At least one of the two is set. */
+/** The limits of a target, from the definition of its process. At least one of the two limits is set. */
 export interface TargetLimits {
   /** The time from one call to the next in milliseconds; 0 if the number of calls per second is not limited. */
   readonly intervalMs: number

@@ -22,7 +22,7 @@ export interface Attachments {
    * Returns the file that belongs to a key; `null` if the key is unknown or has expired, or if the file was deleted.
    */
   file(key: string): StoredFile | null
-  /** Returns the response to an earlier upload of the company with this `requestid`; `null` if there is none. */
+  /** Returns the response to an earlier upload with this `requestid` for the company; `null` if there is none. */
   response(realm: string, requestId: string): Body | null
   /** Stores the response to an upload. A repeated upload with the same `requestid` returns this response. */
   setResponse(realm: string, requestId: string, document: Body): void

@@ -205,7 +205,8 @@ describe('credential record of release 0.1.0', () => {
   })
 
   it('release 0.1.0, which does not authenticate plain fields, can decrypt secrets that this release has encrypted', () => {
-    // In an envelope, release 0.1.0 authenticates only the credential name, the field and the version.
+    // Release 0.1.0 bound an encrypted value only to its credential name, field and version (as additional authenticated
+    // data), and to none of the plain fields.
     for (const field of ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'])
       expect(() => keys.open(record[field] ?? '', { name: NAME, field, version: 2 })).not.toThrow()
   })

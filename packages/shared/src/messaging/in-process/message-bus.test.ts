@@ -59,7 +59,7 @@ describe('a message that is the only copy', () => {
   }
   const open = () => createInProcessBus(createLogger('test', 'silent'))
 
-  it('a message that is the only copy is confirmed when the consumer of every queue has acknowledged it', async () => {
+  it('a message that is published as the only copy of its data is confirmed when the consumer of every queue has acknowledged it', async () => {
     await using bus = open()
     const { consume, later } = await publishTo(bus)
     const [settleA, settleB] = [consume('a'), consume('b')]
@@ -70,7 +70,7 @@ describe('a message that is the only copy', () => {
     expect(await later()).toBe('confirmed')
   })
 
-  it('a message that is the only copy is confirmed when the consumer of its dead letter has acknowledged it', async () => {
+  it('a message that is published as the only copy of its data is confirmed when the consumer of its dead letter has acknowledged it', async () => {
     await using bus = open()
     const { consume, later } = await publishTo(bus)
     consume('b')('ack')
@@ -87,7 +87,7 @@ describe('a message that is the only copy', () => {
     expect(await later()).toBe('broker_unavailable')
   })
 
-  it('a message that is the only copy is confirmed at once if it is routed to no queue', async () => {
+  it('a message that is published as the only copy of its data is confirmed at once if no queue is bound to receive it', async () => {
     await using bus = open()
     expect(await (await publishTo(bus, 'other')).later()).toBe('confirmed')
   })

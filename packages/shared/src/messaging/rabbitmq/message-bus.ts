@@ -169,7 +169,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
         ...differs,
         remediation: `delete this ${differs.kind}: it is declared again (docs/rabbitmq.md)`,
       },
-      'exchange or queue exists with incompatible arguments; messaging is disabled until it is deleted',
+      'exchange or queue exists with incompatible arguments; messaging is disabled until that exchange or queue is deleted',
     )
   }
 

@@ -532,7 +532,7 @@ describe('the files of the in-memory transaction source', () => {
     expect(await ids()).toEqual(acknowledged.toSorted())
   })
 
-  it('after a kill, the in-memory transaction source opens again at once and contains every acknowledged change', async () => {
+  it('after its process was killed, the transaction source of the embedded host opens its file again at once, and contains every acknowledged change', async () => {
     const module = new URL('./transaction-source.ts', import.meta.url).href
     const script = `
       const { createMemoryTransactionSource } = await import('${module}')
