@@ -406,7 +406,7 @@ describe('the Kubernetes component with the console', () => {
     )
   })
 
-  it('the pod of the console mounts one secret, with its own key and the users file, and docs/console.md creates this secret', () => {
+  it('the pod of the console mounts only one secret, which has the key of the console and the users file, and is created by the commands in docs/console.md', () => {
     const [{ projected }] = pod.volumes as readonly [Volume]
     const sources = (projected?.sources ?? []).map(({ secret }) => secret)
     expect(sources.map(({ name }) => name)).toEqual(['integration-host-console'])

@@ -21,8 +21,8 @@ const secrets = [
 const issuedByProvider: readonly string[] = ['CLIENT_SECRET', 'WEBHOOK_VERIFIER_TOKENS']
 
 /**
- * The file with the key for applications, and the file with the list that contains the digest of this key
- * (docs/access.md).
+ * The names of two files: one contains the key that applications use, the other is the list of accepted keys, as
+ * digests (docs/access.md).
  */
 const APPLICATION_KEY = 'application_key'
 const CONSOLE_KEY = 'console_key'

@@ -98,7 +98,7 @@ describe('the webhooks of the provider', () => {
     },
   )
 
-  it('webhooks that arrive five times, shuffled and some with a wrong signature, become events with one id for each change', async () => {
+  it('if each webhook arrives five times, in random order and sometimes with a wrong signature, all events of a change have the same id', async () => {
     await sandbox('PUT', 'webhooks', { copies: 5, shuffled: true, wrongSignaturePercent: 20 })
     await change(60)
     await allAcknowledged(300)

@@ -36,7 +36,7 @@ export const start: StartEngine = async (settings) => {
   await boss.start()
   for (const step of STEPS) await boss.createQueue(step, { notify: true })
 
-  /** The result of a step, and the data for the job of the next step. */
+  /** For each step, the function that returns its result and the data of the next job. */
   const work: Record<
     (typeof STEPS)[number],
     (job: Job) => Promise<{ result: unknown; data: Job }>

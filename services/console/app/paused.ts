@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'react'
 
-/** How long a person must not have typed before the text is used. */
+/** The pause in typing, in milliseconds, after which the text is used. */
 const PAUSE_MS = 150
 
 /**

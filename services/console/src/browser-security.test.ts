@@ -181,7 +181,7 @@ describe('the program of the console', () => {
   it('the browser bundle of the console contains no path of the routes for tokens, exports, imports and the proxy', async () => {
     const { assets } = await bundledApp()
     expect(assets.length).toBeGreaterThan(1)
-    // The texts of the help page describe these paths.
+    // The texts of the help page are left out, because they describe these paths.
     const program = assets.filter(({ path }) => !/\/(?:errors|runbook)-[^/]*\.js$/.test(path))
     for (const { path, body } of program)
       expect(TOKEN_PATH.exec(Buffer.from(body).toString()), path).toBeNull()

@@ -69,7 +69,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
   if (config.OPERATOR_API_KEY === undefined)
     logger.warn(
       { remediation: 'set OPERATOR_API_KEY to a key without the scope credentials:token' },
-      'the console presents the service key, which could read access tokens',
+      'the console uses a service key that may also read access tokens; give the console a key of its own',
     )
   const clientOf = (name: string, serviceUrl: string) =>
     createServiceClient({

@@ -140,7 +140,7 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
         .catch((error: unknown) =>
           log.warn(
             { err: error },
-            'time of a webhook of the provider could not be stored; the next webhook retries it',
+            'the time of the latest webhook could not be stored; the next webhook stores its own time',
           ),
         )
         .finally(() => {

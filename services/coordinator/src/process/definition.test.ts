@@ -254,7 +254,7 @@ describe('a process definition that cannot run', () => {
 })
 
 describe('the concurrency limit of a process', () => {
-  it('a process has no concurrency limit by default, and may have one limit or a limit for each key of its typed input', () => {
+  it('a process has no concurrency limit by default, and may have one limit for all runs or a limit for each key that is computed from its input', () => {
     const step = () => null
     expect(defineProcess('P').step('a', step).concurrency).toBeNull()
     const limited = defineProcess('P', { concurrency: 3 }).step('a', step)

@@ -517,7 +517,7 @@ describe('a refresh token that the provider rejects in an outage (I10 of refresh
     JSON.parse((await redis.redis.hget(NAME, 'Fault')) ?? '{}') as Record<string, unknown>
   const sentTokens = () => refreshes().map(({ form }) => form.get('refresh_token'))
 
-  it('a rejected refresh token causes a fault at once, and only the schedule sends the token again', async () => {
+  it('a rejected refresh token causes a fault at once, and the token is sent again only by a scheduled refresh, not for a request', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [1_500, 60_000] } })
     await service.connect('1')
     await expire()

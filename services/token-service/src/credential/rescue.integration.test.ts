@@ -83,7 +83,7 @@ async function shutDownUncommitted(): Promise<unknown> {
 }
 
 describe('a rotated token pair that could not be stored before the process shut down', () => {
-  it('the next process stores a rescued token pair, and sends no used refresh token before that', async () => {
+  it('after a restart, token-service stores a rescued token pair before it sends any refresh token', async () => {
     const token = await shutDownUncommitted()
     const next = await start()
     const early = refresh(next)

@@ -44,7 +44,7 @@ describe('the memory of the bodies in flight', () => {
     expect(memory.bytes).toBe(100)
   })
 
-  it('the body memory rejects further bytes of a body that was dropped', () => {
+  it('the memory limit for request bodies rejects further bytes of a body that was dropped', () => {
     const { memory, begin } = fixture()
     const slow = begin('slow')
     slow.add(50)

@@ -1,6 +1,6 @@
 /**
- * Tests the memory that all bodies share, with clients that do not finish their bodies and with a broker that confirms
- * nothing.
+ * Tests the limit on the memory of all request bodies together, with clients that never finish sending a body and with
+ * a broker that confirms nothing.
  */
 import { type Socket, connect } from 'node:net'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
