@@ -78,7 +78,7 @@ describe('the runs in a browser', () => {
     await expectAccessible(page, 'run-dialog')
     await page.getByLabel('Reason').fill('the target is fixed')
     await page.getByRole('button', { name: 'Resume', exact: true }).click()
-    await page.getByText('The run continues.').waitFor()
+    await page.getByText('The run was resumed.').waitFor()
     await page.getByText('“the target is fixed”').waitFor()
     await status(page, 'Failed').waitFor()
 

@@ -98,7 +98,7 @@ const linesOf = async (name: string): Promise<ExportDocument[]> =>
     .map((line) => JSON.parse(line) as ExportDocument)
 
 describe('credentials export', () => {
-  it('`credentials export` writes the named credentials to a file with mode 0600, and then marks them as transferred', async () => {
+  it('`credentials export` writes the named credentials to a file with mode 0600, and says that token-service no longer refreshes them', async () => {
     const { code, out, err } = await transfer([
       'export',
       'ACC-1',

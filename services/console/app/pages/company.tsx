@@ -140,7 +140,12 @@ function Actions({
   const name = companyName(company)
   return (
     <div className="buttons">
-      <ConnectButton session={session} company={company} />
+      {/* When the company becomes active, the link was used, so it is no longer shown. */}
+      <ConnectButton
+        key={company.State === 'active' ? 'active' : 'faulted'}
+        session={session}
+        company={company}
+      />
       <ActionButton
         verb="Refresh"
         blocked={

@@ -27,7 +27,7 @@ function consequenceOf(action: RunAction, run: RunView): string {
 }
 
 const ACTIONS = [
-  { action: 'resume', verb: 'Resume', done: 'The run continues.' },
+  { action: 'resume', verb: 'Resume', done: 'The run was resumed.' },
   { action: 'retry', verb: 'Retry now', done: 'The step is due now.' },
   { action: 'replay', verb: 'Replay', done: 'A new run has begun.' },
   { action: 'settle', verb: 'Settle', done: 'The doubt is settled.' },

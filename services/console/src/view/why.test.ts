@@ -33,7 +33,7 @@ describe('the sentence on the state of a run', () => {
     ],
     [
       { Status: 'Waiting', WaitingFor: 'ACC-1' },
-      'Waits for ACC-1. It continues by itself when the company works again.',
+      'Waits for ACC-1, whose access token cannot be obtained now. The page of the company says what helps; then the run continues by itself.',
     ],
     [
       { Status: 'Waiting', WaitingFor: 'concurrency' },

@@ -92,7 +92,7 @@ function stateSentence({
         ? 'Waits for a slot: the process limits how many runs are in progress.'
         : WaitingFor === null
           ? `Waits at ${StepName}.`
-          : `Waits for ${WaitingFor}. It continues by itself when the company works again.`
+          : `Waits for ${WaitingFor}, whose access token cannot be obtained now. The page of the company says what helps; then the run continues by itself.`
     case 'Completed':
       return ''
     case 'Failed':
