@@ -102,7 +102,7 @@ describe('a test host', () => {
     test.erp.toHaveCalled('POST /orders', { times: 1, body: { amount: 2 } })
   })
 
-  it('a test of ten retries of a step takes less than a second of processor time', async () => {
+  it('a test of ten retries of a step takes less than five seconds of processor time', async () => {
     const startedAt = process.cpuUsage()
     await using test = await startOrders()
     test.erp.on('POST /orders', { status: 503 })
@@ -116,10 +116,10 @@ describe('a test host', () => {
       .slice(1)
       .map(({ at }, index) => at - (test.erp.calls[index]?.at ?? 0))
     expect(waits.map((ms) => Math.ceil(ms / 1_000))).toEqual([1, 2, 4, 8, 16, 32, 64, 128, 256])
-    expect(cpuMs(startedAt)).toBeLessThan(1_000)
+    expect(cpuMs(startedAt)).toBeLessThan(5_000)
   })
 
-  it('a test of waits of 90 days takes less than a second of processor time', async () => {
+  it('a test of waits of 90 days takes less than five seconds of processor time', async () => {
     const startedAt = process.cpuUsage()
     await using host = await startTestHost({ processes: [polls] })
     const erp = host.target(ERP).on('GET /reports/:id', [{ status: 202 }, { status: 202 }, {}])
@@ -129,7 +129,7 @@ describe('a test host', () => {
     erp.toHaveCalled('GET /reports/7', { times: 2 })
     await host.advance('31 days')
     run.toHaveStatus('Completed')
-    expect(cpuMs(startedAt)).toBeLessThan(1_000)
+    expect(cpuMs(startedAt)).toBeLessThan(5_000)
   })
 
   it('a test host fails a run at its deadline, and a resumed run gets a new deadline', async () => {
