@@ -12,11 +12,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { launchChromium } from '@integration-host/tests/chromium'
 import {
-  failedAttempt,
   type FakeInstallation,
   type FakeRun,
   startFakeInstallation,
 } from '@integration-host/tests/fake-installation'
+import { largeRun } from '@integration-host/tests/large-run'
 import { type ConsoleProcess, startConsoleProcess } from './console/console-process.ts'
 import { measureWatching } from './console/watching.ts'
 import { cpuSeconds, residentMb } from './support/process-usage.ts'
@@ -305,30 +305,7 @@ async function measureLoad(
 }
 
 async function measureLargeRun(page: Page, fake: FakeInstallation, url: string): Promise<void> {
-  fake.add(['large'], {
-    Status: 'Retrying',
-    Attempts: Array.from({ length: 5_000 }, (_, index) =>
-      failedAttempt({
-        Attempt: index + 1,
-        StartedAt: new Date(Date.UTC(2026, 0, 1) + index * 1_000).toISOString(),
-        FinishedAt: new Date(Date.UTC(2026, 0, 1) + index * 1_000 + 10).toISOString(),
-      }),
-    ),
-    Items: [
-      {
-        StepName: 'order',
-        Status: 'Retrying',
-        Attempt: 5_000,
-        IdempotencyKey: 'key',
-        ResponseStatus: 503,
-        ResponseBody: 'x'.repeat(1_000_000),
-        Data: null,
-        Error: null,
-        StartedAt: null,
-        FinishedAt: null,
-      },
-    ],
-  })
+  fake.add(['large'], largeRun)
   await page.goto(`${url}/runs?idPrefix=large`)
   const link = page.getByRole('link', { name: 'large', exact: true })
   await link.waitFor()

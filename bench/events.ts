@@ -12,7 +12,6 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import setupBackends from '@integration-host/tests/backends'
@@ -20,6 +19,7 @@ import { startSystem } from '@integration-host/tests/system'
 import { startStub } from './order-process/stub.ts'
 import { otherCheckout } from './support/checkout.ts'
 import { cpuSeconds, residentMb } from './support/process-usage.ts'
+import { runOrders } from './support/run-orders.ts'
 import { median } from './support/statistics.ts'
 
 const { values } = parseArgs({
@@ -31,7 +31,6 @@ const { values } = parseArgs({
 })
 const ROUNDS = Number(values.rounds)
 const ORDERS = Number(values.orders)
-const DEADLINE_MS = 300_000
 const WATCHERS = fileURLToPath(new URL('events/watchers.ts', import.meta.url))
 const scenarios = [
   { name: 'no watcher', count: 0, mode: 'read' },
@@ -61,7 +60,7 @@ const system = opened.use(
 const coordinator = system.start('coordinator', { DEMO_API_URL: stub.url, LOG_LEVEL: 'warn' })
 await system.ready('coordinator')
 
-await runOrders() // a warm-up round, in which V8 compiles the hot functions
+await runOrders(system, coordinator.url, ORDERS) // a warm-up round, in which V8 compiles the hot functions
 const measured = new Map<Scenario, Measured[]>(scenarios.map((scenario) => [scenario, []]))
 for (let round = 0; round < ROUNDS; round += 1)
   for (const [scenario, results] of measured) {
@@ -75,7 +74,7 @@ async function measure({ count, mode }: Scenario): Promise<Measured> {
   await using watchers = await startWatchers(count, mode)
   void watchers
   const before = cpuSeconds(coordinator.pid)
-  const seconds = await runOrders()
+  const seconds = await runOrders(system, coordinator.url, ORDERS)
   return {
     perSecond: ORDERS / seconds,
     cpuMs: ((cpuSeconds(coordinator.pid) - before) / ORDERS) * 1_000,
@@ -97,41 +96,6 @@ async function startWatchers(count: number, mode: Scenario['mode']): Promise<Asy
       await gone
     },
   }
-}
-
-/** Queues the orders in one request; returns the seconds until all are completed. */
-async function runOrders(): Promise<number> {
-  const run = crypto.randomUUID()
-  const done = (await completedOrders()) + ORDERS
-  const lines = Array.from({ length: ORDERS }, (_, n) =>
-    JSON.stringify({ TransactionID: `${run}-${n}`, InitialData: n }),
-  )
-  const startedAt = performance.now()
-  const response = await system.call(
-    `${coordinator.url}/processes/OrderProcess/transactions/bulk`,
-    {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/x-ndjson' },
-      body: lines.join('\n'),
-    },
-  )
-  if (!response.ok) throw new Error(`the orders were not queued: ${response.status}`)
-  await response.body?.cancel()
-  while ((await completedOrders()) < done) {
-    if (performance.now() - startedAt > DEADLINE_MS)
-      throw new Error('the orders were not completed')
-    await delay(50)
-  }
-  return (performance.now() - startedAt) / 1_000
-}
-
-/** Returns how many orders have completed their last step. The number is read from the coordinator's metrics. */
-async function completedOrders(): Promise<number> {
-  const text = await (await fetch(`${coordinator.url}/metrics`)).text()
-  const line = text
-    .split('\n')
-    .find((each) => /^coordinator_steps_total\{.*step="csv",outcome="completed"/.test(each))
-  return Number(line?.split(' ').at(-1) ?? 0)
 }
 
 function rowOf(scenario: Scenario): Record<string, string | number> {

@@ -4,10 +4,9 @@ import { startFakeInstallation } from '@integration-host/tests/fake-installation
 import { startSystem } from '@integration-host/tests/system'
 import { startStub } from '../order-process/stub.ts'
 import { cpuSeconds } from '../support/process-usage.ts'
+import { runOrders } from '../support/run-orders.ts'
 import { median } from '../support/statistics.ts'
 import { startConsoleProcess } from './console-process.ts'
-
-const DEADLINE_MS = 120_000
 
 interface Measured {
   readonly perSecond: number
@@ -33,37 +32,9 @@ export async function measureWatching(
   const coordinator = system.start('coordinator', { DEMO_API_URL: stub.url, LOG_LEVEL: 'warn' })
   await system.ready('coordinator')
 
-  const completed = async (): Promise<number> => {
-    const text = await (await fetch(`${coordinator.url}/metrics`)).text()
-    const line = text
-      .split('\n')
-      .find((each) => /^coordinator_steps_total\{.*step="csv",outcome="completed"/.test(each))
-    return Number(line?.split(' ').at(-1) ?? 0)
-  }
   async function run(): Promise<Measured> {
-    const name = crypto.randomUUID()
-    const done = (await completed()) + orders
-    const lines = Array.from({ length: orders }, (_, n) =>
-      JSON.stringify({ TransactionID: `${name}-${n}`, InitialData: n }),
-    )
     const cpuBefore = cpuSeconds(coordinator.pid)
-    const startedAt = performance.now()
-    const response = await system.call(
-      `${coordinator.url}/processes/OrderProcess/transactions/bulk`,
-      {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/x-ndjson' },
-        body: lines.join('\n'),
-      },
-    )
-    if (!response.ok) throw new Error(`the orders were not queued: ${response.status}`)
-    await response.body?.cancel()
-    while ((await completed()) < done) {
-      if (performance.now() - startedAt > DEADLINE_MS)
-        throw new Error('the orders were not completed')
-      await delay(50)
-    }
-    const seconds = (performance.now() - startedAt) / 1_000
+    const seconds = await runOrders(system, coordinator.url, orders)
     return {
       perSecond: orders / seconds,
       cpuMs: ((cpuSeconds(coordinator.pid) - cpuBefore) / orders) * 1_000,

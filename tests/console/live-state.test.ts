@@ -11,7 +11,8 @@ import { freePort } from '@integration-host/shared/test-support/free-ports'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type FakeConsole, KEYS, startFakeConsole } from './fake-console.ts'
-import { failedAttempt, type FakeRun, PROCESS } from './fake-installation.ts'
+import { type FakeRun, PROCESS } from './fake-installation.ts'
+import { largeRun } from './large-run.ts'
 
 const RUNS = 300
 const STATUSES = ['Queued', 'Running', 'Retrying', 'Failed', 'Completed'] as const
@@ -107,30 +108,7 @@ describe('the live state of the pages', () => {
   })
 
   it('a run with 5,000 attempts and a body of 1 MB opens with its newest attempts, and the body is read only on request', async () => {
-    at.fake.add(['large'], {
-      Status: 'Retrying',
-      Attempts: Array.from({ length: 5_000 }, (_, index) =>
-        failedAttempt({
-          Attempt: index + 1,
-          StartedAt: new Date(Date.UTC(2026, 0, 1) + index * 1_000).toISOString(),
-          FinishedAt: new Date(Date.UTC(2026, 0, 1) + index * 1_000 + 10).toISOString(),
-        }),
-      ),
-      Items: [
-        {
-          StepName: 'order',
-          Status: 'Retrying',
-          Attempt: 5_000,
-          IdempotencyKey: 'key',
-          ResponseStatus: 503,
-          ResponseBody: 'x'.repeat(1_000_000),
-          Data: null,
-          Error: null,
-          StartedAt: null,
-          FinishedAt: null,
-        },
-      ],
-    })
+    at.fake.add(['large'], largeRun)
     const page = await at.signIn()
     const requests: string[] = []
     page.on('request', (request) => requests.push(new URL(request.url()).pathname))

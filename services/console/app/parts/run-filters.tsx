@@ -182,8 +182,8 @@ export interface FilterChipsProps extends RunQuery {
 }
 
 /**
- * Shows one chip for each value of the filters. The chip removes the value. The values that are wrong have chips too, so
- * that nobody takes the list for a filtered one.
+ * Shows one chip for each value of the filters. The chip removes the value. A wrong value has a chip too, which says
+ * that the list is not filtered by it.
  */
 export function FilterChips({ query, wrong, companies }: FilterChipsProps) {
   const values = [...query].filter(([name]) => !WITHOUT_CHIP.includes(name))
