@@ -22,11 +22,11 @@ export interface ChainReport {
   /** The newest entry that was checked. */
   readonly head: AuditHead
   /**
-   * The number of entries that no verification could check, because the service had trimmed them before. An entry
-   * counts as checked if this run or the run that saved the expected head has checked it.
+   * The number of entries that the service had trimmed before any verification checked them. An entry counts as checked
+   * if it was checked by this run, or by the run that saved the expected head.
    */
   readonly missing: number
-  /** `null` if every entry is chained to the previous one. */
+  /** The entry at which the verification failed, and the reason; `null` if the whole chain is intact. */
   readonly broken: { readonly seq: number; readonly reason: string } | null
 }
 
@@ -46,7 +46,8 @@ export async function verifyChain(
   let last: AuditHead = auditStart
   let isExpectedMet = expected === null
   /**
-   * The head named by the previous response, if that response did not contain the entry of this head; otherwise `null`.
+   * The head in the previous response, if that response did not contain the entry that the head names; otherwise
+   * `null`.
    */
   let unreadHead: number | null = null
   const report = (seq: number, reason: string | null): ChainReport => {

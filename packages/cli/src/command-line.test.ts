@@ -17,7 +17,7 @@ const commands = [...groups].flatMap(([group, { commands: words }]) =>
   [...words.keys()].map((word) => [group, word] as const),
 )
 
-describe('help of the command line', () => {
+describe('the help of the command line', () => {
   it.each([[], ['credentials'], ['audit']])(
     'the help for the arguments %j lists the commands with examples',
     async (...path) => {
@@ -41,7 +41,7 @@ describe('help of the command line', () => {
   )
 })
 
-describe('help of commands without a group', () => {
+describe('the help of commands that belong to no group', () => {
   it.each([...single.keys()])(
     'the help for the command %s shows usage, examples and exit codes',
     async (word) => {
@@ -64,13 +64,13 @@ describe('the version of the command line', () => {
     })
   })
 
-  it('`--version` after a command is an unknown option', async () => {
+  it('the command line rejects `--version` after a command as an unknown option', async () => {
     const { code, err } = await run(['credentials', 'list', '--version'])
     expect([code, err]).toEqual([2, expect.stringContaining("Unknown option '--version'")])
   })
 })
 
-describe('invalid arguments', () => {
+describe('invalid arguments of the command line', () => {
   it.each([
     [[], 'A command is needed'],
     [
@@ -116,7 +116,7 @@ describe('invalid arguments', () => {
   })
 })
 
-describe('requests to token-service', () => {
+describe('requests of the command line to token-service', () => {
   let service: FakeService
   let folder: string
   beforeEach(async () => {
@@ -168,7 +168,7 @@ describe('requests to token-service', () => {
     },
   )
 
-  it('the command line exits with code 5 if token-service refuses the connection, and prints the address', async () => {
+  it('the command line exits with code 5 if it cannot connect to token-service, and prints the address', async () => {
     const { url } = service
     await service[Symbol.asyncDispose]()
     const { code, out, err } = await run(list, { url })
@@ -201,7 +201,7 @@ describe('requests to token-service', () => {
     expect(err).toContain('SERVICE_API_KEY_FILE: the file cannot be read (ENOENT)')
   })
 
-  it('the command line uses the stored key of the embedded host only without a service key, and only for loopback addresses', async () => {
+  it('the command line uses the stored key of the embedded host only if no service key is set, and only for loopback addresses', async () => {
     const secrets = join(folder, 'secrets')
     await mkdir(secrets)
     await writeFile(join(secrets, 'service_api_key'), SERVICE_KEY)
@@ -216,7 +216,7 @@ describe('requests to token-service', () => {
     ['the DATA_DIR', 'DATA_DIR=elsewhere\n'],
     ['the SERVICE_API_KEY', `DATA_DIR=other\nSERVICE_API_KEY=${SERVICE_KEY}\n`],
   ])(
-    'the command line finds the key of the embedded host by %s of the file .env',
+    'the command line takes %s from the file .env to get the key of the embedded host',
     async (_, dotEnv) => {
       await mkdir(join(folder, 'elsewhere/secrets'), { recursive: true })
       await writeFile(join(folder, 'elsewhere/secrets/service_api_key'), SERVICE_KEY)

@@ -19,7 +19,7 @@ export interface FileLine {
 
 export interface RejectedLine {
   readonly number: number
-  /** The credential of the line; `null` if the line names no valid realm. */
+  /** The name of the credential for the realm in the line; `null` if the line names no valid realm. */
   readonly name: string | null
   readonly reason: string
 }

@@ -14,7 +14,7 @@ export interface ServiceApi {
   get<T>(path: string, schema: z.ZodType<T>): Promise<T>
   /**
    * Posts a JSON body and returns the parsed response. `isLong` allows the response to take minutes. With `ifVersion`
-   * the service acts only on this version.
+   * the service makes the change only if the resource still has this version.
    */
   post<T>(
     path: string,

@@ -76,7 +76,7 @@ export const widthOf = ({ stdout }: Terminal): number | undefined =>
     : undefined
 
 const GAP = '  '
-/** No column is made narrower than this to make a table fit. */
+/** The minimum width of a column. To make a table fit the terminal, wider columns are cut, but not below this width. */
 const MIN_COLUMN = 6
 
 /**
@@ -112,8 +112,8 @@ export function createTable(
 function fitted(widths: readonly number[], width: number): number[] {
   const [first = 0, ...others] = widths
   const left = width - first - GAP.length * others.length
-  // The largest maximum width of a column with which all columns fit. Columns that are narrower than this maximum keep
-  // their width.
+  // `limit` is lowered until the table fits. A column that is wider than `limit` is cut to `limit`; a narrower column
+  // keeps its width.
   let limit = Math.max(MIN_COLUMN, ...others)
   while (
     limit > MIN_COLUMN &&

@@ -66,7 +66,11 @@ async function promptForPassphrase(terminal: Terminal, isNew: boolean): Promise<
   return isNew ? promptTwice(terminal, 'Passphrase') : promptSecret(terminal, 'Passphrase: ')
 }
 
-/** Prompts twice for a new secret. `what` is its name. @throws {UsageError} the two differ. */
+/**
+ * Prompts twice for a new secret. `what` is the name of the secret in the prompts.
+ *
+ * @throws {UsageError} the two inputs differ.
+ */
 export async function promptTwice(terminal: Terminal, what: string): Promise<Secret> {
   const first = await promptSecret(terminal, `${what}: `)
   if ((await promptSecret(terminal, `Repeat the ${what.toLowerCase()}: `)).equals(first.reveal()))

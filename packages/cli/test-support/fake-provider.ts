@@ -20,7 +20,7 @@ export interface FakeProvider extends AsyncDisposable {
   readonly requests: FakeService['requests']
   /** The values that must not appear in a report. */
   readonly canaries: ReadonlySet<string>
-  /** The code of every callback. */
+  /** The authorization code in every callback. */
   readonly code: string
   /** Replaces the response of a route, such as `POST /token`; `undefined` restores the default response. */
   override(route: string, respond: (request: ReceivedRequest) => FakeResponse | undefined): void

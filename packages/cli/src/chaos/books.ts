@@ -14,9 +14,7 @@ export interface BooksOptions {
   readonly client: Client
   readonly now: () => number
   readonly signal: AbortSignal
-  /**
-   * How long the orders may take until they are completed, and the companies until they are refreshed, in milliseconds.
-   */
+  /** The time, in milliseconds, within which every order must be completed and every company must be refreshed. */
   readonly deadlineMs: number
 }
 

@@ -100,7 +100,7 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
       (await send(`${at.demoApi}/queue?number=${encodeURIComponent(number)}`))?.status ?? null,
 
     /**
-     * Requests a company's access token. For this request token-service refreshes an expired token. Returns only the
+     * Requests a company's access token. If the token has expired, token-service refreshes it first. Returns only the
      * status of the response; `null` if there was no response.
      */
     readToken: async (realm: string): Promise<number | null> =>

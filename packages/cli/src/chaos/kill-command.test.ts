@@ -11,12 +11,12 @@ async function run(command: string, signal = new AbortController().signal) {
   return output
 }
 
-describe('the kill command', () => {
-  it('the kill command of a chaos run runs in a shell, and its environment variable CHAOS_ROUND has the number of the round', async () => {
+describe('the kill command of a chaos run', () => {
+  it('the kill command of a chaos run runs in a shell, with the number of the round in the environment variable CHAOS_ROUND', async () => {
     expect(await run('echo "round $CHAOS_ROUND" | tr a-z A-Z')).toBe('ROUND 3\n')
   })
 
-  it('running the kill command fails if its exit code is not 0', async () => {
+  it('runKillCommand() rejects if the kill command exits with a code other than 0', async () => {
     await expect(run('echo done; exit 3')).rejects.toThrow('the kill command exited with code 3')
   })
 

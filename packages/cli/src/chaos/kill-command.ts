@@ -3,7 +3,7 @@ import { once } from 'node:events'
 
 export interface KillCommandOptions {
   readonly env: Readonly<Record<string, string | undefined>>
-  /** Ends the command with SIGTERM when it is aborted. */
+  /** Aborting this signal terminates the command with SIGTERM. */
   readonly signal: AbortSignal
   /** Receives what the command writes to standard output and standard error. */
   readonly onOutput: (text: string) => void

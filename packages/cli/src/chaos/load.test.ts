@@ -4,7 +4,10 @@ import { describe, expect, it } from 'vitest'
 import type { Client } from './client.ts'
 import { startLoad } from './load.ts'
 
-/** Starts a load whose orders get the given statuses, one after the other. The last status is repeated. */
+/**
+ * Starts a load that only queues orders. The attempts to queue an order get the given HTTP statuses, one after the
+ * other; further attempts get the last status.
+ */
 function orderLoad(statuses: readonly (number | null)[]) {
   const calls = new EventEmitter()
   let count = 0

@@ -11,7 +11,7 @@ export interface RoundDeps {
   readonly sandbox: Sandbox
   readonly random: Random
   readonly now: () => number
-  /** Ends the round without a result when it is aborted. */
+  /** Aborting this signal ends the round without a result. */
   readonly signal: AbortSignal
 }
 

@@ -19,7 +19,7 @@ const round: Round = {
   error: null,
 }
 
-describe('the verdict on a round', () => {
+describe('the verdict on a chaos round', () => {
   it('the verdict on a chaos round is `kept` if no order and no company was lost, even if calls failed', () => {
     expect(isKept(round)).toBe(true)
   })
@@ -32,12 +32,12 @@ describe('the verdict on a round', () => {
     { violations: 1 },
     { violations: null },
     { error: 'the kill command exited with code 1' },
-  ])('a round with %j has the verdict `broken`', (part) => {
+  ])('a chaos round with %j has the verdict `broken`', (part) => {
     expect(isKept({ ...round, ...part })).toBe(false)
   })
 })
 
-describe('the table of rounds', () => {
+describe('the table of chaos rounds', () => {
   it('the table of chaos rounds has one line for each round', () => {
     const [header, line, ...more] = roundTable([round])
     expect(header).toMatch(/^VERDICT +ROUND +ORDERS +LOST +DOUBLED +STUCK +COMPANIES +LOCKED OUT/)
@@ -57,7 +57,7 @@ describe('the table of rounds', () => {
   })
 })
 
-describe('the document of a round', () => {
+describe('the JSON document of a chaos round', () => {
   it('the JSON document of a chaos round has the verdict, the affected orders and companies, and the counts', () => {
     expect(roundDocument({ ...round, lost: ['7'] })).toEqual({
       Round: 'redis-killed',

@@ -44,7 +44,7 @@ afterEach(() => service[Symbol.asyncDispose]())
 const cli = (...args: readonly string[]) =>
   run(['actions', 'list', ...args], { env: { COORDINATOR_URL: service.url } })
 
-describe('actions list', () => {
+describe('the command `actions list`', () => {
   it('`actions list` prints actions with their callers, newest first, and reads further pages after a page without actions', async () => {
     const { code, out, err } = await cli()
     expect([code, err]).toEqual([0, ''])

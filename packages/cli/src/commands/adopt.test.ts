@@ -81,8 +81,8 @@ const sent = (): SentGrant[] =>
 const adopt = async (content: string | Buffer, ...options: string[]) =>
   run(['credentials', 'adopt', '--file', await fileOf(content), ...options], service)
 
-describe('credentials adopt', () => {
-  it('`credentials adopt` prints a request to stop the other program, the outcome of each line, and a summary', async () => {
+describe('the command `credentials adopt`', () => {
+  it('`credentials adopt` prints that the other program must be stopped, the outcome of each line, and a summary', async () => {
     const { code, out, err } = await adopt(`${lineOf(1)}\n${lineOf(2)}\n`, '--yes')
     expect(code).toBe(0)
     expect(err).toContain('The other program must be stopped')
@@ -168,7 +168,7 @@ describe('credentials adopt', () => {
     ['an empty file', '', 1],
     ['a JSON list', `[${lineOf(1)}]`, 1],
     ['only broken lines', 'a\nb\n', 1],
-  ])('`credentials adopt` sends nothing of %s', async (_, content, code) => {
+  ])('`credentials adopt` sends no request for %s', async (_, content, code) => {
     expect((await adopt(content, '--yes')).code).toBe(code)
     expect(sent()).toEqual([])
   })
@@ -207,7 +207,7 @@ describe('credentials adopt', () => {
     )
   })
 
-  it('`credentials adopt` sends only those lines again whose outcome was `unavailable`', async () => {
+  it('`credentials adopt` repeats only the lines with the outcome `unavailable`', async () => {
     const tries = new Map<string, number>()
     resultOf = ({ Realm }) => {
       tries.set(Realm, (tries.get(Realm) ?? 0) + 1)

@@ -26,7 +26,7 @@ import {
 
 /** How many grants one request contains. The service sends at most 20 tokens a second. */
 const CHUNK = 50
-/** How often a line is sent if its outcome is always `unavailable`. */
+/** The maximum number of times that a grant is sent while its outcome is `unavailable`. */
 const MAX_ROUNDS = 5
 const MAX_WAIT_SECONDS = 60
 /** How long the service may be unreachable, for example during a restart, before the command fails. */

@@ -65,7 +65,7 @@ afterEach(() => service[Symbol.asyncDispose]())
 
 const verify = (...args: readonly string[]) => run(['audit', 'verify', ...args], service)
 
-describe('audit list', () => {
+describe('the command `audit list`', () => {
   it('`audit list` prints every entry in order, over all pages', async () => {
     const { code, json } = await run(['audit', 'list', '--json'], service)
     expect(code).toBe(0)
@@ -111,7 +111,7 @@ describe('audit list', () => {
   })
 })
 
-describe('audit verify', () => {
+describe('the command `audit verify`', () => {
   it('`audit verify` prints the number of verified entries and the head of the hash chain', async () => {
     const { code, out, err } = await verify()
     expect([code, err]).toEqual([0, ''])
@@ -220,7 +220,7 @@ describe('audit verify', () => {
     expect((await verify()).err).toContain('the head of the log has another hash')
   })
 
-  describe('audit verify --expect', () => {
+  describe('the command `audit verify --expect`', () => {
     const expecting = (seq: number) => verify('--expect', spelled(entry(seq)))
 
     it.each([1, 1_000, 1_001, LENGTH])(
@@ -230,7 +230,7 @@ describe('audit verify', () => {
       },
     )
 
-    it('`audit verify --expect` accepts the newest trimmed entry, because the oldest remaining entry contains its hash', async () => {
+    it('`audit verify --expect` accepts the newest trimmed entry as the expected one, because the oldest remaining entry contains its hash', async () => {
       log = whole.slice(700)
       expect((await expecting(700)).code).toBe(0)
     })

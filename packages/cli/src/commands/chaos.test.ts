@@ -4,7 +4,7 @@ import { run } from '../../test-support/run.ts'
 
 const LOCAL = 'http://127.0.0.1'
 
-describe('the arguments of chaos', () => {
+describe('the arguments of the command `chaos`', () => {
   it.each([
     [[], '--against ADDRESSES is needed'],
     [['--against', 'ftp://host'], '--against: an address must be an http(s) URL'],
@@ -32,7 +32,7 @@ describe('the arguments of chaos', () => {
   })
 })
 
-describe('an installation to which the command chaos applies no load', () => {
+describe('installations that the command `chaos` does not test', () => {
   let service: FakeService
   let consent: string
   beforeEach(async () => {

@@ -222,7 +222,8 @@ interface Disturbance {
 }
 
 /**
- * Runs the kill command, if there is one. Resolves at the end of the disturbance, during which the load continues.
+ * Runs the kill command, if there is one, and then waits until the disturbed part of the round is over. The load
+ * continues all the time.
  */
 async function disturb(
   { terminal, killCommand }: Run,

@@ -7,7 +7,7 @@ import { run } from '../../test-support/run.ts'
 
 const LINK = { Url: 'http://127.0.0.1:7221/sign-in#secret', ExpiresAt: '2026-11-24T07:00:00.000Z' }
 
-describe('console sign-in', () => {
+describe('the command `console sign-in`', () => {
   let service: FakeService
   let acceptsLinks: boolean
   beforeEach(async () => {
@@ -28,7 +28,7 @@ describe('console sign-in', () => {
     expect(JSON.parse((await signIn('--json')).out)).toEqual(LINK)
   })
 
-  it('`console sign-in` fails if the console does not accept links', async () => {
+  it('`console sign-in` fails if the console does not accept sign-in links', async () => {
     acceptsLinks = false
     const { code, out } = await signIn()
     expect(code).not.toBe(0)
@@ -36,7 +36,7 @@ describe('console sign-in', () => {
   })
 })
 
-describe('console password', () => {
+describe('the command `console password`', () => {
   let folder: string
   let file: string
   beforeEach(async () => {
@@ -55,7 +55,7 @@ describe('console password', () => {
     expect(out + err).not.toContain('a long password')
   })
 
-  it('`console password` uses the role viewer unless an option names another one', async () => {
+  it('`console password` uses the role viewer unless an option names another role', async () => {
     expect((await password('ada', '--password-file', file)).out).toMatch(/^ada:viewer:/)
   })
 

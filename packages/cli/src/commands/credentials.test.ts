@@ -65,7 +65,7 @@ afterEach(() => service[Symbol.asyncDispose]())
 
 const routes = () => service.requests.map(({ route }) => route)
 
-describe('credentials list', () => {
+describe('the command `credentials list`', () => {
   it('`credentials list` prints the credentials of all pages as a table with aligned columns', async () => {
     const { code, out, err } = await run(['credentials', 'list'], service)
     expect([code, err]).toEqual([0, ''])
@@ -111,7 +111,7 @@ describe('credentials list', () => {
   })
 })
 
-describe('credentials show', () => {
+describe('the command `credentials show`', () => {
   it('`credentials show` prints a credential', async () => {
     const { code, out } = await run(['credentials', 'show', 'ACC-1'], service)
     expect(code).toBe(0)
@@ -144,7 +144,7 @@ describe('credentials show', () => {
   })
 })
 
-describe('credentials label', () => {
+describe('the command `credentials label`', () => {
   const label = (...args: string[]) => run(['credentials', 'label', 'ACC-3', ...args], service)
   const bodies = () => service.requests.map(({ body }) => body)
 
@@ -185,7 +185,7 @@ describe('credentials label', () => {
   })
 })
 
-describe('credentials refresh', () => {
+describe('the command `credentials refresh`', () => {
   it('`credentials refresh` prints the refreshed credential', async () => {
     const { code, json } = await run(['credentials', 'refresh', 'ACC-1', '--json'], service)
     expect([code, json]).toEqual([0, [view('ACC-1', { Version: 2 })]])
@@ -199,20 +199,23 @@ describe('credentials refresh', () => {
   })
 })
 
-describe('the reason of credentials refresh and credentials remove', () => {
+describe('the option --reason of `credentials refresh` and `credentials remove`', () => {
   it.each([
     [['refresh', 'ACC-1'], 'POST /credentials/ACC-1/refresh'],
     [['remove', 'ACC-1', '--yes'], 'DELETE /credentials/ACC-1'],
-  ])('`credentials %s` sends the reason, and rejects one that is too long', async (args, route) => {
-    const command = ['credentials', ...args]
-    expect((await run([...command, '--reason', 'r'.repeat(501)], service)).code).toBe(2)
-    expect(routes()).toEqual([])
-    expect((await run([...command, '--reason', 'asked for'], service)).code).toBe(0)
-    expect(service.requests).toMatchObject([{ route, body: { Reason: 'asked for' } }])
-  })
+  ])(
+    '`credentials %s` sends the reason, and rejects a reason that is too long',
+    async (args, route) => {
+      const command = ['credentials', ...args]
+      expect((await run([...command, '--reason', 'r'.repeat(501)], service)).code).toBe(2)
+      expect(routes()).toEqual([])
+      expect((await run([...command, '--reason', 'asked for'], service)).code).toBe(0)
+      expect(service.requests).toMatchObject([{ route, body: { Reason: 'asked for' } }])
+    },
+  )
 })
 
-describe('credentials connect', () => {
+describe('the command `credentials connect`', () => {
   it('`credentials connect` prints only the address on standard output', async () => {
     const args = ['credentials', 'connect', '--realm', '42', '--return-to', 'http://127.0.0.1/done']
     const { code, out, err } = await run(args, service)
@@ -228,10 +231,10 @@ describe('credentials connect', () => {
   })
 })
 
-describe('credentials remove', () => {
+describe('the command `credentials remove`', () => {
   const remove = ['credentials', 'remove', 'ACC-1']
 
-  it('`credentials remove` asks for confirmation on a terminal, and does nothing unless the user enters yes', async () => {
+  it('`credentials remove` prompts for confirmation on a terminal, and does nothing unless the user enters yes', async () => {
     for (const typed of ['', 'n', 'yess']) {
       const { code, err } = await run(remove, { ...service, typed: [typed] })
       expect([code, err]).toEqual([1, expect.stringContaining('Nothing was removed')])
@@ -269,7 +272,7 @@ describe('credentials remove', () => {
     expect(routes()).toEqual([])
   })
 
-  it('`credentials remove --erase` mentions the erasure in its prompt and requests it', async () => {
+  it('`credentials remove --erase` mentions the erasure in its prompt, and requests the erasure', async () => {
     const removed = await run([...remove, '--erase'], { ...service, typed: ['y'] })
     expect(removed.err).toContain('and erase the data of its runs')
     expect(removed.err).toContain('The coordinators erase')

@@ -126,7 +126,7 @@ export async function printCredential(
     ...optional('Idle expiry', credential.IdleExpiry),
     ...optional('Hard expiry', credential.HardExpiry),
     ...(Attempts === 0 ? [] : [labelled('Attempts', String(Attempts))]),
-    // The time of the next attempt is printed here unless the fault below contains it.
+    // If the fault contains the time of the next attempt, `faultLines` prints this time, so it is not printed here.
     ...(Fault?.NextTryAt === undefined ? optional('Next try', credential.NextTryAt) : []),
     ...(Fault === undefined ? [] : faultLines(Fault)),
   )

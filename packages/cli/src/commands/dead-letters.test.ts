@@ -64,8 +64,8 @@ afterEach(() => service[Symbol.asyncDispose]())
 const cli = (...args: readonly string[]) =>
   run(['dead-letters', ...args], { env: { COORDINATOR_URL: service.url } })
 
-describe('dead-letters', () => {
-  it('`dead-letters list` reads pages until it has --limit dead letters, and prints of each the reason, the run and the beginning of its content', async () => {
+describe('the commands `dead-letters`', () => {
+  it('`dead-letters list` reads pages until it has --limit dead letters, and prints the reason, the run and the beginning of the content', async () => {
     const { code, out, err } = await cli('list', '--limit', '3')
     expect([code, err]).toEqual([0, ''])
     expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
@@ -99,7 +99,7 @@ describe('dead-letters', () => {
     ])
   })
 
-  it('`dead-letters delete` deletes one dead letter, or with --all every dead letter, and sends the reason', async () => {
+  it('`dead-letters delete` deletes one dead letter, or every dead letter with --all, and sends the reason', async () => {
     expect((await cli('delete', '1', '--reason', 'a test')).out).toBe('1 dead letter deleted.\n')
     expect(service.requests.at(-1)?.body).toEqual({ Reason: 'a test' })
     expect((await cli('delete', '--all', '--reason', 'done')).out).toBe('3 dead letters deleted.\n')

@@ -43,7 +43,7 @@ const doctor = (args: readonly string[] = [], { env, ...rest }: Surroundings = {
     ...rest,
   })
 
-describe('doctor', () => {
+describe('the command `doctor`', () => {
   it('doctor prints a table of the checks, and exits with code 0 if there is no problem', async () => {
     const { code, out, err } = await doctor()
     expect([code, err]).toEqual([0, 'Nothing is wrong.\n'])
@@ -57,7 +57,7 @@ describe('doctor', () => {
     ])
   })
 
-  describe('the check of client id and secret', () => {
+  describe('the check of client id and secret by doctor', () => {
     const keyPair = async (env: Readonly<Record<string, string>> = {}) => {
       const { json, out } = await doctor(['--json'], { env })
       expect(out).not.toMatch(/a-secret|canary/)
@@ -95,7 +95,7 @@ describe('doctor', () => {
     it.each([
       ['with client id and secret', {}],
       ['without client id and secret', { CLIENT_ID: '', CLIENT_SECRET: '' }],
-    ])('doctor %s reports a failing token endpoint as a problem', async (_, env) => {
+    ])('doctor reports a failing token endpoint as a problem %s', async (_, env) => {
       tokenResponse = { status: 500, body: 'canary-1' }
       const { code, json, out } = await doctor(['--json'], { env })
       expect(out).not.toMatch(/a-secret|canary/)
@@ -212,7 +212,7 @@ describe('doctor', () => {
     )
   })
 
-  it('for an embedded host, doctor asks for no addresses of backends, and lists the skipped checks at the end', async () => {
+  it('for an embedded host, doctor requires no addresses of backends, and lists the skipped checks at the end', async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'doctor-'))
     try {
       await mkdir(join(dataDir, 'secrets'))

@@ -219,7 +219,10 @@ Examples:
   },
 }
 
-/** The embedded host of `dev` has a sandbox as its provider, and that of `start` reads the settings of its project. */
+/**
+ * The embedded host of the command `dev` uses a sandbox as its provider. The embedded host of the command `start` reads
+ * the provider settings of its project.
+ */
 const OF_HOST = 'the embedded host has its own provider settings'
 const CHECK_PROVIDER =
   'Nothing with `integration-host dev`, whose provider is a sandbox. With `start`, set DISCOVERY_URL.'

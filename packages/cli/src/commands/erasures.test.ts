@@ -17,7 +17,7 @@ afterEach(() => service[Symbol.asyncDispose]())
 const start = (...args: readonly string[]) =>
   run(['erasures', 'start', ...args], { env: { COORDINATOR_URL: service.url } })
 
-describe('erasures start', () => {
+describe('the command `erasures start`', () => {
   it('`erasures start` erases the runs of a company, and repeats its request until no run is left', async () => {
     responses = [{ ...done, more: true }, done]
     const { code, out, err } = await start('--realm', '7', '--reason', 'case 7')

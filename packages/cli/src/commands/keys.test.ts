@@ -30,7 +30,7 @@ const keys = (...args: readonly string[]) =>
 const erp = ['new', '--id', 'erp', '--scope', 'gateway:read', '--realm', '93414*']
 const stored = async () => parseKeyList(await readFile(file, 'utf8'))
 
-describe('keys new', () => {
+describe('the command `keys new`', () => {
   it('`keys new` prints a key once, and adds an entry with its digest to a file that only its owner can read', async () => {
     const { code, out, err } = await keys(
       ...'new --id erp --scope gateway:read,gateway:write --scope transactions:queue'.split(' '),
@@ -140,7 +140,7 @@ describe('keys new', () => {
   })
 })
 
-describe('keys list', () => {
+describe('the command `keys list`', () => {
   it('`keys list` prints each key with its scopes, realms, processes and expiry, and marks an expired key', async () => {
     await keys(...erp)
     await keys('new', '--id', 'old', '--scope', 'audit:read', '--expires', '1h')
@@ -162,15 +162,15 @@ describe('keys list', () => {
   })
 })
 
-describe('keys revoke', () => {
-  it('`keys revoke` removes the key with the given id and no other', async () => {
+describe('the command `keys revoke`', () => {
+  it('`keys revoke` removes the key with the given id and no other key', async () => {
     await keys(...erp)
     await keys('new', '--id', 'auditor', '--scope', 'audit:read')
     expect(await keys('revoke', '--id', 'erp')).toMatchObject({ code: 0, out: 'erp is revoked.\n' })
     expect((await stored()).list?.map(({ id }) => id)).toEqual(['auditor'])
   })
 
-  it('`keys revoke` exits with code 3 if the file has no such key', async () => {
+  it('`keys revoke` exits with code 3 if the file has no key with the given id', async () => {
     await keys(...erp)
     const { code, err } = await keys('revoke', '--id', 'crm')
     expect(code).toBe(3)
@@ -179,9 +179,9 @@ describe('keys revoke', () => {
   })
 })
 
-describe('the key file of the commands', () => {
+describe('the key file of the commands `keys`', () => {
   it.each([erp, ['list'], ['revoke', '--id', 'erp']])(
-    '`keys %s` reports every fault of an invalid file and does not change it',
+    '`keys %s` reports every fault of an invalid key file and does not change the file',
     async (...args) => {
       const invalid = '[{"id": "a", "scopes": ["root"]}, {"id": "b", "expire": "never"}]'
       await writeFile(file, invalid)
@@ -201,7 +201,7 @@ describe('the key file of the commands', () => {
     expect(err).toContain('--file, or SERVICE_KEYS_FILE')
   })
 
-  it('the commands use the key file of the embedded host if no other file is named', async () => {
+  it('the commands `keys` use the key file of the embedded host if no other file is named', async () => {
     await mkdir(join(folder, 'secrets'))
     const embedded = join(folder, 'secrets', 'service_keys.json')
     await writeFile(embedded, '[]')

@@ -59,8 +59,8 @@ const START = ['start', '--action', 'resume', '--process', 'OrderProcess']
 const MANY_IDS = Array.from({ length: 10_001 }, (_, id) => ['--id', `${id}`]).flat()
 const REASON = ['--reason', 'the API is back']
 
-describe('operations start', () => {
-  it('`operations start` sends the action with the filter of its options, and prints the id', async () => {
+describe('the command `operations start`', () => {
+  it('`operations start` sends the action and the filter that the options describe, and prints the id of the operation', async () => {
     const options = ['--status', 'failed', '--class', 'http_503', '--tag', 'a=b', '--since', AT]
     const { code, out } = await cli([...START, ...options, ...REASON, '--per-second', '10'])
     expect([code, out]).toEqual([
@@ -88,7 +88,7 @@ describe('operations start', () => {
     },
   )
 
-  it('`operations start --dry-run` waits until the runs are counted, and prints their number and the first of them', async () => {
+  it('`operations start --dry-run` waits until the runs are counted, and prints their number and the first runs', async () => {
     const Matches = Array.from({ length: 25 }, (_, n) => ({
       TransactionID: `m${n}`,
       ReplayID: 0,
@@ -194,7 +194,7 @@ describe('operations start', () => {
   )
 })
 
-describe('operations show, list, stop and continue', () => {
+describe('the commands `operations show`, `list`, `stop` and `continue`', () => {
   it('`operations show` prints the counts and the runs that failed, without control characters', async () => {
     reports = [
       operation({

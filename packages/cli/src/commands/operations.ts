@@ -33,8 +33,8 @@ const WATCH_HELP = `  --watch             print the progress until the operation
 ${INTERVAL_HELP}`
 
 /**
- * The option of each member of the request. If the request's schema rejects a member, the error message names the
- * option.
+ * The command-line option that sets each member of the request. If the request's schema rejects a member, the error
+ * message names this option.
  */
 const optionOf = {
   Action: '--action',
@@ -215,7 +215,11 @@ again. Fix the cause first; operations show names the code.`,
 
 const pathOf = (id: string): string => `/operations/${encodeURIComponent(id)}`
 
-/** @throws {UsageError} the id is missing, or there are further arguments. */
+/**
+ * Returns the only positional argument, the id of an operation.
+ *
+ * @throws {UsageError} the id is missing, or there are further arguments.
+ */
 function operationId(positionals: readonly string[]): string {
   const [id, ...rest] = positionals
   if (id === undefined)

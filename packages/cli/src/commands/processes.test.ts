@@ -37,7 +37,7 @@ afterEach(() => service[Symbol.asyncDispose]())
 const cli = (...args: readonly string[]) =>
   run(['processes', ...args], { env: { COORDINATOR_URL: service.url } })
 
-describe('processes', () => {
+describe('the commands `processes`', () => {
   it('`processes list` prints for each paused process the time, the caller and the reason of the pause', async () => {
     const { code, out } = await cli('list')
     expect(code).toBe(0)

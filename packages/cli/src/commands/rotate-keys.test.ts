@@ -32,7 +32,7 @@ async function rotate(
   })
 }
 
-describe('credentials rotate-keys', () => {
+describe('the command `credentials rotate-keys`', () => {
   it('`credentials rotate-keys` prints the ids of the keys in CREDENTIAL_KEYS that are no longer needed', async () => {
     const { code, out, err } = await rotate(ndjson(line({}), end))
     expect([code, err]).toEqual([0, ''])

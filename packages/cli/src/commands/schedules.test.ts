@@ -42,7 +42,7 @@ afterEach(() => service[Symbol.asyncDispose]())
 const cli = (...args: readonly string[]) =>
   run(['schedules', ...args], { env: { COORDINATOR_URL: service.url } })
 
-describe('schedules', () => {
+describe('the commands `schedules`', () => {
   it('`schedules list` prints the state and the next time of each schedule', async () => {
     const { code, out } = await cli('list')
     expect(code).toBe(0)

@@ -67,7 +67,7 @@ const rowOf = (schedule: ScheduleView): string[] => [
 interface Change<Response> extends Pick<Command, 'summary' | 'help'> {
   readonly path: 'pause' | 'resume' | 'run'
   readonly response: z.ZodType<Response>
-  /** Returns the line that is printed. */
+  /** Returns the line that the command prints after the change. */
   readonly done: (what: string, response: Response) => string
 }
 

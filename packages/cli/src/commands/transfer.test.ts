@@ -97,7 +97,7 @@ const linesOf = async (name: string): Promise<ExportDocument[]> =>
     .split('\n')
     .map((line) => JSON.parse(line) as ExportDocument)
 
-describe('credentials export', () => {
+describe('the command `credentials export`', () => {
   it('`credentials export` writes the named credentials to a file with mode 0600, and says that token-service no longer refreshes them', async () => {
     const { code, out, err } = await transfer([
       'export',
@@ -288,7 +288,7 @@ describe('the passphrase or key of an export', () => {
   })
 })
 
-describe('credentials import', () => {
+describe('the command `credentials import`', () => {
   const write = (...documents: readonly (ExportDocument | string)[]): Promise<void> =>
     writeFile(
       at('x'),

@@ -40,7 +40,7 @@ afterEach(() => service[Symbol.asyncDispose]())
 const cli = (...args: readonly string[]) =>
   run(['usage', ...args], { env: { GATEWAY_URL: service.url } })
 
-describe('usage', () => {
+describe('the command `usage`', () => {
   it('`usage` prints the calls of each company by kind, and the used share of the budget', async () => {
     const { code, out, err } = await cli()
     expect([code, err]).toEqual([0, '2026-11: 3 metered calls of 4 (75.0 %).\n'])
@@ -83,7 +83,7 @@ describe('usage', () => {
     expect((await cli('--help')).out).toMatch(/for usage of the gateway\s+\(GATEWAY_URL/)
   })
 
-  it('`usage` rejects an unknown option and an argument', async () => {
+  it('`usage` rejects an unknown option and a positional argument', async () => {
     expect((await cli('--months', '1')).code).toBe(2)
     expect((await cli('2026-10')).code).toBe(2)
   })

@@ -53,7 +53,7 @@ const lineOf = (result: Run, step: string, check: string | null = null): string 
   return line && `${line.Verdict}: ${line.Seen}`
 }
 
-describe('verify-provider', () => {
+describe('the command `verify-provider`', () => {
   it.each([[[]], [['--json']]])(
     '`verify-provider` with the arguments %j prints only names and numbers from responses, and no value of a setting',
     async (options) => {
@@ -218,7 +218,7 @@ describe('verify-provider', () => {
     expect(provider.requests.map(({ route }) => route)).not.toContain(apiRoute('customer'))
   })
 
-  it('`verify-provider` creates a customer twice with one requestid and body, and deactivates it with another requestid', async () => {
+  it('`verify-provider` requests the creation of a customer twice with one requestid, and the deactivation with another requestid', async () => {
     await verify()
     const [first, second, third, ...more] = provider.requests.filter(
       ({ route }) => route === apiRoute('customer'),
@@ -305,7 +305,7 @@ describe('verify-provider', () => {
     expect(result.err).not.toContain('grant')
   })
 
-  describe('verify-provider with a redirect URI that does not lead to this machine', () => {
+  describe('the command `verify-provider` with a redirect URI that does not lead to this machine', () => {
     const REDIRECT = 'https://app.example.com/callback'
 
     /** Enters the callback addresses one after the other at the prompts. */

@@ -22,7 +22,10 @@ export interface WantedQueue {
 export interface ProcessOutline {
   readonly Process: string
   readonly Steps: readonly string[]
-  /** The routing keys of the changes that start a run. Empty for a coordinator of an earlier version. */
+  /**
+   * The routing keys of the provider events that start a run of the process. A coordinator of an earlier version does
+   * not report this member; the list is then empty.
+   */
   readonly On: readonly string[]
   /** Whether the process is built in. Clients cannot start its runs. */
   readonly BuiltIn: boolean

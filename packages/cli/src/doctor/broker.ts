@@ -20,8 +20,8 @@ export interface BrokerSettings {
 
 /**
  * Checks the broker and its queues by the management API, or over AMQP if the management API cannot be used.
- * `processes` are the coordinator's processes; each of their steps has a queue. It is `null` if the coordinator does
- * not list them.
+ * `processes` are the coordinator's processes; each step of a process has a queue. `processes` is `null` if the
+ * coordinator does not list its processes.
  */
 export async function examineBroker(
   url: Secret,
@@ -62,8 +62,8 @@ const DEFAULT_PORTS = ['', '5672', '5671']
 
 /**
  * Returns the management API at AMQP_MANAGEMENT_URL. Without this setting, returns the management API at its default
- * port if the broker runs on this machine at a default port. Otherwise returns `null`. If a broker on this machine has
- * another port, for example, the management API at its default port may belong to another broker.
+ * port if the broker runs on this machine at a default port. Otherwise returns `null`, because the management API at
+ * the default port may belong to another broker.
  */
 function managementOf(node: AmqpNode, settings: BrokerSettings): Management | null {
   const broker = new URL(node.url)

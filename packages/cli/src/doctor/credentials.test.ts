@@ -20,13 +20,13 @@ const faulted = (realm: string, State: CredentialView['State'], Code: string) =>
 const checked = (...credentials: CredentialView[]) =>
   checkCredentials(credentials).map(({ verdict, check, found }) => `${verdict} ${check}: ${found}`)
 
-describe('the check of companies', () => {
+describe('the check of companies by doctor', () => {
   it('doctor reports companies as ok if all are active', () => {
     expect(checked()).toEqual(['ok companies: none yet'])
     expect(checked(credential('1'), credential('2'))).toEqual(['ok companies: all 2 active'])
   })
 
-  it('doctor counts faulted companies by class, and names the first of them', () => {
+  it('doctor counts faulted companies by fault class, and names at most three of them', () => {
     const lost = ['1', '2', '3', '4'].map((realm) =>
       faulted(realm, 'must_reconnect', realm === '1' ? 'hard_expired' : 'invalid_grant'),
     )

@@ -92,7 +92,7 @@ const redis: Readonly<Record<string, Meaning>> = {
   CROSSSLOT: NO_CLUSTER,
 }
 
-/** SQLSTATE codes, and the codes of the driver. */
+/** SQLSTATE codes of PostgreSQL, and error codes of the PostgreSQL driver. */
 const postgres: Readonly<Record<string, Meaning>> = {
   '28P01': [
     'has another password for this user, or no such user',

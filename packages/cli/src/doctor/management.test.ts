@@ -80,7 +80,7 @@ describe('checks of RabbitMQ by the management API', () => {
     expect(await amiss()).toEqual([])
   })
 
-  it('doctor expects a queue on.<Process> for a process with `on`, and no queue start.<Process> for a built-in process', () => {
+  it('doctor expects a queue on.<Process> if provider events start the process, and no queue start.<Process> if the process is built in', () => {
     const builtIn = { Process: 'ChangeFeed', Steps: ['read'], On: [], BuiltIn: true }
     const names = wantedQueues([ORDERS, builtIn], PREFIX).map(({ name }) => name)
     for (const name of ['on.OrderProcess', 'start.OrderProcess', 'steps.ChangeFeed.read'])

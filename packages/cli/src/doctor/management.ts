@@ -27,14 +27,16 @@ const Queues = z.array(
   z.object({
     name: z.string(),
     arguments: Settings,
-    // These members are absent until the broker has collected the first statistics of the queue.
+    // The policy and the number of messages are absent until the broker has collected the first statistics of the
+    // queue.
     policy: z.string().nullable().optional(),
     effective_policy_definition: z
       .union([Settings, z.array(z.never())])
       .nullable()
       .optional(),
     messages: z.number().optional(),
-    // Only quorum queues have these members. RabbitMQ sends null for a queue without a leader.
+    // Only quorum queues have `members`, `online` and `leader`. RabbitMQ sends null as the leader of a queue without a
+    // leader.
     members: z.array(z.string()).nullish(),
     online: z.array(z.string()).nullish(),
     leader: z.string().nullish(),

@@ -15,7 +15,7 @@ const amiss = (queues: readonly QuorumQueue[], running: readonly string[] = NODE
     ({ verdict }) => verdict !== 'ok',
   )
 
-describe('the check of quorum queue members', () => {
+describe('the check of quorum queue members by doctor', () => {
   it('doctor reports no problem if each quorum queue has members on three nodes, most of them online, and a leader', () => {
     expect(amiss([queue(NODES)])).toEqual([])
     expect(amiss([queue(NODES)], [...NODES, 'rabbit@d', 'rabbit@e'])).toEqual([])

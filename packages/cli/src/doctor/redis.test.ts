@@ -70,7 +70,10 @@ describe('the check of the permissions of the Redis user `default`', () => {
     [user('+@all', ''), 'problem'],
     [user('-@all +get', '~*'), 'problem'],
     [[], 'skipped'],
-  ])('the ACL GETUSER reply %j leads to the verdict %s', (replayer, verdict) => {
-    expect(checkDefaultUser(replayer)).toMatchObject([{ check: 'default-user', verdict }])
-  })
+  ])(
+    'the check of the Redis user `default` turns the ACL GETUSER reply %j into the verdict %s',
+    (replayer, verdict) => {
+      expect(checkDefaultUser(replayer)).toMatchObject([{ check: 'default-user', verdict }])
+    },
+  )
 })

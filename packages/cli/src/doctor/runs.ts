@@ -29,7 +29,7 @@ type Run = z.output<typeof Page>['items'][number]
  * data of every run.
  */
 const MAX_READ = 25
-/** The maximum number of requests. Without it, many empty pages could cause many requests. */
+/** The maximum number of requests. Without this limit, many empty pages could cause many requests. */
 const MAX_PAGES = 20
 const DAY_MS = 86_400_000
 /** The maximum number of different reasons or credentials that are named. */

@@ -31,7 +31,7 @@ const Processes = z.object({
       Process: z.string(),
       Steps: z.array(z.string()),
       Paused: z.boolean(),
-      // A coordinator of an earlier version does not have these members.
+      // A coordinator of an earlier version does not send `On` and `BuiltIn`.
       On: z.array(z.string()).default([]),
       BuiltIn: z.boolean().default(false),
     }),
@@ -85,7 +85,8 @@ export async function examineReadiness(
         : problem(dependency, `since ${since}: ${reason}`, known)
     }),
     ...dependencies.flatMap(([dependency, { status, notes = [] }]) =>
-      // The notes of a dependency that is down would repeat its reason, which is already reported.
+      // For a dependency that is down, the reason is already reported above, and the notes would only repeat this
+      // reason.
       status === 'up' ? notes.map((note) => noteOf(dependency, note)) : [],
     ),
     ...(clock === null ? [] : [checkClock(clock)]),
@@ -117,7 +118,8 @@ const noteOf = (dependency: string, note: string): CheckResult => ({
 })
 
 /**
- * Requests the processes of the coordinator. They include processes that it has not loaded but of which it has runs.
+ * Requests the processes of the coordinator. The response also lists processes that the coordinator has not loaded, if
+ * the coordinator has runs of these processes.
  */
 export const readProcesses = (
   service: Service,

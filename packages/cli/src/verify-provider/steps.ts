@@ -210,8 +210,9 @@ function accountingAddress(
       : named !== null
         ? 'the discovery document'
         : 'the profile'
-  // The report names `other`, the accounting address of the discovery document or of the profile. The keys of a
-  // sandbox and the production keys work only at their own address.
+  // `other` is the accounting address from the discovery document or from the profile. The report names it if
+  // ACCOUNTING_URL is another address, because sandbox keys work only at the sandbox address and production keys only
+  // at the production address.
   return { url: accountingUrl ?? known, source, other: known }
 }
 

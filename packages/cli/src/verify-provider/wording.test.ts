@@ -13,7 +13,7 @@ const response = (status: number, text: string): ProviderResponse => {
   return { status, headers: new Headers(), text, json }
 }
 
-describe('descriptions of responses in the report', () => {
+describe('the descriptions of responses in the verify-provider report', () => {
   it.each([
     [400, '{"error":"invalid_grant","error_description":"secret-1"}', '400 invalid_grant, JSON'],
     [400, '{"error":"Secret 1"}', '400 (an error code not shown), JSON'],

@@ -38,7 +38,7 @@ const cli = (...args: readonly string[]) =>
   run(['transactions', 'export', ...args], { env: { COORDINATOR_URL: service.url } })
 const queries = () => service.requests.map(({ query }) => Object.fromEntries(query))
 
-describe('transactions export', () => {
+describe('the command `transactions export`', () => {
   it('`transactions export` prints the runs unchanged without the cursor lines, and the value of --since for the next export', async () => {
     responses = [ndjson(runLine('1'), cursorLine('c1'), runLine('2'), cursorLine(null))]
     const since = '2026-01-01T00:00:00Z'

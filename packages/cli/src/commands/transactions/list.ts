@@ -158,7 +158,9 @@ const colours: Readonly<Record<string, Colour>> = {
   Cancelled: 'dim',
 }
 
-/** Whether the run waits for its next attempt, or for the time for which it was queued. */
+/**
+ * Returns whether the run waits for a time: the time of its next attempt, or the start time with which it was queued.
+ */
 const isWaitingForTime = ({ Status, NotBefore }: Header): boolean =>
   Status === 'Retrying' || (Status === 'Queued' && typeof NotBefore === 'string')
 

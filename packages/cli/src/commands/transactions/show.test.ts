@@ -83,7 +83,7 @@ const show = (args: readonly string[] = [], surroundings: Surroundings = {}) =>
     ...surroundings,
   })
 
-describe('transactions show', () => {
+describe('the command `transactions show`', () => {
   it('`transactions show` prints for a failed step the id, the error messages and the body of the response', async () => {
     const { code, out } = await show()
     expect(code).toBe(0)

@@ -96,7 +96,7 @@ const cli = (...args: readonly string[]) =>
   run(['transactions', ...args], { env: { COORDINATOR_URL: service.url } })
 const routes = () => service.requests.map(({ route }) => route)
 
-describe('transactions list', () => {
+describe('the command `transactions list`', () => {
   it('`transactions list` reads pages until it has --limit transactions, and prints the cursor of the next page', async () => {
     const { code, out, err } = await cli('list', '--limit', '3')
     expect([code, err]).toEqual([0, 'There are more: --cursor 3, or --all.\n'])
@@ -170,7 +170,7 @@ describe('transactions list', () => {
     for (const line of out.split('\n')) expect(line.length).toBeLessThanOrEqual(80)
   })
 
-  describe('transactions list --watch', () => {
+  describe('the command `transactions list --watch`', () => {
     const stopped = new CommandFailed(130, 'Stopped by SIGINT.')
 
     /**
@@ -410,7 +410,7 @@ describe('commands that change a transaction', () => {
   )
 })
 
-describe('transactions queue --file', () => {
+describe('the command `transactions queue --file`', () => {
   let folder: string
   beforeEach(async () => {
     folder = await mkdtemp(join(tmpdir(), 'cli-'))
