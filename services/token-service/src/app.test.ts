@@ -759,7 +759,8 @@ describe('the credential routes', () => {
     ].filter((secret) => secret !== null && secret !== '')
     expect(log).toContain('"msg":"credential refresh ended"')
     for (const secret of secrets) expect(log).not.toContain(secret)
-    // This check proves that the search for tokens works: it finds the token in a text that contains it.
+    // This check proves that the search for secrets works: the search finds the token in a log to which the token was
+    // added.
     expect(`${log}${token}`).toContain(token)
   })
 })

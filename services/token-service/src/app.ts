@@ -48,7 +48,7 @@ export const createApp = (deps: AppDeps): Hono =>
       metrics: deps.metrics,
       keys: deps.keys,
       // These paths require no service key, because browsers have none. POST /callback shares its path with the
-      // redirect of the provider, but requires a scope and therefore a key.
+      // redirect of the provider, but still requires a service key, because its route requires a scope.
       openPaths: [
         '/callback',
         '/authorize',

@@ -13,8 +13,8 @@ import type { AuthorizationRequest, RequestSeal } from './sealed-request.ts'
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
 
 /**
- * The clocks of two replicas may differ by this time. The store therefore keeps the entries of a state for this time
- * after the state has expired.
+ * The greatest tolerated difference between the clocks of two replicas, in milliseconds. After a state has expired, the
+ * store keeps the entries of the state for this time.
  */
 export const CLOCK_TOLERANCE_MS = 60_000
 
@@ -66,8 +66,9 @@ export interface Authorization {
    * Starts an authorization.
    *
    * The state contains the whole request except `label` and `tags`, which are stored until the state expires. When the
-   * company's credential is stored, it gets the label and the tags. If they are absent or empty, the credential keeps
-   * its stored ones. Only holders of a service key may set them.
+   * company's credential is stored, the label and the tags are stored with the credential. If `label` is absent or
+   * empty, the credential keeps its stored label. The same applies to `tags`. Only holders of a service key may set
+   * label and tags.
    *
    * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `provider_unavailable` if the discovery
    * document or the signing keys have not been fetched yet; `store_unavailable` if the label or the tags cannot be

@@ -17,8 +17,8 @@ export interface AuthorizationStore {
   isStateUsed(state: string): Promise<boolean>
 
   /**
-   * Stores the label and tags of an authorization under its state for `ttlMs`. The credential of the company gets them
-   * when it is stored.
+   * Stores the label and tags of an authorization under its state for `ttlMs`. When the credential of the company is
+   * stored, the credential gets this label and these tags.
    */
   keepLabels(state: string, labels: LabelsChange, ttlMs: number): Promise<void>
 
@@ -26,8 +26,8 @@ export interface AuthorizationStore {
   readLabels(state: string): Promise<LabelsChange | null>
 
   /**
-   * Records that a disconnect hint about the credential `name` causes a refresh. Resolves with `false` if less than
-   * `intervalMs` have passed since another hint caused a refresh.
+   * Records that a disconnect hint (disconnect-hints.ts) about the credential `name` causes a refresh. Resolves with
+   * `false` if less than `intervalMs` have passed since another hint caused a refresh.
    */
   admitHint(name: string, intervalMs: number): Promise<boolean>
 

@@ -133,8 +133,8 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     } finally {
       permit.release(isFirst)
     }
-    // This callback and another one arrived before the state was used. The other one may have finished while this one
-    // waited for a permit.
+    // This callback and another callback with the same state arrived before the state was used. The other callback has
+    // used the state, and may have finished while this callback waited for a permit.
     return resultOfFirst(callback, { mayBeFinished: true })
   }
 }
@@ -146,8 +146,8 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
  */
 const MAX_WAITING = 100
 /**
- * The maximum number of reads of the claim of a code. The callback that used the state claims its code a few
- * milliseconds later, or later still on a busy machine.
+ * The maximum number of times that a callback reads the store while it waits for the claim of its code. The callback
+ * that used the state claims its code a few milliseconds later, or later still on a busy machine.
  */
 const CLAIM_READS = 5
 const CLAIM_READ_PAUSE_MS = 100

@@ -94,8 +94,8 @@ export interface CodeExchanges extends AsyncDisposable {
 }
 
 /**
- * The audit context of failed code exchanges of browsers. Every failure has the same outcome, so that at most one such
- * entry is written per second.
+ * The audit context of failed code exchanges of browsers. All these failures have the same outcome, so that the
+ * failures of one second share one audit entry (audit-counter.ts).
  */
 const FAILED_IN_BROWSER = {
   who: 'browser',

@@ -28,7 +28,7 @@ export interface ConnectLinkStore {
   remove(id: string): Promise<boolean>
 }
 
-/** A connect link in its stored form. It starts one authorization. Times are epoch milliseconds. */
+/** A connect link in its stored form. A link can start one authorization. Times are epoch milliseconds. */
 export const ConnectLink = z
   .object({
     /** The digest of the ticket in the URL. */

@@ -1,6 +1,6 @@
 /**
- * Connect links: URLs that an operator sends to the owner of a company. They are valid for days, whereas an
- * authorization is valid for ten minutes.
+ * Connect links: URLs that an operator sends to the owner of a company. A link is valid for days, whereas an
+ * authorization request is valid for ten minutes.
  *
  * L1  The URL contains a ticket of 256 random bits. The service stores only the digest of the ticket.
  * L2  A GET request for the URL changes nothing, because mail scanners open links. Only the form on the page uses the

@@ -2,8 +2,8 @@
  * Limits how many code exchanges run at the same time.
  *
  * Even a client without a service key can cause code exchanges: it starts an authorization and sends a callback with a
- * made-up code. Each exchange is a request with the client id of this installation. After too many of them, the
- * provider would throttle the refreshes as well.
+ * made-up code. Each exchange is a request with the client id of this installation. After too many requests, the
+ * provider would throttle the refreshes of this installation as well.
  *
  * Holders of a service key have separate permits, so that other callers cannot delay them.
  */

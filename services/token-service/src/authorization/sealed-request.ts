@@ -1,7 +1,7 @@
 /**
  * Encrypts an authorization request into its own `state` parameter (RFC 6749 §4.1.1), so that the service stores
- * nothing when an authorization starts. No key is required to start an authorization, so any client could otherwise
- * fill the store. The provider returns the state with the callback. See docs/adr/0018.
+ * nothing when an authorization starts. Any client can start authorizations, because no key is required. If each of
+ * them were stored, a client could fill the store. The provider returns the state with the callback. See docs/adr/0018.
  *
  * The state is an envelope `1.<key id>.<nonce>.<ciphertext and tag>` (AES-256-GCM) with a key that is derived from
  * CREDENTIAL_KEYS. Each replica can decrypt the state, even after a key rotation as long as the key ring contains the
@@ -25,8 +25,8 @@ export interface AuthorizationRequest {
    */
   readonly browser: string | null
   /**
-   * Whether the request has a label or tags. They may be too long for a URL, so they are in the authorization store
-   * instead of the state.
+   * Whether the request has a label or tags. A label and tags may be too long for a URL, so the authorization store
+   * keeps them instead of the state.
    */
   readonly hasLabels: boolean
   /** Whether a visitor of the Reconnect URL started the authorization. Such a visitor has neither a key nor a link. */

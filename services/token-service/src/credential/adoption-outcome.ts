@@ -1,4 +1,4 @@
-/** The possible results of adopting a grant that another program holds (adoption.ts). */
+/** The possible results of an adoption: taking over a grant that another program obtained (adoption.ts). */
 import { createHash } from 'node:crypto'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { LeasedCredential } from './credential-store.ts'

@@ -1,6 +1,7 @@
 /**
- * Adopts grants that another program holds. The refresh token of a grant is sent to the provider once. This proves that
- * the grant is valid, and returns a new token pair. Only this new pair is stored.
+ * Adopts grants: takes over grants that another program obtained and has refreshed until now. The refresh token of a
+ * grant is sent to the provider once. The response proves that the grant is valid, and contains a new token pair. Only
+ * the new pair is stored.
  *
  *   inspect the record → claim → one POST → put (with the event) → end the claim
  *
@@ -47,7 +48,7 @@ import { auditFactOf } from './outbox.ts'
 import type { Failpoint, RefreshTiming } from './refresh.ts'
 import type { KeptPair } from './restoration.ts'
 
-/** A grant of another program. */
+/** A grant that another program obtained from the provider. */
 export interface ForeignGrant {
   readonly realm: string
   readonly environment: string
@@ -78,7 +79,9 @@ export interface AdoptionDeps extends LeaseDeps {
   /** Resolves after `ms`, or at once when the signal aborts. */
   readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>
   readonly notifyOutbox: () => void
-  /** Writes to a file a token pair that could not be stored (A4). Resolves with `false` if that is not possible. */
+  /**
+   * Writes a token pair that could not be stored to a file (A4). Resolves with `false` if the file cannot be written.
+   */
   readonly rescue: (pair: KeptPair) => Promise<boolean>
   readonly report: (report: {
     readonly name: string
@@ -87,7 +90,7 @@ export interface AdoptionDeps extends LeaseDeps {
     readonly traceId: string | null
   }) => void
   readonly onError: (error: unknown) => void
-  /** Awaited at each failpoint. Only tests set this function. */
+  /** Called and awaited at each failpoint, where a test can interrupt the adoption. Only tests set this function. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
@@ -128,7 +131,8 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   }
 
   /**
-   * Reads the last version of a removed credential. A rescued token pair of the same name must get a greater version.
+   * Reads the last version of a removed credential; 0 if none was removed. If the new token pair has to be written to a
+   * file (A4), the pair must get a greater version.
    */
   async function removedVersionOf(name: string): Promise<number> {
     const acquired = await store.acquire(name, owner, deps.leaseMs)
@@ -149,7 +153,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
       return settled ?? (await exchange(grant, { name, id, who, over: leased, removedVersion }))
     } finally {
       clearInterval(renewal ?? undefined)
-      // `put` has already removed the lease of a replaced credential, so the release has no effect then.
+      // If the grant was stored, `put` has already removed the lease, and this release has no effect.
       if (leased !== null) await store.release(leased.lease).catch(() => {})
     }
   }
@@ -161,7 +165,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
     readonly name: string
     readonly id: string
     readonly who: string
-    /** The credential that the grant replaces. */
+    /** The credential that the grant replaces; `null` if no credential is stored. */
     readonly over: LeasedCredential | null
     /** The last version of a removed credential of this name; 0 if none was removed. */
     readonly removedVersion: number
@@ -185,8 +189,8 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
           'another process has sent a token of this company, or was killed while it did'
         return unavailable('busy', reason, claimed.retryAfterMs)
       }
-      // Only the first claim of this call shows whether there was an earlier claim. Later claims find the claim of this
-      // call itself.
+      // Only the first claim of this call shows whether an earlier call had already claimed the adoption. At each
+      // further claim, the claim of this call itself is already stored.
       if (claims === 0) isAmbiguous = claimed.wasClaimedBefore
       await failpoint('after intent', name)
       // If this process was suspended for too long, another process may have claimed the adoption. The claim is
@@ -256,8 +260,8 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   }
 
   /**
-   * Stores a received token pair (A4). Retries until the store accepts or rejects it, or until it was rescued or
-   * dropped.
+   * Stores a received token pair (A4). Retries until the store accepts or rejects the pair. During shutdown, retries
+   * until the commit deadline. Then the pair is written to a file (`rotation_rescued`) or dropped (`rotation_dropped`).
    */
   async function commit(
     grant: Grant,

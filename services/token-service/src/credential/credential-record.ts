@@ -3,7 +3,8 @@
  * bound to the credential's name, its field and its version. The empty string stands for an absent secret.
  *
  * B1  A record can be decrypted only under its own name, so a record that is copied to another name is rejected.
- * B2  Every envelope of a token pair authenticates the plain fields that are written with the pair (`labelsOf`).
+ * B2  Every envelope of a token pair authenticates the plain fields that are written with the pair. These fields are
+ *     the labels of the envelope (`labelsOf`).
  * B3  `Fault` is written later than the pair, so an envelope of its own, `FaultSeal`, authenticates it.
  * B4  Records of earlier releases have envelopes without labels, and no `FaultSeal`. Such records are accepted
  *     without B2 and B3 until the next token pair is stored. Envelopes without labels cannot be created without the
@@ -12,7 +13,8 @@
  *     with labels. Such a fault stays in effect, because otherwise this service could send a refresh token of a grant
  *     that has ended or was exported. But the texts of the fault are not shown.
  *
- * Label and tags (labels.ts) are not part of the token pair: they are written and authenticated separately.
+ * The label and the tags of the company (labels.ts) are not the labels of an envelope. They are not part of the token
+ * pair, and are written and authenticated separately.
  */
 import { Fault } from '@integration-host/shared/contracts/credential'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
@@ -81,8 +83,8 @@ export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredF
     IdleExpiry: new Date(grant.idleExpiresAt).toISOString(),
     HardExpiry: grant.hardExpiresAt === null ? '' : new Date(grant.hardExpiresAt).toISOString(),
     ExpiryNotice: grant.expiryNoticeDays === null ? '' : String(grant.expiryNoticeDays),
-    // The version is stored instead of a flag, because a replica of an earlier release does not write this field. If
-    // such a replica stores a new version, the outdated field has no effect.
+    // `Unused` contains the version instead of a flag, because a replica of an earlier release does not write `Unused`.
+    // If such a replica stores a new version, the outdated `Unused` has no effect.
     Unused: grant.isUnused === true ? String(version) : '',
     PreviousRetiredAt:
       grant.previous === null ? '' : new Date(grant.previous.retiredAt).toISOString(),
@@ -177,7 +179,7 @@ function openRecord(
 
 /**
  * Reads the record of `name` for a list. A record that cannot be decrypted is returned with the fault `record_rejected`
- * and without its texts, so that the list does not fail as a whole.
+ * and without any stored field except the version, so that the list does not fail as a whole.
  */
 export function openForList(keys: KeyRing, name: string, fields: StoredFields): CredentialSummary {
   try {
@@ -295,8 +297,8 @@ export function resealed(keys: KeyRing, name: string, fields: StoredFields): Sto
   return {
     ...labels,
     ...(Object.fromEntries(secrets) as StoredFields),
-    // A seal without a valid fault is removed. Otherwise every further pass would count it as encrypted with an old
-    // key.
+    // A `FaultSeal` without a valid fault is removed. Otherwise every further resealing would find that the `FaultSeal`
+    // is encrypted with an old key.
     ...(hasStaleFault && { FaultSeal: '' }),
     ...(credential.fault !== null &&
       maySealFault && { FaultSeal: faultSeal(keys, name, version, fields['Fault'] ?? '') }),

@@ -126,7 +126,7 @@ export function credentialStoreContract(
       expect(busy).toMatchObject({ kind: 'busy' })
       expect(busy.kind === 'busy' && busy.retryAfterMs > 50_000).toBe(true)
       expect(await claim({ ...first, id: 'adopted-two' })).toMatchObject({ kind: 'busy' })
-      // The claim expires, so that another process can claim the company if the first process has died.
+      // The claim expires, so that another process can claim the adoption if the first process has died.
       expect(await claim(other, 0)).toEqual({ kind: 'claimed', wasClaimedBefore: true })
       await store.endAdoption('ACC-1', first) // The first process is not the owner any more.
       expect(await claim(first)).toMatchObject({ kind: 'busy' })

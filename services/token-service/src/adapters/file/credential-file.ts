@@ -47,8 +47,8 @@ const FileState = z.object({
 export type FileState = z.output<typeof FileState>
 
 /**
- * The result of a function that changes the state. `next` is the new state; `null` if nothing changes. The call
- * resolves with `result`.
+ * The result of a function that changes the state. `next` is the new state; `null` if nothing changes. `result` is the
+ * value with which `CredentialFile.change` resolves.
  */
 export interface Change<T> {
   readonly next: FileState | null

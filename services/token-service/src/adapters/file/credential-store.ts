@@ -72,11 +72,12 @@ function openStore(
   const { change } = file
   // Leases are kept only in memory, because no other process uses the file.
   const leases = new Map<string, { readonly lease: Lease; until: number }>()
-  // The claims of adoptions are kept only in memory. A restarted process does not need them, because no request of the
-  // previous process can still be in flight.
+  // A claim is the right to take over the grant of another program (adoption.ts). Claims are kept only in memory. A
+  // restarted process does not need the earlier claims, because no request of the previous process can still be in
+  // flight.
   const adoptions = new Map<string, AdoptionClaim & { readonly at: number }>()
-  // The names of credentials whose due refresh was started, each with the time at which it is due again. The map is
-  // empty after a restart, so a refresh that the previous process started is due at once.
+  // For each credential whose due refresh was started: the time at which the refresh is due again. The map is empty
+  // after a restart, so a refresh that the previous process started is due at once.
   const postponedUntil = new Map<string, number>()
   const isHeld = (lease: Lease): boolean => {
     const held = leases.get(lease.name)

@@ -1,6 +1,7 @@
 /**
- * Stores the used `state` values, the labels and the code claims of authorizations in memory. This suffices for an
- * installation with a single process.
+ * Stores the short-lived records of authorizations in memory: the `state` values that were used, the labels for the new
+ * credentials, and the claims by which one caller gets the right to exchange a code. This suffices for an installation
+ * with a single process.
  */
 import type { AuthorizationStore, CodeClaim } from '../../authorization/authorization-store.ts'
 import { digest } from '../../authorization/digest.ts'

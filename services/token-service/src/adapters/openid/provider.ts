@@ -96,9 +96,9 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
    * Returns the nonce that openid-client must require in the id token of `response`. With `undefined`, openid-client
    * accepts only an id token without a nonce.
    *
-   * For an authorization request of this service, this is the nonce of that request. Only the application that sent a
-   * request can compare its nonce. For the request of another application, this is therefore the nonce of the id token
-   * itself, so that openid-client accepts the token.
+   * If this service sent the authorization request, the function returns the nonce of the request. If another
+   * application sent the request, this service does not know its nonce and cannot compare it. The function then returns
+   * the nonce of the id token itself, so that openid-client accepts the token.
    */
   function expectedNonce(
     provider: DiscoveredProvider,

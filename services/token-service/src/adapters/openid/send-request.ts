@@ -82,8 +82,8 @@ function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpRespo
 
     outgoing.once('error', (error) => fail(reasonOf(error), error))
     outgoing.once('socket', (socket) => {
-      // Node sends the first byte of the request after the TLS handshake with https, and after the TCP connection is
-      // established with http.
+      // With https, Node sends the first byte of the request after the TLS handshake. With http, Node sends the first
+      // byte as soon as the TCP connection is established.
       const connected = url.protocol === 'https:' ? 'secureConnect' : 'connect'
       socket.once(connected, () => {
         wasSent = true

@@ -46,7 +46,7 @@ export interface TokenRequestOptions {
  * Sends a token request with each client secret until the provider accepts one. A request with a rejected client secret
  * uses up neither the code nor the refresh token.
  *
- * `sent` contains the secrets of the request, which the outcome must not contain. `until` is the deadline on the clock
+ * `sent` contains the secrets of the request, which are redacted in the outcome. `until` is the deadline on the clock
  * of `performance.now()`. All requests share this deadline, because another replica that reads the stored intent waits
  * only as long as one request may take (I5 in credential/refresh.ts).
  */

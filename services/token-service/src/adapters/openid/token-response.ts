@@ -65,7 +65,7 @@ export function readTokenResponse(
   if (typeof access_token !== 'string' || !TOKEN.test(access_token)) return null
   if (typeof token_type !== 'string' || token_type.toLowerCase() !== 'bearer') return null
   // Without a refresh token in the response, the previous refresh token stays valid (RFC 6749 §6). Some providers send
-  // null or an empty string instead.
+  // null or an empty string instead of omitting the member.
   const hasRefreshToken =
     refresh_token !== undefined && refresh_token !== null && refresh_token !== ''
   if (hasRefreshToken && (typeof refresh_token !== 'string' || !TOKEN.test(refresh_token)))
@@ -92,8 +92,8 @@ export function readTokenResponse(
  */
 const MAX_GRANT_SECONDS = 3_155_760_000
 
-// Invalid lifetimes are ignored. They only affect when a warning is published, so they must not make the tokens
-// unusable.
+// An invalid lifetime is ignored. The lifetime of a grant only determines when a warning is published, so an invalid
+// value must not make the tokens unusable.
 const grantSeconds = (value: unknown): number | null =>
   typeof value === 'number' && value > 0 && value <= MAX_GRANT_SECONDS ? value : null
 

@@ -1,6 +1,7 @@
 /**
- * Stores the used `state` values, the labels and the code claims of authorizations in Redis, each with an expiry. The
- * keys contain digests, so that Redis contains neither states nor codes in plain text: `authorization:<sha256(state)>`,
+ * Stores the short-lived records of authorizations in Redis, each with an expiry: the `state` values that were used,
+ * the labels for the new credentials, and the claims by which one caller gets the right to exchange a code. The keys
+ * contain digests, so that Redis contains neither states nor codes in plain text: `authorization:<sha256(state)>`,
  * `authorization:labels:<sha256(state)>` and `exchange:<sha256(code)>`.
  */
 import type { Redis } from 'ioredis'
@@ -56,7 +57,7 @@ export function createRedisAuthorizationStore(options: {
         if ((await using(() => redis.set(key, text, 'PX', ttlMs, 'NX'))) !== null) return null
         const first = await using(() => redis.get(key))
         if (first !== null) return JSON.parse(first) as CodeClaim
-        // The claim expired between the two commands, so both commands are repeated.
+        // The claim of the other caller expired between SET and GET, so both commands are repeated.
       }
     },
     async readCode(code) {

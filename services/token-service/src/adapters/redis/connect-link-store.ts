@@ -1,6 +1,7 @@
 /**
  * Stores connect links in Redis. Each link is a hash `authorization:link:<id>` that expires at the deletion time of the
- * link. The sorted set `authorization:links` contains the positions of all links in alphabetical order.
+ * link. The sorted set `authorization:links` is the index: it contains the position of each link (`positionOf`), a text
+ * that begins with the deletion time of the link.
  */
 import type { Redis } from 'ioredis'
 import { IntegrationError } from '@integration-host/shared/errors'

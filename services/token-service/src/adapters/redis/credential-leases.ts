@@ -1,6 +1,7 @@
 /**
- * The Redis commands for three rights to a refresh token: the lease of a credential, the intent of its refresh, and the
- * claim of an adoption. The scripts are in lease-scripts.ts and intent-scripts.ts.
+ * The Redis commands that decide which process may send a refresh token. A refresh needs the lease of the credential
+ * and stores an intent before it sends the token (refresh.ts). An adoption needs a claim (adoption.ts). The scripts are
+ * in lease-scripts.ts and intent-scripts.ts.
  */
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import {
@@ -13,7 +14,10 @@ import type { CredentialStore, Lease } from '../../credential/credential-store.t
 import type { StoreCommands } from './commands.ts'
 import { keysOf } from './key-names.ts'
 
-/** How long the claim of an adoption is kept if the outcome of its last request is unknown, in milliseconds. */
+/**
+ * How long the claim of an adoption (adoption.ts) is kept if the outcome of its last token request is unknown, in
+ * milliseconds.
+ */
 const ADOPTION_KEEP_MS = 24 * 3_600_000
 
 type LeaseMethods = Pick<
@@ -73,8 +77,8 @@ export function createRedisLeases(
         'recordIntent',
         keysOf(lease.name),
         { ...args, deferralMs: String(deferralMs) },
-        // The intent is removed, because no refresh token was sent under it. Otherwise the next refresh would wait for
-        // the response to a request that was never sent.
+        // Too few replicas have acknowledged this intent, so the caller has not sent the refresh token. The intent is
+        // removed. Otherwise the next refresh would wait for the response to a request that was never sent.
         async (recorded, run) => {
           const [kind, previous] = recorded as IntentReply
           if (kind === 'recorded')
@@ -92,8 +96,8 @@ export function createRedisLeases(
         'claimAdoption',
         keysOf(name),
         { ...args, holdMs: String(holdMs), keepMs: String(ADOPTION_KEEP_MS) },
-        // Too few replicas have acknowledged this claim, so no refresh token was sent under it. The claim is removed
-        // unless there was an earlier claim.
+        // Too few replicas have acknowledged this claim, so the caller has not sent the refresh token. The claim is
+        // removed unless there was an earlier claim.
         async (claimed, run) => {
           const [, previous] = claimed as [string, string | number]
           if (previous === '') await run('endAdoption', keysOf(name), args)

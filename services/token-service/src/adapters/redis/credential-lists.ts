@@ -1,9 +1,9 @@
 /**
  * Lists and counts credentials with the sorted sets of list-index.ts.
  *
- * A list reads the smallest set that contains all its credentials. It reads in batches until the page is full or
- * `SCAN_MS` have passed. A script checks the remaining conditions. All conditions are checked again on the decrypted
- * record, because another release or another program may have left an outdated entry in a set.
+ * A page is read from the smallest set that contains all credentials of the list. The set is read in batches until the
+ * page is full or `SCAN_MS` have passed. A script checks the remaining conditions. All conditions are checked again on
+ * the decrypted record, because another release or another program may have left an outdated entry in a set.
  */
 import {
   type CredentialState,
@@ -36,15 +36,15 @@ const SCAN_MS = 20
  */
 const MAX_CHUNK = 2_000
 /**
- * The cost of searching the label of one entry in a set of names, from which the label must be read separately. The
- * cost is 1 for an entry of the set `labels`, because the entry contains the label.
+ * The estimated cost of searching for a text in the label of one entry, if the set contains only names and the label
+ * must be read separately. An entry of the set `labels` contains the label, so its cost is 1.
  */
 const LABEL_LOOKUP_COST = 4
 
 const NAMES = 'names'
 const indexedStates = credentialStates.filter((state) => state !== 'active')
 
-/** A part of a sorted set. A list reads one or several parts. */
+/** A part of a sorted set. A page of a list is read from one or several parts. */
 interface Source {
   readonly set: string
   readonly range: NameRange
@@ -86,7 +86,7 @@ export function createRedisLists(
     const plans = groups.map((group) => ({
       sources: group.map(whole),
       within: groups.filter((other) => other !== group),
-      // For a name, the label has to be read separately.
+      // The entries of these sets are only names, so the label of each entry has to be read separately.
       cost: text === '' ? 1 : LABEL_LOOKUP_COST,
     }))
     const prefixes = prefixRanges(text).map((range) => ({ set: NAMES, range }))
@@ -109,8 +109,8 @@ export function createRedisLists(
   }
 
   /**
-   * Examines the next entries of each part of a set. Returns at most `limit` names in order, and the name up to which
-   * all parts were examined; `null` if no part has further entries.
+   * Examines the next entries of each part of a set. Returns at most `limit` matching names in order. `end` is the name
+   * up to which all parts were examined; `null` if no part has further entries.
    */
   async function scan(
     sources: readonly Source[],
@@ -185,7 +185,7 @@ export function createRedisLists(
       const states = Object.fromEntries(
         credentialStates.map((state) => [
           state,
-          // The sizes of the sets are read one after the other, so their difference may briefly be negative.
+          // The sizes of the sets are read one after the other, so `faulty` may briefly be greater than `total`.
           state === 'active' ? Math.max(0, total - faulty) : size(stateSet(state)),
         ]),
       ) as Record<CredentialState, number>

@@ -149,8 +149,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           return fields === null ? credential : openCredential(keys, name, fields)
         }
         if (over !== undefined) throw new VersionConflict()
-        // Another process stored a newer version in the meantime. The new grant replaces this version as well, because
-        // the company has just authorized it, and gets the next version number.
+        // Another process stored a newer version in the meantime. The company has just authorized the new grant, so the
+        // new grant replaces this version as well. The new grant gets the next version number.
         last = String(outcome)
       }
     },

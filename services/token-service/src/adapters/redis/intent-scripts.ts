@@ -6,7 +6,7 @@ import { define } from './define-script.ts'
 import { NOW_MS, RELEASE_OWN_LEASE } from './lease-scripts.ts'
 
 /**
- * Lua: sets `server` and `changedAt`, and requires `ms`.
+ * Lua: sets the variables `server` and `changedAt`. The variable `ms` must be set (NOW_MS).
  *
  * `server` is the run id of this Redis server; empty if the Redis account may not run INFO. Every server has its own
  * run id, and a restarted server has a new one. `changedAt` is the time at which a script first ran on this server, in
@@ -32,9 +32,9 @@ end
  * Stores the intent with the run id of the server. A later call on another server thus detects the failover, even if
  * the calling process has just started or the clocks of the servers differ.
  *
- * This server may be the one that stored the intent, and may have become the primary again after another server. The
- * time of the intent is then before `changedAt`; both times are from the clock of this server. An intent without a run
- * id comes from an earlier release, and counts as older than the failover.
+ * Two failovers may lead back to the server that stored the intent. The run ids are then equal, but the time of the
+ * intent is before `changedAt`. Both times are from the clock of this server. An intent without a run id comes from an
+ * earlier release, and counts as older than the failover.
  */
 const recordIntent = define(
   ['credential', 'lease', 'server'],
@@ -67,8 +67,8 @@ return changedAt
 `,
 )
 
-// Restores the intent that was stored before `recordIntent` was called. It must not be lost, because a request may have
-// been sent under it. Also releases the lease, because the refresh has failed.
+// Restores the intent that was stored before `recordIntent` was called. The earlier intent must not be lost, because
+// its process may have sent the refresh token. Also releases the lease, because the refresh has failed.
 const withdrawIntent = define(
   ['credential', 'lease'],
   `

@@ -1,4 +1,7 @@
-/** The names of the credential store's keys. Each credential is one hash under its own name, `ACC-<realm>`. */
+/**
+ * The names of the Redis keys of the credential store. Each credential is one hash, whose key is the name of the
+ * credential: `ACC-<realm>`.
+ */
 
 /** The keys that all credentials share. The Lua scripts refer to the keys by the names of these members. */
 export const KEYS = {
@@ -40,7 +43,8 @@ export const KEYS = {
 
 /**
  * The keys of a script about the credential `name`. `lease` stores the current lease holder and expires with the lease.
- * `adoption` stores the newest claim of an adoption, `<epoch ms> <owner> <id>`, and expires after a day.
+ * `adoption` stores the newest claim by which a process got the right to adopt a grant (adoption.ts), as `<epoch ms>
+ * <owner> <id>`. It expires after a day.
  */
 export const keysOf = (name: string) => ({
   ...KEYS,

@@ -1,6 +1,6 @@
 /**
- * Lua scripts, and fragments of scripts, for the lease of a credential and the claim of an adoption. Both decide which
- * process may use a refresh token.
+ * Lua scripts, and fragments of scripts, for the lease of a credential (refresh.ts) and the claim of an adoption
+ * (adoption.ts). The lease and the claim decide which process may use a refresh token.
  */
 import { define } from './define-script.ts'
 
@@ -12,8 +12,8 @@ local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 
 /**
  * Lua: sets `fence` to the next fencing token, which is greater than every earlier token of this credential. A failover
- * may lose the newest tokens together with their leases. The next token is therefore at least the server's time, so
- * that a new lease cannot get the token of a lost lease.
+ * may lose the newest tokens together with their leases. The next token is therefore at least the server's time in
+ * epoch milliseconds, so that a new lease cannot get the token of a lost lease.
  */
 export const NEXT_FENCE = `${NOW_MS}
 local last = tonumber(redis.call('HGET', K.credential, 'Fence') or '0')

@@ -2,8 +2,8 @@
 import { define } from './define-script.ts'
 
 /**
- * Lua: adds an outbox entry. Its events get the labels that are stored when the script runs (outbox.ts), because they
- * may have changed since the caller read the record.
+ * Lua: adds an outbox entry. Its events get the labels that are stored when the script runs (outbox.ts), because the
+ * labels may have changed since the caller read the record.
  */
 export const ADD_ENTRY = `
 redis.call('XADD', K.outbox, '*', 'entry', a.entry,
@@ -37,8 +37,8 @@ return 1
 `,
 )
 
-// A key records that the call was executed. It prevents a second outbox entry if a caller repeats the call after a lost
-// reply.
+// The key `recordedMarker` records that the call was executed. If the caller repeats the call after a lost reply, no
+// second outbox entry is added.
 const record = define(
   ['recordedMarker', 'outbox'],
   `
