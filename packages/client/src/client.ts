@@ -42,16 +42,16 @@ export type {
 export interface ClientOptions {
   /** The address of the coordinator, such as `http://127.0.0.1:7219`. */
   readonly coordinator: string
-  /** The address of the gateway, which only `company()` needs. */
+  /** The address of the gateway. Only calls of `company()` need this address. */
   readonly gateway?: string
   /**
    * A service key with the scopes that the client's requests need. A public web page must not contain a service key.
    */
   readonly key: string
   /**
-   * Set it to `intuit` if the gateway has `PROVIDER_PROFILE=intuit`, which is the gateway's default. This provider
-   * recognises a repeated POST, so the client repeats each POST that got no response. Without this option, the client
-   * repeats a POST only if an earlier response had the header `X-RequestId`. The gateway adds this header for a
+   * Set this option to `intuit` if the gateway has `PROVIDER_PROFILE=intuit`, which is the gateway's default. This
+   * provider recognises a repeated POST, so the client repeats each POST that got no response. Without this option, the
+   * client repeats a POST only if an earlier response had the header `X-RequestId`. The gateway adds this header for a
    * provider that recognises repeated POSTs.
    */
   readonly provider?: 'intuit'
@@ -63,11 +63,11 @@ export interface ClientOptions {
   readonly pauseMs?: number
   /** How long an attempt waits for its response, in milliseconds; 60,000 by default. */
   readonly timeoutMs?: number
-  /** The time between two reads of a run while its events cannot be read, in milliseconds; 1,000 by default. */
+  /** The time between two reads of a run while its event stream is unavailable, in milliseconds; 1,000 by default. */
   readonly pollMs?: number
 }
 
-/** A client of one installation. */
+/** A client for one installation of the Integration Host. */
 export interface Client {
   /**
    * Returns a client for the transactions of a process, without sending a request. `Input` is the type of the initial
@@ -138,7 +138,7 @@ export function createClient(options: ClientOptions): Client {
   }
 
   /**
-   * What the clients of each process share, by the name of the process. All clients of a process use one event stream.
+   * The state that all clients of one process share, by the name of the process. These clients use one event stream.
    */
   const processes = new Map<string, RunDeps>()
   const depsOf = (name: string): RunDeps => {

@@ -45,8 +45,8 @@ export function createCompanyClient(realm: string, deps: CompanyDeps): CompanyCl
       const ids = [...url.searchParams].filter(([name]) => name.toLowerCase() === 'requestid')
       if (isPost && ids.length === 0 && !headers.has('Idempotency-Key'))
         headers.set('Idempotency-Key', crypto.randomUUID())
-      // The provider might not recognise a repeated POST whose query has `requestid` in another spelling. Such a POST
-      // is not repeated.
+      // If the caller's query has `requestid` in another spelling, such as `RequestId`, the provider might not
+      // recognise a repeated POST. Such a POST is not repeated.
       const isMarked = ids.length === 0 || (ids.length === 1 && !!url.searchParams.get('requestid'))
 
       const response = await sendWithAttempts(deps, {

@@ -1,7 +1,7 @@
 /** Reads server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) from a response body. */
 
 export interface ServerSentEvent {
-  /** The name of the event; `message` if the stream contains no name for it. */
+  /** The name of the event; `message` if the stream does not name the event. */
   readonly name: string
   /** The id of the event; `null` if it has none. */
   readonly id: string | null

@@ -6,7 +6,7 @@ import type { ErrorCode, errorCodes } from '@integration-host/shared/errors'
 /** A run with its items and newest attempts. */
 export interface RunDetail extends RunDetailResponse {}
 
-/** Further members of the problem document, by the code of the problem. */
+/** The additional members of the problem documents, by problem code. */
 interface MembersByCode {
   input_invalid: { readonly errors: readonly string[] }
 }
@@ -21,7 +21,7 @@ export type ServiceProblem = {
   } & (Code extends keyof MembersByCode ? MembersByCode[Code] : unknown)
 }[ErrorCode]
 
-/** The run has ended as `Failed` or `Cancelled`. Its members `ErrorClass` and `LastError` contain the reason. */
+/** The run has ended as `Failed` or `Cancelled`. The run's members `ErrorClass` and `LastError` contain the reason. */
 interface RunProblem<Code extends 'run_failed' | 'run_cancelled'> {
   readonly code: Code
   readonly title: string
@@ -41,7 +41,10 @@ export type ClientProblem =
       readonly title: string
       readonly idempotencyKey: string | null
     }
-  /** The response does not come from a service of the Integration Host, but for example from a proxy at its address. */
+  /**
+   * The response was not sent by a service of the Integration Host, but for example by a proxy at the service's
+   * address.
+   */
   | { readonly code: 'response_unexpected'; readonly title: string; readonly status: number }
 
 /** Every problem. A newer service may send a code that this version does not know, so a `switch` needs a `default`. */
@@ -56,7 +59,7 @@ export type ProblemOf<Code extends ProblemCode> = Extract<Problem, { readonly co
 /** The error with which the methods of the client reject. `switch (error.problem.code)` narrows the problem. */
 export class ProblemError extends Error {
   override readonly name = 'ProblemError'
-  /** The problem that the service has described. Its `code` says which members it has. */
+  /** The problem that the service has described. The members of the problem depend on its `code`. */
   readonly problem: Problem
   /** The seconds in the header `Retry-After`; `null` if the response did not have this header. */
   readonly retryAfterSeconds: number | null

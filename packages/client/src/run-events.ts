@@ -5,9 +5,9 @@
  *
  * A client reads the run after each event, so the stream need not be complete:
  *
- * R1  After a connection without `Last-Event-ID`, and after the event `reset`, events may be missing, so all runs are
- *     read.
- * R2  While no stream can be opened, all runs are read after each attempt to open one.
+ * R1  After a connection without `Last-Event-ID`, and after the event `reset`, events may be missing, so every run that
+ *     a caller waits for is read.
+ * R2  While no stream can be opened, these runs are read after each attempt to open a stream.
  */
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { pause } from './attempts.ts'
@@ -72,8 +72,8 @@ export function createRunEvents({ open, pollMs, idleMs }: RunEventsDeps): RunEve
         }
       } catch (error) {
         isRejected ||= error instanceof ProblemError && REJECTED.includes(error.problem.code)
-        // If the stream was open, the next connection continues after its last event, so the runs need not be read
-        // (R1).
+        // If the stream was open, the next connection continues after the last event of this stream, so the runs need
+        // not be read (R1).
         if (!isOpen && !signal.aborted) wake(null)
       } finally {
         alive.stop()

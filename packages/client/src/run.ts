@@ -24,7 +24,7 @@ export interface ActOptions extends RequestOptions {
 export interface QueueOptions extends ActOptions {
   /** The company of the transaction. */
   readonly realm?: QueueTransaction['Realm']
-  /** At most ten pairs, by which runs can be found. */
+  /** At most ten pairs of name and value, by which runs can be found. */
   readonly tags?: QueueTransaction['Tags']
   /**
    * The time before which the run does not start: text of RFC 3339, or a number of seconds from now. At most a year
@@ -61,7 +61,8 @@ export interface ProcessClient<Input> {
 }
 
 /**
- * A client for one run. Its actions are sent only once, because a repeated action could affect a run that has changed.
+ * A client for one run. Each action is sent only once, because the run may have changed before a repeated action
+ * arrives.
  */
 export interface RunClient<Input> {
   /** Reads the run with its items and newest attempts. */
@@ -85,9 +86,9 @@ export interface RunDeps {
   /** Sends a request to the coordinator, and returns the body of the response. */
   readonly request: (request: ApiRequest) => Promise<unknown>
   readonly events: RunEvents
-  /** The time between two reads while no event arrives, in milliseconds. */
+  /** The time between two reads of a run while no event arrives, in milliseconds. */
   readonly rereadMs: number
-  /** The time between two reads while the coordinator is unavailable, in milliseconds. */
+  /** The time between two reads of a run while the coordinator is unavailable, in milliseconds. */
   readonly pollMs: number
 }
 
@@ -165,7 +166,8 @@ function createRunClient<Input>(
       const unwatch = events.watch(id, alarm.ring)
       try {
         for (;;) {
-          // The alarm is set before the read. An event that arrives during the read then ends the wait at once.
+          // The alarm is armed before the run is read, so that an event that arrives during the read ends the following
+          // wait at once.
           alarm.set()
           const run = await read(signal)
           if (run?.Status === 'Completed') return run

@@ -12,9 +12,9 @@ export const CLIENT_SECRET = 'a client secret: with % and spaces'
 export interface Misbehaviour {
   /** Changes the query with which the browser is sent back. */
   readonly callback?: (query: URLSearchParams) => void
-  /** Signs with a key that is not among the published ones. */
+  /** Signs id tokens with a key that the provider does not publish. */
   readonly hasForeignKey?: boolean
-  /** The status of the token endpoint. */
+  /** The status with which the token endpoint responds to every request. */
   readonly status?: number
 }
 
@@ -22,7 +22,7 @@ export interface TestProvider extends AsyncDisposable {
   readonly issuer: string
   /** All tokens and codes that were issued. */
   readonly secrets: readonly string[]
-  /** Sets the claims of the next id tokens, in addition to those that every id token has. */
+  /** Sets the claims of the next id tokens, in addition to the claims that every id token has. */
   signInAs(claims: Readonly<Record<string, unknown>>, misbehaviour?: Misbehaviour): void
 }
 

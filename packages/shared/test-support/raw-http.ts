@@ -14,8 +14,8 @@ const FIRST_BYTE_MS = 20_000
 
 /**
  * Sends raw bytes, because ordinary clients would normalize the request. Reads until the peer closes the connection, or
- * until `quietMs` pass after the last bytes of a response. This time does not pass while this process is blocked,
- * because ticks of a timer are counted.
+ * until `quietMs` pass after the last bytes of a response. `quietMs` is measured in ticks of a timer, so that the time
+ * does not pass while this process is blocked.
  */
 export async function raw(port: number, bytes: string, quietMs = 300): Promise<RawResponse> {
   const socket = connect(port, '127.0.0.1')

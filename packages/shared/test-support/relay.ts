@@ -3,7 +3,7 @@ import { createConnection, createServer, type Socket } from 'node:net'
 
 /** A TCP proxy to a backend. A test can cut, stall and restore the connections of the proxy. */
 export interface Relay extends AsyncDisposable {
-  /** The backend's URL, with the relay's address in place of the backend's. */
+  /** The backend's URL, with the relay's address in place of the backend's address. */
   readonly url: string
   /** Changes the replies of the backend before they are forwarded; `null` forwards them unchanged. */
   edit: ((reply: Buffer) => Buffer) | null

@@ -26,14 +26,16 @@ export interface WebhookReceiver extends AsyncDisposable {
   readonly forged: readonly string[]
   /** Sets the function that handles further requests. With `null`, the receiver responds 204. */
   respond(handler: ((request: IncomingMessage, response: ServerResponse) => void) | null): void
-  /** Refuses connections until `open` is called. */
+  /** Stops listening, so that connections fail until `open` is called. */
   close(): Promise<void>
   open(): Promise<void>
   /** Returns the entry of `WEBHOOKS_FILE` for this receiver. */
   entry(events?: readonly WebhookType[]): object
 }
 
-/** Verifies a signature as docs/webhooks.md tells receivers to. The code is independent of the coordinator's code. */
+/**
+ * Verifies a signature as docs/webhooks.md describes for receivers. The code is independent of the coordinator's code.
+ */
 function verify(secret: string, headers: IncomingMessage['headers'], body: string): boolean {
   const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64')
   const signed = [headers['webhook-id'], headers['webhook-timestamp'], body].join('.')

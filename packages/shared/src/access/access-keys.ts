@@ -17,7 +17,7 @@ export class AccessKeys {
   #byDigest: ReadonlyMap<string, Grants>
   /**
    * The callers of recent requests, by their `Authorization` header. For a known header, no digest has to be computed.
-   * Only headers with a valid key are kept. All of them are removed when the key list is replaced.
+   * Only headers with a valid key are kept. All entries are removed when the key list is replaced.
    */
   #byHeader = new Map<string, Caller>()
 

@@ -7,7 +7,7 @@ import { AccessKeys } from './access-keys.ts'
 import { parseKeyList } from './key-list.ts'
 
 /**
- * The setting `SERVICE_KEYS_FILE`: the path of a valid key file. A fault in the file is reported as a fault of this
+ * The setting `SERVICE_KEYS_FILE`: the path of a valid key file. If the file is not valid, the error names this
  * setting.
  */
 export const keyFile = () =>

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { z } from 'zod'
 
 /**
- * The audited actions. All issuances (`handed_out`) of one credential version to one caller within a few seconds form a
- * single audit entry.
+ * The audited actions. All token issuances (`handed_out`) for the same credential version and the same caller within a
+ * few seconds form a single audit entry.
  */
 const auditActions = [
   'granted',
@@ -19,8 +19,8 @@ const auditActions = [
   /** Label or tags were changed. The outcome of the entry names the changed members. */
   'labelled',
   /**
-   * A connect link was created, used or deleted. `Name` is the credential of its company; it is empty if the link may
-   * connect any company.
+   * A connect link was created, used or deleted. `Name` contains the name of the company's credential; `Name` is empty
+   * if the link may connect any company.
    */
   'link_created',
   'link_used',
@@ -83,8 +83,8 @@ export type AuditPage = z.output<typeof AuditPage>
 
 /**
  * Returns the SHA-256 of a JSON array of the entry's members in a fixed order. The array contains `null` for an absent
- * member. It contains `Reason` as an eleventh element only if the entry has one, so that the hashes of entries without a
- * reason are those of version 0.1.
+ * member. It contains `Reason` as an eleventh element only if the entry has one, so that an entry without a reason has
+ * the same hash as in version 0.1.
  */
 export function auditHash(entry: Omit<AuditEntry, 'Hash'>): string {
   const { Seq, At, Who, What, Name, Version, Outcome, Count, TraceId, Previous, Reason } = entry

@@ -54,8 +54,9 @@ export function credentialEventKind(routingKey: string): CredentialEventKind | n
  * Returns the message id `<Name>/<Version>/<kind>` of an event. A re-published event keeps its message id, so that
  * consumers can discard the duplicate.
  *
- * A version has at most three `faulted` events, whose ids differ. The id ends in `/disconnected` if the company has
- * disconnected the application, and in `/final` if the fault has become final.
+ * A credential version has at most three `faulted` events, and each of these events has a different id. The id
+ * ends in `/disconnected` if the company has disconnected the application, and in `/final` if the fault has become
+ * final.
  */
 export function credentialMessageId(event: CredentialEvent, kind: CredentialEventKind): string {
   const id = `${event.Name}/${event.Version}/${kind}`

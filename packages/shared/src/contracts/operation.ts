@@ -7,7 +7,10 @@ import { headerStatuses, ReplayID, TransactionID } from './transaction.ts'
 export const bulkActions = ['resume', 'cancel', 'replay', 'retry'] as const
 export type BulkAction = (typeof bulkActions)[number]
 
-/** The statuses of a bulk operation. A `Paused` operation waits until it is continued. The last three are final. */
+/**
+ * The statuses of a bulk operation. A `Paused` operation waits until it is continued. The last three statuses are
+ * final.
+ */
 export const operationStatuses = ['Running', 'Paused', 'Completed', 'Stopped'] as const
 export type OperationStatus = (typeof operationStatuses)[number]
 

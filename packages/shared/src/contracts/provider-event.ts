@@ -59,7 +59,7 @@ export const providerOperations = [
 ] as const
 export type ProviderOperation = (typeof providerOperations)[number]
 
-/** The id of an object of the books, for example `129`. */
+/** The id of an object in the company's books, for example `129` for an invoice. */
 export const EntityId = z.string().regex(/^[!-~]{1,20}$/, 'must be 1-20 visible ASCII characters')
 
 /** The body of a provider event. It contains names and ids only, and no business data. */
@@ -71,7 +71,7 @@ export const ProviderEvent = z.object({
   Entity: z.enum(providerEntities),
   EntityId,
   Operation: z.enum(providerOperations),
-  /** When the object was changed, as the provider reports it. */
+  /** The time at which the object was changed, as the provider reports it. */
   ChangedAt: z.iso.datetime(),
   /** For a merge: the id of the object that was merged into `EntityId` and deleted. */
   DeletedId: EntityId.optional(),
@@ -90,8 +90,8 @@ export const providerRoutingKey = (
  * same change have the same id, in each webhook format and in the change feed.
  *
  * The time is cut to the second, because the CloudEvents format has fractions of a second and the change feed has none.
- * The change feed distinguishes only deletions from other operations, and so does the id. An id has at most 128
- * characters, as a `TransactionID` has.
+ * The id contains `:deleted` for a deletion and otherwise no operation, because the change feed does not distinguish
+ * the other operations. An id has at most 128 characters, as a `TransactionID` has.
  */
 export function providerEventId(
   event: Pick<ProviderEvent, 'Realm' | 'Entity' | 'EntityId' | 'Operation' | 'ChangedAt'>,
@@ -101,7 +101,7 @@ export function providerEventId(
   return `${event.Entity}-${event.EntityId}${deleted}@${second}/${event.Realm}`
 }
 
-/** The routing keys of all events. */
+/** The routing keys of all provider events. */
 export const providerRoutingKeys: readonly string[] = providerEntities.flatMap((Entity) =>
   providerOperations.map((Operation) =>
     providerRoutingKey({ Provider: 'intuit', Entity, Operation }),

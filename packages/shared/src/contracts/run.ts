@@ -1,4 +1,4 @@
-/** The runs as the API of the coordinator shows them, and the bodies of the actions on a run. */
+/** The runs as the API of the coordinator shows them, and the request bodies of the actions on a run. */
 import { z } from 'zod'
 import { Reason } from './reason.ts'
 import { AnyJson, AttemptView, HeaderView, ItemView } from './transaction.ts'
@@ -58,9 +58,9 @@ export const RunDetailResponse = RunResponse.extend({
 }).meta({ ref: 'Transaction' })
 export type RunDetailResponse = z.output<typeof RunDetailResponse>
 
-/** The body of an action. The body may be missing. */
+/** The request body of an action on a run. The body may be missing. */
 export const ActBody = z.strictObject({ Reason: Reason.optional() }).meta({ ref: 'ActionReason' })
-/** The body of `POST …/transactions/{id}/replays`. The body may be missing. */
+/** The request body of `POST …/transactions/{id}/replays`. The body may be missing. */
 export const ReplayTransaction = ActBody.extend({
   fromStep: z.string().optional(),
   InitialData: AnyJson.optional(),

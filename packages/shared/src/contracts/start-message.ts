@@ -5,7 +5,7 @@
 export const START_EXCHANGE = 'integration.start'
 
 /**
- * Returns the name of the queue whose messages become runs of a business process, such as `start.OrderProcess`. The
- * body of a start message is that of `POST /processes/{process}/transactions`.
+ * Returns the name of the queue whose messages become runs of a business process, such as `start.OrderProcess`. A start
+ * message has the same body as `POST /processes/{process}/transactions`.
  */
 export const startQueue = (process: string): string => `start.${process}`

@@ -75,8 +75,8 @@ export const changesTopology = (process: string, routingKeys: readonly string[])
 })
 
 /**
- * The queue from which all replicas of the coordinator consume. They share one queue, because each credential event
- * has to be handled by only one replica.
+ * The queue of credential events. All replicas of the coordinator consume from this one queue, because each event has
+ * to be handled by only one replica.
  */
 export const CREDENTIALS_QUEUE = 'coordinator.credentials'
 

@@ -17,7 +17,7 @@ export const COORDINATORS_EXCHANGE = 'integration.coordinators'
  */
 export const TransactionEvent = z.object({
   // The event id contains the names of the process and of the transaction in percent-encoding. Percent-encoding throws
-  // for an unpaired surrogate, so both must be well-formed.
+  // for an unpaired surrogate, so both names must be well-formed.
   Process: z.string().refine((name) => name.isWellFormed(), 'must be well-formed Unicode'),
   TransactionID,
   ReplayID,

@@ -63,9 +63,9 @@ export const QueueTransaction = z
     TransactionID,
     InitialData: AnyJson,
     Realm: Realm.optional(),
-    /** Tags, by which runs can be found. Every replay keeps them. */
+    /** Tags, by which runs can be found. Every replay keeps the tags. */
     Tags: Tags.optional(),
-    /** Not compared with the stored value if the same transaction is queued a second time. */
+    /** `NotBefore` is not compared with the stored value if the same transaction is queued a second time. */
     NotBefore: NotBefore.optional(),
     Debounce: Debounce.optional(),
     /** The reason is stored only in the action log; it is not part of the transaction. */
@@ -121,7 +121,7 @@ export const AttemptView = z
     /** The last HTTP call of the attempt, without the query of its URL. */
     Request: z.object({ Method: z.string(), Url: z.string() }).nullable().default(null),
     TraceId: z.string().nullable().default(null),
-    /** The id by which the provider can find its response: the header `intuit_tid`, or else `X-Request-Id`. */
+    /** The id by which the provider identifies the response: the header `intuit_tid`, or else `X-Request-Id`. */
     ResponseId: z.string().nullable().default(null),
     StartedAt: z.iso.datetime(),
     FinishedAt: z.iso.datetime().nullable(),
@@ -129,7 +129,10 @@ export const AttemptView = z
   .meta({ ref: 'Attempt' })
 export type AttemptView = z.output<typeof AttemptView>
 
-/** The response of `GET …/transactions/{id}`: the header of the transaction, its step items and all their attempts. */
+/**
+ * The response of `GET …/transactions/{id}`: the header of the transaction, its step items, and all attempts of the
+ * steps.
+ */
 export const TransactionView = HeaderView.extend({
   Items: z.array(ItemView),
   Attempts: z.array(AttemptView),

@@ -33,7 +33,7 @@ export function lockFile(file: string): () => void {
   const path = `${file}.lock.sqlite`
   try {
     // The lock file is created here and not by SQLite, whose error would not say why the file cannot be created. The
-    // synchronous calls prevent that other code of this process opens and closes the file between them.
+    // calls are synchronous, so that no other code of this process can open and close the file between two calls.
     closeSync(openSync(path, 'wx', 0o600))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error

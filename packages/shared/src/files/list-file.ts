@@ -32,14 +32,14 @@ export interface ListFileOptions<Entry> {
   readonly onList: (list: readonly Entry[]) => void
 }
 
-/** The maximum number of faults that are reported at once. */
+/** The maximum number of faults that one error or log line lists. */
 export const MAX_FAULTS = 50
 
 /**
  * Reads a file that contains a list, and reads it again within a second after each change. At the start, the file must
- * be valid. If it is not valid after a change, the last valid list stays in force. The fault is reported in the log, in
- * `/health/ready` (as a dependency with the name of the setting, such as `service-keys-file`), and by a metric (such as
- * `service_keys_file_valid`).
+ * be valid. If it is not valid after a change, the service continues to use the last valid list. The fault is reported
+ * in the log, in `/health/ready` (as a dependency with the name of the setting, such as `service-keys-file`), and by a
+ * metric (such as `service_keys_file_valid`).
  */
 export function openListFile<Entry>(
   { path, text }: ReadFile,

@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from 'node:fs'
 
-/** The interval between two checks of the file, and so the longest delay until a change takes effect. */
+/** The interval between two checks of the file. A change takes effect after this interval at the latest. */
 const CHECK_MS = 500
 
 export interface WatchedFile {
@@ -22,8 +22,8 @@ export function watchFile(
   { onContent, onUnreadable }: WatchedFile,
 ): Disposable {
   let content: string | null = current
-  // The file may have changed since the caller read it. The stamp is unknown at first, so that the first check reads
-  // the file.
+  // The file may have changed since the caller read it. The last stamp is therefore unknown at first, and the first
+  // check reads the file.
   let seen: string | null = null
   let reason: string | null = null
   const timer = setInterval(() => {

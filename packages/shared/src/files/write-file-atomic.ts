@@ -4,7 +4,9 @@ import { dirname } from 'node:path'
 export interface WriteOptions {
   /** Permissions of the file; 0600 by default, because most files written this way hold credentials. */
   readonly mode?: number
-  /** User and group that own the file; by default those of this process. Only root can set other owners. */
+  /**
+   * User and group that own the file; by default the user and group of this process. Only root can set other owners.
+   */
   readonly owner?: { readonly uid: number; readonly gid: number }
 }
 

@@ -20,9 +20,9 @@ import type { Socket } from 'node:net'
 export const UNAUTHENTICATED_IDLE_MS = 5_000
 /**
  * How long an unauthenticated connection may be open before its first request. `node:http` and the gateway's fast path
- * close a connection earlier if the head of a request does not arrive. They leave a connection open, however, after a
- * response to CONNECT, after a 400 for a malformed request, and after a 417 for an unknown `Expect`. Without this
- * limit, a client could keep such a connection open forever.
+ * close a connection earlier if the head of a request does not arrive. However, `node:http` and the fast path keep a
+ * connection open after a response to CONNECT, after a 400 for a malformed request, and after a 417 for an unknown
+ * `Expect`. Without this limit, a client could keep such a connection open forever.
  */
 const UNAUTHENTICATED_FIRST_REQUEST_MS = 30_000
 const AUTHENTICATED_MIN_IDLE_MS = 1_000

@@ -13,7 +13,10 @@ export const routedFixedPath = (path: string): string => path.replace(/\/(?=[^/]
 /** Returns the path that clients know, for logs, metrics and documentation. */
 export const publicPath = (routed: string): string => routed.replace('#', '/')
 
-/** Returns the function that Hono uses to read the path of a request, if the service has such fixed paths. */
+/**
+ * Returns the function with which Hono reads the path of a request. The function maps each of `fixedPaths` to the path
+ * under which its route is registered.
+ */
 export function pathsWith(fixedPaths: readonly string[]): (request: Request) => string {
   const routed = new Map(fixedPaths.map((path) => [path, routedFixedPath(path)]))
   return (request) => {

@@ -32,9 +32,9 @@ export interface ServiceAppDeps {
    */
   readonly openPaths?: readonly string[]
   /**
-   * Returns whether only other services call this path, which requires no key. A request to such a path continues the
-   * caller's trace. Any other request continues a trace only if it has a valid key. Otherwise an unauthenticated client
-   * could choose which requests are sampled and what traces contain.
+   * Returns whether this path requires no key and is called only by other services. A request to such a path continues
+   * the caller's trace. Any other request continues a trace only if it has a valid key. Otherwise an unauthenticated
+   * client could choose which requests are sampled and what traces contain.
    */
   readonly continuesTraces?: (path: string) => boolean
   /** The largest accepted request body, in bytes. */
@@ -104,7 +104,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     // `c.header` would build the whole Response a second time if the Response already exists, so it is not used here.
     const { headers } = c.res
     headers.set('X-Request-Id', requestId)
-    // The unread bytes of the request body would be parsed as the next request, so the connection is closed.
+    // The bytes of a request body that was not read would be parsed as the next request, so the connection is closed.
     const isUnread = hasBody(method) && !c.req.raw.bodyUsed && c.req.raw.body !== null
     if (isUnread || c.res.status === 413) headers.set('Connection', 'close')
     else if (connectionOf(c)?.isAuthenticated === false) limitKeepAlive(c, deps.keys !== null)
@@ -215,8 +215,8 @@ function limitBody(maxBytesAt: (path: string) => number | null): MiddlewareHandl
       if (Number(length) > maxBytes) throw tooLarge(maxBytes)
       return next()
     }
-    // This property is read last, because reading it builds a whole Request with a Web stream. Until then,
-    // @hono/node-server reads the body directly, which costs a fraction.
+    // The property `raw.body` is read last, because reading it builds a whole Request with a Web stream. As long as
+    // this property is not read, @hono/node-server reads the body directly, which costs far less.
     const { body } = c.req.raw
     if (body === null) return next()
     c.req.raw = new Request(c.req.url, {
@@ -307,7 +307,8 @@ function connectionOf(c: Context): ConnectionState | null {
 
 /**
  * Limits how long an unauthenticated connection is kept open. If the service has keys, the connection is closed after
- * the response. If it has none, no client can authenticate, so the response announces a short idle timeout instead.
+ * the response. If the service has no keys, no client can authenticate, so the response announces a short idle timeout
+ * instead.
  */
 function limitKeepAlive(c: Context, hasKeys: boolean): void {
   if (hasKeys) c.res.headers.set('Connection', 'close')

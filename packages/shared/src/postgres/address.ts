@@ -168,7 +168,8 @@ function needsWritesOf(attributes = 'read-write'): boolean {
 function rejectUnknown(name: string): void {
   if (UNSUPPORTED.has(name))
     throw new AddressError(`has the parameter ${name}, which is not supported`)
-  // Any other name is a PostgreSQL setting, such as search_path. The server rejects names that it does not know.
+  // A parameter with any other name is a PostgreSQL setting, such as search_path. The server rejects settings that it
+  // does not know.
   if (!/^[a-z_][a-z0-9_.]{0,62}$/i.test(name))
     throw new AddressError('has a parameter that is not the name of a setting')
 }

@@ -124,8 +124,8 @@ export class ServerSocket extends EventEmitter {
   }
 
   /**
-   * Closes the connection for the driver only. Returns the socket to the server, which stays open; `null` if no socket
-   * is open.
+   * Closes the connection for the driver only. Returns the underlying socket, which stays connected to the server;
+   * `null` if no socket is open.
    */
   release(): Socket | null {
     if (this.#phase.kind !== 'open') return null

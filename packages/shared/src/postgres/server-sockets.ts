@@ -4,8 +4,8 @@
  * - I1: There are never more than `limit` open sockets. Otherwise a database that accepts connections and then hangs
  *   would get one more connection with each timeout.
  * - I2: A socket is not closed while the server may still be executing a statement for it. The server would not notice
- *   the close, and would keep its process. Such a socket stays open until the server responds, or until its server
- *   process is known to have ended.
+ *   the close, and its process would keep running. Such a socket stays open until the server responds, or until its
+ *   server process is known to have ended.
  * - I3: A statement is never cancelled. Cancelling a commit that waits for a synchronous standby commits it locally.
  */
 import type { Socket } from 'node:net'
@@ -196,7 +196,8 @@ export function createServerSockets(
         const found = byPid.get(backend.pid)
         const activity =
           found?.startedAt === null || found?.startedAt === backend.startedAt ? found : undefined
-        // A connection pooler may execute the statement in another server process than that of the session's start.
+        // A connection pooler may execute the statement in another server process than the one in which the session
+        // started.
         const isExecuting = isPooled
           ? isWaiting || isActive(activity)
           : activity !== undefined && isActive(activity)
@@ -215,8 +216,8 @@ export function createServerSockets(
 }
 
 /**
- * Returns whether a server process is executing a statement. A process that waits for its client counts as idle,
- * because the connection to its client is lost.
+ * Returns whether a server process is executing a statement. A process that waits for its client counts as idle: the
+ * connection to the client is lost, so the client cannot respond.
  */
 const isActive = (activity: Activity | undefined): boolean =>
   activity?.state === 'active' && activity.waitType !== 'Client'
@@ -247,7 +248,8 @@ const withFirst = <Item>(items: readonly Item[], first: Item): readonly Item[] =
 
 /**
  * If `sslmode` is absent and any TLS file is configured, the connection is encrypted and fully verified. If no TLS file
- * is configured, it is not encrypted. libpq's own default would encrypt if the server offers TLS, but verify nothing.
+ * is configured, the connection is not encrypted. libpq's own default would encrypt if the server offers TLS, but
+ * verify nothing.
  */
 function encryptionOf(address: PostgresAddress, settings: TlsPaths): Encryption {
   const { DATABASE_CA_FILE, DATABASE_CERT_FILE, DATABASE_KEY_FILE } = address.files

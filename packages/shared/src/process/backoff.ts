@@ -6,8 +6,8 @@ export interface Backoff {
   /** The upper limit of every pause, in milliseconds. */
   readonly capMs: number
   /**
-   * The share of the computed pause to wait, in [0, 1]. `Math.random()` is full jitter, which spreads the retries of
-   * service replicas that failed together; `0.5 + Math.random() / 2` is half jitter; 1 is no jitter.
+   * The part of the maximum pause to wait, as a factor in [0, 1]. `Math.random()` is full jitter, which spreads the
+   * retries of service replicas that failed together; `0.5 + Math.random() / 2` is half jitter; 1 is no jitter.
    */
   readonly random: number
 }

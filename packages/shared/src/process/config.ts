@@ -11,7 +11,7 @@ export type Environment = Readonly<Record<string, string | undefined>>
  */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
-  /** A line for each wrong or missing setting. */
+  /** One line for each wrong or missing setting. */
   readonly problems: readonly string[]
 
   constructor(problems: readonly string[]) {
@@ -96,7 +96,7 @@ export const integer = (min: number, max: number) =>
     .transform(Number)
     .pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`))
 
-/** A setting that is `on` or `off`; `initial` if it is unset. */
+/** A setting that is `on` or `off`. `initial` is the value if the setting is unset. */
 export const onOff = (initial: 'on' | 'off' = 'off') =>
   z
     .enum(['on', 'off'], 'must be on or off')

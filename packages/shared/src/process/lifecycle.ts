@@ -105,7 +105,10 @@ async function startTracing(name: string, logger: Logger): Promise<AsyncDisposab
   return tracing
 }
 
-/** The package `integration-host` installs OpenTelemetry only if its user does (docs/tracing.md). */
+/**
+ * An npm installation of the package `integration-host` does not include OpenTelemetry; the user has to install it too
+ * (docs/tracing.md).
+ */
 function withoutOpenTelemetry(error: unknown): never {
   if ((error as { code?: unknown }).code !== 'ERR_MODULE_NOT_FOUND') throw error
   throw new StartupError(

@@ -12,7 +12,8 @@ export interface ProviderProfile {
   readonly authorization: {
     /**
      * Whether every id token must contain the nonce of the authorization request. If false, the nonce is required only
-     * where the discovery document lists `nonce` in `claims_supported`. A nonce in an id token must always match.
+     * where the discovery document lists `nonce` in `claims_supported`. A nonce in an id token must always equal the
+     * nonce of the authorization request.
      */
     readonly isNonceRequired: boolean
     /**
@@ -79,13 +80,13 @@ export interface ProviderProfile {
   /** The accounting API. */
   readonly accounting: {
     /**
-     * The base address for a discovery document that names no `accounting_url`; `null` if the profile knows
-     * none for this document.
+     * The base address to use if the discovery document names no `accounting_url`; `null` if the profile knows no
+     * address for this document.
      */
     readonly addressOf: (document: DiscoveryDocument) => string | null
     /**
-     * The mark by which the provider recognises a POST that is sent twice, and executes it only once. If `null`, the
-     * provider supports no such mark, and every POST is sent only once.
+     * The parameter or header by which the provider recognises a POST that is sent twice, and executes the POST only
+     * once. If `null`, the provider does not recognise repetitions, and every POST is sent only once.
      */
     readonly repeatablePost: RepeatablePost | null
     /**

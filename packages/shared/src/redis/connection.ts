@@ -156,7 +156,10 @@ function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
   const reasons = new Map<string, string>()
   let position = -1
   let current = ''
-  /** The number of attempts that have failed since the last usable connection ended, plus one for this end. */
+  /**
+   * The number of attempts that have failed since the last usable connection ended, plus one for the end of that
+   * connection.
+   */
   let ended = 0
   let failure: string | null = null
 
@@ -172,7 +175,8 @@ function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
     },
     accepts(info: ServerInfo): boolean {
       const unwritable = writeProblem(info)
-      // If only one server is configured, it is used whatever its role, so that reads work even while it is a replica.
+      // If only one server is configured, the client uses this server even while it is a replica, so that reads
+      // continue to work.
       if (unwritable === null || servers.length === 1) return true
       // A primary with too few replicas may have been replaced by another listed server. Therefore it is used only if
       // no other primary is found.

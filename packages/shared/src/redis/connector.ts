@@ -11,14 +11,15 @@ export type ClientOptions = Omit<RedisOptions, 'replyMapping'>
 export type ServerInfo = Readonly<Record<string, string | undefined>>
 
 export interface ConnectorDeps {
-  /** Returns the server of the next connection attempt. An error counts as a failed attempt. */
+  /** Returns the server of the next connection attempt. If the function throws, the attempt counts as failed. */
   readonly next: () => Server | Promise<Server>
   readonly usesTls: boolean
   readonly tls: TlsFiles | undefined
   /** How long a connection may take until it is established, including the TLS handshake. */
   readonly timeoutMs: number
   /**
-   * Returns whether a new connection is used. Otherwise the client closes the connection and makes another attempt.
+   * Returns whether the client uses a new connection. If not, the client closes the connection and makes another
+   * attempt.
    */
   readonly accepts?: (info: ServerInfo) => boolean
 }

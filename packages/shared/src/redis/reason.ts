@@ -2,7 +2,7 @@ import { UnsupportedBackend } from '../observability/checks/check-result.ts'
 import { reasonOf } from '../observability/health.ts'
 import { tlsFailure } from '../tls/tls-failure.ts'
 
-/** The error if no server was found that is the primary. The message may be logged. */
+/** The error if none of the servers was found to be the primary. The message may be logged. */
 export class NoPrimary extends Error {
   override readonly name = 'NoPrimary'
 }

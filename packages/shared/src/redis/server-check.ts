@@ -18,8 +18,8 @@ import { NO_CLUSTER } from './reason.ts'
 export class NotWritable extends UnsupportedBackend {}
 
 /**
- * Returns why the server is not a primary that accepts writes; `null` if it is such a primary, or if the user may not
- * run INFO.
+ * Returns why the server is not a primary that accepts writes; `null` if the server is such a primary, or if the user
+ * may not run INFO.
  */
 export function writeProblem(info: ServerInfo): CheckResult | null {
   if (info['role'] !== undefined && info['role'] !== 'master' && info['redis_mode'] !== 'sentinel')

@@ -2,8 +2,8 @@ import { hash, timingSafeEqual } from 'node:crypto'
 import { inspect } from 'node:util'
 
 /**
- * A value that must not leak by accident. Printing, serialising or concatenating it gives `[secret]`; only `reveal()`
- * returns the value. A search for `reveal` therefore finds every use of a secret.
+ * A value that must not leak by accident. Printing, serialising or concatenating a `Secret` gives `[secret]`; only
+ * `reveal()` returns the value. A search for `reveal` therefore finds every use of a secret.
  */
 export class Secret {
   readonly #value: string
@@ -17,7 +17,10 @@ export class Secret {
     return this.#value
   }
 
-  /** Compares in constant time. Digests are compared, because `timingSafeEqual` needs values of equal length. */
+  /**
+   * Compares the secret with a text in constant time. Digests are compared, because `timingSafeEqual` needs values of
+   * equal length.
+   */
   equals(other: string): boolean {
     this.#digest ??= digest(this.#value)
     return timingSafeEqual(this.#digest, digest(other))

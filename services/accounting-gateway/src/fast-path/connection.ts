@@ -44,7 +44,10 @@ export class FastPathConnection {
    * (I2).
    */
   #pending: Buffer[] = []
-  /** The request whose body is incomplete; its bytes so far are in `#pending`. `null` if there is none. */
+  /**
+   * The request whose body has not arrived completely; `null` if there is no such request. The bytes that have arrived
+   * are in `#pending`.
+   */
   #incomplete: BufferedRequest | null = null
   #idleSince = performance.now()
   #idleTimeoutMs = FIRST_REQUEST_TIMEOUT_MS

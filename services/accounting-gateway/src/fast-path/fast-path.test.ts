@@ -1,6 +1,6 @@
 /**
- * Tests of the fast path: which requests it accepts, which requests it hands over to `node:http`, and that the
- * responses of both are the same.
+ * Tests of the fast path: which requests it accepts, which requests it hands over to `node:http`, and that it sends the
+ * same responses as `node:http`.
  */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'

@@ -197,8 +197,8 @@ export class Connection implements MessageReceiver {
         if (!hasRoom) await drained(socket)
       }
     } catch (cause) {
-      // Reading the caller's body failed. The connection is closed before the last chunk or before the announced
-      // length, which shows the server that the request is incomplete (RFC 9112 §8).
+      // Reading the caller's body failed. The connection is closed before the last chunk or the announced number of
+      // bytes has been sent. The server thereby notices that the request is incomplete (RFC 9112 §8).
       if (this.#inFlight === inFlight) this.#fail('unreachable', cause)
       return
     }
@@ -252,8 +252,8 @@ export class Connection implements MessageReceiver {
   }
 
   onBody(part: Buffer): boolean {
-    // Each part of the body restarts the idle timeout. Other received bytes do not, because a server that sends only
-    // chunk extensions makes no progress.
+    // Each part of the body restarts the idle timeout. Other received bytes do not restart the timeout, because a
+    // server that sends only chunk extensions makes no progress.
     this.#lastActiveAt = performance.now()
     this.#inFlight?.receiver.onData(part)
     return this.#inFlight !== null
@@ -341,8 +341,8 @@ function maxIdleMsOf(headers: HeaderList): number {
 }
 
 /**
- * Returns whether a response that cannot have a body (RFC 9110 §6.4.1) announces one. If so, the connection is not
- * reused, because the bytes of the announced body would be read as the next response.
+ * Returns whether a response that cannot have a body (RFC 9110 §6.4.1) has a header that announces a body. If so, the
+ * connection is not reused, because the bytes of the announced body would be read as the next response.
  */
 const announcesForbiddenBody = (status: number, headers: HeaderList): boolean =>
   (status === 204 || status === 304) &&

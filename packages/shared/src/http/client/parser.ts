@@ -138,7 +138,8 @@ export class HttpParser {
   }
 
   #readPart(bytes: Buffer): boolean {
-    // The length of the window is 0 after the WebAssembly memory has grown, because this detaches the previous buffer.
+    // The length of the window is 0 after the WebAssembly memory has grown, because the growth detaches the previous
+    // buffer.
     if (window.length === 0) window = new Uint8Array(llhttp.memory.buffer, windowAt, WINDOW_BYTES)
     window.set(bytes)
     reading.parser = this

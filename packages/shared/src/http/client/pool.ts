@@ -44,7 +44,7 @@ export class Pool implements AsyncDisposable {
     this.#timeoutCheck.unref()
   }
 
-  /** Whether no connection is open and no request is queued. */
+  /** Whether the pool has neither an open connection nor a queued request. */
   get isIdle(): boolean {
     return this.#connections.size === 0 && this.#queue.length === 0
   }
@@ -53,8 +53,8 @@ export class Pool implements AsyncDisposable {
     if (this.#isClosed) return receiver.onFailure(new HttpFailure('unreachable'))
     let connection = this.#idle.pop()
     while (connection?.isUsable === false) {
-      // This connection was idle for too long, or has ended without having emitted `close` yet. Closing it allows the
-      // pool to open another one.
+      // This connection was idle for too long, or has ended without having emitted `close` yet. After this connection
+      // is closed, the pool can open a new connection.
       void connection.close()
       connection = this.#idle.pop()
     }

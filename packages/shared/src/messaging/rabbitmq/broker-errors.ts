@@ -62,8 +62,8 @@ const meanings: readonly (readonly [RegExp, string])[] = [
 ]
 
 /**
- * Returns the part of a broker error that may be logged. For an AMQP reply, this part is its name, such as
- * `ACCESS-REFUSED`.
+ * Returns the part of a broker error that may be logged. For an AMQP reply, this part is the name of the reply code,
+ * such as `ACCESS-REFUSED`.
  */
 export function brokerReason(error: unknown): string {
   const differs = inequivalenceOf(error)

@@ -3,8 +3,8 @@
  * used: if a connection breaks while it is opened, set up or closed, amqplib waits forever or ends the process.
  *
  * The nodes of a cluster are tried in rounds. Each round has a random order, so that the connections of many service
- * replicas are spread over the nodes. After a failed attempt, the next node of the round is tried at once. After the
- * last node of a round, there is a pause.
+ * replicas are spread over the nodes. After a failed attempt, the next node of the round is tried at once. After an
+ * attempt with every node, there is a pause before the next round.
  */
 import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
@@ -20,8 +20,8 @@ import { tlsOptions } from './tls-options.ts'
 /** How long a node may be unresponsive while a connection is opened. */
 const CONNECT_TIMEOUT_MS = 5_000
 /**
- * The shorter timeout that applies while the round has another node that was not tried yet. A working node responds
- * much faster.
+ * The shorter timeout that applies while another node of the cluster has not been tried yet in this round. A working
+ * node responds much faster.
  */
 const HASTY_CONNECT_TIMEOUT_MS = 1_500
 const HEARTBEAT_SECONDS = '10'
@@ -43,7 +43,8 @@ export interface ConnectionHandlers {
   established(): void
   /**
    * Called when a connection could not be opened, or when the current connection has ended. `reason` may be logged. If
-   * there are several nodes, it names them. It is `null` after a failed attempt unless the round has ended.
+   * there are several nodes, `reason` names the failed nodes. `reason` is `null` after a failed attempt if the round
+   * has another node to try.
    */
   lost(reason: string | null): void
 }
@@ -75,8 +76,8 @@ export function keepConnected(address: Secret, handlers: ConnectionHandlers): As
       clientProperties: { connection_name: handlers.name },
       ...(node.usesTls && tlsOptions(node, handlers.tls)),
     })
-    // This listener is registered first, because an `error` event without a listener ends the process. It does
-    // nothing, because the event `close` has the same error.
+    // This listener is registered first, because an `error` event without a listener ends the process. The listener
+    // does nothing, because the event `close` reports the same error.
     connection.on('error', () => {})
     const ended = new Promise<Error>((resolve) => {
       connection.once('close', (error?: Error) => resolve(error ?? new Error('it was closed')))

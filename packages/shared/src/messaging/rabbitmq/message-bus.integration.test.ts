@@ -138,7 +138,8 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await eventually(() =>
       expect(reasons).toEqual(['NOT-FOUND', 'consumer cancelled by the broker']),
     )
-    // After a reconnect the bus would have declared the deleted queue again.
+    // The queue still does not exist, so the bus has not reconnected. After a reconnect the bus would have declared the
+    // queue again.
     expect(await bus.depth('orders')).toBeNull()
     await connection.close()
   })

@@ -275,7 +275,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       try {
         await assertTopology(channel, topology)
       } catch (error) {
-        // The next connection declares the topology again, and logs the reason if this fails too (I1).
+        // The next connection declares the topology again, and logs the reason if that declaration fails too (I1).
         restart(current, brokerReason(error))
       }
     },

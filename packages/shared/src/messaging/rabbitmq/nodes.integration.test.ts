@@ -42,8 +42,8 @@ describe('a list of RabbitMQ nodes', () => {
     connected.away()
     await eventually(() => connection.publish())
     expect(next.connections).toBe(1)
-    // The dead node is started again, and the other one is killed. The client then uses the
-    // restarted node.
+    // The unavailable node becomes available again, and the other node becomes unavailable. The client then uses the
+    // first node.
     connected.restore()
     next.away()
     await eventually(() => connection.publish())

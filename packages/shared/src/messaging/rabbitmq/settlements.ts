@@ -18,8 +18,8 @@ export function createSettlements(
   channel: Pick<Channel, 'ack' | 'nack'>,
   defer: (flush: () => void) => void = setImmediate,
 ): Settlements {
-  // The deliveries whose ack or nack was not written yet, in the order of arrival. There are at most as many as the
-  // prefetch count.
+  // The deliveries whose ack or nack was not written yet, in the order of arrival. Their number is at most the prefetch
+  // count.
   const inFlight = new Map<Message, 'open' | 'done'>()
   let done = 0
   let deferred: Promise<void> | null = null

@@ -7,7 +7,7 @@ export interface PostgresReplication {
   readonly standbyNames: string
   /**
    * The `sync_state` of each standby in `pg_stat_replication`: `sync`, `quorum`, `potential` or `async`; `null` if the
-   * user may not read it.
+   * database user may not read this column.
    */
   readonly syncStates: readonly (string | null)[]
 }

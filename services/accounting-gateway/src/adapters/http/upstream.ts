@@ -21,7 +21,7 @@ export function connectUpstream(origin: string, options: PoolOptions = {}): Upst
   }
 }
 
-/** Records each request as a span, and replaces the caller's trace headers by those of this span. */
+/** Records each request as a span, and replaces the caller's trace headers by the trace headers of this span. */
 const tracedUpstream = (traces: Tracing, upstream: Upstream, origin: string): Upstream => ({
   send(request, receiver) {
     const { method, path, headers } = request

@@ -125,8 +125,8 @@ interface RealmWindow {
   waiting: ((reservation: Reservation) => void)[]
   isRequesting: boolean
   /**
-   * True if this gateway replica must report to Redis, because Redis has recorded more permits or slots for it than it
-   * needs.
+   * True if this gateway replica must report to Redis, because Redis has recorded more permits or slots for the replica
+   * than the replica needs.
    */
   mustReport: boolean
   lastUsedAt: number
