@@ -1,7 +1,8 @@
 /**
  * The part of the port `TransactionSource` that stores, for each company, how far the change feed was read.
  *
- * A cursor never moves back, and it moves only after the broker has confirmed the events of the changes before it.
+ * A cursor never moves back. It moves to a new position only after the broker has confirmed the events of all changes
+ * before that position.
  */
 export interface ChangeCursors {
   /** Returns the cursor of a company. A company that has none gets a cursor at the present time. */

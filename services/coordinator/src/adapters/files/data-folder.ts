@@ -22,8 +22,8 @@ export interface Space {
 }
 
 /**
- * Checks the free space of a disk. `isShort` is true if less than 100 MB is free, or, on a disk of less than 10 GB,
- * less than 1 %. The result is a warning if less than ten times that amount is free.
+ * Checks the free space of a disk. `isShort` is true if the free space is below a minimum. The minimum is 1 % of the
+ * disk, but never more than 100 MB. The check result is a warning if the free space is below ten times this minimum.
  */
 export function checkSpace({ free, total }: Space): {
   readonly isShort: boolean

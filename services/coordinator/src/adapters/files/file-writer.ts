@@ -18,7 +18,7 @@ export interface WriteFailure {
   readonly message: string
 }
 
-/** A file that is being written. `descriptor` is null before it is opened and after it is closed. */
+/** A file that is being written. `descriptor` is `null` before the file is opened and after it is closed. */
 interface OpenFile {
   readonly file: FileToWrite
   descriptor: number | null
@@ -142,8 +142,8 @@ function flushFolder(folder: string, files: readonly OpenFile[]): void {
   try {
     syncFolder(folder)
   } catch (error) {
-    // Linux reports a write error to only one fsync. A repeated fsync would succeed although data was lost, so
-    // the files must be reported as failed now.
+    // Linux reports a write error to only one fsync. A second fsync would succeed although data was lost, so the files
+    // must be reported as failed after the first one.
     for (const one of files) if (one.failure === null) fail(one, error)
   }
 }

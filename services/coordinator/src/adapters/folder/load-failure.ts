@@ -14,13 +14,16 @@ export interface LoadFailure {
   readonly reason: string
   /** The kind of the fault, such as `SyntaxError`. It contains no text of the file. */
   readonly kind: string
-  /** Whether an earlier version of the file was loaded and keeps running. Set when files are loaded again. */
+  /**
+   * Whether an earlier version of the file was loaded. The processes of that version keep running. Set only when files
+   * are loaded again.
+   */
   readonly hasLoadedBefore?: boolean
   /** For faults of settings: one line per faulty variable, without the value of the variable. */
   readonly settings: readonly string[]
 }
 
-/** Returns a failure without a line. */
+/** Returns a load failure that has no line number. */
 export const failureOf = (file: string, kind: string, reason: string): LoadFailure => ({
   file,
   line: null,
@@ -47,7 +50,7 @@ interface Place {
  * Returns why importing a process file failed. If the fault is in another file that the process file imports, the
  * reason contains the path and line of that other file.
  *
- * @param file the path to report. `path` is the same file without symbolic links, as it appears in stacks.
+ * @param file the path to report. `path` is the path of the same file with symbolic links resolved, as in stack traces.
  * @param isOfUser returns whether a path is that of the process file or of a file that it imports
  */
 export function importFailure(
@@ -88,9 +91,7 @@ export function exitPlace(isOfUser: (path: string) => boolean): string | null {
   return place === null ? null : `${place.path}:${place.line}`
 }
 
-/**
- * A value that a file has thrown, as texts. The query parameter `generation` is removed from the URLs in these texts.
- */
+/** The texts of a value that a file has thrown. URLs in these texts have no query parameter `generation`. */
 interface Thrown {
   readonly kind: string
   readonly message: string

@@ -68,6 +68,9 @@ export function createSettingsReader(env: Environment, reserved: readonly string
 type Faults = readonly string[]
 type Read = { readonly value: unknown } | { readonly faults: Faults }
 
-/** Returns the two variables of a setting: the one with the value, and the one that names a file with the value. */
+/**
+ * Returns the names of two variables: the variable that contains the value of a setting, and the variable that contains
+ * the path of a file with this value.
+ */
 const namesOf = (variable: string): readonly string[] =>
   variable.endsWith('_FILE') ? [variable] : [variable, `${variable}_FILE`]

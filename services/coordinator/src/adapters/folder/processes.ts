@@ -66,7 +66,7 @@ export interface LoaderOptions {
   readonly env?: Environment
   /** The variables of the coordinator itself, which processes may not declare. */
   readonly reserved?: readonly string[]
-  /** The time limit for loading a file, because a file can wait for ever at its top level. */
+  /** The time limit for loading a file. It is needed because an `await` at the top level of a file may never end. */
   readonly deadlineMs?: number
 }
 
@@ -86,11 +86,14 @@ export async function createProcessLoader(
   const roots = [...packages.values()].filter((root) => root !== null)
   const hook = installModuleHook(roots.map((root) => pathToFileURL(root + sep)))
   let generation = -1
-  /** For each process name, the file from which the process was last loaded. */
+  /** For each process name, the file that owns the name: the file from which the process was last loaded. */
   const ownerOf = new Map<string, string>(
     [WEBHOOK_PROCESS, CHANGE_FEED].map((name) => [name, BUILT_IN_FILE]),
   )
-  /** For each process name, the file of the running definition. A definition runs until another one replaces it. */
+  /**
+   * For each process name, the file of the running definition. A definition keeps running until it is replaced by
+   * another definition of the process.
+   */
   const runningFileOf = new Map<string, string>()
 
   /**
@@ -189,7 +192,7 @@ export async function createProcessLoader(
       const reported = (failure: LoadFailure): LoadFailure[] => [
         { ...failure, hasLoadedBefore: running.has(failure.file) },
       ]
-      // A process name becomes free when its file is removed or defines another process.
+      // A process name becomes free when the file that owns it is removed or defines another process.
       for (const [name, file] of ownerOf)
         if (file !== BUILT_IN_FILE && !keepsName(found, file, name)) ownerOf.delete(name)
       const withSettings = createSettingsReader(env, reserved)

@@ -66,7 +66,10 @@ describe('a coordinator that watches its process files', () => {
     })
   const run = (id: string, process = 'Watched'): Promise<TransactionView> =>
     call(`/processes/${process}/transactions/${id}`) as Promise<TransactionView>
-  /** Queues runs until one of them has the result. Each run completes, whichever version of the step it runs. */
+  /**
+   * Queues runs until one of them has the expected result. Each run completes, whichever version of the step it
+   * executes.
+   */
   const untilResult = (result: unknown, process = 'Watched'): Promise<void> =>
     until(async () => {
       const id = crypto.randomUUID()
@@ -207,7 +210,7 @@ describe('a coordinator that watches its process files', () => {
     await untilResult(2, 'Another')
     await put('c.ts', `${withSetting}\nconst broken = ;`)
     await coordinator.waitForOutput(/c\.ts","line":4.*until then it has no process that runs/)
-    // After each later load, the coordinator logs both messages again, with the same text.
+    // Each later load logs the faults of b.ts and c.ts again, with the same texts.
     await put('a.ts', returning('4'))
     await coordinator.waitForOutput(/(?:c\.ts","line":4.*has no process that runs[^]*){2}/)
     expect(coordinator.output().match(/b\.ts","reason".*the last version that was/g)).toHaveLength(

@@ -43,13 +43,13 @@ export async function loadWatchableProcesses(
   options: LoaderOptions,
 ): Promise<WatchableProcesses> {
   const loader = await createProcessLoader(sources, options)
-  /** The state of each file from before the load. */
+  /** For each file, its state before it was loaded. */
   let known = stateOf(sources, [])
 
   async function load(found: FileStates): Promise<LoadedProcesses> {
     const loaded = await loader.load()
-    // The state from before the load is unknown for files that were imported for the first time, so their state after
-    // the load is used.
+    // A file that was imported for the first time has no known state from before the load, so its state after the load
+    // is used.
     known = new Map([...stateOf([], loader.files), ...found])
     return loaded
   }

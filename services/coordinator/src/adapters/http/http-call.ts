@@ -22,7 +22,7 @@ export interface HttpCaller extends AsyncDisposable {
 const CONNECT_MS = 10_000
 /** The maximum number of connections to one target. */
 const MAX_CONNECTIONS = 128
-/** The maximum number of targets with a connection pool. Beyond it, idle pools are closed. */
+/** The maximum number of targets with a connection pool. When this number is exceeded, idle pools are closed. */
 const MAX_TARGETS = 100
 
 /** Calls targets over persistent connections. Redirects are not followed: a 3xx response is returned like any other. */
@@ -143,7 +143,7 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
   })
 }
 
-// RFC 9110 §8.6: a request with one of these methods and without a body sends `Content-Length: 0`.
+// RFC 9110 §8.6: a POST, PUT or PATCH request without a body sends `Content-Length: 0`.
 const NAMES_LENGTH = new Set(['POST', 'PUT', 'PATCH'])
 
 function outgoing({ method, url, headers, body }: CallRequest) {

@@ -2,7 +2,8 @@ import { connect } from 'node:net'
 import type { Probe } from '../../config.ts'
 
 /**
- * Builds an internet probe, which resolves with true after any HTTP response, or if the TCP port accepts a connection.
+ * Builds an internet probe. The probe of a URL resolves with true after any HTTP response. The probe of a TCP port
+ * resolves with true if the port accepts a connection.
  */
 export const createProbe =
   (probe: Probe) =>

@@ -9,7 +9,10 @@ export interface ActionLog {
   /** Removes an entry that could not be written to the disk. */
   remove(action: Action): void
   all(): readonly Action[]
-  /** Returns the entry of the change that a bulk operation has made to this transaction, if there is one. */
+  /**
+   * Returns the entry that the bulk operation has written when it changed this transaction; `undefined` if it has not
+   * changed the transaction.
+   */
   doneBy(
     operationId: string,
     transaction: { readonly Process: string; readonly TransactionID: string },
@@ -21,7 +24,10 @@ export interface ActionLog {
 /** The action log of the memory source. */
 export function createActionLog(): ActionLog {
   const actions: Action[] = []
-  /** The entries of changes by bulk operations. The map key consists of the operation and the transaction. */
+  /**
+   * The entries that bulk operations have written. The map key consists of the id of the operation and the key of the
+   * transaction.
+   */
   const done = new Map<string, Action>()
   const doneKey = ({
     OperationID,

@@ -224,7 +224,7 @@ interface Fault {
 const fault: fc.Arbitrary<Fault> = fc.record({
   operation: fc.constantFrom('appendFile', 'appendFile', 'appendFile', 'datasync', 'truncate'),
   // The first file operations happen while the memory source is opened. They must succeed here, because another test
-  // checks a failed opening.
+  // covers failures during the opening.
   at: fc.integer({ min: 3, max: 30 }),
   bytes: fc.nat({ max: 3_000 }),
 })

@@ -33,7 +33,8 @@ export function createMemoryDeadLetters(store: MemoryStore, now: () => number): 
   return {
     deadLetterCapacity: DEAD_LETTERS,
     async addDeadLetter(letter) {
-      // The dead letter is already known, but an earlier call may still be writing it to disk.
+      // The dead letter is stored in memory. The flush is needed because an earlier call may still be writing it to
+      // disk.
       if (deadLetters.has(letter)) return store.flush()
       const Content = letter.Content.toString('base64')
       const At = new Date(now()).toISOString()

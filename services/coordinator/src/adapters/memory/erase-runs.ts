@@ -74,7 +74,9 @@ function scopeTest(scope: ErasureScope): (run: Run) => boolean {
 const text = ({ CreatedAt, Process, TransactionID }: ErasurePosition): string =>
   JSON.stringify([CreatedAt, Process, TransactionID])
 
-/** Orders runs by time. The order only has to be stable and total, because it only separates pages. */
+/**
+ * Orders runs by time. Any stable total order would do, because the order is used only to split the runs into pages.
+ */
 function compare(a: ErasurePosition, b: ErasurePosition): number {
   const [left, right] = [text(a), text(b)]
   return left === right ? a.ReplayID - b.ReplayID : left < right ? -1 : 1

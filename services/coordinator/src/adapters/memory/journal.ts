@@ -40,7 +40,7 @@ export interface JournalOptions {
   readonly openFile?: ((path: string) => Promise<JournalFile>) | undefined
   /** Returns the whole state, to be written as the snapshot. */
   readonly state: () => unknown
-  /** Called once for all appends that failed together, before their promises are rejected. */
+  /** Called once when appends fail together, before the promises of these appends are rejected. */
   readonly onFailure: () => void
 }
 
@@ -151,7 +151,8 @@ export async function openJournal(
       try {
         await flush(batch.map(({ line }) => line).join(''))
       } catch (error) {
-        // All appends that wait are rejected, because they may depend on the changes of the failed appends.
+        // The appends that arrived after the failed batch are rejected too, because they may depend on the changes of
+        // the failed appends.
         const later = [...pending, ...compactions]
         pending = []
         compactions = []
@@ -171,8 +172,8 @@ export async function openJournal(
         if (failure === null) resolve()
         else reject(failure.error)
     }
-    // `writing` is reset before the promise settles. Otherwise an append between the last check and the settling would
-    // never be written.
+    // `writing` is reset before the promise settles. If it were reset later, an append that arrives between the last
+    // check and the settling would never be written.
     writing = null
   }
 

@@ -16,7 +16,10 @@ import {
 } from '../../transaction/errors.ts'
 import type { MemoryStore } from './store.ts'
 
-/** A changed bulk operation to be journaled. Only its first entry contains the request, which may have many ids. */
+/**
+ * The journal entry of a changed bulk operation. Only the first entry of an operation contains the request, because a
+ * request may contain many ids.
+ */
 export type OperationChange = Omit<Operation, 'Request'> & Partial<Pick<Operation, 'Request'>>
 
 export interface OperationTable {

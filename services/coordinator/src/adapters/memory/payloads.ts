@@ -12,7 +12,7 @@ import { keyText, type Run, runKey } from '../../transaction/run.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 import type { MemoryStore } from './store.ts'
 
-/** The payloads of the memory source. A pass needs no lease, because no other OS process uses the files. */
+/** The payloads of the memory source. Re-encrypting them needs no lease, because no other OS process uses the files. */
 export function createMemoryPayloads(
   { table, commit, compact }: Pick<MemoryStore, 'table' | 'commit' | 'compact'>,
   now: () => number,

@@ -65,7 +65,7 @@ export function createMemoryQueue(
         ...(run !== queuedRun && { claim: claimOf(run, request) }),
       }
     })
-    // The new runs are removed from the table, and the commit adds them again, so that a failed commit can undo the
+    // The new runs are removed from the table here, and the commit adds them again. This lets a failed commit undo the
     // addition.
     for (const run of added.keys()) table.remove(run)
     const entries = [...added].map(([run, action]): Entry =>

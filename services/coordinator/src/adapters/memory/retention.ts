@@ -15,7 +15,7 @@ const MAX_FILES_LEFT = 1_000
 
 type Counted = keyof RetentionState['counts']
 
-/** The retention of the memory source. A pass needs no lease, because no other OS process uses the files. */
+/** The retention of the memory source. Purging old runs needs no lease, because no other OS process uses the files. */
 export function createMemoryRetention(store: MemoryStore, now: () => number): Retention {
   const { table, log, commit } = store
   let hasPurged = false
@@ -52,7 +52,7 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
     continuePurge: async () => true,
     async endPurge() {
       const { keepsByDefault, counts } = store.retention()
-      // The pass counts as completed only when the purged data is no longer in the files.
+      // The purge counts as completed only when the purged data is no longer in the files.
       if (hasPurged) await store.compact()
       hasPurged = false
       const actions = Object.entries(counts).flatMap(([action, byProcess]) =>

@@ -17,7 +17,9 @@ export interface RunTable {
   /** Returns the unfinished runs. */
   active(): StoredRun[]
   all(): StoredRun[]
-  /** Returns the newest run that was queued for a debounce key, if this run has had no transition since then. */
+  /**
+   * Returns the newest run that was queued for a debounce key; `undefined` if this run has already had a transition.
+   */
   debounced(key: string): StoredRun | undefined
   /** Stores or removes the ids of the transactions that a run has absorbed (debounced into itself). */
   addAbsorbed(run: RunKey, ids: readonly string[]): void
@@ -35,7 +37,7 @@ export interface RunTable {
   slotGroups(): SlotGroup[]
 }
 
-/** The ids of the transactions that a run has absorbed. */
+/** A run, and the ids of the transactions that it has absorbed. */
 export interface Absorbed {
   readonly run: RunKey
   readonly ids: readonly string[]
@@ -49,7 +51,7 @@ export interface SlotGroup {
 
 export function createRunTable(): RunTable {
   const runs = new Map<string, StoredRun>()
-  /** The replay ids of each transaction, with which its latest run is found without a search. */
+  /** The replay ids of each transaction. With them, the latest run of a transaction is found without a search. */
   const replays = new Map<string, number[]>()
   /**
    * The keys of the unfinished runs. Polling reads only these runs, so it does not slow down as finished runs
@@ -72,8 +74,8 @@ export function createRunTable(): RunTable {
   const absorbers = new Map<string, string>()
 
   /**
-   * Must be called before the run is stored in `runs`, because an update of a stored run must not replace a newer run
-   * of its debounce key.
+   * Must be called before the run is stored in `runs`. The function must be able to distinguish a new run from an
+   * update, because an update must not replace a newer run of the same debounce key.
    */
   const updateDebounce = (key: string, { header, absorbsUntil }: StoredRun): void => {
     if (absorbsUntil === undefined) return

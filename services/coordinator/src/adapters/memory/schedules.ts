@@ -61,7 +61,10 @@ export function createMemorySchedules(
       const data = { ...process, InitialData, Realm, ConcurrencyKey, notBefore }
       return [transitions.queued(key, process.steps[0], data, times())]
     })
-  /** Commits the runs before the schedule. After a crash between the two, the next check finds the existing runs. */
+  /**
+   * Commits the runs before the schedule. If the OS process crashes between these two commits, the next check finds the
+   * existing runs.
+   */
   const commitBoth = async (runs: readonly StoredRun[], row: ScheduleRow): Promise<Run[]> => {
     await commit(...runs.map((run): Entry => ({ run })), { schedule: row })
     return runs.map(({ header }) => header)

@@ -57,8 +57,8 @@ export function createMemorySlots(
 }
 
 /**
- * Returns the groups whose free slots are to be assigned: the groups of the released runs, or all
- * groups.
+ * Returns the groups whose free slots are to be assigned: the groups to which the released runs belong, or all groups
+ * if `released` is `null`.
  */
 function groupsOf(
   table: Pick<RunTable, 'get' | 'slotGroups'>,

@@ -58,17 +58,18 @@ export interface RetentionState {
   readonly keepsByDefault: boolean
   /** The time at which the last pass was completed, epoch ms. */
   readonly passedAt: number | null
-  /** The number of runs that the pass in progress has changed, by action (purge or forget) and process. */
+  /** The number of runs that the current pass has changed, by action (purge or forget) and process. */
   readonly counts: Readonly<Record<'purge' | 'forget', Readonly<Record<string, number>>>>
 }
 
 /**
- * One durable change. It is one of: the new state of a run with the webhooks of its transition, and with the ids of
- * transactions that it absorbs; the new set of paused processes; webhooks of other events; the id of a webhook whose
- * run is over; a new dead letter; the ids of removed dead letters; the new state of a bulk operation; the new state of
- * a schedule; the new state of a cursor, or the realm of a removed one; the time of a delivery. A change may also
- * contain an entry of the action log; for a rejected action, the entry is the only member. A run or an operation whose
- * id is in `forgotten` is deleted.
+ * One durable change of the state, with the entry of the action log if an action made the change. Each member of the
+ * union is one kind of change. A change with only `action` is a rejected action.
+ *
+ * `webhooks` beside `run` are the webhooks of the run's transition, and `absorbed` are the ids of the transactions that
+ * the run absorbs. `webhooks` without `run` are those of other events. `delivered` is the id of a webhook whose run has
+ * ended, and `deliveredAt` is the time at which the provider has delivered an event. `forgotten` and
+ * `forgottenOperation` name a deleted run and a deleted bulk operation.
  */
 export type Entry = { readonly action?: Action; readonly retention?: RetentionState } & (
   | { readonly action: Action }
@@ -175,7 +176,7 @@ export async function openMemoryStore(
   let deliveredAt: number | null = null
   let paused: Pauses = new Map()
   let retention: RetentionState
-  /** For each change that is not flushed yet, oldest first: a function that undoes the change. */
+  /** The functions that undo the changes that are not flushed yet, one for each change, oldest first. */
   let undo: (() => void)[] = []
   /** Resolves when every change so far is flushed. */
   let flushed: Promise<unknown> = Promise.resolve()

@@ -13,7 +13,8 @@ export interface WebhookQueue {
   add(webhooks: readonly StoredWebhook[]): void
   remove(transactionId: string): void
   /**
-   * Undoes `remove`. Only the oldest webhook of a receiver and realm is ever removed, so it is put back at the front.
+   * Undoes `remove`. The webhook is put back at the front of the queue, because only the oldest webhook of a receiver
+   * and realm is ever removed.
    */
   restore(webhook: StoredWebhook): void
   get(transactionId: string): StoredWebhook | undefined

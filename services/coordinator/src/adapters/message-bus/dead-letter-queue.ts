@@ -9,7 +9,9 @@ import { z } from 'zod'
 import { MAX_CONTENT_BYTES } from '../../transaction/dead-letter.ts'
 import type { DeadLetterQueue, DeadMessage } from '../../worker/dead-letter-queue.ts'
 
-/** The maximum number of unacknowledged dead letters. It equals the number that one statement can insert. */
+/**
+ * The maximum number of unacknowledged dead letters. This is also the maximum number that one INSERT statement stores.
+ */
 const PREFETCH = 20
 const ID_HEADER = 'original-message-id'
 const BYTES_HEADER = 'original-bytes'

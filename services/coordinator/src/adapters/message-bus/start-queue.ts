@@ -7,8 +7,8 @@ import { outgoingDeadLetter } from './dead-letter-queue.ts'
 import { intakeMessageOf, intakeSpan, RENEWALS_HEADER } from './intake-messages.ts'
 
 /**
- * The maximum number of unacknowledged start messages of a process. It exceeds the size of a batch, so that the next
- * batch is complete when the previous one is committed.
+ * The maximum number of unacknowledged start messages of a process. It exceeds the size of a batch, so that a complete
+ * next batch is already available when a batch is committed.
  */
 const PREFETCH = 250
 

@@ -113,9 +113,9 @@ const spanOf = (
 })
 
 /**
- * Returns the longest delay tier (the delay of one of the delay queues) that does not exceed the delay; `null` for no
- * delay. A message may therefore arrive early. Its claim is then rejected as early, and the message is published again
- * with the remaining delay.
+ * Returns the longest delay tier (the delay of one of the delay queues) that does not exceed the requested delay;
+ * `null` if no delay is needed. A message may therefore arrive early. The claim of its step is then rejected as early,
+ * and the message is published again with the remaining delay.
  */
 function delayTierFor(delayMs: number): string | null {
   if (delayMs <= 0) return null

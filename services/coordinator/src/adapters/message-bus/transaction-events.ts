@@ -54,8 +54,8 @@ export async function joinTransactionEvents(
   })
   const options = { prefetch: 500, tag: `${owner} events` }
   const consumer = bus.consume(REPLICA_QUEUE, options, async ({ content, headers }) => {
-    // Batches of this replica are skipped before they are parsed. With a single replica every batch is its own, so
-    // parsing would be wasted work.
+    // Batches that this replica has published itself are skipped before they are parsed. With a single replica, parsing
+    // would be wasted work for every batch.
     const batch = headers['replica'] === owner ? null : parseJsonAs(Batch, content.toString('utf8'))
     for (const event of batch?.Events ?? []) onForeign(event)
     return 'ack'
@@ -106,7 +106,7 @@ const UNBOUND_MS = 250
 interface RoutingKeyBuffer {
   /** Whether the last published event reached a queue. */
   isBound: boolean
-  /** The events that wait until a probe has shown whether a queue is bound. */
+  /** The events that are buffered until a probe has shown whether a queue is bound. */
   readonly events: TransactionEvent[]
   isProbing: boolean
 }

@@ -12,7 +12,7 @@ const TIMESTAMPTZ = 1184
 
 interface ClientOptions {
   readonly max: number
-  /** What happens to a connection that got no response for `answer_timeout` seconds; `keep` by default. */
+  /** What happens to a connection on which no response has arrived for `answer_timeout` seconds; `keep` by default. */
   readonly unresponsive?: Unresponsive
   readonly prepare?: boolean
   readonly idle_timeout?: number

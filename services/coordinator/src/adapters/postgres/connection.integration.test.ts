@@ -235,8 +235,8 @@ describe('the pool of connections to PostgreSQL', () => {
       await expect(connection.run((sql) => sql`select 1`)).rejects.toMatchObject({
         code: 'store_unavailable',
       })
-    // The pool may try to connect once for each of its connections. The check of the server may also try once each time
-    // it runs, which is once per second.
+    // The pool may try to connect once for each of its connections. The check of the server runs once per second, and
+    // may also try to connect each time.
     const checks = Math.ceil((performance.now() - startedAt) / 1_000)
     expect(relay.connections - before).toBeLessThan(5 + checks + 4)
     relay.restore()

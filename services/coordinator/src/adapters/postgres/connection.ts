@@ -42,9 +42,9 @@ export interface PostgresOptions {
   /** The settings `DATABASE_CA_FILE`, `DATABASE_CERT_FILE` and `DATABASE_KEY_FILE`. */
   readonly tls?: TlsPaths
   /**
-   * The time limit of a statement in milliseconds. A connection that stays unresponsive for another second is
-   * closed, unless the server is still executing the statement: a commit that waits for a synchronous standby has no
-   * time limit.
+   * The time limit of a statement in milliseconds. A connection that stays unresponsive for another second is closed,
+   * except while the server is still executing the statement. The exception exists because a commit that waits for a
+   * synchronous standby has no time limit.
    */
   readonly statementTimeoutMs?: number
 }
@@ -166,7 +166,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
     dependency.down(monitor.isBlocked ? NO_STANDBY : postgresReason(error))
 
   /**
-   * The maximum number of concurrent statements. Beyond it, the driver would send further statements on a busy
+   * The maximum number of concurrent statements. If there were more, the driver would send further statements on a busy
    * connection, and PgBouncer loses the description of such a statement. The limit is one below the number of
    * connections, so that the check of the pool always finds a free connection.
    */
@@ -207,14 +207,14 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           return await within(isPooled ? unpipelined.run(() => work(sql)) : work(sql))
         } catch (error) {
           const { code, routine } = error as { code?: unknown; routine?: unknown }
-          // The server rolled the database transaction back because of a conflict with another one. None of its changes
-          // were committed, so it can be repeated.
+          // The server rolled the database transaction back because of a conflict with another database transaction.
+          // None of its changes were committed, so the work can be repeated.
           if ((code === DEADLOCK || code === SERIALIZATION) && tries < MAX_TRIES) continue
           // Each connection has its own prepared statements, and the prepared statement may be outdated or lost on each
           // of them. So a query is repeated at most once for each connection.
           if (STALE_STATEMENT.has(routine) && tries <= CONNECTIONS) {
-            // Only a pooler drops prepared statements. They are disabled from now on, because preparing them repeatedly
-            // costs more than not preparing them.
+            // Only a pooler drops prepared statements. Prepared statements are disabled from now on, because preparing
+            // a statement repeatedly costs more than not preparing it.
             if (routine === LOST_STATEMENT) sql.options.prepare = false
             continue
           }

@@ -17,7 +17,7 @@ export interface MonitorDeps {
   readonly needsWrites: boolean
   /** Runs the slower checks of the server: on each new connection, and then every 15 s. */
   readonly inspect: (sql: postgres.Sql) => Promise<void>
-  /** Called when commits have waited for a synchronous standby for some time. */
+  /** Called when commits have waited so long for a synchronous standby that they count as blocked. */
   readonly onBlocked: () => void
   readonly onFailure: (error: unknown) => void
   readonly signal: AbortSignal

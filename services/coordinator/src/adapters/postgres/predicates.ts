@@ -92,9 +92,9 @@ export const isFirstRunOf = (sql: Sql, alias: Alias) => {
 }
 
 /**
- * True for every row of a batch. It exists only to lower the planner's row estimate. PostgreSQL expects a hundred rows
- * from `json_to_recordset`, so reading a small table whole looks cheaper to it than one lookup by key for each row. The
- * prepared statement would keep that plan after the table has grown. The two bounds make PostgreSQL expect one row
- * (DEFAULT_RANGE_INEQ_SEL in its sources).
+ * True for every row of a batch. The condition only lowers the planner's estimate of the number of rows. Without the
+ * condition, PostgreSQL expects a hundred rows from `json_to_recordset`. It would then read a small table as a whole
+ * instead of looking each row up by key, and the prepared statement would keep that plan after the table has grown.
+ * With the two bounds, PostgreSQL expects one row (DEFAULT_RANGE_INEQ_SEL in its sources).
  */
 export const areFew = (sql: Sql) => sql`n between 0 and 1000000`

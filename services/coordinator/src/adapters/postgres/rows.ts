@@ -108,8 +108,8 @@ export function claimOf(
 export type RecordedRow = Pick<Numbered<RunRow>, 'n' | 'NextAttemptAt' | 'UpdatedAt'>
 
 /**
- * Returns the state of a run after a recorded transition. The caller knows all other values; the database returns only
- * the times that it has set.
+ * Returns the state of a run after a recorded transition. The caller knows all values except the times that the
+ * database has set; `row` contains these times.
  */
 export function stateOf(lease: Lease, transition: Transition, row: RecordedRow): RunState {
   return {
@@ -161,8 +161,8 @@ export const attemptOf = (row: AttemptRow): Attempt => ({
 })
 
 /**
- * Returns the position of the last row of a page of finished runs. Returns `null` for a page that is not full, because
- * no run follows it. `position` is the time at which the run ended, as text with microseconds.
+ * Returns the position of the last row of a page of finished runs; `null` if the page is not full, because no run
+ * follows such a page. `position` is the time at which the run ended, as text with microseconds.
  */
 export function positionAfter(
   rows: readonly (Pick<RunKey, 'TransactionID' | 'ReplayID'> & { readonly position: string })[],

@@ -80,7 +80,7 @@ async function rowsRead(search: RunSearch): Promise<number> {
   return count
 }
 
-/** Reads all pages and returns the numbers of their runs. */
+/** Reads all pages and returns the numbers in the ids of the runs that it has found. */
 async function findAll(filter: RunFilter, order: RunOrder): Promise<number[]> {
   const found: number[] = []
   let after: RunPosition | null = null

@@ -280,7 +280,8 @@ describe('the tables of the PostgreSQL source', () => {
   it('a run is due when its lease expires, even if its next sweep was scheduled for much later', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'swept', InitialData: 1 }])
-    // After many sweeps, the next sweep is this far away, because the interval doubles with each sweep.
+    // 15 minutes is the largest sweep interval. A run that was swept many times has this interval, because the interval
+    // doubles with each sweep.
     await database.sql`update "Order_Header" set "NextSweepAt" = now() + interval '15 min'`
     const claimed = await source.claim({
       Process: 'OrderProcess',

@@ -182,8 +182,8 @@ export function createPostgresTransactionSource(
   const claim = batched<ClaimRequest, ClaimResult>((requests) =>
     run(async (sql) => {
       if (webhooksOf === null) return claimRuns(sql, requests, times)
-      // A claim that replaces the lease of a lost worker leaves its step in doubt and stores a webhook about it. If the
-      // webhook cannot be stored, the claims are undone, because no worker would know of them.
+      // A claim that replaces the lease of a lost worker leaves the step of that worker in doubt, and stores a webhook
+      // about the doubt. If the webhook cannot be stored, the claims are undone, because no worker would know of them.
       return sql.begin(async (tx) => {
         const results = await claimRuns(tx, requests, times)
         await addWebhooks(tx, webhooksWithRealm(inDoubtOf(results)))

@@ -14,9 +14,9 @@ import {
 import { bytea, key, time } from './columns.ts'
 
 /**
- * Webhooks that are not delivered yet, in the order of their events. A run of a built-in process delivers a webhook,
- * and only the oldest webhook of each receiver and `OrderedBy` has such a run. The row of a webhook is deleted when its
- * run has ended.
+ * Webhooks that are not delivered yet, in the order of their events. A webhook is delivered by a run of a built-in
+ * process. For each receiver and each value of `OrderedBy`, only the oldest webhook has such a run. The row of a
+ * webhook is deleted when its run has ended.
  */
 export const orderWebhook = pgTable(
   'Order_Webhook',
@@ -26,8 +26,9 @@ export const orderWebhook = pgTable(
     Receiver: key('Receiver').notNull(),
     Realm: text('Realm'),
     /**
-     * The realm, within which webhooks are sent in order. Events without a realm need no order, so they are spread over
-     * 64 values: 64 of them can be in flight.
+     * Webhooks of a receiver with the same value are sent one after another. The value is the realm of the event.
+     * Events without a realm need no order, so they are spread over 64 other values, and 64 of their webhooks can be in
+     * flight.
      */
     OrderedBy: key('OrderedBy').notNull(),
     InitialData: jsonb('InitialData').notNull(),
@@ -58,7 +59,7 @@ export const orderAction = pgTable(
     Person: text('Person'),
     Action: text('Action').notNull(),
     Process: key('Process').notNull(),
-    /** Null for an action on the process itself. */
+    /** The transaction on which the action was performed; null for an action on the process itself. */
     TransactionID: key('TransactionID'),
     ReplayID: integer('ReplayID'),
     Realm: text('Realm'),
@@ -83,7 +84,7 @@ export const orderOperation = pgTable(
     ID: key('ID').primaryKey(),
     Action: text('Action').notNull(),
     Process: key('Process').notNull(),
-    /** The filter or the ids, `FromStep` and `PerSecond`, as requested. */
+    /** The body of the request that started the operation: the filter or the ids, `FromStep` and `PerSecond`. */
     Request: jsonb('Request').notNull(),
     DryRun: boolean('DryRun').notNull().default(false),
     Status: text('Status').notNull(),
@@ -92,7 +93,7 @@ export const orderOperation = pgTable(
     KeyID: text('KeyID').notNull(),
     Person: text('Person'),
     Reason: text('Reason'),
-    /** The position after which the operation continues, and its counts. */
+    /** The position after which the operation continues, and the counts of its results so far. */
     Progress: jsonb('Progress').notNull(),
     LeaseOwner: text('LeaseOwner'),
     LeaseUntil: time('LeaseUntil'),
@@ -159,18 +160,19 @@ export const orderSchedule = pgTable(
     Each: text('Each').notNull(),
     CatchUp: text('CatchUp').notNull(),
     JitterSeconds: integer('JitterSeconds').notNull(),
-    /** The earliest scheduled time for which it is not decided yet whether a run starts. */
+    /** The earliest scheduled time that no coordinator has processed yet. */
     NextAt: time('NextAt').notNull(),
     LastAt: time('LastAt'),
     /** The scheduled time for which runs are being queued, one per company; null if there is none. */
     TickAt: time('TickAt'),
-    /** The cursor in token-service's list of companies from which the runs of `TickAt` continue. */
+    /** The position in token-service's list of companies after which the queueing of the runs of `TickAt` continues. */
     TickCursor: text('TickCursor'),
     PausedAt: time('PausedAt'),
     PausedBy: text('PausedBy'),
     Reason: text('Reason'),
     /**
-     * The time at which a coordinator first declared the process without this schedule; null while the schedule exists.
+     * The time at which a coordinator first stored the schedules of the process without this schedule; null while the
+     * process has this schedule.
      */
     RemovedAt: time('RemovedAt'),
     UpdatedAt: time('UpdatedAt').notNull().defaultNow(),

@@ -41,7 +41,7 @@ export const orderHeader = pgTable(
     TransactionID: key('TransactionID').notNull(),
     ReplayID: integer('ReplayID').notNull().default(0),
     Status: text('Status', { enum: headerStatuses }).notNull().default('Queued'),
-    /** An empty name stands for the first step of the process. */
+    /** An empty name means the first step of the process. */
     StepName: key('StepName').notNull().default(''),
     InitialData: jsonb('InitialData').notNull(),
     Realm: text('Realm'),
@@ -75,7 +75,7 @@ export const orderHeader = pgTable(
     CompletedAt: time('CompletedAt'),
     /** The tags of the run as an object of strings; replays keep them. A trigger copies the pairs to `Order_Tag`. */
     Tags: jsonb('Tags').$type<Readonly<Record<string, string>>>(),
-    /** Whether the initial data of this replay differs from that of the run before it. */
+    /** Whether the initial data of this replay differs from that of the transaction's previous run. */
     InputChanged: boolean('InputChanged').notNull().default(false),
     /**
      * The concurrency key to which the limit of the process applies. It is set when the run is queued, or else by its
@@ -97,9 +97,9 @@ export const orderHeader = pgTable(
      * so that a late duplicate of the transaction is not run again.
      */
     PurgedAt: time('PurgedAt'),
-    /** The version that the definition of the process had when the run began; null if the definition had none. */
+    /** The version of the process definition when the run began; null if the definition had no version. */
     DefinitionVersion: key('DefinitionVersion'),
-    /** The time at which the run fails unless it has ended; null if there is no deadline. */
+    /** The time by which the run must have ended, or else it fails; null if there is no deadline. */
     DeadlineAt: time('DeadlineAt'),
     /**
      * The time before which the run does not start. If another program inserts a row, a trigger postpones
@@ -122,8 +122,8 @@ export const orderHeader = pgTable(
       sql`"ReplayID" >= 0 and "Version" >= 0 and "Attempt" >= 0 and "SweepCount" between 0 and 1000000`,
     ),
     check('Order_Header_times', sql.raw(HEADER_TIMES.map(isCalendarTime).join(' and '))),
-    // This constraint is separate from `Order_Header_times`, so that the migration did not have to check all rows
-    // again.
+    // This constraint is separate from `Order_Header_times`. Therefore the migration that added `NotBefore` did not
+    // have to check that constraint again on all existing rows.
     check('Order_Header_NotBefore', sql.raw(isCalendarTime('NotBefore'))),
     // The index contains unfinished runs only, so it stays small as finished runs accumulate. `Status` is not indexed,
     // because every claim changes it: an update that changes no indexed column writes no index, and its new row version
@@ -134,9 +134,9 @@ export const orderHeader = pgTable(
     index('Order_Header_waiting_for')
       .on(table.WaitingFor)
       .where(sql`"WaitingFor" is not null`),
-    // The lists contain no purged rows. Only statements of lists have the condition `"PurgedAt" is null`, so the
-    // planner uses these indexes only for lists. Without this condition, it might use one of them instead of the
-    // primary key.
+    // These indexes contain no purged rows. Only the statements that list runs have the condition `"PurgedAt" is null`,
+    // so the planner uses these indexes only for lists. An index without this condition might be used instead of the
+    // primary key by other statements.
     index('Order_Header_newest')
       .on(table.Process, table.CreatedAt, table.TransactionID, table.ReplayID)
       .where(sql`"PurgedAt" is null`),
@@ -272,7 +272,7 @@ export const orderDebounce = pgTable(
     Realm: key('Realm').notNull(),
     Key: key('Key').notNull(),
     TransactionID: key('TransactionID').notNull(),
-    /** The time until which the run absorbs requests: `MaxSeconds` after the first one. */
+    /** The time until which the run absorbs requests: `MaxSeconds` after the first request. */
     Until: time('Until').notNull(),
   },
   (table) => [
@@ -282,7 +282,7 @@ export const orderDebounce = pgTable(
 )
 
 /**
- * The ids of the requests that the run of another transaction has absorbed. With them, a repeated request is
+ * The ids of requests that the run of another transaction has absorbed. They are stored so that a repeated request is
  * recognized.
  */
 export const orderAbsorbed = pgTable(

@@ -36,9 +36,9 @@ export async function auditTables(
   const paused = await pausedProcesses(tx)
   const unfinished = await unfinishedGroups(tx)
   const orphanItems = await countOrphanItems(tx)
-  // The following statements must not use bitmap scans, because a bitmap scan reads the whole index before its first
-  // row, whatever the LIMIT is. The statements above need them, and their indexes contain only unfinished or recent
-  // rows.
+  // The following statements must not use bitmap scans, because a bitmap scan reads the whole index before it returns
+  // its first row, whatever the LIMIT is. The previous statements need bitmap scans. This does no harm, because they
+  // use indexes that contain only unfinished or recent rows.
   await tx`set local enable_bitmapscan = off`
   const { groups: endedBadly, isLowerBound } = await endedBadlyGroups(tx)
   const completed = await countCompleted(tx, { count: sumOf(endedBadly), isLowerBound })
@@ -122,7 +122,10 @@ interface EndedRow {
   readonly newest: string
 }
 
-/** Adds the runs that are in doubt to those that are not in doubt. */
+/**
+ * Returns one group for each process, status, error class and step. A group contains both the runs in doubt and the
+ * runs that are not in doubt.
+ */
 function endedGroups(ranges: readonly EndedRange[], rows: readonly EndedRow[]): RunGroup[] {
   const groups = new Map<string, RunGroup>()
   const add = (range: EndedRange, StepName: string | null, count: number, oldest: string): void => {
@@ -152,7 +155,7 @@ function endedGroups(ranges: readonly EndedRange[], rows: readonly EndedRow[]): 
   return [...groups.values()].toSorted((a, b) => b.Count - a.Count)
 }
 
-/** Counts completed runs: those that have ended but were neither failed nor cancelled. */
+/** Counts completed runs: runs that have ended and have neither failed nor been cancelled. */
 async function countCompleted(
   tx: postgres.TransactionSql,
   endedBadly: { readonly count: number; readonly isLowerBound: boolean },

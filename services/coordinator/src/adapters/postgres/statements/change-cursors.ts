@@ -17,7 +17,8 @@ const cursorOf = (row: CursorRow): ChangeCursor => ({
 })
 
 export async function beginCursor(sql: postgres.Sql, realm: string): Promise<ChangeCursor> {
-  // The update changes nothing. Without it, the statement would not return a row that another coordinator has inserted.
+  // The update does not change the row. Without the update, the statement would return no row if another coordinator
+  // has already inserted it.
   const rows = await sql<CursorRow[]>`
     insert into "Realm_Cursor" as c ("Realm") values (${realm})
     on conflict ("Realm") do update set "Realm" = excluded."Realm" returning ${columns(sql)}`
@@ -50,7 +51,7 @@ export async function oldestCursors(
   return rows.map(cursorOf)
 }
 
-/** The row of `"Order_Installation"` with the time of the last delivery. */
+/** The name of the row of `"Order_Installation"` that contains the time of the provider's last delivery. */
 const DELIVERY = 'delivery'
 
 export async function keepDelivery(sql: postgres.Sql): Promise<void> {

@@ -17,9 +17,10 @@ type Tx = postgres.TransactionSql
 const MAX_TRIES = 3
 
 /**
- * Queues debounced transactions, in one database transaction that holds the advisory locks of their keys and ids and
- * the locks of the rows of the waiting runs. A claim locks the same rows. If the claim locks a row first, the run
- * absorbs no more requests. Otherwise the claim reads the new data and the later start.
+ * Queues debounced transactions in one database transaction. This database transaction holds advisory locks on the
+ * debounce keys and on the ids. It also locks the rows of the waiting runs, which a claim locks too. If a claim locks
+ * the row of a run first, the run absorbs no more requests. Otherwise the claim waits, and then reads the new data and
+ * the later start time.
  *
  * @throws {IntegrationError} `store_unavailable` if in each try one of the ids was queued without `Debounce` at the
  * same time.
@@ -48,8 +49,8 @@ export async function enqueueDebounced(
 }
 
 /**
- * Thrown to roll the database transaction back, because a statement that does not lock the id has queued the id in the
- * meantime.
+ * Thrown to roll the database transaction back if one of its ids was queued meanwhile by a statement that does not lock
+ * ids.
  */
 class IdQueuedMeanwhile extends Error {}
 
@@ -72,8 +73,8 @@ async function planLocked(
       select distinct hashtextextended(text, 0) as lock
       from jsonb_array_elements_text(${JSON.stringify(locks)}::text::jsonb) as text
       order by lock) locked -- all transactions take the locks in the same order`
-  // These are separate statements, because a statement sees only what was committed before it began, and the previous
-  // one may have waited for the locks.
+  // Each query is a separate statement. A statement sees only what was committed before it began, and the previous
+  // statement may have waited for the locks.
   const waiting = await tx<(RunRow & { until: number })[]>`
     select h.*, (extract(epoch from d."Until") * 1000)::float8 as until
     from (
@@ -92,8 +93,8 @@ async function planLocked(
       join "Order_Header" h on h."Process" = ${name} and h."TransactionID" = id and h."ReplayID" = 0`
   const [clock] = await tx<[{ now: number }]>`
     select floor(extract(epoch from clock_timestamp()) * 1000)::float8 as now`
-  // The list may contain two runs for an id: first the run that has absorbed the id, then the id's own run, which takes
-  // precedence.
+  // The list may contain two runs for an id: first the run that has absorbed the id, then the run that was queued with
+  // the id. The second of them takes precedence.
   const runs = new Map(known.map((row) => [row.id, runOf(row)]))
   const waitingRuns = new Map(
     waiting.map((row) => [
@@ -169,7 +170,10 @@ const insertedOf = (run: Run, reason: string | undefined) => ({
   ...(reason !== undefined && { Reason: reason }),
 })
 
-/** Stores the data of the absorbed transactions in the waiting runs. The rows of these runs are locked. */
+/**
+ * Stores the data of the absorbed transactions in the waiting runs. The database transaction has already locked the
+ * rows of these runs.
+ */
 function replaceData(
   tx: Tx,
   process: ProcessOutline,
@@ -196,7 +200,9 @@ function replaceData(
     returning h.*`
 }
 
-/** Stores the ids of the absorbed transactions and, with an actor, their entries in the action log. */
+/**
+ * Stores the ids of the absorbed transactions. If `by` is set, also stores an entry in the action log for each of them.
+ */
 async function recordAbsorbed(
   tx: Tx,
   process: ProcessOutline,

@@ -87,7 +87,7 @@ function claimOnArrival({ name, steps: [step] }: ProcessOutline, row: RunRow): C
 const beforeClaim = (run: Run): Run => ({ ...run, Status: 'Queued', Version: 0, Attempt: 0 })
 
 /**
- * A transaction to insert. `absorbed` is the number of transactions of the same batch that it has absorbed. With
+ * A transaction to insert. `absorbed` is the number of other transactions of the same batch that it absorbs. With
  * `owner`, the statement also claims the run for this replica.
  */
 type Inserted = NewTransaction & { readonly absorbed?: number; readonly owner?: string }
@@ -132,8 +132,8 @@ export function insertRuns(
     order by t."TransactionID" -- two batches with the same ids must lock them in the same order
     on conflict do nothing
     returning *`
-  // Most transactions are queued by programs, without an actor. For these, the statement contains no part for the
-  // action log.
+  // Most transactions are queued by programs, without an actor. Without an actor, the statement contains no part for
+  // the action log.
   return by === undefined
     ? sql<RunRow[]>`${insertion}`
     : sql<RunRow[]>`

@@ -23,7 +23,7 @@ const WINDOW = 10_000
 const idsOf = (sql: postgres.Sql, ids: readonly string[]) =>
   sql`(select jsonb_array_elements_text(${JSON.stringify(ids)}::text::jsonb))`
 
-/** True for the runs of the scope that are not purged. */
+/** True for the runs in the scope of the erasure that are not purged. */
 const isInScope = (sql: postgres.Sql, scope: ErasureScope) =>
   'Ids' in scope
     ? sql`h."Process" = ${scope.Process} and h."PurgedAt" is null
@@ -129,7 +129,10 @@ export async function eraseRuns(
   return row?.count ?? 0
 }
 
-/** Implements {@link Erasures.realmsOf}. */
+/**
+ * Returns the realms of the transactions with these ids, and the number of ids that have no run. Implements {@link
+ * Erasures.realmsOf}.
+ */
 export async function realmsOf(
   sql: postgres.Sql,
   process: string,

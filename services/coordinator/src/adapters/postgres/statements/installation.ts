@@ -22,7 +22,10 @@ export const leaseMembers = (sql: postgres.Sql, { owner, leaseMs }: Installation
 export const isAvailable = (sql: postgres.Sql, { owner }: InstallationLease) => sql`
   (r."Value" ->> 'Owner' = ${owner} or (r."Value" ->> 'Until')::timestamptz <= now())`
 
-/** True for a row `r` in which the time of the member is at least `ms` milliseconds ago, or is missing. */
+/**
+ * True for a row `r` if the time in this member of its value is at least `ms` milliseconds ago, or if the member is
+ * missing.
+ */
 export const isLongAgo = (sql: postgres.Sql, member: 'RenewedAt', ms: number) => sql`
   coalesce((r."Value" ->> ${member})::timestamptz <= now() - ${ms} * interval '1 ms', true)`
 

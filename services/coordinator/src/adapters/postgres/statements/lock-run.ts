@@ -41,9 +41,9 @@ export async function latestReplayId(
 }
 
 /**
- * Locks a run for the rest of the database transaction. Without a `replayId`, locks the latest run. The required
- * version is checked under the lock, so that no other transition can happen between the check and the change. The lock
- * also covers the check whether the bulk operation of the action has already changed the transaction.
+ * Locks a run for the rest of the database transaction. Without a `replayId`, locks the latest run. Two checks are made
+ * under the lock, so that no other transition can happen between these checks and the change: whether the run has the
+ * required version, and whether the bulk operation has already changed the transaction.
  *
  * @throws {IntegrationError} `transaction_not_found`, `transaction_purged` or `version_moved`.
  * @throws {DoneBefore} if the bulk operation has already changed the run.

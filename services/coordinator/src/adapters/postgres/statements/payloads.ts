@@ -109,7 +109,10 @@ interface ResealingRow {
   readonly Value: ResealingProgress
 }
 
-/** Acquires the lease of the re-encryption and returns the position from which it continues. */
+/**
+ * Acquires the lease for re-encrypting payloads. Returns the position from which the re-encryption continues; `null` if
+ * another replica has the lease, or if the last re-encryption was completed recently.
+ */
 export async function beginResealing(
   sql: postgres.Sql,
   owner: string,

@@ -29,8 +29,8 @@ export async function keepsByDefault(sql: postgres.Sql): Promise<boolean> {
 }
 
 /**
- * Acquires the lease of the purge. The value of its row also has the member `Passed`: the time of the last pass over
- * each process.
+ * Acquires the lease of the purge. The row of the lease also contains `Passed`: for each process, the time of the last
+ * purge.
  */
 export async function beginPurge(
   sql: postgres.Sql,
@@ -107,7 +107,7 @@ const isOld = (sql: postgres.Sql, alias: 'h' | 's', { completedMs, failedMs }: R
     * case when ${run}."Status" = 'Completed' then ${completedMs}::float8 else ${failedMs}::float8 end, false)`
 }
 
-/** True if the run may be purged: all runs of the transaction of `h` are old enough. */
+/** True if the run `h` may be purged: all runs of its transaction are old enough. */
 const mayGo = (sql: postgres.Sql, policy: RetentionPolicy) => sql`
   ${isOld(sql, 'h', policy)} and not exists (
     select from "Order_Header" s

@@ -143,7 +143,7 @@ export async function queueTick(
   next: string | null,
   times: { readonly sweepMs: number; readonly leaseMs: number },
 ): Promise<Run[] | null> {
-  // The condition fails if another coordinator has already queued this page.
+  // The update matches no row if another coordinator has already queued this page.
   const moved = await tx`
     update "Order_Schedule" set "TickCursor" = ${next}, "UpdatedAt" = now()
       ${next === null ? tx`, "TickAt" = null` : tx``}

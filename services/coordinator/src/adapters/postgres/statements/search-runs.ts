@@ -14,9 +14,9 @@ import { endedRanges, processNames } from './process-names.ts'
 import { ABANDONED, createSearchText, type SearchText } from './search-text.ts'
 
 /**
- * The maximum number of rows that a scan or a collection examines. Rows that are adjacent in an index by process and
- * time are also adjacent in the table. Rows that are adjacent in another index are scattered in the table, and each may
- * need a read from disk.
+ * The maximum number of rows that a scan or a collection examines. `MAX_EXAMINED` applies if the examined rows are
+ * close together in the table, as those of an index by process and time are. `MAX_SCATTERED` applies if the rows are
+ * scattered in the table, because each of them may then need a read from disk.
  */
 const MAX_EXAMINED = 10_000
 const MAX_SCATTERED = 2_000
@@ -153,8 +153,9 @@ function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Sourc
     ...(waitingFor.length === 0 ? [] : [[waiting]]),
     ...(isUnfinishedOnly ? [[unfinished(MAX_UNFINISHED)]] : []),
     ...(tag.length > 0 ? [[tagged]] : realm.length > 0 ? [[ofRealm]] : []),
-    // A filter by error class first reads the failed runs of the class, because there are few. Without a class, the
-    // runs of the version come first: in the index, they are closer together than all failed and cancelled runs.
+    // With a filter by error class, the failed runs of the class are read first, because there are few of them. Without
+    // a class, the runs of the version are read first, because they are closer together in the index than all failed
+    // and cancelled runs.
     ...(filter.class === undefined ? [...byVersion, ...byEnd] : [...byEnd, ...byVersion]),
     // No index has the order in which unfinished runs were changed, so all of them are sorted.
     isInOrder ? [newest] : [completed, unfinished(null)],

@@ -69,8 +69,8 @@ export function createSearchText(search: RunSearch): SearchText {
   }
 
   /**
-   * Returns the condition that a service key permits a process name or realm. A pattern of the key is an exact name, or
-   * a prefix that ends in `*`.
+   * Returns the SQL condition that is true if a service key permits the process name or realm in the column. A pattern
+   * of the key is an exact name, or a prefix that ends in `*`.
    */
   const isCovered = (column: string, patterns: readonly string[]): string => {
     const exact = patterns.filter((pattern) => !pattern.endsWith('*'))
@@ -113,7 +113,8 @@ export function createSearchText(search: RunSearch): SearchText {
   }
   const allConditions = (): string[] => [...endedConditions(), ...otherConditions()]
   /**
-   * The ranges as rows of `k`. With the LIMIT, PostgreSQL estimates the actual number of rows; without it, a hundred.
+   * The ranges as rows of `k`. With the LIMIT, PostgreSQL estimates the number of rows correctly. Without the LIMIT, it
+   * would assume a hundred rows.
    */
   const kOf = (ranges: readonly Range[]): string =>
     `(select * from jsonb_to_recordset(${json(ranges)}) as ${RANGE} limit ${ranges.length}) k`
@@ -146,8 +147,8 @@ export function createSearchText(search: RunSearch): SearchText {
       'k.id',
       'k.replay',
     ]
-    // `from` applies to both orders: no run is completed before it is created, so every run of the result was also
-    // completed at `from` or later.
+    // `from` is a time of creation, but it also limits a list by the time of completion: a run that was created at
+    // `from` or later was also completed at `from` or later.
     const bounds = [filter.from, order === 'updated' ? filter.since : undefined]
       .filter((bound) => bound !== undefined)
       .map((bound) => `and ${column} >= ${time(bound)}`)
@@ -207,9 +208,9 @@ export function createSearchText(search: RunSearch): SearchText {
 }
 
 /**
- * Returns where a list over all processes continues within one of them. In the list, runs with the same time are
- * ordered by descending process name. So runs with the time of `start` come before `start` if their process has a
- * larger name, and after it if the name is smaller.
+ * Returns the position in one process at which a list over all processes continues after `start`. The list is ordered
+ * by descending time and then by descending process name. Of the runs with the same time as `start`, those of a process
+ * with a larger name come before `start`, and those of a process with a smaller name come after it.
  */
 function startOf(process: string, start: RunPosition) {
   const order = Buffer.compare(Buffer.from(process), Buffer.from(start.Process))

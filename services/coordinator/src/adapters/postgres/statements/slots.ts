@@ -103,9 +103,9 @@ export async function lockSlotsOfClaims(
 }
 
 /**
- * Decides which runs may be claimed. A run may be claimed if it has a slot, or if a slot would still be free after all
- * runs that have waited longer have got one; then it gets the slot. All other runs are stored as waiting. `isLeased` is
- * true for a run of a lost worker.
+ * Decides which runs may be claimed. A run that has a slot may be claimed. A run without a slot gets one if enough
+ * slots are free for this run and for all runs that have waited longer. All other runs are stored as waiting.
+ * `isLeased` is true for a run of a lost worker.
  */
 export async function assignSlots(
   tx: Tx,

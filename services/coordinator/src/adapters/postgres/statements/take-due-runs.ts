@@ -8,9 +8,9 @@ import { runOf, type RunRow } from '../rows.ts'
  * Returns at most `limit` overdue runs at these steps, and doubles the interval after which each of them is returned
  * again.
  *
- * A row without a step name was inserted by another program. This statement stores the version and the deadline of its
- * process, because it writes to an index in any case, whereas a claim should not. The deadline counts from `CreatedAt`,
- * or from a later `NotBefore`.
+ * A row without a step name was inserted by another program. This statement stores the version and the deadline of the
+ * process in such a row. The claim of the run does not store them, because a claim should write to no index, whereas
+ * this statement writes to one in any case. The deadline counts from `CreatedAt`, or from a later `NotBefore`.
  *
  * A run that is not due yet is returned only once, because a second message would only be delayed together with the
  * first one.
@@ -23,8 +23,8 @@ export async function takeDueRuns(
 ): Promise<Run[]> {
   const given = JSON.stringify(steps)
   /**
-   * Reads a value of the first step of the run's process. PostgreSQL evaluates it only for the few rows without a step
-   * name.
+   * Reads a value that belongs to the first step of the run's process. PostgreSQL evaluates this subquery only for the
+   * few rows without a step name.
    */
   const ofFirstStep = (value: 's.version' | 's."deadlineMs"') => sql`(
     select ${sql.unsafe(value)} from jsonb_to_recordset(${given}::text::jsonb)
