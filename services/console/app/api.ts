@@ -43,7 +43,7 @@ export async function call<Result>(
   return (response.status === 204 ? null : await response.json()) as Result
 }
 
-/** Reads a text. @throws {Problem} as {@link call} does. */
+/** Sends a GET request and returns the body as text. @throws {Problem} as {@link call} does. */
 export const readText = async (path: string): Promise<string> =>
   (await respond(`/api${path}`, {})).text()
 

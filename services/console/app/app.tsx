@@ -19,7 +19,7 @@ import { Later } from './parts/later.tsx'
 import { match, usePath } from './router.ts'
 import { useSettings } from './settings.ts'
 
-// The program of these pages is loaded when a person opens one of them.
+// The browser loads the code of the following pages only when a person opens one of them.
 const BulkPage = lazy(async () => ({ default: (await import('./later.ts')).BulkPage }))
 const ActivityPage = lazy(async () => ({ default: (await import('./later.ts')).ActivityPage }))
 const LimitsPage = lazy(async () => ({ default: (await import('./later.ts')).LimitsPage }))

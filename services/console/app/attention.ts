@@ -6,7 +6,10 @@ import { goTo } from './router.ts'
 import { useSettings } from './settings.ts'
 import { visible } from './visible.ts'
 
-/** Sets the title of the tab: the title of the page, or its name with the number of conditions that need a person. */
+/**
+ * Sets the title of the tab to the title that the page has given itself. If the page has none, the title is the name of
+ * the page with the number of conditions that need a person.
+ */
 export function useTabTitle(name: string, urgent: number): void {
   const own = useOwnTitle()
   useEffect(() => {
@@ -32,8 +35,9 @@ export function useTabIcon(isCritical: boolean): void {
 }
 
 /**
- * Shows a desktop notice for each critical condition that begins while the page is open, if the person has chosen it in
- * the settings. All tabs give a notice of a condition the same tag, so that it is shown once.
+ * Shows a desktop notice for each critical condition that begins while the page is open, if the person has switched on
+ * desktop notices in the settings. All tabs give the notice of a condition the same tag, so that the browser shows the
+ * notice once.
  */
 export function useDesktopNotices(conditions: readonly ConditionView[] | undefined): void {
   const { notices } = useSettings()
@@ -43,7 +47,7 @@ export function useDesktopNotices(conditions: readonly ConditionView[] | undefin
     const critical = conditions.filter(({ Severity }) => Severity === 'critical')
     const known = knownRef.current
     knownRef.current = new Set(critical.map(({ Key }) => Key))
-    // A browser on another address than https or loopback has no notices.
+    // Browsers offer notifications only to pages on https or loopback addresses.
     if (known === null || notices === 'off' || typeof Notification === 'undefined') return
     if (Notification.permission !== 'granted') return
     for (const { Key, Title, Detail } of critical) {

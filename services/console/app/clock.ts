@@ -77,8 +77,8 @@ export const timeMs = (iso: string): string => chosen().timeMs(new Date(iso))
 export const inList = (iso: string): string => chosen().inList(new Date(iso), new Date(serverNow()))
 
 /**
- * Returns the time for the clock in the bar. If the chosen zone is not that of this computer, the name of
- * the zone follows.
+ * Returns the time for the clock in the bar. If the chosen zone is not the zone of this computer, the name of the zone
+ * follows.
  */
 export function clockText(epochSeconds: number): string {
   const zoned = chosen()

@@ -6,7 +6,7 @@ const textOf = (part: JsonPart): string =>
   typeof part === 'string' ? part : [part.head, ...part.parts.map(textOf), part.tail].join('\n')
 
 describe('the folding of JSON', () => {
-  it('three levels are shown, and the objects and arrays beyond them are folded', () => {
+  it('foldedJson() shows three levels of a JSON text, and folds the objects and arrays below the third level', () => {
     const text = JSON.stringify({ a: { b: { c: { d: [1, { e: 2 }] }, f: [] } }, g: 3 })
     expect(foldedJson(text)).toEqual([
       '{\n  "a": {\n    "b": {',
@@ -36,7 +36,7 @@ describe('the folding of JSON', () => {
     ['an escaped line break', String.raw`[[[["a\nb{"],{}]]]`],
     ['a value that is not a container', '"text"'],
     ['deep nesting', `${'['.repeat(60)}1${']'.repeat(60)}`],
-  ])('the folded parts together are the whole text: %s', (_, text) => {
+  ])('the folded parts of a JSON text together are the whole text: %s', (_, text) => {
     expect(foldedJson(text)?.map(textOf).join('\n')).toBe(prettyJson(text))
   })
 

@@ -6,7 +6,7 @@ export interface JsonFold {
   readonly head: string
   readonly parts: readonly JsonPart[]
   readonly tail: string
-  /** The number of its members. */
+  /** The number of members of the object, or of elements of the array. */
   readonly count: number
 }
 /** A text of several lines, or a part that can be folded. */

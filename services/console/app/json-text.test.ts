@@ -11,7 +11,7 @@ function isJson(text: string): boolean {
   }
 }
 
-describe('jsonFault', () => {
+describe('the function jsonFault()', () => {
   it.each([
     ['{"a": 1,}', 1, 9, 'a name in double quotes'],
     ['{"a": 1\n "b": 2}', 2, 2, 'a comma or }'],
@@ -51,7 +51,7 @@ describe('jsonFault', () => {
     expect(jsonFault(text)).toBeNull()
   })
 
-  it('jsonFault() agrees with JSON.parse about every text that differs from a valid one in one character', () => {
+  it('jsonFault() agrees with JSON.parse about every text that differs from valid JSON in one character', () => {
     const valid = String.raw`{"a": [1.5e3, -0, "x\u00e9\n"], "b": {"c": true, "d": null}}`
     let faulty = 0
     for (let at = 0; at < valid.length; at += 1)
@@ -71,7 +71,7 @@ describe('jsonFault', () => {
   })
 })
 
-describe('prettyJson', () => {
+describe('the function prettyJson()', () => {
   it('prettyJson() indents a text as JSON.stringify does', () => {
     const value = { a: [], b: {}, c: [1, [2, { d: 'x, {y}: "z"' }]], e: { f: null } }
     expect(prettyJson(JSON.stringify(value))).toBe(JSON.stringify(value, null, 2))

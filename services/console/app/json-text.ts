@@ -18,7 +18,7 @@ const TEXT =
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y
 const WORD = /true|false|null/y
 
-/** What may follow at the current place. */
+/** What the JSON grammar allows at the current place. */
 type Expected = 'value' | 'first value' | 'name' | 'first name' | 'colon' | 'end of value'
 
 const WORDS: Readonly<Record<Exclude<Expected, 'end of value'>, string>> = {

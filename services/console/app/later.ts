@@ -1,6 +1,7 @@
 /**
- * The pages and dialogs that the first page does not need. They are one program: with a program for each of them, the
- * bundler would also split the parts that they share with the first page, and the first page would need ten files.
+ * The pages and dialogs that the first page does not need. The browser loads all of them as one file. With a file for
+ * each of them, the bundler would also split the code that they share with the first page, and the first page would
+ * need ten files.
  */
 export { default as ActivityPage } from './pages/activity.tsx'
 export { default as BulkPage } from './pages/bulk.tsx'

@@ -2,12 +2,12 @@ import { describe, expect, it } from 'vitest'
 import { type DiffRow, foldEqual, lineDiff } from './line-diff.ts'
 
 const text = (...lines: readonly string[]): string => lines.join('\n')
-/** Returns a row as `left | right`, and an equal one as the line. */
+/** Returns a row as `left|right`, or as the single line if both sides are equal. */
 const rowText = ({ left, right, isEqual }: DiffRow): string =>
   isEqual ? (left?.text ?? '') : `${left?.text ?? ''}|${right?.text ?? ''}`
 const rowsOf = (left: string, right: string) => lineDiff(left, right)?.rows.map(rowText)
 
-describe('lineDiff', () => {
+describe('the function lineDiff()', () => {
   it('lineDiff() shows a changed line in one row, with the removed line on the left and the added line on the right', () => {
     expect(rowsOf(text('{', '  "a": 1', '}'), text('{', '  "a": 2', '}'))).toEqual([
       '{',
@@ -76,7 +76,7 @@ function longestCommon(a: readonly string[], b: readonly string[]): number {
   return at(a.length, b.length)
 }
 
-describe('foldEqual', () => {
+describe('the function foldEqual()', () => {
   it('foldEqual() shows the equal rows next to a change, and hides the equal rows that are farther away', () => {
     const before = Array.from({ length: 20 }, (_, index) => `line ${index}`)
     const diff = lineDiff(text(...before), text(...before.with(10, 'changed')))

@@ -24,7 +24,10 @@ export interface Frame {
   readonly data: string
 }
 
-/** What the tab that reads the stream sends to the others. A new tab asks for the state. */
+/**
+ * A message between tabs. The tab that reads the stream sends its events and its state, and a new tab requests the
+ * state.
+ */
 type Message = { readonly event: Frame } | { readonly state: LiveState } | 'which state?'
 
 /** A shown page is read again after changes at most once in this interval. */
@@ -32,7 +35,7 @@ const READ_AGAIN_MS = 2_000
 /** The lists that change together with the first page. */
 const LISTS = ['companies', 'company', 'processes', 'dead-letters', 'activity'] as const
 const POLL_MS = 5_000
-/** The time in which the other tabs report their state to a new one. */
+/** The time in which the other tabs report their state to a new tab. */
 const STATE_REPORTED_MS = 1_000
 /** The maximum number of streams in a browser without locks. */
 const MAX_STREAMS = 3
@@ -68,11 +71,12 @@ export const useLiveState = (): LiveState => useSyncExternalStore(subscribe, () 
 export const useLostSince = (): string | null => useSyncExternalStore(subscribe, () => lostSince)
 
 /**
- * The session is read whenever the stream ends. The visible rows of the list of runs are read by a separate query.
+ * The queries that `readAllAgain` does not repeat. The session is read whenever the stream ends, and the visible rows
+ * of the list of runs are read by a query of their own.
  */
 const READ_SEPARATELY: readonly unknown[] = ['session', 'run-pages']
 
-/** Repeats the read of everything that is shown. */
+/** Repeats the queries of everything that the page shows. */
 export const readAllAgain = (queries: QueryClient): Promise<void> =>
   queries.invalidateQueries({
     predicate: ({ queryKey: [name] }) => !READ_SEPARATELY.includes(name),
@@ -102,7 +106,8 @@ export function followStream(queries: QueryClient): () => void {
   let readTimer = 0
   let isFlushing = false
   /**
-   * Repeats the reads of the shown pages with this key. They are delayed if the previous read was within the interval.
+   * Repeats the reads of the shown pages with this key, at most once in `READ_AGAIN_MS`. A read that comes too early is
+   * delayed.
    */
   function readAgain(queryKey: QueryKey): void {
     if (queries.getQueryCache().findAll({ queryKey, type: 'active' }).length === 0) return
@@ -120,7 +125,7 @@ export function followStream(queries: QueryClient): () => void {
     if (!signal.aborted) readTimer = setTimeout(() => void flush(), READ_AGAIN_MS)
   }
 
-  /** Ends the reads every 5 s; `null` if the tab does not read by itself. */
+  /** Stops the reads that this tab makes every 5 s; `null` if this tab does not make such reads. */
   let polling: AbortController | null = null
   async function poll({ signal: ended }: AbortController): Promise<void> {
     while (!ended.aborted) {
@@ -209,7 +214,7 @@ export function followStream(queries: QueryClient): () => void {
         onEvent: (event) => share({ event }),
         onLive: () => share({ state: 'live' }),
         onLost(isFailing) {
-          // While the tabs read by themselves, a further failure changes nothing.
+          // While the tabs read every 5 s (L1), a further failure of the stream changes nothing.
           if (polling === null) share({ state: isFailing ? 'polling' : 'lost' })
         },
       },

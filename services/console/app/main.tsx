@@ -24,8 +24,8 @@ const queries = new QueryClient({
       // rejected request would be rejected again.
       retry: (failures, error) => error instanceof Problem && error.status === 0 && failures < 5,
     },
-    // Otherwise an action that a person begins without a network would wait, and be sent as soon as there is a network
-    // again.
+    // With the default mode, an action that a person begins without a network would wait, and would be sent as soon as
+    // there is a network again.
     mutations: { networkMode: 'always' },
   },
 })

@@ -9,7 +9,10 @@ function set(title: string | null): void {
   for (const listener of listeners) listener()
 }
 
-/** Sets the title while the component is shown. With `null` it is the name of the page in the navigation. */
+/**
+ * Sets the title of the page while the component is shown. With `null`, the title is the name of the page in the
+ * navigation.
+ */
 export function usePageTitle(title: string | null): void {
   useEffect(() => {
     set(title)

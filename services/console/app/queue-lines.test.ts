@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { lineFile, lineResults, resultLines, resultText, summaryOf } from './queue-lines.ts'
 
-describe('a file of transactions', () => {
+describe('the results of a file of transactions', () => {
   it('each non-empty line of a file has a result with its line number, and the failures are listed first', () => {
     const file = lineFile('a\n\n  \r\nb\nc\n', 12)
     expect(file.fault).toBeNull()

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { copyId, typedData } from './queued-data.ts'
 
-describe('typedData', () => {
-  it('JSON is sent exactly as a person typed it, with every digit of its numbers', () => {
+describe('the function typedData()', () => {
+  it('the initial data of a transaction is sent exactly as a person typed the JSON, with every digit of its numbers', () => {
     const text = '{ "a": 9007199254740993 }'
     expect(typedData(text, '66', false)).toEqual({
       json: text,
@@ -12,7 +12,7 @@ describe('typedData', () => {
     })
   })
 
-  it('a text that is not JSON is sent only if the person says that it is a text, and then as a JSON string', () => {
+  it('initial data that is not JSON is sent only if the person chooses to send the text as a JSON string', () => {
     const fault = { line: 1, column: 1, expected: 'a value' }
     expect(typedData('say "hi"', '66', false)).toMatchObject({ json: null, fault })
     expect(typedData('say "hi"', '66', true)).toMatchObject({
@@ -21,18 +21,18 @@ describe('typedData', () => {
     })
   })
 
-  it('if the field for the data is empty, the data is the id as a JSON string', () => {
+  it('if the field for the initial data is empty, the data is the id of the transaction as a JSON string', () => {
     expect(typedData(' \n', 'a"b', false)).toMatchObject({ json: String.raw`"a\"b"`, fault: null })
   })
 
-  it('the size of the data is counted in bytes, and data of more than 256 KB is too long', () => {
+  it('the size of the initial data is counted in bytes, and data of more than 256 KB is too long', () => {
     const text = JSON.stringify('é'.repeat(131_071))
     expect(typedData(text, '66', false)).toMatchObject({ bytes: 262_144, isTooLong: false })
     expect(typedData(`${text} `, '66', false)).toMatchObject({ bytes: 262_145, isTooLong: true })
   })
 })
 
-describe('copyId', () => {
+describe('the function copyId()', () => {
   it('copyId() appends -copy to an id, returns at most 128 characters, and splits no surrogate pair', () => {
     expect(copyId('66')).toBe('66-copy')
     const long = copyId('😀'.repeat(64))

@@ -1,7 +1,7 @@
 /**
- * Tells whether requests reach the console: they do if the browser has a network and the last request got a response.
- * The state of the event stream is not sufficient, because a proxy may end the stream repeatedly although every request
- * gets a response.
+ * Determines whether requests reach the console: they do if the browser has a network and the last request got a
+ * response. The state of the event stream is not sufficient, because a proxy may end the stream repeatedly although
+ * every request gets a response.
  */
 import { useSyncExternalStore } from 'react'
 

@@ -47,8 +47,8 @@ export function updatedPage(page: ListedPage, fresh: RunsView, order: RunOrder):
 }
 
 /**
- * Returns a page with the state of those of its runs that are on another, fresh page. In a list that is ordered by the
- * last change, a changed run moves to the first page.
+ * Returns a page in which each run that is also on `fresh` has the state from `fresh`. `fresh` may be another page of
+ * the list: in a list that is ordered by the last change, a changed run moves to the first page.
  */
 export function withChanges(page: ListedPage, fresh: RunsView): ListedPage {
   const now = new Map(fresh.Runs.map((run) => [keyOf(run), run]))
@@ -58,8 +58,8 @@ export function withChanges(page: ListedPage, fresh: RunsView): ListedPage {
 }
 
 /**
- * Returns the keys of the new runs of a fresh page: runs that the list does not have, although the rows at their
- * place are loaded.
+ * Returns the keys of the runs on a fresh page that are new in the list. A run that the list does not have is new if
+ * its place is among the loaded rows; otherwise the run is on a page that is not loaded yet.
  */
 export function newRuns(listed: Listed, fresh: RunsView, order: RunOrder): readonly string[] {
   const known = new Set(listed.pages.flatMap(({ Runs }) => Runs.map(keyOf)))

@@ -1,6 +1,6 @@
 /**
  * The query of the list of runs in the address. A person may have typed it, so it can contain values that the
- * coordinator rejects. These are shown, so that the person can remove them, and not sent.
+ * coordinator rejects. Such values are shown, so that the person can remove them, but they are not sent.
  */
 import type { RunRow } from '../src/contracts/runs.ts'
 
@@ -21,7 +21,10 @@ const MAX_VALUES = 20
 
 const isName = (text: string): boolean =>
   text.length > 0 && text.length <= 200 && !/\p{Cc}/u.test(text) && text.isWellFormed()
-/** Returns whether a text is a time in ISO 8601 with an offset. `Date.parse` also accepts the 31st of February. */
+/**
+ * Returns whether a text is a time in ISO 8601 with an offset. `Date.parse` alone is not sufficient, because it also
+ * accepts the 31st of February.
+ */
 function isTime(text: string): boolean {
   const [, year, month, day] =
     /^(\d{4})-(\d\d)-(\d\d)T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)$/.exec(text) ?? []

@@ -59,7 +59,7 @@ describe('the shown part of a timeline', () => {
     expect([timeAt(trueScale, WHOLE, -1), timeAt(trueScale, WHOLE, 2)]).toEqual([at(0), at(1_000)])
   })
 
-  it('a drag selects the same range in both directions, and a range of the whole timeline or of no length is none', () => {
+  it('a drag over the timeline selects the same range in both directions, but not the whole timeline or an empty range', () => {
     expect(rangeBetween(trueScale, WHOLE, 0.2, 0.4)).toEqual(range(200, 400))
     expect(rangeBetween(trueScale, WHOLE, 0.4, 0.2)).toEqual(range(200, 400))
     expect(rangeBetween(trueScale, WHOLE, -0.5, 1.5)).toBeNull()
@@ -67,7 +67,7 @@ describe('the shown part of a timeline', () => {
     expect([isDrag(0.3, 0.301), isDrag(0.3, 0.4)]).toEqual([false, true])
   })
 
-  it('the steps enlarge the middle, reduce it, and move by half of the shown range', () => {
+  it('the buttons of the timeline zoom into the middle, zoom out, and move by half of the shown range', () => {
     const shown = range(400, 600)
     expect(afterZoom(trueScale, WHOLE, shown, 'in')).toEqual(range(450, 550))
     expect(afterZoom(trueScale, WHOLE, shown, 'out')).toEqual(range(300, 700))
@@ -76,7 +76,7 @@ describe('the shown part of a timeline', () => {
     expect(afterZoom(trueScale, WHOLE, WHOLE, 'in')).toEqual(range(250, 750))
   })
 
-  it('at an end of the timeline, a step keeps the length of the shown range, and a wide one shows the whole timeline', () => {
+  it('a move to an end of the timeline keeps the length of the shown range, and zooming out far enough shows the whole timeline', () => {
     expect(afterZoom(trueScale, WHOLE, range(50, 250), 'left')).toEqual(range(0, 200))
     expect(afterZoom(trueScale, WHOLE, range(850, 950), 'right')).toEqual(range(900, 1_000))
     expect(afterZoom(trueScale, WHOLE, range(100, 800), 'out')).toBeNull()
@@ -84,13 +84,13 @@ describe('the shown part of a timeline', () => {
     expect(afterZoom(trueScale, WHOLE, shortest, 'in')).toEqual(shortest)
   })
 
-  it('with a shortened wait, enlarging shows the middle of the drawing', () => {
+  it('zooming into a timeline with a shortened wait shows the middle of the drawing', () => {
     const shown = afterZoom(shortened, WHOLE, WHOLE, 'in')
     expect(shown?.from).toBeLessThan(at(100))
     expect(shown?.until).toBeGreaterThan(at(900))
   })
 
-  it('the range of the address is in milliseconds since the run was queued, and a wrong one is ignored', () => {
+  it('the address has the shown range in milliseconds since the run was queued, and an invalid range is ignored', () => {
     expect(rangeText(range(200, 400), BEGIN)).toBe('200000-400000')
     expect(rangeOf('200000-400000', WHOLE)).toEqual(range(200, 400))
     expect(rangeOf('200000-99000000', WHOLE)).toEqual(range(200, 1_000))

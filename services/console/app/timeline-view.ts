@@ -13,8 +13,8 @@ const SHORTEST_MS = 10
 const SHORTEST_DRAG = 0.01
 
 /**
- * Returns the axis of a part of a timeline: 0 is the beginning of the range, and 1 its end. Other times are outside of
- * these.
+ * Returns the axis of a part of a timeline: 0 is the beginning of the range, and 1 its end. Times outside of the range
+ * are below 0 or above 1.
  */
 export function axisOfRange({ breaks, at }: TimeAxis, { from, until }: TimeRange): TimeAxis {
   const start = at(from)
@@ -22,10 +22,13 @@ export function axisOfRange({ breaks, at }: TimeAxis, { from, until }: TimeRange
   return { breaks, at: (ms) => (at(ms) - start) / width }
 }
 
-/** Returns the time at a place of an axis, in whole milliseconds. A place outside of the timeline is moved to its end. */
+/**
+ * Returns the time at a place of an axis, in whole milliseconds. A place outside of the timeline is moved to the nearer
+ * end of the timeline.
+ */
 export function timeAt({ at }: TimeAxis, whole: TimeRange, place: number): number {
   let { from, until } = whole
-  // Each pass halves the range. The range of a year is less than a millisecond after 35 of them.
+  // Each pass halves the range. After 35 passes, a range of one year is shorter than a millisecond.
   for (let pass = 0; pass < 40; pass += 1) {
     const middle = (from + until) / 2
     if (at(middle) < place) from = middle
@@ -54,7 +57,7 @@ export const isDrag = (one: number, other: number): boolean => Math.abs(one - ot
 
 export type Zoom = 'in' | 'out' | 'left' | 'right'
 
-/** The places on the axis of the shown range that are shown after a step. */
+/** The range after each step, as the places of its two ends on the axis of the range before the step. */
 const PLACES: Readonly<Record<Zoom, readonly [number, number]>> = {
   in: [0.25, 0.75],
   out: [-0.5, 1.5],
@@ -62,7 +65,7 @@ const PLACES: Readonly<Record<Zoom, readonly [number, number]>> = {
   right: [0.5, 1.5],
 }
 
-/** Returns the range after a step. `shown` is the range before it. Returns `null` for the whole timeline. */
+/** Returns the range after a step. `shown` is the range before the step. Returns `null` for the whole timeline. */
 export function afterZoom(
   axis: TimeAxis,
   whole: TimeRange,
@@ -78,7 +81,7 @@ export function afterZoom(
     other = shift + 1
   }
   const next = rangeBetween(part, whole, one, other)
-  // The range cannot become shorter.
+  // The range already has its shortest length, so it stays the same.
   return next === null && zoom === 'in' ? shown : next
 }
 

@@ -1,6 +1,7 @@
 /**
- * Tests that a browser gets nothing from the console without a session, a role and a page of the console. The routes
- * come from the console's router, so a new route is tested as soon as it exists.
+ * Tests that the console rejects a request of a browser unless the request has a valid session, a sufficient role and a
+ * page of the console as its origin. The routes come from the console's router, so a new route is tested as soon as it
+ * exists.
  */
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { request as httpRequest } from 'node:http'
@@ -36,7 +37,7 @@ const routes = consoleRoutes()
 const apiRoutes = routes.filter(({ path }) => path.startsWith('/api/'))
 const protectedRoutes = apiRoutes.filter((route) => !BEFORE_SESSION.includes(nameOf(route)))
 
-describe('the console and browsers', () => {
+describe('the protection of the console against requests of browsers', () => {
   let at: ConsoleFixture
   let folder: string
   let viewer: string
@@ -177,7 +178,7 @@ describe('the console and browsers', () => {
 /** Matches a text that is the path, or the end of the path, of a route that returns tokens. */
 const TOKEN_PATH = /\/(?:token|exports|imports|key-rotations|exchanges|v3)(?=[/?`'"$]|$)/
 
-describe('the program of the console', () => {
+describe('the paths in the program of the console', () => {
   it('the browser bundle of the console contains no path of the routes for tokens, exports, imports and the proxy', async () => {
     const { assets } = await bundledApp()
     expect(assets.length).toBeGreaterThan(1)

@@ -135,7 +135,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     shownServices = servicesText
   }
 
-  /** Adds a frame with the runs that have changed since the last one. */
+  /** Adds a frame with the runs that have changed since the last frame. */
   function publishRuns(): void {
     transitionTimer = null
     frames.add('runs', {
@@ -149,7 +149,8 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
 
   let isKeyRejected = false
   function logFailure(error: unknown): void {
-    // The part keeps its last state. The conditions report the service that does not respond.
+    // The conditions of the first page report a service that does not respond, so this failure is not logged. The pages
+    // keep the state that was read last.
     if (!(error instanceof PeerFailed))
       logger.error({ err: error }, 'state of a service could not be read')
     else if ((error.status === 401 || error.status === 403) && !isKeyRejected) {
@@ -173,7 +174,10 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     }
   }
 
-  /** Reads the alerts. If this fails, the last ones stay, and the first page says so. */
+  /**
+   * Reads the alerts. If the read fails, the console keeps the alerts of the last read, and the first page reports the
+   * failure.
+   */
   async function followAlerts(read: ReadAlerts): Promise<void> {
     try {
       alerts = await read()

@@ -22,7 +22,7 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
 
 describe('the query of the list of runs', () => {
   it.each(Object.entries(VALUES))(
-    'a value of %s counts as wrong exactly if the coordinator rejects it',
+    'the list of runs treats a value of the filter %s as wrong exactly if the coordinator rejects the value',
     (name, values) => {
       for (const value of values) {
         const text = new URLSearchParams({ [name]: value }).toString()
@@ -38,24 +38,24 @@ describe('the query of the list of runs', () => {
     },
   )
 
-  it('the list knows every filter and every status of the coordinator', () => {
+  it('the list of runs knows every filter and every status of the coordinator', () => {
     expect(Object.keys(VALUES).toSorted()).toEqual(Object.keys(RunFilter.shape).toSorted())
     expect([...STATUSES].toSorted()).toEqual([...headerStatuses].toSorted())
   })
 
-  it('the list ignores unknown parameters, and rejects a second value of a parameter that has only one', () => {
+  it('the list of runs ignores unknown parameters, and does not send a second value of a parameter that may occur only once', () => {
     const { query, wrong } = runQuery('?utm=1&constructor=2&order=updated&order=created&process=A')
     expect([query.toString(), wrong]).toEqual(['order=updated&process=A', [['order', 'created']]])
     const many = Array.from({ length: 21 }, (_, index) => `step=s${index}`).join('&')
     expect(runQuery(many).wrong).toEqual([['step', 's20']])
   })
 
-  it('the order of the list is not a filter', () => {
+  it('the order of the list of runs is not a filter', () => {
     expect(filtersOf(new URLSearchParams('order=updated')).size).toBe(0)
     expect(removableFilters(new URLSearchParams('order=updated'))).toEqual([])
   })
 
-  it('the filters that can be removed are listed with the last one first, and the statuses of a group as one', () => {
+  it('the removable filters of the list of runs are listed from last to first, and all statuses count as one filter', () => {
     const query = new URLSearchParams('status=Failed&status=Waiting&class=http_503&class=network')
     expect(
       removableFilters(query).map(({ name, value, rest }) => [name, value, rest.toString()]),

@@ -139,7 +139,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
             ...config.openId,
             scope: config.OIDC_SCOPE,
             redirectUri: () => url + CALLBACK_PATH,
-            onFailure: (reason) => logger.warn({ reason }, 'sign-in at the provider failed'),
+            onFailure: (reason) => logger.warn({ reason }, 'sign-in at the OpenID provider failed'),
           }),
     people: {
       operators: config.OIDC_OPERATORS,

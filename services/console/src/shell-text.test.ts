@@ -11,7 +11,7 @@ const argumentsOf = (command: string): readonly string[] =>
 
 const HOSTILE = [`it's`, '$(id)', '`id`', 'a b;c', '"', '\\', '../x', '-rf', '!', '😀', '~', '*']
 
-describe('commands to copy', () => {
+describe('the commands that a person copies from the console', () => {
   it.each(HOSTILE)('a copied command passes the id %j to the program unchanged', (id) => {
     expect(argumentsOf(`show ${quoted(id)}`)).toEqual([id])
     const command = showCommand('OrderProcess', id, 2).replace('npx integration-host', 'show')

@@ -128,9 +128,9 @@ const PARTS = [
 function Parts({ session, run }: RunActionsProps) {
   const fragment = useFragment()
   useEffect(() => {
-    // The browser has looked for the part before the run was read.
+    // The browser looked for the part of the page before the run was read, so it has not scrolled to the part.
     if (fragment !== '') document.getElementById(fragment)?.scrollIntoView()
-    // The links do it themselves.
+    // Later changes of the fragment come from the links below, and the browser scrolls by itself.
     // oxlint-disable-next-line react/exhaustive-deps
   }, [])
   const parts = PARTS.filter(

@@ -63,8 +63,8 @@ type ActionRequest = Pick<ActionButtonProps, 'act'> & { readonly key: string }
 
 interface ConfirmationProps extends ActionButtonProps {
   /**
-   * The request that has got no response yet, also while the dialog is closed. It may have acted and changed its object, so
-   * a repetition has the same key and acts on the same version of the object.
+   * The request that has got no response yet, even if the dialog was closed meanwhile. The server may have executed the
+   * request and changed the object. Therefore a repetition has the same key and acts on the same version of the object.
    */
   readonly unansweredRef: { current: ActionRequest | null }
   readonly onClose: () => void

@@ -43,8 +43,8 @@ export function BulkButton({ action, scope, label, blocked, onStarted }: BulkBut
   const [withDoubt, setWithDoubt] = useState(false)
   const [rate, setRate] = useState(USUAL_RATE)
   const { count } = state
-  // Only resuming a run repeats the call that is in doubt. Such runs can be left out only if the runs
-  // are selected by a filter.
+  // Resuming a run in doubt repeats the call whose effect is unknown; other actions do not repeat this call. Runs in
+  // doubt can be left out only if a filter selects the runs.
   const asksDoubt =
     action === 'resume' && 'filter' in scope && scope.filter['inDoubt'] === undefined
   const counted: BulkScope =

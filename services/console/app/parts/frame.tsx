@@ -28,7 +28,7 @@ const PAGES = [
   { path: '/help', name: 'Help' },
 ] as const
 
-/** The pages that only the search finds, in addition to those of the navigation. */
+/** The pages that are not in the navigation, but that the search finds. */
 const FURTHER_PAGES = [
   { path: '/settings', name: 'Settings' },
   { path: '/help/runbook', name: 'Runbook' },

@@ -2,7 +2,7 @@ import { useMemo, useState } from 'react'
 import { foldedJson, type JsonFold, type JsonPart } from '../json-fold.ts'
 import { Outside } from './text.tsx'
 
-/** Shows a text. If it is JSON, it has line breaks, and a person unfolds its inner levels. */
+/** Shows a text. JSON is shown with line breaks, and its inner levels are folded until a person unfolds them. */
 export function JsonView({ text }: { readonly text: string }) {
   const parts = useMemo(() => foldedJson(text), [text])
   const [areAllOpen, setAllOpen] = useState(false)
@@ -43,7 +43,10 @@ function Parts({ parts, areOpen }: PartsProps) {
   )
 }
 
-/** A part that is folded first. Its lines are in the page only while it is unfolded, so that a large text stays fast. */
+/**
+ * A part of the JSON that is folded at first. Its lines are in the page only while the part is unfolded, so that a
+ * large text stays fast.
+ */
 function Fold({ fold, areOpen }: { readonly fold: JsonFold; readonly areOpen: boolean }) {
   const [isOpen, setOpen] = useState(areOpen)
   const { head, parts, tail, count } = fold

@@ -58,7 +58,7 @@ export function Menu({ id, opener, onToggle, children }: MenuProps) {
       menu.current.style.top = `${box.top - height - GAP_PX}px`
   }
   return (
-    // The clicks are those on the buttons in it.
+    // The handler receives clicks on the buttons in the menu, so this element itself needs no role and no key handler.
     // oxlint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-static-element-interactions
     <div
       id={id}

@@ -80,8 +80,8 @@ export interface QueueConflictProps {
 }
 
 /**
- * Compares the typed transaction with the stored transaction of the same id. Like the coordinator,
- * it compares with the first run.
+ * Compares the typed transaction with the stored transaction of the same id. Like the coordinator, compares with the
+ * data of the first run.
  */
 export function QueueConflict({ process, id, realm, tags, data }: QueueConflictProps) {
   const stored = useQuery({
@@ -136,7 +136,7 @@ export function QueueConflict({ process, id, realm, tags, data }: QueueConflictP
 const MAX_TEXT = 65_536
 
 /**
- * Returns the typed data as the console shows the data of a run, so that both are cut after the
+ * Returns the typed data in the form in which the console shows the data of a run. Both texts are then cut after the
  * same number of characters.
  */
 const excerptOf = (data: string): string => prettyJson(data).slice(0, MAX_TEXT)

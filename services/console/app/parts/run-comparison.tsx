@@ -9,7 +9,7 @@ import { Link } from './link.tsx'
 import { ReadProblem } from './problem.tsx'
 import { Outside } from './text.tsx'
 
-/** The run with which the shown run is compared. The address of the page contains all of it. */
+/** The run with which the shown run is compared. Both members are read from the address of the page. */
 interface Compared {
   readonly id: string
   /** The number of the run; `null` for the latest run. */
@@ -17,8 +17,8 @@ interface Compared {
 }
 
 /**
- * Returns the run with which an address requests a comparison; `null` if it requests none. For a run of the same
- * transaction, the address need not contain the id.
+ * Returns the run with which an address requests a comparison; `null` if the address requests none. If the run belongs
+ * to the same transaction as the shown run, the address need not contain the id of the transaction.
  */
 function comparedIn(query: URLSearchParams, id: string): Compared | null {
   const run = query.get('withRun')

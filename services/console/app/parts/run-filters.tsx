@@ -31,7 +31,10 @@ const FIELDS = [
   { name: 'idPrefix', label: 'Id begins with' },
 ] as const
 
-/** The names of the filters. Those that are not groups are shown as chips. A chip removes its filter alone. */
+/**
+ * The names of the filters. Filters that are neither groups nor the order are shown as chips. A click on a chip removes
+ * only this filter.
+ */
 const NAMES: Readonly<Record<string, string>> = {
   status: 'Status',
   inDoubt: 'In doubt',

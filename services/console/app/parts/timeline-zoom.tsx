@@ -52,7 +52,7 @@ export function ZoomButtons({ axis, whole, part, onShow }: ZoomButtonsProps) {
 /** Two places on the drawing, from 0 to 1: where the drag began, and where the pointer is. */
 type Places = readonly [number, number]
 
-/** Lets a person select a range by dragging over the lanes in `list`. `axis` is that of the shown range. */
+/** Lets a person select a range by dragging over the lanes in `list`. `axis` is the axis of the shown range. */
 export function useDraggedRange(
   list: RefObject<HTMLElement | null>,
   axis: TimeAxis,

@@ -69,7 +69,9 @@ export function createBrowserStreams(
     for (const digest of new Set([...streams].map((stream) => stream.digest)))
       sessions
         .isValid(digest)
-        .catch((error: unknown) => logger.warn({ err: error }, 'sessions could not be checked'))
+        .catch((error: unknown) =>
+          logger.warn({ err: error }, 'sessions of the event streams could not be checked'),
+        )
   }, CHECK_MS).unref()
 
   return {

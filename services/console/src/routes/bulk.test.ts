@@ -179,7 +179,7 @@ describe('actions on many runs', () => {
     expect(ended.status).toBe(401)
   })
 
-  it('the console rejects an Idempotency-Key in another form with 400', async () => {
+  it('the console rejects an Idempotency-Key of less than 8 characters with 400', async () => {
     expect((await post('/api/bulk', BODY, { 'Idempotency-Key': 'x' })).status).toBe(400)
   })
 })

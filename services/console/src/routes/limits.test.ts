@@ -25,7 +25,7 @@ const failed = {
   RequestID: 'a',
 }
 
-describe('the limits', () => {
+describe('the limits API of the console', () => {
   let gateway: FakeService
   let tokenService: FakeService
   let isKeyRejected = false

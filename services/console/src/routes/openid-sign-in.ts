@@ -22,6 +22,7 @@ import { setSessionCookie } from './session-cookie.ts'
 
 /** The path to which the provider sends the browser back. */
 export const CALLBACK_PATH = '/sign-in/callback'
+const WAY = 'oidc'
 const START_PATH = '/sign-in/oidc'
 const MAX_RETURN_TO = 500
 
@@ -53,8 +54,8 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
       return await work()
     } catch (error) {
       if (!(error instanceof IntegrationError)) throw error
-      deps.onSignIn('oidc', 'rejected')
-      logger.warn({ way: 'oidc', code: error.code }, 'sign-in was rejected')
+      deps.onSignIn(WAY, 'rejected')
+      logger.warn({ way: WAY, code: error.code }, 'sign-in was rejected')
       const { status, detail = '' } = problemOf(error)
       return c.html(
         document(
@@ -135,11 +136,11 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
             )
           const session = await sessions.begin({
             ...person,
-            way: 'oidc',
+            way: WAY,
             browser: browserName(c.req.header('User-Agent')),
           })
-          deps.onSignIn('oidc', 'accepted')
-          logger.info({ ...person, way: 'oidc' }, 'person signed in')
+          deps.onSignIn(WAY, 'accepted')
+          logger.info({ ...person, way: WAY }, 'person signed in')
           setSessionCookie(c, session.secret, deps)
           // The response is a page and not a redirect. A redirect would belong to the navigation from another site, so
           // the browser would not send the strict cookie.

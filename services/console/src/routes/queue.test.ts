@@ -38,7 +38,7 @@ const RUN = {
 }
 const BODY = { Process: 'OrderProcess', TransactionID: '66', Data: '1' }
 
-describe('queueing from the console', () => {
+describe('queueing transactions from the console', () => {
   let coordinator: FakeService
   let console: ConsoleFixture
   let cookie: string

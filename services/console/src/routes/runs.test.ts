@@ -69,7 +69,7 @@ describe('the routes of runs, and the disconnection of a company', () => {
     ['off', 403, false],
     ['on', 503, true],
   ])(
-    'with VIEWER_SEES_DATA=%s, a viewer who asks for the data of a run gets %i while the coordinator is unavailable',
+    'with VIEWER_SEES_DATA=%s, a viewer who requests the data of a run gets %i while the coordinator is unavailable',
     async (setting, status, SeesData) => {
       await using console: ConsoleFixture = await startConsoleFixture({
         SIGN_IN: 'password',
@@ -87,7 +87,7 @@ describe('the routes of runs, and the disconnection of a company', () => {
   )
 })
 
-describe('runCounts', () => {
+describe('the function runCounts()', () => {
   const group = (process: string, status: string, count: number, inDoubt = 0): RunGroup => ({
     process,
     step: 'order',

@@ -17,8 +17,8 @@ import { needsRole, sessionOf } from './browser-guard.ts'
 import { deleteSessionCookie, setSessionCookie } from './session-cookie.ts'
 
 /**
- * One password is checked at a time, because a check needs 32 MiB. These are the limits for waiting requests. A
- * request beyond a limit is rejected with 429.
+ * One password is checked at a time, because a check needs 32 MiB. The other requests wait. These are the limits for
+ * their number and for the time that each may wait; a request beyond a limit is rejected with 429.
  */
 const WAITING_CHECKS = { queueLength: 8, waitMs: 10_000 } as const
 /** The user name of a person who signed in by a one-time link. */

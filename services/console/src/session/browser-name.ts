@@ -1,6 +1,6 @@
 /**
  * The browsers in the order of the search. The order matters, because the User-Agent of Edge also contains `Chrome`,
- * and that of Chrome contains `Safari`.
+ * and the User-Agent of Chrome contains `Safari`.
  */
 const PROGRAMS = [
   ['Edg', 'Edge'],

@@ -77,10 +77,10 @@ describe('the entries of the page Activity', () => {
   })
 })
 
-describe('merging logs', () => {
+describe('the merging of the logs for the page Activity', () => {
   /**
-   * Returns a log whose entries have these minutes as times. The activity leaves out entries with a
-   * negative number.
+   * Returns a log with an entry for each of these minutes. A negative number stands for an entry that the page Activity
+   * leaves out.
    */
   function logOf(name: string, minutes: readonly number[]) {
     const entries = minutes.map((minute, index) => ({
@@ -103,7 +103,7 @@ describe('merging logs', () => {
   }
 
   it.each([1, 2, 3, 10])(
-    'the merged pages contain every entry once, newest first, if %i entries are read at a time',
+    'the pages of the merged logs contain every entry once, newest first, if %i entries are read at a time',
     (limit) => {
       const logs = [
         logOf('a', [59, 30, 29, -1, -1, 5]),

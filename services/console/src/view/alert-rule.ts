@@ -17,7 +17,7 @@ export interface AlertRule {
   /** The query of the total, if the value is a share. */
   readonly of?: MetricQuery
   readonly limit: readonly [operator: '>' | '<', value: number]
-  /** The rule does not apply to a series of which this counter has grown in this time. */
+  /** Excludes a series from the rule if this counter of the series has grown in the last `minutes`. */
   readonly unless?: { readonly query: MetricQuery; readonly minutes: number }
   /** How long the condition must last. */
   readonly forMinutes: number

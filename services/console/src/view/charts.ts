@@ -17,7 +17,7 @@ const latency = (q: number): MetricQuery => ({
   name: `p${q * 100}`,
 })
 
-/** The time of the attempts of each step. */
+/** The duration of the attempts of each step, as the 95th percentile. */
 export const stepTimes: MetricQuery = {
   kind: 'quantile',
   metric: 'coordinator_step_duration_seconds',

@@ -12,7 +12,10 @@ const runbookSections: readonly string[] = conditionNames
 
 /** Stores the time at which each condition began, and the last condition that ended. */
 export function createConditionTimes(): ConditionTimes {
-  /** The conditions of the last call. A condition that has not lasted long enough is not shown yet. */
+  /**
+   * The conditions that the last call of `dated` received. `isShown` is false for a condition that has not lasted long
+   * enough.
+   */
   let standing = new Map<string, { title: string; since: number; isShown: boolean }>()
   let lastEnded: ConditionTimes['lastEnded'] = null
   return {

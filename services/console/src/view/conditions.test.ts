@@ -74,7 +74,7 @@ describe('the conditions of the page Now', () => {
     ])
   })
 
-  it('an optional dependency that is down causes a warning, and a required one a critical condition', () => {
+  it('an optional dependency that is down causes a warning, and a required dependency that is down a critical condition', () => {
     const dependencies = { redis: { status: 'down', since: AT, reason: 'ECONNREFUSED' } } as const
     const severities = (['ready', 'waiting'] as const).map((status) =>
       conditionsOf({
@@ -131,7 +131,7 @@ describe('the conditions of the page Now', () => {
     expect(conditionsOf(withGroups({ ...group, errorClass }))[0]?.remedy).toMatch(remedy)
   })
 
-  it('runs that wait for a slot of their process cause no condition, and runs that wait for a company cause one', () => {
+  it('runs that wait for a slot of their process cause no condition, but runs that wait for a company do', () => {
     const waiting = { ...group, status: 'Waiting', errorClass: null }
     expect(names(withGroups({ ...waiting, waitingFor: 'concurrency' }))).toEqual([])
     expect(

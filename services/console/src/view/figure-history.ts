@@ -113,7 +113,7 @@ export function createFigureHistory(sources: readonly FigureSource[]): FigureHis
           const replica = `${service.name} ${address}`
           const last = counters.get(replica)
           if (last !== undefined && at - last.at <= MINUTE_MS)
-            // H3
+            // H3: the increase since an older read is not counted.
             for (const query of queries)
               if (query.kind !== 'gauge') collect(minute, query, samples, last.samples)
           read.set(replica, { at, samples })

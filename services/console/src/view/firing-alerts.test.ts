@@ -23,7 +23,7 @@ const alert = (labels: Readonly<Record<string, string>>, activeAt = 1_000, summa
 })
 
 describe('the firing alerts of Prometheus', () => {
-  it('a firing alert with the name and the labels of a condition shows it at once, since the time of the alert', () => {
+  it('a firing alert with the name and the labels of a condition shows the condition at once, with the time of the alert', () => {
     const labels = { alertname: 'RunsLate', severity: 'warning', process: 'P', step: 's' }
     const conditions = withFiringAlerts([late], [alert(labels, 4_000)])
     expect(createConditionTimes().dated(conditions, 9_000)).toMatchObject([
@@ -39,7 +39,7 @@ describe('the firing alerts of Prometheus', () => {
     ])
   })
 
-  it('a condition that began before its alert keeps its time', () => {
+  it('a condition that began before the alert of the same name keeps its own time', () => {
     const known = { ...late, knownSince: 500 }
     const conditions = withFiringAlerts([known], [alert({ alertname: 'RunsLate' }, 4_000)])
     expect(createConditionTimes().dated(conditions, 9_000)).toMatchObject([
@@ -47,7 +47,7 @@ describe('the firing alerts of Prometheus', () => {
     ])
   })
 
-  it('other firing alerts become conditions of their own, with a runbook section only if there is one', () => {
+  it('a firing alert of another name becomes a condition of its own, with a link only if the runbook has a section', () => {
     const conditions = withFiringAlerts(
       [],
       [

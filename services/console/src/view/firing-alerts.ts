@@ -1,7 +1,10 @@
 /** Merges the firing alerts of Prometheus into the conditions that the console has found itself. */
 import { type Condition, mostUrgentFirst } from './condition.ts'
 
-/** An alert that Prometheus reports. Its texts come from the rules there, which may be any. */
+/**
+ * An alert that Prometheus reports. Its texts come from the alert rules of the installation, so they may contain
+ * anything.
+ */
 export interface FiringAlert {
   readonly labels: Readonly<Record<string, string>>
   readonly summary: string
@@ -13,8 +16,9 @@ export interface FiringAlert {
 const SHOWN_LABELS = 5
 
 /**
- * Returns the conditions with those of Prometheus. An alert that is about a condition of the console is not shown
- * again, but the condition may have begun earlier, and is shown at once. Other alerts become conditions of their own.
+ * Merges the firing alerts into the conditions. An alert about a condition of the console is not shown a second time;
+ * instead, this condition is shown at once, and began at the latest when the alert began. Any other alert becomes a
+ * condition of its own.
  */
 export function withFiringAlerts(
   conditions: readonly Condition[],
@@ -53,7 +57,10 @@ function conditionOf({ labels, summary, activeAt }: FiringAlert): Condition {
   }
 }
 
-/** Returns the severity of an alert. Installations may use other words; what they do not name is a warning. */
+/**
+ * Returns the severity of an alert. An alert without a known severity label is a warning, because the rules of an
+ * installation may use any labels.
+ */
 function severityOf(label: string): Condition['severity'] {
   if (label === 'critical' || label === 'page') return 'critical'
   return label === 'info' || label === 'none' ? 'info' : 'warning'

@@ -32,8 +32,8 @@ const process: ProcessState = {
 }
 
 /**
- * The metrics that cause each condition. `minute` is the number of minutes during which the cause has lasted, so that a
- * counter grows with it. `isBad` ends with the cause.
+ * The metrics that cause each condition. `minute` is the number of minutes during which the cause has lasted; the
+ * counters grow with this number. `isBad` is false after the cause has ended.
  */
 const causes: Readonly<
   Record<string, { service: string; metrics: (minute: number, isBad: boolean) => string }>
@@ -153,7 +153,7 @@ describe('the conditions that the metrics show', () => {
   })
 
   it.each(Object.entries(causes))(
-    '%s is shown when its cause has lasted long enough, and disappears after its cause has ended',
+    'the condition %s is shown when its cause has lasted long enough, and disappears after the cause has ended',
     (name, { service, metrics }) => {
       const rule = metricConditions.find((one) => one.name === name)
       const { forMinutes } = rule ?? eventLoopLag
@@ -170,7 +170,7 @@ describe('the conditions that the metrics show', () => {
     },
   )
 
-  it('a cause that ends too early shows no condition, and begins again with its full time', () => {
+  it('a cause that ends too early shows no condition, and must last its full time again when it returns', () => {
     const text = (lag: number) => `nodejs_eventloop_lag_p99_seconds ${lag}`
     const shown = shownNames('demo-api', [
       ...Array.from({ length: 19 }, () => text(1)),
@@ -180,7 +180,7 @@ describe('the conditions that the metrics show', () => {
     expect(shown.flat()).toEqual([])
   })
 
-  it('due runs of a step that a worker has finished within 10 minutes cause no RunsNotTaken', () => {
+  it('due runs of a step cause no condition RunsNotTaken if a worker has finished the step within the last 10 minutes', () => {
     const metrics = (steps: number) =>
       [
         'coordinator_due_runs{process="P",step="s"} 3',
@@ -194,7 +194,7 @@ describe('the conditions that the metrics show', () => {
     ).toEqual([])
   })
 
-  it('RunsNotTaken says why no worker claims the runs, if the console knows it', () => {
+  it('the condition RunsNotTaken says why no worker claims the runs, if the console knows the reason', () => {
     const reasons = [
       due({ processes: [{ ...process, isPaused: true }] }, ''),
       due({ processes: [{ ...process, isLoaded: false }] }, ''),
@@ -225,7 +225,7 @@ describe('the conditions that the metrics show', () => {
     })
   })
 
-  it('the highest value of all replicas counts, because they count the same tables', () => {
+  it('a condition uses the highest value of all replicas, because all replicas count the same tables', () => {
     const services = [
       {
         name: 'coordinator',

@@ -81,8 +81,8 @@ export function gaugeValues(
 }
 
 /**
- * Returns the query in PromQL. Counters and histograms use this window of time. The query contains no text from a
- * request.
+ * Returns the query in PromQL. Counters and histograms are evaluated over the last `window`. The query contains no text
+ * from a request.
  */
 export function promQl(
   { kind, metric, by, q = 0.95, where, byStatusClass, isLowest }: MetricQuery,

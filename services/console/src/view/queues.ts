@@ -17,7 +17,10 @@ export interface Queues {
   readonly DeadLetters: number
 }
 
-/** Returns what the coordinator has counted for a process. `times` has the time of 95 % of the attempts of each step. */
+/**
+ * Returns what the coordinator has counted for a process. `times` has the 95th percentile of the duration of the
+ * attempts of each step.
+ */
 export function queuesOf(
   installation: Installation,
   { Process, Steps }: { readonly Process: string; readonly Steps: readonly string[] },

@@ -19,8 +19,8 @@ interface Followed {
   /** The group in which the first page shows the run; `null` if it shows the run in no group. */
   readonly group: GroupKey | null
   /**
-   * The group in which the run was before it changed to `group`, and the time at which the run entered that earlier
-   * group; `null` if it is unknown.
+   * The group that the run left when it entered `group`, and the time at which the run had entered that earlier group;
+   * `null` if the earlier group is unknown.
    */
   readonly before: { readonly group: GroupKey | null; readonly at: number } | null
 }

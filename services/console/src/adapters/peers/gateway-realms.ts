@@ -22,7 +22,7 @@ export interface GatewayRealms {
   list(person: string): Promise<GatewayResponses<RealmActivityList>>
   /** Reads `GET /realms/{realm}` of every replica. */
   find(realm: string, person: string): Promise<GatewayResponses<RealmCalls>>
-  /** Returns the label of a company; `null` if it has none or cannot be read now. */
+  /** Returns the label of a company; `null` if the company has no label, or the label cannot be read now. */
   label(realm: string, person: string): Promise<string | null>
 }
 

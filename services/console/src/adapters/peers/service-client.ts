@@ -148,7 +148,8 @@ const unavailable = (message: string, cause: unknown): IntegrationError =>
 function problemOf(name: string, status: number, body: unknown): IntegrationError {
   const { code, detail, errors } = (body ?? {}) as Readonly<Record<string, unknown>>
   const message = typeof detail === 'string' ? detail : `${name} responded with ${status}`
-  // A browser would interpret 401 and 403 as errors of its own session and role.
+  // A 401 or 403 from a service concerns the key of the console. The browser must not get this status, because it would
+  // interpret the status as an error of its own session or role.
   if (status === 401 || status === 403)
     return new IntegrationError('console_key_rejected', `${name}: ${message}`)
   return typeof code === 'string' && Object.hasOwn(errorCodes, code)

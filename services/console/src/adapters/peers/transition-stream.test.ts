@@ -17,7 +17,7 @@ const event = (Version: number) => ({
   At: '2026-11-22T02:41:00.000Z',
 })
 
-describe('following the transitions of a coordinator', () => {
+describe('the stream of transitions from the coordinator', () => {
   let opened: AsyncDisposableStack
   /** The open streams, and the Last-Event-ID of every stream so far. */
   let streams: ServerResponse[]
@@ -82,7 +82,7 @@ describe('following the transitions of a coordinator', () => {
     expect(gaps).toBe(0)
   })
 
-  it('a transition stream has a gap if the coordinator does not know the last event', async () => {
+  it('a transition stream reports a gap if the coordinator does not know the last event', async () => {
     send(1)
     await eventually(() => expect(versions).toEqual([1]))
     await cut()
@@ -90,7 +90,7 @@ describe('following the transitions of a coordinator', () => {
     await eventually(() => expect(gaps).toBe(1))
   })
 
-  it('a transition stream has a gap if it was cut before its first event', async () => {
+  it('a transition stream reports a gap if the connection was cut before the first event', async () => {
     expect(gaps).toBe(0)
     await cut()
     await eventually(() => expect(gaps).toBe(1))

@@ -2,8 +2,9 @@ import { z } from 'zod'
 import type { FiringAlert } from '../../view/firing-alerts.ts'
 
 const DEADLINE_MS = 5_000
-/** The maximum number of alerts that are read, and of characters of each text. */
+/** The maximum number of alerts that are read. */
 const MAX_ALERTS = 100
+/** The maximum number of characters of each text of an alert. */
 const MAX_TEXT = 500
 
 const AlertsResponse = z.object({

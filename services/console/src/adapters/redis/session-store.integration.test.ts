@@ -93,7 +93,9 @@ describe('two consoles that share Redis', () => {
     const unavailable = await at.request('/api/session', { cookie })
     expect([unavailable.status, unavailable.headers.get('Retry-After')]).toEqual([503, '2'])
     // The sessions of all streams are checked every second.
-    await eventually(() => expect(at.log()).toContain('sessions could not be checked'))
+    await eventually(() =>
+      expect(at.log()).toContain('sessions of the event streams could not be checked'),
+    )
     await redis.connect()
     await eventually(async () =>
       expect((await at.request('/api/session', { cookie })).status).toBe(200),
