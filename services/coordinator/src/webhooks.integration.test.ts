@@ -54,7 +54,7 @@ describe('webhooks of credential events on RabbitMQ', () => {
     received.filter(({ data }) => data['Realm'] === company).map(({ data }) => data['Version'])
   const upTo = (last: number) => Array.from({ length: last }, (_, index) => index + 1)
 
-  it('two replicas deliver the webhooks of each company once and in order, even if no coordinator ran when they were published', async () => {
+  it('two replicas deliver the webhooks of each company once and in order, even if the events were published while no coordinator ran', async () => {
     await using receiver = await startWebhookReceiver()
     await using file = await createWebhooksFile([receiver.entry()])
     await using bus = await backends.openBus()

@@ -48,7 +48,7 @@ export function changeCursorsContract(name: string, open: () => Promise<Transact
       expect(await source.changeCursor('1')).toMatchObject({ position, events: 1 })
     })
 
-    it('a sweep of the change feed does not restore a cursor that was removed while it ran', async () => {
+    it('a sweep of the change feed does not restore a cursor that was removed during the sweep', async () => {
       await source.beginCursor('1')
       await source.removeCursor('1')
       await source.moveCursor('1', { position: ago(0), events: 1, incomplete: null })
@@ -56,7 +56,7 @@ export function changeCursorsContract(name: string, open: () => Promise<Transact
       expect(await positions()).toEqual({})
     })
 
-    it('oldestCursors() returns the cursors with the oldest positions first, with their lag', async () => {
+    it('oldestCursors() returns the cursors with the oldest positions first, and the lag of each cursor', async () => {
       const later = (ms: number): string => new Date(Date.now() + ms).toISOString()
       const [first, second] = [later(HOUR_MS), later(2 * HOUR_MS)]
       for (const realm of ['1', '2', '3']) await source.beginCursor(realm)

@@ -14,7 +14,7 @@ export interface ChangeCursors {
   removeCursor(realm: string): Promise<void>
   /** Returns at most `limit` cursors, the ones with the earliest positions first. */
   oldestCursors(limit: number): Promise<readonly ChangeCursor[]>
-  /** Stores that the provider has delivered an event now. */
+  /** Stores the present time as the time at which the provider has last delivered an event. */
   keepDelivery(): Promise<void>
   /** Returns the milliseconds since the last call of `keepDelivery`; `null` if there was none. */
   deliveryAgeMs(): Promise<number | null>
@@ -34,6 +34,6 @@ export interface ChangeCursor extends Sweep {
   readonly realm: string
   /** The time at which the last sweep ended, ISO 8601; `null` if there was none. */
   readonly sweptAt: string | null
-  /** By how many milliseconds the position is behind the clock of the store. */
+  /** The milliseconds between the position of the cursor and the present time, by the clock of the store. */
   readonly lagMs: number
 }

@@ -50,8 +50,8 @@ export interface ReadChangesOptions {
 
 export interface ReadResult {
   /**
-   * The time up to which every change was read, in epoch ms. It is the provider's time of the first response. If the
-   * response has no time, or one that is a day off, it is `now`.
+   * The time up to which every change was read, in epoch ms. This is the time that the provider's first response
+   * contains. If that response contains no time, or a time that differs from `now` by a day or more, `until` is `now`.
    */
   readonly until: number
   /** What could not be read; empty if everything was read. */
@@ -65,9 +65,9 @@ const MAX_OBJECTS = 1_000
 /** Intuit accepts a `changedSince` within the last 30 days only. */
 const FEED_DAYS = 29
 const DAY_MS = 86_400_000
-/** The number of positions by which the next page of the same second overlaps the previous page. */
+/** The number of objects by which two successive pages overlap if both begin at the same second. */
 const POSITION_OVERLAP = 50
-/** A shorter time range is not halved any further. */
+/** The minimum length of a time range that is halved. */
 const MIN_WINDOW_MS = 2_000
 /** The entities that the change feed does not contain, as Intuit documents it. */
 const NOT_IN_FEED: ReadonlySet<ProviderEntity> = new Set([
@@ -95,7 +95,7 @@ export async function readChanges(
   async function accept({ objects, count, at }: FeedDocument): Promise<void> {
     isAnswered = true
     unreadable += count - objects.length
-    // An implausible time is ignored. With it, the next sweep would skip changes or read all of them again.
+    // An implausible time is ignored. If it were used, the next sweep would skip changes or read all of them again.
     until ??= at !== null && Math.abs(at - now) < DAY_MS ? at : now
     await onObjects(objects)
   }

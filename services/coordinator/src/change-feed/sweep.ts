@@ -41,7 +41,7 @@ export const CHANGE_FEED = 'ChangeFeed'
 /** The schedule that begins the daily sweep of each company. */
 export const SWEEP_SCHEDULE = 'sweep'
 const STEP = 'read'
-/** How far before the cursor every sweep begins. The changes of this time are read again. */
+/** How far before the cursor every sweep begins. The changes in this period are read again. */
 const OVERLAP_MS = 300_000
 /** The maximum number of concurrent sweeps. It bounds the memory, because responses contain whole objects. */
 const MAX_SWEEPS = 4

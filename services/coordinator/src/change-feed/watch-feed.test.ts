@@ -103,7 +103,7 @@ describe("a pause of the provider's webhook deliveries", () => {
     expect(sweeps).toHaveLength(1)
   })
 
-  it('the very first webhook delivery starts no sweep, and while the change feed is not read, no delivery starts a sweep', async () => {
+  it('neither the very first webhook delivery nor a delivery while the change feed is not read starts a sweep', async () => {
     await deliver()
     isActive = false
     now += 3 * HOUR

@@ -41,7 +41,10 @@ export interface FeedWatch extends AsyncDisposable {
   onUsable(realm: string): Promise<void>
 }
 
-/** In a shorter pause no change is lost, because the provider repeats a failed delivery for this long. */
+/**
+ * The minimum length of a pause in the deliveries after which all companies are swept. A shorter pause loses no change,
+ * because the provider repeats a failed delivery for this long.
+ */
 const PAUSE_MS = 3_600_000
 /** The minimum time between two writes of the delivery time by one replica. */
 const KEEP_MS = 60_000
@@ -58,8 +61,9 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
   let begunAt = Number.NEGATIVE_INFINITY
 
   /**
-   * Begins a sweep of all companies if the deliveries have paused, and then stores the time of this delivery. The order
-   * matters: if this coordinator crashes in between, the next delivery begins the sweep.
+   * If the deliveries have paused, begins a sweep of all companies. Then stores the time of this delivery. In the
+   * opposite order, the sweep would be lost if this coordinator crashed after storing the time; in this order, the next
+   * delivery begins the sweep.
    */
   async function keepDelivery(): Promise<void> {
     const ageMs = await source.deliveryAgeMs()
@@ -85,8 +89,8 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
   }
 
   /**
-   * Creates missing cursors, and reports the largest lag. Removes the cursors of disconnected companies, because these
-   * are no longer swept. Resolves with false if there may be more cursors to remove.
+   * Creates missing cursors, and reports the largest lag of a cursor. Removes the cursors of disconnected companies,
+   * because disconnected companies are no longer swept. Resolves with false if there may be more cursors to remove.
    */
   async function poll(): Promise<boolean> {
     if (!(await isActive())) {

@@ -16,14 +16,14 @@ function setUp(connected: readonly string[], maxEntries = 10) {
   return { state, requests, isConnected }
 }
 
-it('while the result for a company is kept, token-service gets no second request for this company, even from simultaneous calls', async () => {
+it('while the result for a company is kept, neither simultaneous nor later calls send a second request to token-service', async () => {
   const { requests, isConnected } = setUp(['1'])
   expect(await Promise.all([isConnected('1'), isConnected('1')])).toEqual([true, true])
   expect(await isConnected('1')).toBe(true)
   expect(requests).toEqual(['1'])
 })
 
-it('the result for a connected company is kept for a minute, and that for an unknown company for 5 seconds', async () => {
+it('the result for a connected company is kept for a minute, and the result for an unknown company for 5 seconds', async () => {
   const { state, requests, isConnected } = setUp(['1'])
   expect([await isConnected('1'), await isConnected('2')]).toEqual([true, false])
   state.connected.add('2')

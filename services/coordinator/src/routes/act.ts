@@ -11,7 +11,7 @@ import type { Act, Actor } from '../transaction/action.ts'
 import { utf8Of } from '../transaction/queueable.ts'
 import { StorableJson } from './contracts.ts'
 
-/** The body of a replay. It is the shared contract, restricted to data that can be stored unchanged. */
+/** The body of a replay: the shared schema, restricted to JSON that can be stored unchanged. */
 export const ReplayBody = ReplayTransaction.extend({
   InitialData: StorableJson.optional().meta({
     description: 'the initial data of the new run; without it, that of the run before it',

@@ -71,7 +71,7 @@ const codeOf = async (response: Response) => [
 ]
 
 describe('the actions of callers on runs and processes', () => {
-  it('the response with a run has its Version for If-Match, and each action on the run is recorded with its actor and its reason', async () => {
+  it('the Version of a run is accepted in If-Match, and each action on a run is recorded with its actor and reason', async () => {
     await host.queue('a1', 'a1', '42')
     const asAda = by('console', { 'Acting-For': 'ada@example.com' })
     const { Version } = await host.run('a1')
@@ -115,7 +115,7 @@ describe('the actions of callers on runs and processes', () => {
     expect((await post(`${transactions}/o-own/cancel`, '', by('operator'))).status).toBe(200)
   })
 
-  it('the queueing of a transaction is recorded, except with a service key if the request names no person and no reason', async () => {
+  it("queueing with the installation's own key is recorded only if the request names a person or a reason; with other keys it is always recorded", async () => {
     const body = (id: string, more = {}) => ({ TransactionID: id, InitialData: 'secret', ...more })
     await post(transactions, body('q-service'))
     await post(transactions, body('q-erp'), by('erp'))
@@ -174,7 +174,7 @@ describe('the actions of callers on runs and processes', () => {
     },
   )
 
-  it('a replay uses the initial data of its request if there is any, and its run shows that the data was changed', async () => {
+  it('if a replay request contains initial data, the new run uses this data and has InputChanged: true', async () => {
     await host.queue('i1', { n: 1 }, '42')
     await post(`${transactions}/i1/cancel`)
     const response = await post(`${transactions}/i1/replays`, { InitialData: { n: -0 } })
@@ -289,7 +289,8 @@ describe('the actions of callers on runs and processes', () => {
       412,
       { code: 'version_moved', Version: 1 },
     ])
-    // The version must be that of the run that the caller has read. Another run may have an equal version number.
+    // `If-Match` refers to the run that the caller has read. Another run of the transaction may have the same version
+    // number.
     const replay = () => post(`${transactions}/m1/replays?replay=0`, '', { 'If-Match': '"1"' })
     expect((await replay()).status).toBe(202)
     await post(`${transactions}/m1/cancel`)

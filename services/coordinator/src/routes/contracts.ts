@@ -14,7 +14,8 @@ export const MAX_BULK_BYTES = 33_554_432
 export const MAX_BULK_LINES = 10_000
 
 /** Any JSON that can be stored unchanged, from a body that `parseClientJson` has parsed. */
-// The schema gets no name in the OpenAPI document, because the members of this type have different descriptions.
+// This schema has no name and no description in the OpenAPI document, because each member that uses it has a
+// description of its own.
 export const StorableJson = AnyJson.meta({ ref: undefined, description: undefined })
   .refine((data) => !isDeeperThan(data, MAX_DEPTH - 1), {
     error: `may have ${MAX_DEPTH} levels`,

@@ -40,7 +40,10 @@ export interface StreamOptions {
   readonly process: string | null
   /** The `Last-Event-ID` of the client; `null` if the stream starts with the next event. */
   readonly lastId: string | null
-  /** Whether the client may still read the stream. If it may not, the stream is ended within a second. */
+  /**
+   * Whether the client's key still permits reading the stream. If this becomes false, the stream is ended within a
+   * second.
+   */
   readonly isStillValid: () => boolean
 }
 
@@ -100,8 +103,8 @@ interface Stream {
 export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): EventStreams {
   const streams = new Set<Stream>()
   /**
-   * The serialised text of each event. Missed events use it as well, so that an event is serialised only once even if
-   * several clients missed it.
+   * The serialised text of each event. The cache is also used when missed events are sent, so that an event is
+   * serialised only once even if several clients have missed it.
    */
   const texts = new WeakMap<TransactionEvent, string>()
   let batch: TransactionEvent[] = []
@@ -126,7 +129,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
     const waitMs = nextBatchAt - now()
     if (waitMs > 0) batchTimer = setTimeout(flush, waitMs)
     // The first event after a pause is written without a timer, because the shortest timer takes a millisecond. The
-    // calls and messages of the next step are written before it.
+    // event is written after the calls and messages of the next step, because these are more urgent.
     else afterWritesOfThisTurn(flush)
   })
 

@@ -200,8 +200,8 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
           },
         )
       } finally {
-        // If nothing is written, the export ends here: in case of an error, or for a HEAD request. Otherwise `write`
-        // ends it.
+        // If nothing is written, because of an error or a HEAD request, the end of the export is counted here.
+        // Otherwise `write` counts it.
         if (!isWriting) open -= 1
       }
     },

@@ -258,7 +258,7 @@ describe('listing, stopping and continuing bulk operations', () => {
     expect(pages).toEqual(pages.toSorted().toReversed())
   })
 
-  it('a bulk operation can be stopped once with a reason, and one that has ended can be neither stopped nor continued', async () => {
+  it('a running bulk operation can be stopped once, with a reason; an ended bulk operation can be neither stopped nor continued', async () => {
     const ids = Array.from({ length: 30 }, (_, n) => `s${n}`)
     for (const id of ids) await host.queue(id)
     const { ID } = await start({ ...cancelOf(...ids), PerSecond: 1 })

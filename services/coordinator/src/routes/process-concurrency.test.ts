@@ -124,7 +124,7 @@ describe('a process with concurrency and concurrencyKey', () => {
     expect(await replay.json()).toMatchObject(rejected)
   })
 
-  it('a replay with other initial data has the concurrency key of this data, and one with the same data keeps the key', async () => {
+  it('a replay with other initial data gets the concurrency key of that data, and a replay with the same data keeps its key', async () => {
     await host.queue('r1', { customer: 'ada' })
     await host.reached('r1', 'Completed')
     expect((await post('/r1/replays', { InitialData: { customer: 'bob' } })).status).toBe(202)

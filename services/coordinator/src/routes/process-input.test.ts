@@ -111,7 +111,8 @@ describe('the input schema of a process', () => {
   })
 
   it('a run that another program has inserted fails at its first step if its data does not match the schema, with the paths of the errors', async () => {
-    // The source does not know the schema. Therefore it stores the data without a check, as an SQL statement would.
+    // The transaction source does not know the schema. Therefore it stores the data without a check, as if another
+    // program had inserted the row with SQL.
     await host.source.queue(outlineOf(sale), [{ TransactionID: 'inserted', InitialData: bad }])
     const run = await host.reached('inserted', 'Failed')
     expect(run).toMatchObject({

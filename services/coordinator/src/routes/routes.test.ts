@@ -463,7 +463,8 @@ describe('reading transactions', () => {
     })
     await host.queue('doubtful')
     const run = await host.reached('doubtful', 'Retrying')
-    // The next attempt may begin between the two requests. When it has failed, the run is Retrying again.
+    // The next attempt may be running when the list is requested. When that attempt has failed, the run is Retrying
+    // again.
     const page = await eventually(async () => {
       const response = await host.call(`${transactions}?status=Retrying`)
       const body = (await response.json()) as { items: unknown[] }

@@ -126,7 +126,7 @@ describe('the search for runs', () => {
     },
   )
 
-  it('a search returns a run only if the key permits its process and, if it has one, its company', async () => {
+  it('a search returns only runs of the processes and companies that the key permits, and runs without a company', async () => {
     expect(await find('/transactions', keyOf('one-company'))).toBe('acd')
     expect(await find('/transactions', keyOf('one-process'))).toBe('abc')
     expect((await get(ofGone, keyOf('one-process'))).status).toBe(403)
@@ -197,7 +197,7 @@ describe('the runs of a process that is not loaded', () => {
       expect((await get('/processes', keyOf(id))).body).toMatchObject({ not_loaded: [] })
   })
 
-  it('runs of a process that is not loaded cannot be resumed or replayed, and no transaction of it can be queued', async () => {
+  it('runs of a process that is not loaded cannot be resumed or replayed, and no transaction can be queued for the process', async () => {
     for (const path of [`${ofGone}/d/resume`, `${ofGone}/d/replays`])
       expect((await post(path)).body).toMatchObject({ code: 'process_not_found' })
     const queued = await post(ofGone, { TransactionID: 'f', InitialData: 1 })

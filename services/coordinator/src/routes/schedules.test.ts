@@ -103,7 +103,7 @@ describe('the routes of schedules', () => {
     expect(entry).toMatchObject({ Action: 'queue', TransactionID, Reason: 'the night was missed' })
   })
 
-  it('after POST /schedules/{process}/{name}/run for all companies, the start waits for token-service, and a second request is rejected meanwhile', async () => {
+  it("an operator's start of a schedule for all companies waits for token-service, and a second start is rejected meanwhile", async () => {
     const started = await post('Reports/companies/run')
     expect(await started.json()).toMatchObject({ TransactionID: null })
     const second = await post('Reports/companies/run')

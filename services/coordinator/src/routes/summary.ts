@@ -39,7 +39,10 @@ const Summary = z
   })
   .meta({ ref: 'ProcessSummary' })
 
-/** The Retry-After of a response before the first audit, which a coordinator makes soon after its start. */
+/**
+ * The Retry-After, in seconds, of a response that is sent before the first audit. A coordinator makes its first audit
+ * soon after its start.
+ */
 const RETRY_SECONDS = 5
 
 export interface SummaryRouteDeps {

@@ -157,7 +157,7 @@ export function schedulesContract(
       expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
     })
 
-    it('a schedule that is declared again keeps its next time and its pause; with a changed cron its next time is computed from now', async () => {
+    it('a schedule that is declared again keeps its pause, and keeps its next time unless its cron expression has changed', async () => {
       await source.declareSchedules(process.name, [schedule()])
       await source.setSchedulePaused(process.name, 'nightly', true, anAct)
       await makeLate(DAY_MS)
@@ -206,7 +206,7 @@ export function schedulesContract(
       const [tick] = await source.openTicks(of(monthly))
       if (tick === undefined) throw new Error('no open tick')
       expect(tick).toMatchObject({ process: process.name, name: 'nightly', cursor: null })
-      // While the runs of one scheduled time are being queued, no other time of the schedule begins.
+      // While the runs of one scheduled time are being queued, the schedule is not fired for another time.
       expect((await source.fireSchedules(of(monthly), 10)).fired).toEqual([])
       expect(await source.openTick(process.name, 'nightly', anAct)).toBeNull()
       const page = (...realms: readonly string[]) =>

@@ -24,8 +24,8 @@ export interface ScheduleStore {
   /** Returns the open ticks: scheduled times for which runs of companies are still to be queued. */
   openTicks(processes: readonly ScheduledProcess[]): Promise<readonly OpenTick[]>
   /**
-   * Queues the runs of a page of companies, and moves the tick to the page `next`; `null` ends the tick. Returns `null`
-   * without a change if another coordinator has moved the tick.
+   * Queues the runs of a page of companies. Then moves the tick to the page that begins at the cursor `next`, or ends
+   * the tick if `next` is `null`. Returns `null` without a change if another coordinator has moved the tick meanwhile.
    */
   queueTick(
     process: ProcessOutline,
@@ -46,8 +46,8 @@ export interface ScheduleStore {
     act: Act,
   ): Promise<StoredSchedule | null>
   /**
-   * Opens a tick at the present time, so that the runs of all companies are queued. Returns `null` if another tick of
-   * the schedule is open, or if the schedule does not exist.
+   * Opens a tick for the present time, so that a run is queued for each company. Returns `null` if another tick of the
+   * schedule is open, or if the schedule does not exist.
    */
   openTick(process: string, name: string, act: Act): Promise<OpenTick | null>
 }
@@ -55,7 +55,10 @@ export interface ScheduleStore {
 /** A process of this coordinator that has schedules. */
 export interface ScheduledProcess {
   readonly outline: ProcessOutline
-  /** For each schedule by name, a function that returns the run for a time in epoch ms. */
+  /**
+   * Maps the name of each schedule to a function. The function returns the transaction to queue for a scheduled time,
+   * in epoch ms.
+   */
   readonly schedules: ReadonlyMap<string, (timing: ScheduleTiming, at: number) => NewTransaction>
 }
 
@@ -95,12 +98,13 @@ export interface StoredSchedule {
   readonly pausedBy: string | null
   readonly reason: string | null
   /**
-   * The time at which a coordinator first declared the process without this schedule; `null` while the schedule exists.
+   * The time at which a coordinator first stored the schedules of the process without this schedule; `null` while the
+   * process has this schedule.
    */
   readonly removedAt: string | null
   /**
-   * By how many milliseconds the schedule is late: the age of its next time or of its open tick by the clock of the
-   * store, or else 0.
+   * How late the schedule is, in milliseconds by the clock of the store: the age of the open tick, or else the time
+   * since `nextAt`. 0 if `nextAt` has not passed yet, or if the schedule is paused or removed.
    */
   readonly lagMs: number
 }

@@ -91,7 +91,7 @@ describe('the id of a scheduled run', () => {
     expect(scheduledId('nightly', at, '9341')).toBe('nightly@2026-11-23T02:00:00Z/9341')
   })
 
-  it('the id of a run that an operator has started contains milliseconds, so it equals no id of a scheduled time', () => {
+  it('the id of a run that an operator has started contains milliseconds, so it never equals the id of a scheduled run', () => {
     expect(scheduledId('nightly', at, null, true)).toBe('nightly@2026-11-23T02:00:00.000Z')
   })
 

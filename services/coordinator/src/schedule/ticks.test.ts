@@ -84,7 +84,7 @@ describe('the times for which a due schedule starts runs', () => {
   })
 })
 
-describe('the delay of a scheduled run after its time', () => {
+describe('the jitter of a scheduled run', () => {
   it('a company always has the same jitter, which is below jitterSeconds, and the jitters of all companies are spread evenly', () => {
     const spread = timing({ jitterSeconds: 3_600 })
     const realms = Array.from({ length: 5_000 }, (_, n) => String(9_130_354_674_010_000 + n))

@@ -7,13 +7,13 @@ import type { ScheduleTiming } from './schedule.ts'
 export interface Ticks {
   /** The scheduled times that start runs now, oldest first, in epoch ms. */
   readonly due: readonly number[]
-  /** The next scheduled time to be decided, in epoch ms. It may have passed already. */
+  /** The earliest scheduled time that is not decided yet, in epoch ms. This time may already have passed. */
   readonly nextAt: number
 }
 
-/** With `catchUp: 'none'`, an older time counts as missed. */
+/** With `catchUp: 'none'`, a scheduled time that passed more than this many milliseconds ago counts as missed. */
 const MISSED_AFTER_MS = 60_000
-/** The maximum number of missed times for which `catchUp: 'all'` starts runs. Older ones are skipped. */
+/** The maximum number of missed times for which `catchUp: 'all'` starts runs. Older missed times are skipped. */
 export const MAX_CAUGHT_UP = 500
 /** The maximum number of scheduled times whose runs are queued in one database transaction. */
 const BATCH = 50

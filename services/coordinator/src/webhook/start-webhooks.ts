@@ -69,8 +69,8 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
   return {
     hint,
     onTransition({ Process, Status }) {
-      // A step that waits for its next attempt may be in doubt, and webhooks about the doubt may have been stored. For
-      // a run that itself delivers a webhook, none are stored.
+      // A run that waits for its next attempt may have a step in doubt, and webhooks about the doubt may have been
+      // stored. A run of the process `Webhook` is excluded, because no webhooks are stored for such a run.
       if (isOver(Status) || (Status === 'Retrying' && Process !== WEBHOOK_PROCESS)) hint()
     },
     [Symbol.asyncDispose]: () => polling[Symbol.asyncDispose](),

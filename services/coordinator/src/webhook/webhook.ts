@@ -69,7 +69,8 @@ export function webhooksOfTransition(receivers: Receivers, run: AnnouncedRun): N
       events.push({ type, messageId: messageIdOf([...key, Version]) })
   if (events.length === 0) return []
   const data = { Process, TransactionID, ReplayID, Status, StepName, Version, ErrorClass, InDoubt }
-  // The lane is derived from the transaction, so that all its events stay in order even if it has no realm.
+  // The lane is derived from the transaction, so that all events of the transaction stay in order even if the
+  // transaction has no realm.
   const lane = `${Number.parseInt(digest(`${Process}\n${TransactionID}`).slice(0, 2), 16) % LANES}`
   return events.flatMap((event) => webhooksOf(receivers, { ...event, data, lane }))
 }
@@ -92,7 +93,7 @@ export function webhooksOfCredential(
     Expiry,
     Version,
     ...(HardExpiry !== undefined && { HardExpiry }),
-    // The webhook contains only the class of the fault, because its message contains text of the provider.
+    // The webhook contains the class of the fault but not its message, because the message quotes the provider.
     ...(Fault !== undefined && {
       Fault: {
         Code: Fault.Code,

@@ -34,7 +34,7 @@ describe('the settings of a process', () => {
     },
   )
 
-  it('the settings of a process are read from variables that begin with its name, or from the files that such variables name', async () => {
+  it('process settings are read from environment variables that begin with the name of the process, or from files that such variables name', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'settings-'))
     try {
       await writeFile(join(folder, 'key'), 'erp-key-1\n')

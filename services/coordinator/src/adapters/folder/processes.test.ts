@@ -230,7 +230,7 @@ describe('loading the processes of a folder', () => {
     )
   })
 
-  it('the loader reports a folder that is missing, is a file or contains no process, and loads the other folders', async () => {
+  it('the loader reports a path that is missing, is not a folder or has no process file, and loads the other folders', async () => {
     await put('good/a.ts', processOf('Good'))
     await put('empty/helper.ts', 'export const rate = 2')
     const loaded = await load('./good,./missing,./good/a.ts,./empty')
@@ -273,7 +273,7 @@ describe('loading the processes of a package', () => {
     expect(await load('@acme/flows')).toEqual({ results: { Default: 2, More: 3 }, failures: [] })
   })
 
-  it('the loader reports a package that is not installed, fails to load or exports no process, and loads the others', async () => {
+  it('the loader reports a package that is not installed, fails to load or exports no process, and loads the other packages', async () => {
     await put('good/a.ts', processOf('Good'))
     await put('node_modules/broken/package.json', '{"type":"module","exports":"./main.js"}')
     await put('node_modules/broken/main.js', 'const a = 1\nthrow new Error("no licence")')

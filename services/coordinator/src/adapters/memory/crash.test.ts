@@ -101,7 +101,7 @@ describe('the in-memory transaction source under kills and disk faults', () => {
     await again[Symbol.asyncDispose]()
   })
 
-  it('the in-memory transaction source closes its files if it cannot be opened', async () => {
+  it('if the in-memory transaction source cannot be opened, it closes its files', async () => {
     const faults: Fault[] = [{ operation: 'truncate', at: 1, bytes: 0 }]
     let isClosed = false
     const openFile = async (path: string): Promise<JournalFile> => {

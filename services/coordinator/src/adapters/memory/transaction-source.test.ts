@@ -271,7 +271,7 @@ describe('the files of the in-memory transaction source', () => {
     }
   })
 
-  it('a dead letter that cannot be written to disk is not stored, and a dead letter whose removal cannot be written stays stored', async () => {
+  it('if the disk is full, adding or removing a dead letter fails and changes nothing', async () => {
     let isFull = false
     const source = await createMemoryTransactionSource(folder, {
       openFile: async (path) => {
@@ -532,7 +532,7 @@ describe('the files of the in-memory transaction source', () => {
     expect(await ids()).toEqual(acknowledged.toSorted())
   })
 
-  it('after its process was killed, the transaction source of the embedded host opens its file again at once, and contains every acknowledged change', async () => {
+  it('after its OS process was killed, the embedded host can open the transaction source at once, and finds every acknowledged change', async () => {
     const module = new URL('./transaction-source.ts', import.meta.url).href
     const script = `
       const { createMemoryTransactionSource } = await import('${module}')

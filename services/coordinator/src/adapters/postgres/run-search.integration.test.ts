@@ -127,7 +127,7 @@ describe('the search for runs in a large table', () => {
       }
   })
 
-  it('a page of the run search reads a bounded number of rows, and only few rows if an index contains the runs of the filter', async () => {
+  it('each page of the run search reads a bounded number of rows, and few rows if an index covers the filter', async () => {
     const limit = 50
     const page = 2 * (limit + 1) // each run of the page is read once in the index and once in the table
     const unfinished = RUNS / 20

@@ -326,7 +326,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('when the sweeper finds a run that SQL inserted without version and deadline, it stores the version and deadline of the process in the run', async () => {
+  it('the sweeper stores the version and deadline of the process in a run that SQL inserted without them', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "DefinitionVersion", "DeadlineAt")

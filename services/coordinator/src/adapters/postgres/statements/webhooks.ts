@@ -43,8 +43,8 @@ export async function addWebhooks(sql: Sql, webhooks: readonly NewWebhook[]): Pr
 const MAX_RUNS = 1_000
 
 /**
- * The oldest webhook of each receiver and `OrderedBy`. Each is found with one lookup in the index, however many
- * webhooks wait after it.
+ * The oldest webhook for each pair of `Receiver` and `OrderedBy`. The webhook is found with one lookup in the index,
+ * however many webhooks wait after it.
  */
 const oldest = (sql: Sql) => sql`
   receiver as (
@@ -66,8 +66,8 @@ const oldest = (sql: Sql) => sql`
       select * from first limit ${MAX_RUNS}) own)`
 
 /**
- * Deletes the oldest webhook of each receiver and `OrderedBy` if its run has ended. Then queues a run for each webhook
- * that is now the oldest of its receiver and `OrderedBy` and has no run yet.
+ * For each pair of `Receiver` and `OrderedBy`, deletes the oldest webhook if its run has ended. Then queues a run for
+ * the webhook that is now the oldest of the pair, if this webhook has no run yet.
  */
 export async function startWebhooks(
   sql: postgres.Sql,
