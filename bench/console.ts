@@ -151,7 +151,7 @@ async function measurePaint(
     report('requests before the first page shows data', String(requests), '6 and the stream')
 }
 
-/** Records long tasks, the durations of interactions, and frames, from now on. */
+/** A browser script that starts to record long tasks, the durations of interactions, and the times between frames. */
 const OBSERVE = `
   globalThis.longTasks = []
   globalThis.interactions = []
@@ -221,7 +221,7 @@ async function heapMb(page: Page): Promise<number> {
   return usedSize / MIB
 }
 
-/** Changes runs, and at the same time uses the first of the pages as a person would. */
+/** Changes 1,000 runs a second while it selects runs on the first page as a person would. */
 async function measureLoad(
   pages: readonly Page[],
   fake: FakeInstallation,
@@ -244,7 +244,7 @@ async function measureLoad(
       const due = Math.floor(((performance.now() - startedAt) / 1_000) * PER_SECOND)
       const changes: (readonly [FakeRun, FakeRun['status']])[] = []
       for (; sent < due; sent += 1) {
-        // Half of the changes are of the newest runs, which every browser shows.
+        // Half of the changes affect the newest runs, which every browser shows.
         const index = sent % 2 === 0 ? RUNS - 1 - ((sent / 2) % 200) : (sent * 7) % RUNS
         const run = fake.runs[index]
         if (run !== undefined) changes.push([run, STATUSES[(sent + index) % 5] ?? 'Queued'])

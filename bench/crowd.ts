@@ -1,14 +1,16 @@
 /**
- * Measures what a crowd of runs of one throttled company costs, and whether the runs of another company stay as fast as
- * without the crowd. The coordinator, the gateway, RabbitMQ, PostgreSQL and Redis are real. The provider is a stub that
- * accepts a few calls a second of the throttled company.
+ * Measures the cost of a crowd, which is many waiting runs of one throttled company. Also measures whether the runs of
+ * another company stay as fast as without the crowd. The coordinator, the gateway, RabbitMQ, PostgreSQL and Redis are
+ * real. The provider is a stub that accepts a few calls a second of the throttled company.
  *
  *   npm run bench -- crowd [--runs 5000] [--per-second 4] [--seconds 60] [--settle 30] [--profile generic]
  *     [--against <checkout>]
  *
- * Three phases: the other company alone; `--settle` seconds from the bulk request on; and `--seconds` seconds after them.
- * Uses the PostgreSQL, Redis and RabbitMQ on this machine's standard ports. The processor time of the broker contains
- * that of its other clients, so no other program may use it meanwhile; the first phase shows how much it uses at rest.
+ * The measurement has three phases. In the first phase only the other company has runs. The second phase begins with
+ * the bulk request that queues the crowd, and takes `--settle` seconds. The third phase takes another `--seconds`
+ * seconds. Uses the PostgreSQL, Redis and RabbitMQ on this machine's standard ports. The broker's processor time
+ * includes the work for all of its clients, so no other program may use the broker meanwhile. The first phase shows how
+ * much processor time the broker uses without the crowd.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -38,7 +40,7 @@ const RUNS = Number(values.runs)
 const PROCESS = 'CrowdProcess'
 const THROTTLED = 'r1'
 const OTHER = 'r2'
-/** Milliseconds between two runs of the other company. */
+/** Milliseconds between the starts of two runs of the other company. */
 const TRICKLE_MS = 500
 
 await using opened = new AsyncDisposableStack()
@@ -83,7 +85,10 @@ const rows = {
 console.log(`${RUNS} runs of a company with ${values['per-second']} calls a second`)
 console.table(rows)
 
-/** Runs the trickle of the other company for some seconds, and returns the use of the machine meanwhile. */
+/**
+ * Queues runs of the other company for some seconds. Returns the processor time, the rates and the latencies in these
+ * seconds.
+ */
 async function phase(seconds: number, begin: () => Promise<void> = async () => {}) {
   const before = await readings()
   const startedAt = performance.now()
@@ -115,7 +120,7 @@ async function phase(seconds: number, begin: () => Promise<void> = async () => {
 
 /**
  * Queues a run of the other company every half second. Returns for each run the milliseconds from its request to its
- * completion. For a run that is not completed at the end of the trickle, these are the milliseconds to this end.
+ * completion. For a run that is not completed after `seconds`, the milliseconds end at that time.
  */
 async function trickle(seconds: number): Promise<readonly number[]> {
   const latencies: Promise<number>[] = []

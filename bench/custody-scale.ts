@@ -88,7 +88,10 @@ async function readTokens(from: Custody, size: number): Promise<void> {
   }
 }
 
-/** Makes `DUE` realms due. Returns the milliseconds until the service has refreshed all of them. */
+/**
+ * Makes the credentials of `DUE` realms due for a refresh. Returns the milliseconds until the service has refreshed all
+ * of them.
+ */
 async function refreshDue(store: Redis): Promise<number> {
   // The due time is changed in both the record and the index, because the service checks both.
   for (let n = 0; n < DUE; n += 1)

@@ -56,7 +56,7 @@ const { values: args } = parseArgs({
 })
 const rounds = Number(args.rounds)
 const sweep = args.concurrency.split(',').filter(Boolean).map(Number)
-/** Whether the benchmark compares variants of the coordinator and measures no other engine. */
+/** Whether the options compare variants of the coordinator. In this case no other engine is measured. */
 const isOfCoordinator =
   args.finished ||
   args.standby ||
@@ -101,7 +101,7 @@ const leaving = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leaving.abort())
 await using opened = new AsyncDisposableStack()
 // The benchmark accepts only servers on this machine, because it cannot read the processor time of a server in a
-// container. It also needs a server with fsync, and a PostgreSQL server that the test setup starts runs without it.
+// container. It also needs a PostgreSQL server with fsync. The servers that the test setup starts run without fsync.
 process.env['TEST_BACKENDS'] ??= 'local'
 opened.defer(await setupBackends())
 const stub = opened.use(await startStub())

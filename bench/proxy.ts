@@ -60,7 +60,7 @@ const upstream = opened.use(await startUpstream(Number(values.response)))
 const tokens = opened.use(await startTokens())
 const realms = Array.from({ length: REALMS }, (_, n) => `r${n}`)
 
-/** A proxy, and the key that its clients send. */
+/** A measured proxy, and the service key that the benchmark's clients send to this proxy. */
 type Proxy = Side & { readonly key: string }
 const all: Readonly<Record<string, Proxy>> =
   values.against === undefined
@@ -134,7 +134,7 @@ const row = (name: string) => {
 }
 console.table(Object.fromEntries(Object.keys(pacedSides).map((name) => [name, row(name)])))
 
-/** Starts a gateway with a service key of its own. */
+/** Starts a gateway with a new service key. */
 async function gateway(checkout?: string): Promise<Proxy> {
   const keyFile = checkout === undefined && Number(values.keys) > 0 ? await writeKeyFile() : null
   const system = opened.use(await startSystem([], checkout === undefined ? {} : { checkout }))

@@ -124,7 +124,7 @@ async function waitForPass(env: Readonly<Record<string, string>>): Promise<void>
   while ((await purgedSoFar()) === 0) await delay(20)
 }
 
-/** Returns the number of runs that the current pass has purged; 0 if no pass is in progress. */
+/** Returns the number of runs that the current purge pass has purged so far; 0 if no purge pass is in progress. */
 async function purgedSoFar(): Promise<number> {
   const { rows } = await sql.query<{ count: number }>(
     `select "Value"::int as count from "Order_Installation" where "Name" = 'Purged OrderProcess'`,

@@ -85,9 +85,9 @@ for (const filter of filters) {
 console.table(table)
 
 /**
- * Inserts runs of four processes with 1,000 realms. The runs are spread over a year, in which 50 versions follow each
- * other. One run in ten has no realm, one in ten has no version, one in ten has tags, one in fifty failed, and one in a
- * hundred was cancelled.
+ * Inserts runs of four processes with 1,000 realms. The runs are spread over a year, in which each process has 50
+ * successive definition versions. One run in ten has no realm, one in ten has no version, one in ten has tags, one in
+ * fifty failed, and one in a hundred was cancelled.
  */
 async function fill(): Promise<void> {
   const client = new Client({ connectionString: system.databaseUrl })

@@ -31,7 +31,7 @@ const MESSAGES = Number(values.messages)
 const DEADLINE_MS = 300_000
 /** The number of messages that are published at the same time. */
 const PUBLISHED_AT_ONCE = 500
-/** No program listens on this port. */
+/** A URL for the coordinator's internet probe. No program listens on its port, so the probe fails. */
 const OFFLINE = '127.0.0.1:1'
 
 await using opened = new AsyncDisposableStack()

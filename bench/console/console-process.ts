@@ -12,19 +12,19 @@ export interface ConsoleProcess extends AsyncDisposable {
   readonly pid: number
   /** The time from the start of the process until it responds, in milliseconds. */
   readonly readyMs: number
-  /** Returns a one-time link. */
+  /** Returns a new one-time link with which a person signs in to the console. */
   signInLink(): Promise<string>
 }
 
 export interface Peers {
   readonly coordinator: string
-  /** Token-service and the gateway. */
+  /** The URL of a fake server that responds as token-service and as the gateway. */
   readonly others: string
-  /** The key for the coordinator. */
+  /** The service key with which the console calls the coordinator. */
   readonly key?: string
 }
 
-/** Starts the console as a process of its own. Resolves when it responds. */
+/** Starts the console in a separate OS process. Resolves when the console responds. */
 export async function startConsoleProcess(peers: Peers): Promise<ConsoleProcess> {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`

@@ -15,8 +15,8 @@ interface Measured {
 }
 
 /**
- * Measures OrderProcess on a coordinator with PostgreSQL and RabbitMQ, in turn without and with a console that watches
- * it, and reports the median of the ratios.
+ * Measures OrderProcess on a coordinator with PostgreSQL and RabbitMQ, alternately without and with a console that
+ * watches the coordinator. Reports the median of the ratios of the two results.
  */
 export async function measureWatching(
   rounds: number,
@@ -54,7 +54,8 @@ export async function measureWatching(
   await run() // a warm-up round, in which V8 compiles the hot functions
   const pairs: { readonly alone: Measured; readonly watched: Measured }[] = []
   for (let round = 0; round < rounds; round += 1) {
-    // Each order begins every second round, because the tables grow.
+    // The order of the two measurements alternates from round to round. The tables grow with each measurement, so the
+    // second measurement of a round is slower.
     const first = round % 2 === 0
     const one = first ? await run() : await runWatched()
     const other = first ? await runWatched() : await run()

@@ -1,7 +1,7 @@
 import { type HttpServer, startHttpServer } from '@integration-host/tests/http-server'
 
 export interface Provider extends HttpServer {
-  /** The calls of the throttled company since the start: all, and those that got a 429. */
+  /** The number of all calls of the throttled company since the start, and the number of those that got a 429. */
   readonly counts: { calls: number; rejected: number }
 }
 

@@ -49,7 +49,7 @@ export interface Engine extends AsyncDisposable {
 export type StartEngine = (settings: EngineSettings) => Promise<Engine>
 
 /**
- * For engines whose enqueue call returns before the transaction has completed: lets callers wait until it has. The last
+ * Lets callers wait until a transaction has completed, for engines whose enqueue call returns before that. The last
  * step of each transaction calls `completed`.
  */
 export class Completions {

@@ -2,8 +2,8 @@ import { type HttpServer, startHttpServer } from '@integration-host/tests/http-s
 import { tokenOf } from './peer.ts'
 
 /**
- * Starts a fake token-service in this process. The gateway requests the token of each realm once every five
- * minutes.
+ * Starts a fake token-service in this process. The gateway requests the token of each realm from this server once every
+ * five minutes.
  */
 export const startTokens = (): Promise<HttpServer> =>
   startHttpServer((request, response) => {

@@ -33,7 +33,7 @@ export interface Custody extends AsyncDisposable {
 }
 
 /**
- * Starts the provider. Uses the machine's RabbitMQ with a prefix of its own.
+ * Starts the sandbox provider. The services use the machine's RabbitMQ with a separate prefix for the names of queues.
  *
  * @param checkout the folder of another checkout; if present, the services of that checkout are started
  */

@@ -23,7 +23,7 @@ afterEach(() => rm(folder, { recursive: true }))
 const cli = (args: readonly string[], env = {}) => runProcess([CLI, ...args], { cwd: folder, env })
 const init = (name: string) => cli(['init', name])
 
-describe('integration-host init', () => {
+describe('the command `integration-host init`', () => {
   it('`integration-host init` creates a project, and prints the next steps for the user', async () => {
     const { code, stdout, stderr } = await init('My Processes')
     expect([code, stderr]).toEqual([0, ''])
@@ -85,7 +85,7 @@ describe('integration-host init', () => {
   })
 })
 
-describe('integration-host dev', () => {
+describe('the command `integration-host dev`', () => {
   const dev = () => startProcess([CLI, 'dev', '--free-ports'], { cwd: folder })
 
   it('`integration-host dev` runs the process of a new project, and prints each step with the error that the provider returned', async () => {
@@ -148,8 +148,8 @@ describe('integration-host dev', () => {
     await writeFile(file, `${counter(3)}\nconst = 4\n`)
     await started.waitForOutput(/process is not loaded.*counter\.ts.*line=4/)
     expect(await resultOf('broken')).toBe(2)
-    // The health report of the coordinator contains the file name too, but is not printed. So only one line names
-    // the file.
+    // The coordinator's health report contains the file name too, but `dev` does not print this report. So only one
+    // line of the output names the file.
     expect(started.output().match(/counter\.ts/g)).toHaveLength(1)
     // The last valid version of the invalid file stays loaded, so its process is still listed.
     expect(started.output().match(loaded)).toHaveLength(3)
@@ -217,7 +217,7 @@ export default defineProcess('Export', {
   on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create'] }],
 }).step('export', (step) => step.complete())
 `
-/** The same process with an `input` that accepts no change. */
+/** The process `Export` with an `input` schema that rejects every change. */
 const REJECTING_EXPORT = `import { z } from 'zod'
 ${EXPORT.replace('on:', 'input: z.never(),\n  on:')}`
 const RUN = `Invoice-129@2026-11-23T17:05:09Z/${REALM}`
@@ -291,8 +291,8 @@ describe('a webhook that the provider sends to the embedded host', () => {
   }, 60_000)
 })
 
-describe('integration-host start', () => {
-  it('`integration-host start` without a verifier token warns of processes that are started by changes', async () => {
+describe('the command `integration-host start`', () => {
+  it('`integration-host start` without a verifier token warns which processes get no webhooks of the provider', async () => {
     await mkdir(join(folder, 'processes'))
     await writeFile(join(folder, 'processes/export.ts'), EXPORT)
     const env = { DISCOVERY_URL: 'http://127.0.0.1:1/', CLIENT_ID: 'a', CLIENT_SECRET: 'b' }

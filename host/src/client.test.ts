@@ -39,7 +39,7 @@ interface Sent {
   status: number | null
 }
 
-describe('the client of the package', () => {
+describe('the HTTP client that the package exports', () => {
   let host: Host
   let folder: string
   /** All requests of this client. */
@@ -337,7 +337,7 @@ describe('the client of the package', () => {
       expect(await entitiesCreated()).toBe(before + 1)
     })
 
-    it('the client repeats a POST without a response only after it has learned that the provider recognises the repetition', async () => {
+    it('the client repeats a POST without a response only if an earlier response showed that the provider recognises repeated requests', async () => {
       await using relay = await startRelay(host.accountingGateway, 80)
       const { client, sent } = connect({ gateway: relay.url })
       const company = client.company(COMPANY.realm)

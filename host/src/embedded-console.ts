@@ -34,7 +34,10 @@ async function bundle(logger: Logger): Promise<Awaited<ReturnType<typeof buildAp
     const { build } = await import('esbuild')
     return await buildApp(build)
   } catch (error) {
-    logger.error({ err: error }, 'console is not started because its program cannot be bundled')
+    logger.error(
+      { err: error },
+      'web console was not started because its browser script could not be bundled',
+    )
     return null
   }
 }

@@ -241,8 +241,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
 }
 
 /**
- * Logs a warning that names the processes that changes start. Without webhooks, these processes get changes only from
- * the daily change feed.
+ * Logs a warning that names the processes that are started by changes in the books of companies. Without webhooks,
+ * these processes get the changes only from the daily change feed.
  */
 function warnOfChanges(
   { definitions }: Awaited<ReturnType<typeof configure>>['processes'],

@@ -222,7 +222,7 @@ describe('the alert rules', () => {
       expect(annotations.runbook).toBe(`docs/runbook.md#${alert.toLowerCase()}`)
   })
 
-  it('the summary of an alert uses only labels that the result of the query of this alert has', () => {
+  it('the summary of an alert uses only labels that are in the result of the query of this alert', () => {
     for (const { alert, expr, annotations } of alerts) {
       for (const [, label = ''] of annotations.summary.matchAll(/\$labels\.(\w+)/g)) {
         const isAggregated = /\b(?:sum|max|min)\b/.test(expr)

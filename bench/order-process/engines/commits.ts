@@ -4,8 +4,8 @@ import { createSteps } from '../steps.ts'
 
 /**
  * Runs the steps with the four commits that durability needs: one for the insert of the run, and one for the result of
- * each step. There is no lease, no attempt, no retry and no recovery. The latency is a lower bound for that of the
- * coordinator on this machine.
+ * each step. There is no lease, no attempt, no retry and no recovery. The latency is a lower bound for the latency of
+ * the coordinator on this machine.
  */
 export const start: StartEngine = async (settings) => {
   const steps = createSteps(settings)

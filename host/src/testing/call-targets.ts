@@ -13,8 +13,7 @@ export interface CallTargetsDeps {
 }
 
 /**
- * Returns the function with which steps call the fake targets. It uses the virtual clock for time limits and late
- * responses.
+ * Returns the function with which steps call the fake targets. Time limits and late responses follow the virtual clock.
  */
 export const createTargetCaller =
   ({ targetOf, clock, work, onUnknownAddress }: CallTargetsDeps): HttpCall =>

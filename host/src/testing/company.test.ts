@@ -36,59 +36,59 @@ const cpuMs = (startedAt: NodeJS.CpuUsage): number => {
 }
 
 describe('a company of a test host', () => {
-  it('steps write to and read from the books that a company of a test host has at the sandbox provider', async () => {
-    await using test = await startWithCompany()
-    const run = await test.run('c-1')
+  it('steps in a test host write to and read from the books of a company at the sandbox provider', async () => {
+    await using fixture = await startWithCompany()
+    const run = await fixture.run('c-1')
     run.toHaveStatus('Completed')
     expect(run.data('read')).toMatchObject({ Customer: { DisplayName: 'Ada' } })
-    test.company.toHaveCalled('POST /customer', {
+    fixture.company.toHaveCalled('POST /customer', {
       times: 1,
       key: run.key('create'),
       body: { DisplayName: 'Ada' },
     })
-    test.company.toHaveCalled('GET /customer/:id', { times: 1 })
+    fixture.company.toHaveCalled('GET /customer/:id', { times: 1 })
     expect(run.view.Attempts[0]?.ResponseId).toMatch(/^1-/)
   })
 
   it('the gateway of a test host repeats a call whose connection was lost, and the provider creates the entity once', async () => {
-    await using test = await startWithCompany()
-    await test.company.fault({ drop: 'after' })
-    const run = await test.run('c-1')
-    await test.host.advance('1 second')
+    await using fixture = await startWithCompany()
+    await fixture.company.fault({ drop: 'after' })
+    const run = await fixture.run('c-1')
+    await fixture.host.advance('1 second')
     run.toHaveStatus('Completed')
-    test.company.toHaveCalled('POST /customer', { times: 2 })
+    fixture.company.toHaveCalled('POST /customer', { times: 2 })
     expect(run.data('create')).toBe(run.view.Items[1]?.ResponseBody?.match(/"Id":"(\d+)"/)?.[1])
     expect(run.view.Attempts.map(({ Outcome }) => Outcome)).toEqual(['completed', 'completed'])
   })
 
   it('the gateway of a test host refreshes a token that the provider rejects', async () => {
-    await using test = await startWithCompany()
-    await test.company.expireToken()
-    const run = await test.run('c-1')
+    await using fixture = await startWithCompany()
+    await fixture.company.expireToken()
+    const run = await fixture.run('c-1')
     run.toHaveStatus('Completed')
     expect(run.view.Attempts).toHaveLength(2)
   })
 
-  it('the gateway of a test host repeats a call after a minute if the provider has limited the rate', async () => {
-    await using test = await startWithCompany()
-    await test.company.fault({ status: 429 })
-    const run = await test.run('c-1')
+  it('a step in a test host is retried after a minute if the provider rejected its call with 429', async () => {
+    await using fixture = await startWithCompany()
+    await fixture.company.fault({ status: 429 })
+    const run = await fixture.run('c-1')
     expect([run.status, run.errorClass]).toEqual(['Retrying', 'http_429'])
-    await test.host.advance('59 seconds')
+    await fixture.host.advance('59 seconds')
     run.toHaveStatus('Retrying')
-    await test.host.advance('2 seconds')
+    await fixture.host.advance('2 seconds')
     run.toHaveStatus('Completed')
     expect(run.view.Items[0]?.Attempt).toBe(1)
   })
 
   it('a run in a test host waits while its company is disconnected, and continues after the company is connected again', async () => {
-    await using test = await startWithCompany()
-    await test.company.disconnect()
-    const run = await test.run('c-1')
+    await using fixture = await startWithCompany()
+    await fixture.company.disconnect()
+    const run = await fixture.run('c-1')
     run.toHaveStatus('Waiting')
-    await test.host.advance('3 days')
+    await fixture.host.advance('3 days')
     run.toHaveStatus('Waiting')
-    await test.company.reconnect()
+    await fixture.company.reconnect()
     expect(run.status).toBe('Completed')
   })
 
@@ -98,7 +98,7 @@ describe('a company of a test host', () => {
     expect([run.status, run.errorClass]).toEqual(['Failed', 'http_404'])
   })
 
-  it('a test of all notices before the end of a grant takes less than a second of processor time', async () => {
+  it('a test host that sends all notices before the end of a grant uses less than a second of processor time', async () => {
     const startedAt = process.cpuUsage()
     await using host = await startTestHost({
       processes: customers,
@@ -108,7 +108,7 @@ describe('a company of a test host', () => {
     expect(company.notices).toEqual([])
     await host.advance('11 days')
     expect(company.notices.map(({ days }) => days)).toEqual([90])
-    // The notice comes at the time of the daily refresh.
+    // The notice is sent by the daily refresh, which is at this time.
     expect(company.notices[0]?.at.toISOString()).toMatch(/^2026-12-01T07/)
     await host.advance('88 days')
     expect(company.notices.map(({ days }) => days)).toEqual([90, 30, 7])
@@ -118,7 +118,7 @@ describe('a company of a test host', () => {
   })
 
   it('a test host rejects a fault that the sandbox does not know, with the reason', async () => {
-    await using test = await startWithCompany()
-    await expect(test.company.fault({ status: 7 })).rejects.toThrow(/rejected POST .*status/)
+    await using fixture = await startWithCompany()
+    await expect(fixture.company.fault({ status: 7 })).rejects.toThrow(/rejected POST .*status/)
   })
 })

@@ -46,7 +46,8 @@ export interface TestCompany {
   /** The notices that the company has to be connected again, 90, 30 and 7 days before its grant ends. */
   readonly notices: readonly ExpiryNotice[]
   /**
-   * Checks the calls of a route, such as `POST /invoice`. @throws {AssertionError} as `FakeTarget.toHaveCalled` does.
+   * Checks the calls of a route, such as `POST /invoice`. @throws {AssertionError} in the same cases as
+   * `FakeTarget.toHaveCalled`.
    */
   toHaveCalled(route: string, expected?: CallExpectation): void
   /** Makes the next calls fail. */

@@ -34,44 +34,46 @@ async function runWithDeath(point: KillPoint, step?: string) {
 const methods = (calls: readonly { readonly method: string }[]): string[] =>
   calls.map(({ method }) => method)
 
-describe('the death of a worker', () => {
+describe('the death of a worker in a test host', () => {
   it.each([
     ['before request', ['GET', 'POST']],
     ['after request', ['POST', 'GET']],
     ['before commit', ['POST', 'GET']],
   ] as const)(
-    'if the worker dies at the point "%s", confirm decides after the end of the lease whether the step runs again',
+    'if the worker dies at the point "%s", `confirm` decides after the end of the lease whether the step runs again',
     async (point, expected) => {
-      await using test = await runWithDeath(point, 'send')
-      expect([test.run.status, test.run.step]).toEqual(['Running', 'send'])
-      await test.host.advance('29 seconds')
-      test.run.toHaveStatus('Running')
-      await test.host.advance('2 minutes')
-      test.run.toHaveStatus('Completed')
-      expect(methods(test.mail.calls)).toEqual(expected)
-      test.mail.toHaveCalled('POST /messages', { times: 1, key: test.run.key('send') })
-      expect(test.run.view.Attempts.map(({ StepName, Outcome }) => [StepName, Outcome])).toEqual([
-        ['prepare', 'completed'],
-        ['send', 'in_doubt'],
-        ['send', 'completed'],
-      ])
+      await using fixture = await runWithDeath(point, 'send')
+      expect([fixture.run.status, fixture.run.step]).toEqual(['Running', 'send'])
+      await fixture.host.advance('29 seconds')
+      fixture.run.toHaveStatus('Running')
+      await fixture.host.advance('2 minutes')
+      fixture.run.toHaveStatus('Completed')
+      expect(methods(fixture.mail.calls)).toEqual(expected)
+      fixture.mail.toHaveCalled('POST /messages', { times: 1, key: fixture.run.key('send') })
+      expect(fixture.run.view.Attempts.map(({ StepName, Outcome }) => [StepName, Outcome])).toEqual(
+        [
+          ['prepare', 'completed'],
+          ['send', 'in_doubt'],
+          ['send', 'completed'],
+        ],
+      )
     },
   )
 
   it('after the death of a worker at the point "after commit", the next step starts without its message, and no step runs twice', async () => {
-    await using test = await runWithDeath('after commit', 'prepare')
-    await test.host.advance('2 minutes')
-    test.run.toHaveStatus('Completed')
-    expect(methods(test.mail.calls)).toEqual(['POST'])
-    expect(test.run.view.Attempts).toHaveLength(2)
+    await using fixture = await runWithDeath('after commit', 'prepare')
+    await fixture.host.advance('2 minutes')
+    fixture.run.toHaveStatus('Completed')
+    expect(methods(fixture.mail.calls)).toEqual(['POST'])
+    expect(fixture.run.view.Attempts).toHaveLength(2)
   })
 
   it('kill() without the name of a step kills the worker at the next step that reaches the point, and only once', async () => {
-    await using test = await runWithDeath('before commit')
-    expect(test.run.step).toBe('prepare')
-    await test.host.advance('2 minutes')
-    test.run.toHaveStatus('Completed')
-    expect(methods(test.mail.calls)).toEqual(['POST'])
+    await using fixture = await runWithDeath('before commit')
+    expect(fixture.run.step).toBe('prepare')
+    await fixture.host.advance('2 minutes')
+    fixture.run.toHaveStatus('Completed')
+    expect(methods(fixture.mail.calls)).toEqual(['POST'])
   })
 
   it('a run fails if its step kills the worker in every attempt', async () => {
@@ -102,7 +104,7 @@ describe('the death of a worker', () => {
     mail.toHaveCalled('POST /messages', { times: 2, key: run.key('two') })
   })
 
-  it('the other steps of a dead worker end too, and continue when their leases have expired', async () => {
+  it('the other steps of a killed worker stop too, and another worker continues them when their leases have expired', async () => {
     await using host = await startTestHost({ processes: notices })
     const mail = host
       .target(MAIL)

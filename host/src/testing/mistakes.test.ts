@@ -31,7 +31,7 @@ const messageOf = (call: () => unknown): string => {
   return 'nothing was thrown'
 }
 
-describe('a change that is not valid', () => {
+describe('an invalid change that a test reports to a test host', () => {
   const changed = defineProcess('Changed', {
     on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create'] }],
   }).step('one', (step) => step.complete())
@@ -52,7 +52,7 @@ describe('a change that is not valid', () => {
   )
 })
 
-describe('an expectation that is not met', () => {
+describe('an expectation of a test that is not met', () => {
   async function startWithCalls() {
     const host = await startTestHost({ processes: orders })
     const erp = host.target(`${ERP}/`).on('POST /orders', { status: 201 })
@@ -61,15 +61,17 @@ describe('an expectation that is not met', () => {
   }
 
   it('the error of toHaveCalled() lists the calls of the route with their keys and bodies', async () => {
-    await using test = await startWithCalls()
-    expect(messageOf(() => test.erp.toHaveCalled('POST /orders', { times: 2 }))).toBe(
+    await using fixture = await startWithCalls()
+    expect(messageOf(() => fixture.erp.toHaveCalled('POST /orders', { times: 2 }))).toBe(
       [
         'expected 2 calls of POST /orders at https://erp.test, but there was 1',
         'calls of POST /orders:',
         '  1. POST /orders  key Orders/o-1/0/order  body {"amount":66}',
       ].join('\n'),
     )
-    expect(messageOf(() => test.erp.toHaveCalled('POST /orders', { body: { amount: 67 } }))).toBe(
+    expect(
+      messageOf(() => fixture.erp.toHaveCalled('POST /orders', { body: { amount: 67 } })),
+    ).toBe(
       [
         'expected a call of POST /orders at https://erp.test with body {"amount":67}, but there were none',
         'calls of POST /orders:',
@@ -79,11 +81,11 @@ describe('an expectation that is not met', () => {
   })
 
   it('the error of toHaveCalled() lists the calls of other routes if the route had no call', async () => {
-    await using test = await startWithCalls()
-    expect(messageOf(() => test.erp.toHaveCalled('GET /orders/:id'))).toMatch(
+    await using fixture = await startWithCalls()
+    expect(messageOf(() => fixture.erp.toHaveCalled('GET /orders/:id'))).toMatch(
       /^expected a call of GET \/orders\/:id at .*, but there were none\nother calls:\n {2}1\. POST \/orders/,
     )
-    expect(messageOf(() => test.host.target('https://b.test').toHaveCalled('GET /'))).toMatch(
+    expect(messageOf(() => fixture.host.target('https://b.test').toHaveCalled('GET /'))).toMatch(
       /The target received no calls\.$/,
     )
   })
@@ -107,8 +109,8 @@ describe('an expectation that is not met', () => {
   })
 
   it('the error of toHaveStatus() is an AssertionError, and has the actual and the expected status for the test runner', async () => {
-    await using test = await startWithCalls()
-    expect(() => test.run.toHaveStatus('Failed')).toThrow(
+    await using fixture = await startWithCalls()
+    expect(() => fixture.run.toHaveStatus('Failed')).toThrow(
       expect.objectContaining({
         name: 'AssertionError',
         actual: 'Completed',
@@ -128,7 +130,7 @@ describe('an expectation that is not met', () => {
   })
 })
 
-describe('a mistake in a test', () => {
+describe('a mistake in a test that uses a test host', () => {
   it('the error for a call to an address without a target names the step and the remedy', async () => {
     await using host = await startTestHost({ processes: orders })
     await expect(host.run(orders, 'o-1', { amount: 1 })).rejects.toThrow(
@@ -223,7 +225,7 @@ describe('a mistake in a test', () => {
     )
   })
 
-  it('the error for a step that waits for a timer of its own names the step', async () => {
+  it('the error for a step that waits for something other than the clock of the test host names the step', async () => {
     const released = Promise.withResolvers<void>()
     const stuck = defineProcess('Stuck').step('one', async (step) => {
       await released.promise
@@ -238,7 +240,7 @@ describe('a mistake in a test', () => {
   })
 })
 
-describe('misspelt members', () => {
+describe('misspelt options of a test host', () => {
   const waits = defineProcess('Waits').step('one', (step) => step.execute({ url: `${ERP}/orders` }))
 
   it('startTestHost() and run() reject unknown options, and list the known ones', async () => {
@@ -268,8 +270,8 @@ describe('misspelt members', () => {
   })
 })
 
-describe('a test host that is released', () => {
-  it('a released test host leaves no timer and no server that keep its OS process alive', async () => {
+describe('a test host that was disposed of', () => {
+  it('a test host leaves no timer or server that keeps the OS process alive after the host was disposed of', async () => {
     const script = `
       import { defineProcess } from '${new URL('../../../services/coordinator/src/process/api.ts', import.meta.url).href}'
       import { startTestHost } from '${new URL('testing.ts', import.meta.url).href}'

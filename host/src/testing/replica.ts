@@ -56,7 +56,7 @@ export interface ReplicaDeps {
   readonly processes: readonly ProcessDefinition[]
   readonly dataDir: string
   readonly logger: Logger
-  /** Returns whether the worker dies at this point of the current step. Called once for each point of each step. */
+  /** Returns whether the worker must die at this point of the current step. Called once for each point of each step. */
   readonly diesAt: (point: KillPoint) => boolean
   /** Called when a step has started or ended. */
   readonly onActivity: () => void
@@ -110,7 +110,8 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
   const tracked = trackedSource(source, work, () => isDead)
   const replicaSource: TransactionSource = {
     ...tracked,
-    // This `queue` never starts a run, because a step in progress is only known if it was delivered as a message.
+    // Only a delivered message tells the test host which step is in progress. Therefore this `queue` only stores runs,
+    // and never claims their first step.
     queue: (process, transactions, by) => tracked.queue(process, transactions, by),
     async claim(message) {
       if (isDead) return { kind: 'stale' }
@@ -180,7 +181,10 @@ function stepOf({ type, content }: Delivery): { process: string; step: string } 
   return message === null ? null : { process: message.Process, step: message.Step }
 }
 
-/** Returns a source that counts each call as work in flight, and that is unavailable once the replica is dead. */
+/**
+ * Returns a transaction source that counts each call as work in flight. Once the replica is dead, every call is
+ * rejected as if the store were unavailable.
+ */
 function trackedSource(
   source: TransactionSource,
   work: WorkInFlight,

@@ -13,7 +13,7 @@ export interface Sandbox {
   control(method: string, path: string, body?: object): Promise<void>
   /** Sends a form to the token endpoint. */
   requestTokens(form: Readonly<Record<string, string>>): Promise<Response | 'dropped'>
-  /** Lets the owner of a company connect it. Returns the authorization code. */
+  /** Grants access to a company as its owner would. Returns the authorization code. */
   authorize(company: { readonly realm: string; readonly name: string }): Promise<string>
 }
 

@@ -62,64 +62,69 @@ const cpuMs = (startedAt: NodeJS.CpuUsage): number => {
 
 describe('a test host', () => {
   it('a test host runs a process to its end, and each target receives the calls with their idempotency keys', async () => {
-    await using test = await startOrders()
-    const run = await test.host.run('Orders', 'o-1', { amount: 66 }, { tags: { channel: 'shop' } })
+    await using fixture = await startOrders()
+    const run = await fixture.host.run(
+      'Orders',
+      'o-1',
+      { amount: 66 },
+      { tags: { channel: 'shop' } },
+    )
     run.toHaveStatus('Completed')
     expect(run.data('order')).toBe('7')
     expect(run.view.Tags).toEqual({ channel: 'shop' })
     expect(run.view.CreatedAt).toBe('2026-11-20T08:00:00.000Z')
-    test.erp.toHaveCalled('POST /orders', {
+    fixture.erp.toHaveCalled('POST /orders', {
       times: 1,
       key: run.key('order'),
       headers: { authorization: `Bearer ${SECRET}` },
       body: { amount: 66 },
     })
-    test.mail.toHaveCalled('POST /messages', { times: 1, key: run.key('message'), body: '7' })
+    fixture.mail.toHaveCalled('POST /messages', { times: 1, key: run.key('message'), body: '7' })
     expect(JSON.stringify(run.view)).not.toContain(SECRET)
   })
 
   it('a run with notBefore starts when the clock of the test host reaches this time', async () => {
-    await using test = await startOrders()
-    const run = await test.host.run('Orders', 'o-1', { amount: 66 }, { notBefore: 3_600 })
+    await using fixture = await startOrders()
+    const run = await fixture.host.run('Orders', 'o-1', { amount: 66 }, { notBefore: 3_600 })
     expect(run.view.NotBefore).toBe('2026-11-20T09:00:00.000Z')
-    await test.host.advance('59 minutes')
+    await fixture.host.advance('59 minutes')
     run.toHaveStatus('Queued')
-    await test.host.advance('61 seconds')
+    await fixture.host.advance('61 seconds')
     run.toHaveStatus('Completed')
   })
 
   it('transactions with the same debounce key become one run in a test host, with the data of the last transaction', async () => {
-    await using test = await startOrders()
+    await using fixture = await startOrders()
     const debounce = { Key: 'o', Seconds: 60 }
-    const first = await test.host.run('Orders', 'o-1', { amount: 1 }, { debounce })
-    await test.host.advance('30 seconds')
-    const second = await test.host.run('Orders', 'o-2', { amount: 2 }, { debounce })
+    const first = await fixture.host.run('Orders', 'o-1', { amount: 1 }, { debounce })
+    await fixture.host.advance('30 seconds')
+    const second = await fixture.host.run('Orders', 'o-2', { amount: 2 }, { debounce })
     expect(second.id).toBe(first.id)
-    await test.host.advance('31 seconds')
+    await fixture.host.advance('31 seconds')
     first.toHaveStatus('Queued')
-    await test.host.advance('30 seconds')
+    await fixture.host.advance('30 seconds')
     first.toHaveStatus('Completed')
-    test.erp.toHaveCalled('POST /orders', { times: 1, body: { amount: 2 } })
+    fixture.erp.toHaveCalled('POST /orders', { times: 1, body: { amount: 2 } })
   })
 
   it('a test of ten retries of a step takes less than five seconds of processor time', async () => {
     const startedAt = process.cpuUsage()
-    await using test = await startOrders()
-    test.erp.on('POST /orders', { status: 503 })
-    const run = await test.host.run('Orders', 'o-1', { amount: 1 })
+    await using fixture = await startOrders()
+    fixture.erp.on('POST /orders', { status: 503 })
+    const run = await fixture.host.run('Orders', 'o-1', { amount: 1 })
     run.toHaveStatus('Retrying')
-    await test.host.advance('1 hour')
+    await fixture.host.advance('1 hour')
     run.toHaveStatus('Failed')
     expect(run.errorClass).toBe('http_503')
-    test.erp.toHaveCalled('POST /orders', { times: 10, key: run.key('order') })
-    const waits = test.erp.calls
+    fixture.erp.toHaveCalled('POST /orders', { times: 10, key: run.key('order') })
+    const waits = fixture.erp.calls
       .slice(1)
-      .map(({ at }, index) => at - (test.erp.calls[index]?.at ?? 0))
+      .map(({ at }, index) => at - (fixture.erp.calls[index]?.at ?? 0))
     expect(waits.map((ms) => Math.ceil(ms / 1_000))).toEqual([1, 2, 4, 8, 16, 32, 64, 128, 256])
     expect(cpuMs(startedAt)).toBeLessThan(5_000)
   })
 
-  it('a test of waits of 90 days takes less than five seconds of processor time', async () => {
+  it('a test in which a step waits for 90 days takes less than five seconds of processor time', async () => {
     const startedAt = process.cpuUsage()
     await using host = await startTestHost({ processes: [polls] })
     const erp = host.target(ERP).on('GET /reports/:id', [{ status: 202 }, { status: 202 }, {}])
@@ -157,19 +162,19 @@ describe('a test host', () => {
   })
 
   it('a call without a response ends at its time limit in a test host, and confirm is called before the next attempt', async () => {
-    await using test = await startOrders()
-    test.mail
+    await using fixture = await startOrders()
+    fixture.mail
       .on('POST /messages', ['no response', { status: 202 }])
       .on('GET /messages', { status: 404 })
-    const run = await test.host.run('Orders', 'o-1', { amount: 1 })
+    const run = await fixture.host.run('Orders', 'o-1', { amount: 1 })
     run.toHaveStatus('Running')
-    await test.host.advance('59 seconds')
+    await fixture.host.advance('59 seconds')
     run.toHaveStatus('Running')
-    await test.host.advance('1 second')
+    await fixture.host.advance('1 second')
     expect([run.status, run.errorClass, run.isInDoubt]).toEqual(['Retrying', 'no_answer', true])
-    await test.host.advance('1 minute')
+    await fixture.host.advance('1 minute')
     run.toHaveStatus('Completed')
-    expect(test.mail.calls.map(({ method }) => method)).toEqual(['POST', 'GET', 'POST'])
+    expect(fixture.mail.calls.map(({ method }) => method)).toEqual(['POST', 'GET', 'POST'])
   })
 
   it('a step whose target responds after twenty minutes keeps its lease, so it runs only once', async () => {
@@ -185,33 +190,33 @@ describe('a test host', () => {
   })
 
   it('a test host retries a step after a refused connection and after a closed connection', async () => {
-    await using test = await startOrders()
-    test.erp.on('POST /orders', ['refuse', 'hang up', { status: 201, body: { id: '8' } }])
-    const run = await test.host.run('Orders', 'o-1', { amount: 1 })
+    await using fixture = await startOrders()
+    fixture.erp.on('POST /orders', ['refuse', 'hang up', { status: 201, body: { id: '8' } }])
+    const run = await fixture.host.run('Orders', 'o-1', { amount: 1 })
     expect(run.errorClass).toBe('network')
-    await test.host.advance('2 seconds')
+    await fixture.host.advance('2 seconds')
     expect(run.errorClass).toBe('no_answer')
-    await test.host.advance('1 minute')
+    await fixture.host.advance('1 minute')
     expect(run.data('order')).toBe('8')
-    test.erp.toHaveCalled('POST /orders', { times: 2 })
+    fixture.erp.toHaveCalled('POST /orders', { times: 2 })
   })
 
-  it('a test host continues a step after the Retry-After of its target, and does not count the rejected attempt', async () => {
-    await using test = await startOrders()
+  it('a test host retries a rejected step after the Retry-After time of its target, and does not count the rejected attempt', async () => {
+    await using fixture = await startOrders()
     const limited = { status: 429, headers: { 'retry-after': '600' } }
-    test.erp.on('POST /orders', [limited, { status: 201, body: { id: '7' } }])
-    const run = await test.host.run('Orders', 'o-1', { amount: 1 })
-    await test.host.advance('599 seconds')
+    fixture.erp.on('POST /orders', [limited, { status: 201, body: { id: '7' } }])
+    const run = await fixture.host.run('Orders', 'o-1', { amount: 1 })
+    await fixture.host.advance('599 seconds')
     run.toHaveStatus('Retrying')
-    await test.host.advance('2 seconds')
+    await fixture.host.advance('2 seconds')
     run.toHaveStatus('Completed')
-    expect(test.erp.calls).toHaveLength(2)
+    expect(fixture.erp.calls).toHaveLength(2)
   })
 
   it('a test host resumes, replays and cancels runs', async () => {
-    await using test = await startOrders()
-    test.erp.on('POST /orders', [{ status: 400 }, { status: 201, body: { id: '7' } }])
-    const run = await test.host.run('Orders', 'o-1', { amount: 1 })
+    await using fixture = await startOrders()
+    fixture.erp.on('POST /orders', [{ status: 400 }, { status: 201, body: { id: '7' } }])
+    const run = await fixture.host.run('Orders', 'o-1', { amount: 1 })
     run.toHaveStatus('Failed')
     await run.resume()
     run.toHaveStatus('Completed')
@@ -219,10 +224,10 @@ describe('a test host', () => {
     replay.toHaveStatus('Completed')
     expect(replay.replayId).toBe(1)
     expect(replay.key('message')).toBe('Orders/o-1/1/message')
-    test.erp.toHaveCalled('POST /orders', { times: 2, key: run.key('order') })
-    test.mail.toHaveCalled('POST /messages', { times: 1, key: replay.key('message') })
-    test.erp.on('POST /orders', { status: 503 })
-    const other = await test.host.run('Orders', 'o-2', { amount: 1 })
+    fixture.erp.toHaveCalled('POST /orders', { times: 2, key: run.key('order') })
+    fixture.mail.toHaveCalled('POST /messages', { times: 1, key: replay.key('message') })
+    fixture.erp.on('POST /orders', { status: 503 })
+    const other = await fixture.host.run('Orders', 'o-2', { amount: 1 })
     await other.cancel()
     other.toHaveStatus('Cancelled')
     await expect(run.resume()).rejects.toThrow('only a failed or cancelled run can be resumed')

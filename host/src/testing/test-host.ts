@@ -57,14 +57,14 @@ export interface RunOptions {
   readonly realm?: string
   readonly tags?: Readonly<Record<string, string>>
   /**
-   * The time before which the run does not start, on the clock of the host: text of RFC 3339, or a number of seconds
-   * from now.
+   * The run does not start before this time on the clock of the host. The time is a string in RFC 3339 format, or a
+   * number of seconds from now.
    */
   readonly notBefore?: string | number
   /**
-   * Requests with the same key, process and realm start one run, with the data of the last request. It starts `Seconds`
-   * after the last request, and at most `MaxSeconds` (10 times `Seconds` by default) after the first one. `run` returns
-   * that run.
+   * Requests with the same key, process and realm start one run, with the data of the last request. The run starts
+   * `Seconds` after the last request, and at most `MaxSeconds` (10 times `Seconds` by default) after the first request.
+   * `run` returns this run.
    */
   readonly debounce?: {
     readonly Key: string
@@ -196,8 +196,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     targets.find((target) => target.serves(url))
   const callerFor = (url: URL): HttpCall => {
     if (url.origin === GATEWAY_URL) return companies.call
-    // If no fake target has a loopback address, the address belongs to a real server that the test has started on this
-    // machine.
+    // A loopback address without a fake target belongs to a real server that the test has started on this machine.
     return isLoopback(url.hostname) && targetOf(url) === undefined ? servers.call : callTarget
   }
   const call: HttpCall = (sent, limits) => callerFor(sent.url)(sent, limits)
@@ -225,7 +224,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
   stack.defer(() => replica[Symbol.asyncDispose]())
   await settled()
 
-  /** Resolves when everything that is due now is done. A worker that has died is replaced meanwhile. */
+  /** Resolves when everything that is due now is done. A worker that has died in the meantime is replaced. */
   async function settled(): Promise<void> {
     await work.settled(realTimeLimitMs)
     while (replica.isDead) {

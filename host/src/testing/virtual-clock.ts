@@ -20,11 +20,11 @@ export interface VirtualClock extends Clock {
 export interface VirtualClockOptions {
   /** The time at which the clock starts, in epoch ms. */
   readonly startsAt: number
-  /** Counts the calls of repeated tasks as work. */
+  /** Counts each call of a repeated task as work in progress until the promise settles. */
   readonly track: (work: Promise<void>) => void
   /** Resolves when all work of the current time is done. */
   readonly settled: () => Promise<void>
-  /** Returns whether nothing is in progress. The intervals of repeated tasks then grow. */
+  /** Returns whether nothing is in progress. While this is so, the intervals of repeated tasks grow. */
   readonly isIdle: () => boolean
 }
 

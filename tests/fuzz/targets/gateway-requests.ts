@@ -45,7 +45,8 @@ export async function gatewayRequests(): Promise<Target> {
     await startHttpServer(respond, (error) => {
       // If a caller ends its connection in the middle of a body, the gateway also ends the request to the accounting
       // API.
-      if (!/ECONNRESET|INVALID_EOF_STATE/.test('code' in error ? String(error.code) : ''))
+      const code = 'code' in error ? String(error.code) : ''
+      if (!/ECONNRESET|INVALID_EOF_STATE/.test(code))
         violations.push(`the gateway sent a malformed request: ${error.message}`)
     }),
   )

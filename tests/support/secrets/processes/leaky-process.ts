@@ -31,8 +31,9 @@ export default defineProcess('LeakyProcess', {
     const { target } = step.initialData
     const reply = await step.fetch({ target, path: '/echo', method: 'POST' })
     const echo = reply.parse((body) => z.record(z.string(), z.string()).parse(body))
-    step.log.info({ echo, header: reply.header('x-echo') }, reply.body)
-    return step.complete({ echo, header: reply.header('x-echo') })
+    const header = reply.header('x-echo')
+    step.log.info({ echo, header }, reply.body)
+    return step.complete({ echo, header })
   })
   .step('leak', (step) => {
     const { target, way } = step.initialData
