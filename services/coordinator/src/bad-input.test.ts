@@ -281,7 +281,7 @@ describe('an OrderCSV folder that cannot be written', () => {
     await expectRetryUntilRepaired(/EEXIST|ENOTDIR/, () => writeFile(folder(), ''), recreate)
   })
 
-  // The test uses /sys, because it may run as root, and even root cannot create files there.
+  // The folder is a link to /sys, because the test may run as root, and even root cannot create files in /sys.
   it.skipIf(process.platform !== 'linux')(
     'an order is retried while the folder OrderCSV is read-only',
     async () => {

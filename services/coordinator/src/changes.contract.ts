@@ -85,7 +85,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       const response = await host.call('/processes/Sale/dead-letters?limit=100')
       return ((await response.json()) as DeadLetterPage).items
     }
-    /** Returns the number of events of the process for each result. */
+    /** Returns how many events of the process were counted with each result. */
     const counts = async (host: Fixture, process = 'Sale'): Promise<Record<string, number>> => {
       const text = await (await host.call('/metrics')).text()
       const lines = [...text.matchAll(/^coordinator_changes_total\{(.*?)\} (\d+)$/gm)]
@@ -120,8 +120,8 @@ export function changesContract(kind: 'embedded' | 'real'): void {
     it('if twenty changes are delivered five times in a different order, each of them starts one run', async () => {
       const host = await start()
       const events = Array.from({ length: 20 }, (_, n) => changeEvent({ EntityId: String(n) }))
-      // The loop publishes the hundred deliveries in steps of 7. Each delivery occurs once, because 7 and 100 have no
-      // common divisor.
+      // Publishes each event five times: of the hundred deliveries, the loop publishes every seventh one and continues
+      // at the beginning. Because 7 and 100 have no common divisor, each delivery is published once.
       for (let n = 0; n < 100; n += 1) {
         const event = events[((n * 7) % 100) % 20]
         if (event !== undefined) await publishEvent(host, event)

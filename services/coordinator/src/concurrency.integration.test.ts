@@ -50,7 +50,7 @@ const limited = (observer: Observer, concurrency: number, isByKey: boolean) =>
     })
     .step('two', async (step) => {
       await observer.observe(isByKey ? step.initialData.customer : '')
-      // Some runs wait for a while, and release their slot meanwhile.
+      // Some runs wait for a while, and release their concurrency slot meanwhile.
       const { transactionId } = step
       if (/[05]$/.test(transactionId) && !waited.has(transactionId)) {
         waited.add(transactionId)
@@ -107,8 +107,8 @@ describe('a process with a concurrency limit on two coordinators', () => {
       const options = {
         processes: [limited(observer, limit, isByKey)],
         dispatch,
-        // No poll happens during the test, so a released slot is assigned directly after the transition that releases
-        // it.
+        // The interval of the polls is longer than the test. So a released slot is assigned only by the coordinator
+        // whose transition released it, directly after that transition.
         env: { LOCAL_PULL_SECONDS: '60', REMOTE_PULL_SECONDS: '60' },
       }
       await using first = await startFixture(backends, options)
@@ -185,8 +185,8 @@ describe('a process with a concurrency limit on two coordinators', () => {
       await using host = await startFixture(backends, {
         processes: [{ ...chargeProcess, concurrency: { limit: 1, keyOf: null } }],
         times,
-        // The lease recovery does not run during this test, because its interval is too long. So the redelivered
-        // message must claim the run again.
+        // The interval of the lease recovery is longer than the test. So the run of the killed coordinator can only
+        // continue when its step message is redelivered.
         env: { REMOTE_PULL_SECONDS: '60' },
       })
       await host.queue(two, target.url)

@@ -107,7 +107,7 @@ export const readConfig = (env: Environment): Config =>
       : parseConfig(OnPostgres, env),
   )
 
-/** The settings of the embedded host: those of a coordinator process, without the settings of the backends. */
+/** The settings of the embedded host: the settings of a coordinator process, without the settings of the backends. */
 export const readEmbeddedConfig = (env: Environment): EmbeddedConfig =>
   withValidWebhooks(parseConfig(Embedded, env))
 

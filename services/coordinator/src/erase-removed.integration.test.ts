@@ -43,7 +43,9 @@ describe('the removal of a credential', () => {
       mandatory: true,
     })
   }
-  /** Queues runs that end at once: their process is paused, and then they are cancelled. */
+  /**
+   * Queues runs and ends them at once: the runs do not start, because their process is paused, and are then cancelled.
+   */
   const cancelled = async (host: Fixture, realm: string, ...ids: string[]): Promise<void> => {
     await host.call('/processes/OrderProcess/pause', { method: 'POST' })
     for (const id of ids) {

@@ -27,9 +27,7 @@ import type { Worker } from './worker/worker.ts'
 export interface HousekeepingDeps {
   readonly config: EmbeddedConfig
   readonly source: TransactionSource
-  /**
-   * The source and the keys with which it encrypts payloads; `null` if payloads are not encrypted.
-   */
+  /** The transaction source that encrypts payloads, and its keys; `null` if payloads are not encrypted. */
   readonly sealed: { readonly source: TransactionSource; readonly keys: KeyRing } | null
   readonly queue: StepQueue
   readonly deadLetters: DeadLetterQueue

@@ -16,11 +16,11 @@ export interface Configured<Config> {
 }
 
 /**
- * Reads the settings, and loads the processes that `PROCESSES` names. If a process cannot be loaded, or its settings
- * are not usable, the result has a failure for this process.
+ * Reads the settings, and loads the processes that `PROCESSES` names. If a process cannot be loaded, or if its settings
+ * are not usable, the result contains a failure for this process.
  *
- * @throws {ConfigError} if a setting of the coordinator is wrong or missing. The message also contains the faults in
- *   settings of processes.
+ * @throws {ConfigError} if a setting of the coordinator is wrong or missing. The message also names the wrong settings
+ * of processes.
  * @throws {StartupError} if two processes have the same name.
  */
 export async function configure<Config extends EmbeddedConfig>(

@@ -191,7 +191,8 @@ export function createCoordinatorMetrics(
     countCutStream: (reason) => cutStreams.inc({ reason }),
     watchStreams: (count) => metrics.beforeEach(() => watchers.set(count())),
     setWebhookBacklog(backlog) {
-      // The reset removes receivers that no longer have undelivered webhooks, because the list does not contain them.
+      // Removes the metrics of receivers that no longer have undelivered webhooks. The backlog does not list such
+      // receivers.
       webhooksWaiting.reset()
       oldestWebhook.reset()
       for (const { receiver, waiting, oldestMs } of backlog) {
@@ -248,8 +249,8 @@ export function createCoordinatorMetrics(
       inDoubt.set({ state: 'ended' }, inDoubtOf(audit.endedBadly))
       for (const { name: process, stepNames } of processes.values())
         for (const step of stepNames) {
-          // An empty step name means the first step: another program has inserted the row. The list contains only steps
-          // with due runs, so the metrics of all other steps are set to 0.
+          // A row that another program has inserted may have no step name: its run is at the first step. The audit
+          // lists only steps with due runs, so the metrics of all other steps are set to 0.
           const here = audit.dueBySteps.filter(
             (entry) => entry.process === process && (entry.step || stepNames[0]) === step,
           )
@@ -269,9 +270,11 @@ export function createCoordinatorMetrics(
 }
 
 /**
- * Returns the payload keys, and counts each payload that they cannot decrypt. The keys are derived from those in the
- * setting. Therefore they differ from all other keys, even if the operator uses the value of `CREDENTIAL_KEYS` for
- * `PAYLOAD_KEYS`.
+ * Returns the keys that encrypt payloads; `null` if `PAYLOAD_KEYS` is not set. Each payload that these keys cannot
+ * decrypt is counted in a metric.
+ *
+ * The keys are derived from the keys in `PAYLOAD_KEYS`. So they differ from the keys of credentials, even if the
+ * operator sets `PAYLOAD_KEYS` and `CREDENTIAL_KEYS` to the same value.
  */
 export function payloadKeysOf(keys: KeyRing | undefined, metrics: Metrics): KeyRing | null {
   const failures = metrics.counter(

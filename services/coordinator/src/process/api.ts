@@ -1,5 +1,5 @@
 /**
- * The module that process files import. It exports what defines a business process.
+ * The module that process files import. It exports everything that is needed to define a business process.
  *
  * @module integration-host
  */

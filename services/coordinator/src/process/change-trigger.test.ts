@@ -4,7 +4,7 @@ import { defineProcess } from './define-process.ts'
 
 const entry = { provider: 'intuit', entity: 'Invoice', operations: ['create', 'update'] }
 
-describe('the member on of a process definition', () => {
+describe('the member `on` of a process definition', () => {
   it('a process definition may omit the member `on`', () => {
     expect(triggersOf('Sale', undefined)).toEqual([])
   })

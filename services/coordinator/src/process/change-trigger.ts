@@ -12,7 +12,10 @@ import { Realm } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
 import { requireMembers } from './definition-checks.ts'
 
-/** An entry of `on`: each change of an object of this entity by one of these operations starts a run. */
+/**
+ * An entry of the member `on` of a process. A run starts for each change of an object that has this `entity`, if the
+ * change is one of these `operations`.
+ */
 export interface ChangeTrigger {
   readonly provider: 'intuit'
   /** The entity in the spelling of the provider's API, for example `Invoice`. */
@@ -100,7 +103,9 @@ const MAX_DEBOUNCE_SECONDS = 86_400
 const isDebounce = (value: unknown): boolean =>
   Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MAX_DEBOUNCE_SECONDS
 
-/** Returns the `debounceSeconds` of the entry that names the change; `undefined` if it has none. */
+/**
+ * Returns the `debounceSeconds` of the entry that names the change; `undefined` if the entry has no `debounceSeconds`.
+ */
 export const debounceSecondsOf = (
   triggers: readonly ChangeTrigger[],
   { Entity, Operation }: Pick<ProviderEvent, 'Entity' | 'Operation'>,
@@ -137,7 +142,9 @@ export const changeOf = (event: ProviderEvent): Readonly<Record<string, string>>
 const shown = (value: unknown): string =>
   typeof value === 'string' ? `'${value.slice(0, 64)}'` : typeof value
 
-/** Returns a hint if the entity differs from a known one only in upper and lower case. */
+/**
+ * Returns a hint for the error text if an entity is misspelled only in upper and lower case; otherwise an empty text.
+ */
 function spelling(entity: unknown): string {
   if (typeof entity !== 'string') return ''
   const meant = providerEntities.find((name) => name.toLowerCase() === entity.toLowerCase())

@@ -55,8 +55,8 @@ export interface Acceptance {
 
 /**
  * Checks initial data, and returns the concurrency key of a run with this data; `null` if the process has no
- * `concurrencyKey`. The returned problems contain neither values nor the messages of errors that the function throws,
- * because both may contain business data.
+ * `concurrencyKey`. If the data is not valid, returns the problems. They contain neither values nor the error messages
+ * of `concurrencyKey`, because both may contain business data.
  */
 export function acceptedKey(
   { input: schema, concurrency }: Acceptance,

@@ -19,7 +19,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.delayOf('ACC-1')).toBeNull()
   })
 
-  it('steps that wait for the end of a cool-down get times at the permitted rate of ten calls per second', () => {
+  it('steps that wait for the end of a cool-down get start times 100 ms apart: ten calls per second, the permitted rate', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     const delays = [coolDowns.start('ACC-1', 3_000), coolDowns.delayOf('ACC-1')]
     clock.now = 1_000
@@ -43,7 +43,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.start('ACC-1', 1_000)).toBe(1_000 + 51 * 100 - 900)
   })
 
-  it('a step whose time comes during a further cool-down goes to the end of the line', () => {
+  it('a step whose start time comes during a further cool-down gets a new start time after all other waiting steps', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 50; n += 1) coolDowns.delayOf('ACC-1') // the last one waits until 6_000
@@ -53,7 +53,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.delayOf('ACC-1')).toBeGreaterThan(6_100 - clock.now)
   })
 
-  it('after a second cool-down, calls are made at the pace of those that were accepted before it', () => {
+  it('after a second cool-down, steps call at the rate of the calls that were accepted before it', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 200; n += 1) coolDowns.delayOf('ACC-1')
@@ -67,18 +67,19 @@ describe('the cool-down of a credential', () => {
     let calls = 0
     for (clock.now = 2_400; clock.now < 12_400; clock.now += 10)
       if (coolDowns.delayOf('ACC-1') === null) calls += 1
-    // Four calls were accepted within a second, so about four calls per second are made.
+    // Four calls were accepted in the second before the second cool-down. So about four calls per second are made in
+    // the ten seconds after the cool-down.
     expect(calls).toBe(39)
   })
 
-  it('the steps that wait for a first cool-down get times at the pace of the second before it', () => {
+  it('the steps that wait for a first cool-down get start times at the rate of the calls in the second before the cool-down', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     for (let n = 0; n < 4; n += 1) coolDowns.accepted('ACC-1')
     clock.now = 900
     expect([coolDowns.start('ACC-1', 1_000), coolDowns.delayOf('ACC-1')]).toEqual([1_000, 1_225])
   })
 
-  it('a line whose last time has passed is forgotten with its pace', () => {
+  it('when the last start time of the waiting steps has passed, the cool-down and its call rate are forgotten', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     expect(coolDowns.isHeld('ACC-1')).toBe(true)
@@ -98,7 +99,7 @@ describe('the cool-down of a credential', () => {
     ({ perSecond, pace, claims }) => {
       const { clock, coolDowns } = coolDownsAt(0)
       const runs = 1_000
-      /** The runs that a worker claims at each time. It claims six of the new runs in 10 ms. */
+      /** The runs that a worker claims, by the time of the claim. In each 10 ms, the worker claims six new runs. */
       const due = new Map<number, number[]>()
       const claimAt = (at: number, run: number) => due.set(at, [...(due.get(at) ?? []), run])
       for (let run = 0; run < runs; run += 1) claimAt(10 * Math.floor(run / 6), run)

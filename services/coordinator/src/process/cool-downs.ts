@@ -12,37 +12,43 @@ export interface CoolDowns {
    */
   start(key: string, retryAfterMs: number | null): number
   /**
-   * Returns the milliseconds until the calling step may make its call. `null` means now: the call is then counted
-   * against the pace of the line.
+   * Returns the milliseconds until the calling step may make its call. `null` means that the step may call now; the
+   * call then counts against the call rate of the queue.
    */
   delayOf(key: string): number | null
   /** Whether a cool-down has begun and has not ended. `delayOf` then returns a delay. */
   isCoolingDown(key: string): boolean
-  /** Whether a cool-down has not ended, or steps still wait for their time after it. */
+  /**
+   * Whether the key has a cool-down that has not ended, or steps that still wait for their start time after a
+   * cool-down.
+   */
   isHeld(key: string): boolean
-  /** Must be called after each response that starts no cool-down. The pace of the line follows from these responses. */
+  /**
+   * Must be called after each response that starts no cool-down. The call rate of a queue is computed from these
+   * responses.
+   */
   accepted(key: string): void
 }
 
 /**
- * The cool-down of a credential or target, and the steps that wait for their time. Each waiting step gets a different
- * time, so that the steps do not all call at once. The line is kept after the cool-down until the last of these times
- * has passed.
+ * The cool-down of a credential or target, and the queue of the steps that wait for it. Each waiting step gets a
+ * different start time, so that the steps do not all call at once. The queue is kept until the last start time has
+ * passed, even if the cool-down ends earlier.
  *
- * The calls of a line are made at a pace, because each further 429 would stop them all. The pace is that of the calls
- * which were accepted between the two latest cool-downs, and increases slowly with each accepted call. The waiting steps
- * are a little closer together than the pace, because a time that has passed without a call is lost. A step whose time
- * comes too early gets another one at the end of the line.
+ * The calls of a queue are limited to a call rate, because each further 429 would stop all of them. The rate is that of
+ * the calls which were accepted between the two latest cool-downs, and it rises slightly with each accepted call. The
+ * start times are a little closer together than the rate permits, because a start time that passes without a call is
+ * lost to all steps. A step that comes too early for the rate gets a new start time at the end of the queue.
  */
-interface Line {
+interface Queue {
   /** The end of the cool-down, epoch ms. */
   until: number
-  /** The time of the next step that joins the line, epoch ms. */
+  /** The start time of the next step that joins the queue, epoch ms. */
   nextAt: number
-  /** The milliseconds between two calls at the current pace. */
+  /** The milliseconds between two calls at the current call rate. */
   intervalMs: number
   /**
-   * The time before which a call would exceed the pace, epoch ms (the theoretical arrival time of the generic cell rate
+   * A call before this time would exceed the call rate; epoch ms (the theoretical arrival time of the generic cell rate
    * algorithm, ITU-T I.371).
    */
   nextCallAt: number
@@ -52,30 +58,33 @@ interface Line {
 
 /** @param now - returns epoch ms, which are used for durations only */
 export function createCoolDowns(now: () => number): CoolDowns {
-  const lines = new Map<string, Line>()
-  /** The accepted calls of each key without a line since a time that is at most a second before the latest of them. */
+  const queues = new Map<string, Queue>()
+  /**
+   * For each key without a queue: the number of accepted calls, and since when they are counted. A count covers at most
+   * a second.
+   */
   const recent = new Map<string, { readonly since: number; count: number }>()
-  const endOf = ({ until, nextAt }: Line): number => Math.max(until, nextAt)
-  /** Returns the line of the key; `undefined` if no step waits any more. */
-  function lineOf(key: string): Line | undefined {
-    const line = lines.get(key)
-    return line === undefined || endOf(line) <= now() ? undefined : line
+  const endOf = ({ until, nextAt }: Queue): number => Math.max(until, nextAt)
+  /** Returns the queue of the key; `undefined` if there is neither a cool-down nor a waiting step. */
+  function queueOf(key: string): Queue | undefined {
+    const queue = queues.get(key)
+    return queue === undefined || endOf(queue) <= now() ? undefined : queue
   }
-  function joined(line: Line): number {
-    const at = Math.max(line.nextAt, line.until, line.nextCallAt)
-    line.nextAt = at + Math.max(MIN_INTERVAL_MS, line.intervalMs * SPACING)
+  function joined(queue: Queue): number {
+    const at = Math.max(queue.nextAt, queue.until, queue.nextCallAt)
+    queue.nextAt = at + Math.max(MIN_INTERVAL_MS, queue.intervalMs * SPACING)
     return at - now()
   }
-  function begin(key: string): Line {
-    for (const [other, line] of lines) if (endOf(line) <= now()) lines.delete(other)
+  function begin(key: string): Queue {
+    for (const [other, queue] of queues) if (endOf(queue) <= now()) queues.delete(other)
     const { since = 0, count = 0 } = recent.get(key) ?? {}
     const isKnown = count >= MIN_MEASURED_CALLS && now() - since <= 2 * MIN_MEASURED_MS
     const intervalMs = isKnown
       ? Math.max(MIN_INTERVAL_MS, MIN_MEASURED_MS / count)
       : MIN_INTERVAL_MS
-    const line = { until: 0, nextAt: 0, intervalMs, nextCallAt: 0, accepted: 0 }
-    lines.set(key, line)
-    return line
+    const queue = { until: 0, nextAt: 0, intervalMs, nextCallAt: 0, accepted: 0 }
+    queues.set(key, queue)
+    return queue
   }
   function countAccepted(key: string): void {
     const known = recent.get(key)
@@ -87,34 +96,34 @@ export function createCoolDowns(now: () => number): CoolDowns {
   }
   return {
     start(key, retryAfterMs) {
-      const line = lineOf(key) ?? begin(key)
-      if (line.until > 0 && line.until <= now()) {
-        const measuredMs = Math.max(MIN_MEASURED_MS, now() - line.until)
+      const queue = queueOf(key) ?? begin(key)
+      if (queue.until > 0 && queue.until <= now()) {
+        const measuredMs = Math.max(MIN_MEASURED_MS, now() - queue.until)
         const interval =
-          line.accepted > 0
-            ? measuredMs / line.accepted
-            : Math.min(2 * line.intervalMs, MAX_INTERVAL_MS)
-        line.intervalMs = Math.max(MIN_INTERVAL_MS, interval * SLOWER)
-        line.accepted = 0
+          queue.accepted > 0
+            ? measuredMs / queue.accepted
+            : Math.min(2 * queue.intervalMs, MAX_INTERVAL_MS)
+        queue.intervalMs = Math.max(MIN_INTERVAL_MS, interval * SLOWER)
+        queue.accepted = 0
       }
-      line.until = Math.max(line.until, now() + coolDownMs(retryAfterMs))
-      line.nextCallAt = Math.max(line.nextCallAt, line.until)
-      return joined(line)
+      queue.until = Math.max(queue.until, now() + coolDownMs(retryAfterMs))
+      queue.nextCallAt = Math.max(queue.nextCallAt, queue.until)
+      return joined(queue)
     },
     delayOf(key) {
-      const line = lineOf(key)
-      if (line === undefined) return null
-      if (line.nextCallAt > now()) return joined(line)
-      line.nextCallAt = Math.max(line.nextCallAt, now() - BURST_MS) + line.intervalMs
+      const queue = queueOf(key)
+      if (queue === undefined) return null
+      if (queue.nextCallAt > now()) return joined(queue)
+      queue.nextCallAt = Math.max(queue.nextCallAt, now() - BURST_MS) + queue.intervalMs
       return null
     },
-    isCoolingDown: (key) => (lines.get(key)?.until ?? 0) > now(),
-    isHeld: (key) => lineOf(key) !== undefined,
+    isCoolingDown: (key) => (queues.get(key)?.until ?? 0) > now(),
+    isHeld: (key) => queueOf(key) !== undefined,
     accepted(key) {
-      const line = lineOf(key)
-      if (line === undefined) return countAccepted(key)
-      line.accepted += 1
-      line.intervalMs = Math.max(MIN_INTERVAL_MS, line.intervalMs * FASTER)
+      const queue = queueOf(key)
+      if (queue === undefined) return countAccepted(key)
+      queue.accepted += 1
+      queue.intervalMs = Math.max(MIN_INTERVAL_MS, queue.intervalMs * FASTER)
     },
   }
 }
@@ -131,19 +140,21 @@ const DEFAULT_MS = 60_000
 const MIN_MS = 1_000
 // The maximum length of a cool-down. A longer Retry-After counts as a mistake of the target, as in retry-policy.ts.
 const MAX_MS = 86_400_000
-// The fastest pace is ten calls per second, which is what the gateway admits for a realm. A line begins with it, or with
-// the pace of the second before its first 429, if enough calls were accepted in that second.
+// The shortest interval between calls. It allows ten calls per second, as the gateway does for a realm. A queue begins
+// with this interval. If enough calls were accepted in the second before the first 429, the queue begins with their
+// rate instead.
 const MIN_INTERVAL_MS = 100
 const MAX_INTERVAL_MS = 60_000
-// A target may accept the calls of a second at once and reject further ones, so a shorter time shows no pace.
+// A target may accept all calls of a second at its beginning and reject the rest, so a call rate must be measured over
+// at least a second.
 const MIN_MEASURED_MS = 1_000
 const MIN_MEASURED_CALLS = 3
 /** The maximum number of keys whose accepted calls are counted. */
 const MAX_RECENT = 10_000
-/** Calls that were not made in this time may be made up for. */
+/** A queue that made fewer calls than its call rate permits may make up for the calls of this time only. */
 const BURST_MS = 1_000
-// The following factors were chosen with the simulation in the test: a pace of 8 to 9 tenths of the permitted one, with a
-// 429 for one in 50 calls, and 2.4 claims of a run.
+// The following factors were chosen by the simulation in the test. With them, a queue makes 80 to 90 % of the permitted
+// calls, gets a 429 for one in 50 calls, and claims each run 2.4 times on average.
 const SLOWER = 1.05
 const FASTER = 0.998
 const SPACING = 0.9

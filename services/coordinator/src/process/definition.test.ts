@@ -254,7 +254,7 @@ describe('a process definition that cannot run', () => {
 })
 
 describe('the concurrency limit of a process', () => {
-  it('a process has no concurrency limit by default, and may have one limit for all runs or a limit for each key that is computed from its input', () => {
+  it('a process has no concurrency limit by default; it may limit all its runs together, or the runs of each key', () => {
     const step = () => null
     expect(defineProcess('P').step('a', step).concurrency).toBeNull()
     const limited = defineProcess('P', { concurrency: 3 }).step('a', step)
@@ -282,7 +282,7 @@ describe('the settings of a process', () => {
     }).step('a', () => null)
   const values = { erpUrl: 'https://erp.example', erpKey: new Secret(key) }
 
-  it('a process without settings can run at once, and a process with settings only after bindSettings()', () => {
+  it('a process without settings is ready to run at once, and a process with settings only after bindSettings()', () => {
     expect(defineProcess('P').step('a', () => null).bound).toMatchObject({ values: {} })
     const definition = process(({ erpKey }) => ({
       erp: { url: 'https://erp.example/v1/', auth: { bearer: erpKey }, timeoutMs: 10 },
@@ -376,7 +376,7 @@ describe('the settings of a process', () => {
     expect(bind).not.toThrow(key)
   })
 
-  it('a setting whose value contains itself is searched for secrets only once', () => {
+  it('bindSettings() accepts a setting whose value refers to itself', () => {
     const erp: Record<string, unknown> = { url: 'http://erp' }
     erp['self'] = erp
     expect(
@@ -387,7 +387,7 @@ describe('the settings of a process', () => {
     ).toHaveProperty('erp')
   })
 
-  it('a secret must have 8 to 2048 characters', () => {
+  it('a secret must have 8 to 2,048 characters', () => {
     const tooLong = secret().safeParse('x'.repeat(2_049))
     expect(tooLong.error?.message).toContain('must have at most 2048 characters')
     expect(secret().safeParse('short').error?.message).toContain('must have at least 8 characters')

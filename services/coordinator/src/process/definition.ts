@@ -127,7 +127,9 @@ export const isStartable = ({ runBuiltIn }: ProcessDefinition): boolean => runBu
 export const limitsOf = (definition: ProcessDefinition, step: string): StepLimits =>
   definition.stepLimits.get(step) ?? definition.limits
 
-/** Returns the error of a run at a step that its process does not have. The error says how to fix it. */
+/**
+ * Returns the error text for a run whose due step does not exist in its process. The text says how to continue the run.
+ */
 export function stepUnknownError(
   { StepName: step, DefinitionVersion: began }: Pick<Run, 'StepName' | 'DefinitionVersion'>,
   { version }: Pick<ProcessDefinition, 'version'>,

@@ -10,9 +10,9 @@ export interface Files {
    */
   writeAtomic(path: string, content: string): Promise<void>
   /**
-   * Removes the temporary files that killed writers of this path have left behind. Call the method only in a repeated
-   * attempt, because it reads the whole folder. If another writer is still writing a temporary file for this path, its
-   * write fails and the file at the path stays unchanged.
+   * Removes the temporary files that killed writers of this path have left behind. The method reads the whole folder,
+   * so it should be called only if an attempt of a step is repeated. If another writer is still writing a temporary
+   * file for this path, that write fails, and the file at the path stays unchanged.
    */
   removeTemporaryFiles(path: string): Promise<void>
 }

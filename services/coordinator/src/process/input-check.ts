@@ -16,8 +16,8 @@ export function checkedInput(schema: z.ZodType | null, data: unknown): CheckedIn
   if (schema === null) return { input: data }
   let result: z.ZodSafeParseResult<unknown>
   try {
-    // `safeParse` would drop the promise of an asynchronous refinement, and its rejection would end the OS process. In
-    // this mode, zod returns the promise.
+    // `safeParse` would drop the promise of an asynchronous refinement, and an unhandled rejection of the promise would
+    // end the OS process. With `async: true`, `run` returns the promise.
     // oxlint-disable-next-line no-underscore-dangle -- zod documents `_zod` for libraries that run schemas
     const parsed = schema._zod.run({ value: data, issues: [] }, { async: true })
     if (parsed instanceof Promise) {

@@ -58,7 +58,8 @@ export function isForStep(
 }
 
 /**
- * Returns the length in milliseconds of the cool-down that the response of a target starts; `null` if it starts none.
+ * Returns for how many milliseconds a target must not be called after this response; `null` if the response starts no
+ * cool-down.
  */
 export function coolDownOf(outcome: CallOutcome, now: number): number | null {
   if (outcome.kind !== 'answered' && outcome.kind !== 'too_large') return null
@@ -153,7 +154,7 @@ function providerFailure(response: Response, what: string, gateway: Gateway): Ea
   }
 }
 
-// The gateway's response if the credential is faulted, that is, if it can no longer be refreshed: 424 (RFC 4918 §11.4).
+// 424, the gateway's response if the credential can no longer be refreshed (RFC 4918 §11.4).
 const FAILED_DEPENDENCY = 424
 // With 401 the provider rejects the access token. The gateway then refreshes the token, at most once a minute. So a
 // retry after a minute either succeeds, or gets 424 if the credential can no longer be refreshed; the run then waits

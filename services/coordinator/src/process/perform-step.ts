@@ -221,7 +221,8 @@ export async function perform(
   } catch (error) {
     if (ended === null && !(error instanceof StepEnded)) {
       log().warn({ err: error }, 'step function threw an error')
-      // The step is in doubt if an earlier call of it succeeded, because the result of that call is lost.
+      // If an earlier call of the step has succeeded, its result is lost with this attempt. The step is then in doubt,
+      // because the call may have changed something at the target.
       hasDoubt ||= hasResult
       const failure = { errorClass: 'step_threw', error: short(thrownText(error)), response }
       ended =
@@ -253,12 +254,14 @@ export async function perform(
 const isBug = (error: unknown): boolean =>
   (error instanceof TypeError || error instanceof ReferenceError) && error.cause === undefined
 
-/** The safe methods (RFC 9110 §9.2.1). A safe call changes nothing, so without a response it leaves no doubt. */
+/**
+ * The safe methods (RFC 9110 §9.2.1). A safe call changes nothing, so a step is not in doubt if such a call gets no
+ * response.
+ */
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 /**
- * Returns the name and the message of a thrown value. Both may be values other than texts, because a program can set
- * them.
+ * Returns the name and the message of a thrown value as text. A program can set both to values that are not strings.
  */
 function thrownText(error: unknown): string {
   try {

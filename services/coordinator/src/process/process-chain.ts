@@ -48,7 +48,7 @@ export interface ProcessChain<
   >
 }
 
-/** A type without members. It accepts no name, whereas an index signature would accept every name. */
+/** A type without members, so that no name is a key of the type. With an index signature, every name would be a key. */
 // oxlint-disable-next-line typescript/no-generated-empty-object-type
 export type None = Readonly<Record<never, never>>
 

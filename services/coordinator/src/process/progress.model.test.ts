@@ -101,7 +101,8 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   },
   {
     weight: 8,
-    // An empty step name stands for the due step, because a random name would hardly ever match it.
+    // An empty step name in an operation stands for the due step of the run. A random name would hardly ever be that of
+    // the due step.
     arbitrary: fc.record({
       do: fc.constant('claim'),
       run: recent,
@@ -176,7 +177,7 @@ class Model {
   readonly #source: TransactionSource
   readonly #process: ProcessOutline
   readonly #clock: Clock
-  /** The state in which the test first read each completed run. Every later read must return the same state. */
+  /** The state of each completed run when the test first read it. Every later read must return the same state. */
   readonly #completed = new Map<ModelRun, RunDetail | null>()
 
   constructor(source: TransactionSource, name: string, clock: Clock) {

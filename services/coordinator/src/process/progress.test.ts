@@ -72,7 +72,7 @@ describe('the transition of a run', () => {
     expect([after(0), after(7_000), after(9e12)]).toEqual([0, 7_000, 86_400_000])
   })
 
-  it('a run fails if the tenth attempt of a step ends with an outcome that otherwise leads to a retry', () => {
+  it('a run fails if the last allowed attempt (the tenth) of its step ends with a retryable error', () => {
     expect(advance(run({ Attempt: 9 }), retry, options).status).toBe('Retrying')
     expect(advance(run({ Attempt: 10 }), retry, options)).toMatchObject({
       status: 'Failed',

@@ -65,7 +65,10 @@ export type StepOutcome =
       readonly error: string
       readonly response: Response | null
       readonly delayMs: number
-      /** Whether steps were already waiting for the same cool-down, or for their time after an earlier one. */
+      /**
+       * Whether other steps already waited for this cool-down, or for the start time that they got after an earlier
+       * cool-down.
+       */
       readonly isRepeated?: boolean
       readonly isInDoubt?: boolean
     }
@@ -112,8 +115,8 @@ export interface Transition {
 export interface TransitionOptions {
   readonly steps: readonly string[]
   /**
-   * The finished steps of the run. If a changed definition has one of them after the current step, this step is not run
-   * again. Default: none.
+   * The steps that the run has finished. If a changed definition has a finished step after the current step, the run
+   * skips that step. Default: none.
    */
   readonly finished?: readonly string[]
   readonly policy: RetryPolicy
@@ -129,7 +132,10 @@ export interface TransitionOptions {
  */
 export const NO_RESPONSE = 'no_answer'
 
-/** The error class of a run whose step has called `waitFor`. It distinguishes this wait from a failed attempt. */
+/**
+ * The error class of a run whose step has called `waitFor`. It shows that the run waits because of this call, and not
+ * because of a failed attempt.
+ */
 const STEP_WAITS = 'step_waits'
 
 /**
@@ -264,7 +270,7 @@ const failed = (
 })
 
 /**
- * Returns the status of a run after an attempt that does not count. The status depends on whether the due step was
+ * Returns the status of a run after an attempt that is not counted. The status depends on whether the due step was
  * attempted before.
  */
 function dueStatus(stepName: string, attempt: number, steps: readonly string[]): HeaderStatus {

@@ -8,8 +8,8 @@ import type { StepOutcome } from './progress.ts'
 import type { Redaction } from './redaction.ts'
 
 /**
- * Returns the name of a secret that a request contains; `null` if it contains none. The authentication for its target
- * is not searched.
+ * Returns the name of a secret that a request contains; `null` if the request contains none. The header that
+ * authenticates the call to its target is not searched.
  */
 export function secretIn(
   redaction: Redaction,

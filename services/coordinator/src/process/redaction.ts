@@ -11,7 +11,7 @@ import type { Json } from './json-normalization.ts'
 export type StepLog = Pick<Logger, 'debug' | 'info' | 'warn' | 'error'>
 
 export interface Redaction {
-  /** Returns the name of a secret that the text contains; `null` if it contains none. */
+  /** Returns the name of a secret that the text contains; `null` if the text contains none. */
   nameIn(text: string): string | null
   /** Returns the text with `[secret]` in place of each secret. */
   text(text: string): string
@@ -169,7 +169,7 @@ function notationsOf(character: string): readonly string[] {
   ]
 }
 
-/** The short escapes of RFC 8259 §7, without that of the backslash. */
+/** The short escapes of RFC 8259 §7, except the escape of the backslash. */
 const SHORT_ESCAPES: ReadonlyMap<string, string> = new Map([
   ['"', '"'],
   ['/', String.raw`\/`],

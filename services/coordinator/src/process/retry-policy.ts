@@ -39,7 +39,8 @@ export function verdictOf(status: number): CallVerdict {
 }
 
 /**
- * Whether a target that responds with this status may have executed the request. With 500, the target may have crashed
- * while it did so. With 502 and 504, a gateway responds that does not know the result (RFC 9110 §15.6).
+ * Whether a target that responds with this status may have executed the request. A target that responds with 500 may
+ * have crashed while it executed the request. Responses with 502 and 504 come from a gateway that does not know the
+ * result (RFC 9110 §15.6).
  */
 export const leavesDoubt = (status: number): boolean => [500, 502, 504].includes(status)

@@ -6,7 +6,7 @@ import type { Step } from './step.ts'
 const lost = { kind: 'failed', reason: 'ECONNRESET', isSent: true } as const
 
 describe('a call that a step makes with fetch', () => {
-  it('fetch() returns a response that means "not ready" to the step, so that the step can wait', async () => {
+  it('fetch() returns the response to the step, which can call waitFor(), fail() or complete() depending on the status', async () => {
     const poll = async (step: Step) => {
       const report = await step.fetch({ url: 'http://x/report' })
       if (report.status === 202) return step.waitFor(Number(report.header('Retry-After')) * 1_000)

@@ -205,7 +205,7 @@ describe('a step that calls a target with limits', () => {
     expect(held.size).toBe(0)
   })
 
-  it('calls to a URL and calls to a target without limits need no statement of the store', async () => {
+  it('calls to a URL and calls to a target without limits cause no database statement', async () => {
     const { limiter, statements } = startSource()
     for (const request of [
       { target: 'open', path: '/x' } as const,

@@ -208,15 +208,15 @@ describe('the secret of a target', () => {
     const logger = createLogger('test', 'debug', { write: (line) => void lines.push(line) })
     await outcomeOf(
       async (step: Step) => {
-        step.log.info(`key ${key}`)
+        step.log.info(`the target accepts the key ${key}`)
         step.log.warn(
           { key, deep: { list: [key] }, err: new Error(`rejected key ${key}`) },
           `the target has rejected the key ${key}`,
         )
-        step.log.error('key %s', key)
+        step.log.error('the target accepts the key %s', key)
         const cycle: Record<string, unknown> = { key }
         cycle['self'] = cycle
-        step.log.debug({ cycle }, 'cycle')
+        step.log.debug({ cycle }, 'an entry with a circular value')
         throw new Error(`thrown ${key}`)
       },
       [],
@@ -259,7 +259,8 @@ describe('the secret of a target', () => {
   it.each([
     ['12345678', '{"id":1234567890}', '{"id":"[secret]"}'],
     ['12345678', '{"id":1.2345678e7}', '{"id":"[secret]"}'],
-    // The other members keep their digits and their notation. A repeated member is redacted too.
+    // All numbers without the secret keep their digits and their notation. The first member `a` is redacted, although a
+    // parser would return only the second one.
     [
       '12345678',
       '{ "n": 9007199254740993, "a": 12345678, "a": 1.50 }',

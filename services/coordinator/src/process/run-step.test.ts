@@ -65,7 +65,7 @@ describe('a step that throws an error whose members cannot be read', () => {
     }
   })
 
-  it('a step that throws an error whose members cannot be read is retried and left in doubt', async () => {
+  it('a step that throws an error with unreadable members is retried and left in doubt', async () => {
     const { proxy, revoke } = Proxy.revocable(new Error('why'), {})
     revoke()
     const { outcome } = await outcomeOf(() => Promise.reject(proxy))
@@ -447,7 +447,7 @@ describe('a step function that throws', () => {
     expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'step_threw' })
   })
 
-  it('a step is left in doubt if its function throws after a successful call', async () => {
+  it('a step is left in doubt if its function throws after a successful unsafe call', async () => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/', method: 'POST' })

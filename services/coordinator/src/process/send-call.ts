@@ -31,7 +31,7 @@ export interface Calling {
   readonly options: CallOptions
   /** The idempotency key of the call; `null` if the call is sent without a key. */
   readonly callKey: string | null
-  /** The maximum size of the response body, if it differs from that of the calls of steps. */
+  /** The maximum size of the response body, if it differs from the default for calls of steps. */
   readonly maxBytes?: number
   /** Whether the step has ended, so that it may send no further call. */
   readonly isEnded: () => boolean
@@ -87,8 +87,8 @@ function prepareCall(
   gateway: SendDeps['gateway'],
 ): PreparedCall | NotSent {
   const { credential } = options
-  // Reports the missing realm here, because the gateway does not know that it is missing: in a run without a realm,
-  // `ACC-${step.realm}` is `ACC-null`.
+  // In a run without a realm, `ACC-${step.realm}` is `ACC-null`. The coordinator reports the missing realm itself,
+  // because the gateway cannot know that the run has none.
   if (run.Realm === null && credential === credentialName('null'))
     return failed(
       process,
@@ -169,7 +169,10 @@ function coolDownOfCall(prepared: PreparedCall, { coolDowns }: SendDeps): NotSen
   return held(prepared, cause, delayMs)
 }
 
-/** Like `coolDownOfCall`, for a call that was permitted before, and has waited since then. */
+/**
+ * Checks again for a cool-down, because one may have begun while the call waited for the limits of its target. Without
+ * a cool-down `coolDownOfCall` is not called, because it would count the call against the call rate a second time.
+ */
 function coolDownSince(prepared: PreparedCall, deps: SendDeps): NotSent | null {
   const key = keyOf(prepared.owner)
   return key !== undefined && deps.coolDowns.isCoolingDown(key)
@@ -177,7 +180,7 @@ function coolDownSince(prepared: PreparedCall, deps: SendDeps): NotSent | null {
     : null
 }
 
-/** Returns the key of the cool-downs that concern the call; `undefined` if none does. */
+/** Returns the key of the cool-downs that apply to the call; `undefined` if none can apply. */
 const keyOf = ({ credential, targetKey }: CallOwner): string | undefined => credential ?? targetKey
 
 async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<SentCall> {
@@ -211,9 +214,10 @@ async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<Sen
 }
 
 /**
- * Returns how long a call may wait in the gateway for a permit of its company. Meanwhile its step occupies a place of
- * `PREFETCH`, so the steps of a busy company could leave no place for those of other companies. While other steps of the
- * company wait for their time after a cool-down, the call does not wait in the gateway at all.
+ * Returns for how many seconds the gateway may let a call wait for a permit of its company. The time is short, because
+ * the step of a waiting call counts against `PREFETCH`: the steps of a busy company could leave no capacity for the
+ * steps of other companies. The time is 0 if other steps of the company still wait for their start time after a
+ * cool-down.
  */
 const permitWaitSeconds = (credential: string, { coolDowns }: SendDeps): string =>
   coolDowns.isHeld(credential) ? '0' : '2'
@@ -269,8 +273,8 @@ function targetOf({ bound }: Pick<ProcessDefinition, 'bound'>, name: string): Bo
 }
 
 const DEFAULT_CALL_MS = 60_000
-// The maximum time that a call waits for its target inside its step. While a step waits, it counts against `PREFETCH`.
-// So the further steps for a busy target stay in the queue and are not deferred repeatedly.
+// The maximum time that a call waits for its target inside its step. A waiting step counts against `PREFETCH`, so
+// further steps for a busy target stay in the queue instead of being claimed and deferred repeatedly.
 const MAX_WAIT_MS = 5_000
 const MAX_URL_LENGTH = 2_000
 

@@ -6,7 +6,7 @@ import type { BoundTarget } from './targets.ts'
 
 /** A request to a URL, or with a credential to a path of the accounting API. */
 export interface StepRequest extends RequestContent {
-  /** An absolute URL. With a `credential` it is only a path, and the path is appended to the gateway's address. */
+  /** An absolute URL. With a `credential`, `url` is only a path, which is appended to the gateway's address. */
   readonly url: string
   readonly target?: never
 }
@@ -42,7 +42,7 @@ export interface Gateway {
   readonly faultOf: ProviderProfile['accounting']['faultOf']
 }
 
-/** How a call reaches its service. If both members are undefined, it is sent to the URL of the request. */
+/** How a call reaches its service. If both members are undefined, the call is sent to the URL of the request. */
 export interface CallRoute {
   /** If this member is set, the call is sent to the gateway, which adds the access token of the credential. */
   readonly credential: string | undefined

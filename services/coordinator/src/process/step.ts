@@ -168,7 +168,7 @@ export interface Step<
 /** The argument of `confirm`. */
 export type InDoubtStep<Of extends AnyStep> = InDoubt<Parameters<Of>[0], string>
 
-/** A step that can query its target but make no other call: it has `find` in place of `execute`. */
+/** The argument of `confirm`: a step that can query its target with `find`, but cannot make any other call. */
 export type InDoubt<Given, TargetName extends string> = Omit<Given, 'execute'> & {
   /**
    * Queries the target for the effect of the earlier call, without an idempotency key. Returns `null` for 404
@@ -195,7 +195,7 @@ export interface StepOptions<Given, Data> {
    * again with the same idempotency key, which the target has to recognise.
    */
   readonly confirm?: (step: Given) => Promise<{ readonly data: Data } | 'not_done'>
-  /** How often this step is attempted. The members replace those of its process. */
+  /** How often this step is attempted. The members that are set here replace the members of `retry` in the process. */
   readonly retry?: Partial<RetryPolicy>
   /** The time limit of an attempt of this step in milliseconds, instead of `stepTimeoutSeconds` of its process. */
   readonly timeoutMs?: number

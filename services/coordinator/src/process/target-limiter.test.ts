@@ -142,7 +142,7 @@ describe('the limit of calls in flight to a target', () => {
     expect(admitted).toHaveLength(1)
   })
 
-  it('of the calls that wait for a slot of their target, only one sends requests to the store', async () => {
+  it('only one of the calls that wait for a slot of their target sends requests to the store', async () => {
     const { admit, requests } = start()
     const limits = { concurrent: 1 }
     await admit(limits)
@@ -177,7 +177,7 @@ describe('the limit of calls in flight to a target', () => {
     },
   )
 
-  it('a slot that cannot be released neither delays nor fails the end of its call', async () => {
+  it('if a slot cannot be released, the end of the call is neither delayed nor rejected', async () => {
     const { admit, admitted } = start({
       releaseCalls: () => Promise.reject(new IntegrationError('store_unavailable', 'down')),
     })
@@ -215,7 +215,7 @@ describe('a call that waits for its target', () => {
       abort.blockNewCalls()
       await vi.advanceTimersByTimeAsync(0)
       expect(await waiting).toEqual({ kind: 'aborted' })
-      // Every slot is free, except the one of the first call.
+      // The first call still occupies one slot; all other slots are free.
       await source.coolDownTarget(erp, 0)
       await vi.advanceTimersByTimeAsync(10_000)
       const free = []

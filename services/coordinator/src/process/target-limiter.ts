@@ -36,7 +36,7 @@ export interface LimitedCall {
 }
 
 export type Admission =
-  /** The call may be sent now. `end` must be called when the call has ended; it never rejects. */
+  /** The call may be sent now. `end` must be called when the call has ended. The promise of `end` never rejects. */
   | { readonly kind: 'admitted'; readonly end: () => Promise<void> }
   /** The call cannot be sent in time. The step should try again after `delayMs`. */
   | { readonly kind: 'deferred'; readonly delayMs: number }
@@ -62,11 +62,14 @@ export interface TargetLimiterDeps {
  */
 export type WaitForClock = <Result>(wait: Promise<Result>) => Promise<Result>
 
-/** The calls of this worker to one target. */
-interface Line {
-  /** Whether one of these calls is requesting a reservation. Only one call at a time may do so. */
+/** The queue of the calls that this worker makes to one target. */
+interface Queue {
+  /** Whether a call of this queue is requesting a reservation. Only one call at a time may do so. */
   isTaken: boolean
-  /** The calls that wait until they may request a reservation, in their order. Each function lets its call continue. */
+  /**
+   * The calls that wait until they may request a reservation, in the order in which they arrived. Calling a function
+   * lets its call continue.
+   */
   readonly waiting: Set<() => void>
   readonly release: (slot: string) => Promise<void>
   /** Wakes the call that waits for a free slot, if there is one. */
@@ -83,13 +86,16 @@ export function createTargetLimiter({
   waitForClock = (wait) => wait,
 }: TargetLimiterDeps): TargetLimiter {
   const { now } = clock
-  const lines = new Map<string, Line>()
-  /** The schedule of the steps that were deferred because the next possible call to their target was too late. */
+  const queues = new Map<string, Queue>()
+  /**
+   * The start times of deferred steps. A step is deferred if its call would have to wait for its target longer than
+   * `waitUntil`.
+   */
   const deferrals = createDeferrals(now)
 
-  function lineOf(target: TargetKey): Line {
+  function queueOf(target: TargetKey): Queue {
     const key = keyOf(target)
-    const known = lines.get(key)
+    const known = queues.get(key)
     if (known !== undefined) return known
     const releaseAll = batched<string, null>(
       async (slots) => {
@@ -98,18 +104,18 @@ export function createTargetLimiter({
       },
       { retries: false },
     )
-    const line: Line = {
+    const queue: Queue = {
       isTaken: false,
       waiting: new Set(),
       async release(slot) {
         // If releasing a slot fails, the slot expires later.
         await releaseAll(slot).catch(() => {})
-        line.onRelease()
+        queue.onRelease()
       },
       onRelease() {},
     }
-    lines.set(key, line)
-    return line
+    queues.set(key, queue)
+    return queue
   }
 
   /**
@@ -136,8 +142,8 @@ export function createTargetLimiter({
     )
 
   /** Waits until the call may request a reservation. Resolves with `false` if the call must not wait any longer. */
-  async function takeTurn(line: Line, { waitUntil, abort }: LimitedCall): Promise<boolean> {
-    if (!line.isTaken) return (line.isTaken = true)
+  async function takeTurn(queue: Queue, { waitUntil, abort }: LimitedCall): Promise<boolean> {
+    if (!queue.isTaken) return (queue.isTaken = true)
     let hasTurn = false
     let giveTurn = (): void => {}
     await pause(Math.max(waitUntil - now(), 0), abort, (end) => {
@@ -145,22 +151,22 @@ export function createTargetLimiter({
         hasTurn = true
         end()
       }
-      line.waiting.add(giveTurn)
+      queue.waiting.add(giveTurn)
     })
-    line.waiting.delete(giveTurn)
+    queue.waiting.delete(giveTurn)
     return hasTurn
   }
-  function endTurn(line: Line): void {
-    const [giveTurn] = line.waiting
-    if (giveTurn === undefined) line.isTaken = false
+  function endTurn(queue: Queue): void {
+    const [giveTurn] = queue.waiting
+    if (giveTurn === undefined) queue.isTaken = false
     else {
-      line.waiting.delete(giveTurn)
+      queue.waiting.delete(giveTurn)
       giveTurn()
     }
   }
 
   /** Requests reservations until one succeeds, or until the call must not wait any longer. */
-  async function reserve(line: Line, call: LimitedCall): Promise<Reservation> {
+  async function reserve(queue: Queue, call: LimitedCall): Promise<Reservation> {
     const { target, limits, timeoutMs, waitUntil, abort } = call
     const key = keyOf(target)
     // `timeoutMs` may have any value, because options of a call are not checked.
@@ -177,7 +183,7 @@ export function createTargetLimiter({
         return { kind: 'deferred', delayMs: deferrals.start(key, result.waitMs, spacingMs) }
       }
       if (maxWaitMs === 0) return { kind: 'deferred', delayMs: FULL_DELAY_MS }
-      await pause(Math.min(POLL_MS, maxWaitMs), abort, (end) => (line.onRelease = end))
+      await pause(Math.min(POLL_MS, maxWaitMs), abort, (end) => (queue.onRelease = end))
     }
     return { kind: 'aborted' }
   }
@@ -185,21 +191,21 @@ export function createTargetLimiter({
   return {
     async admit(call) {
       const { abort, limits } = call
-      const line = lineOf(call.target)
-      while (!abort.areNewCallsBlocked && (await takeTurn(line, call))) {
+      const queue = queueOf(call.target)
+      while (!abort.areNewCallsBlocked && (await takeTurn(queue, call))) {
         let reservation: Reservation
         try {
-          reservation = await reserve(line, call)
+          reservation = await reserve(queue, call)
         } catch (error) {
           if (hasCode(error, 'store_unavailable')) return { kind: 'unavailable' }
           throw error
         } finally {
-          endTurn(line)
+          endTurn(queue)
         }
         if (reservation.kind !== 'reserved') return reservation
         const { waitMs, slot } = reservation
         const end = (): Promise<void> =>
-          limits.concurrent === null ? Promise.resolve() : line.release(slot)
+          limits.concurrent === null ? Promise.resolve() : queue.release(slot)
         const sendAt = now() + waitMs
         if (waitMs > 0 && !abort.areNewCallsBlocked) await pause(waitMs, abort)
         if (abort.areNewCallsBlocked) {
@@ -222,11 +228,14 @@ export function createTargetLimiter({
 const keyOf = ({ Process, Target }: TargetKey): string => `${Process}/${Target}`
 
 /**
- * The time from the end of a call's time limit until its slot expires. It exceeds the time limit of a statement,
+ * The time from the end of a call's time limit until its slot expires. It exceeds the time limit of an SQL statement,
  * because a call is sent only after the response to the statement that reserved its slot.
  */
 export const SLOT_GRACE_MS = 15_000
-/** The maximum time limit of a call. It is that of a step, because the calls of a step end with the step. */
+/**
+ * The maximum time limit of a call. It equals the maximum time limit of a step, because the calls of a step end with
+ * the step.
+ */
 const MAX_HOLD_MS = 1_500_000
 // The polling interval of a call that waits for a slot. The call polls because another replica may have released a
 // slot.
@@ -238,8 +247,9 @@ const MAX_LATE_MS = 100
 const MIN_SPACING_MS = 100
 
 /**
- * The schedule of deferred steps for each target. `start` is called when the next possible call to a target is too late
- * for a step. Until that time, `delayOf` returns a different delay for each step, `spacingMs` apart, and then `null`.
+ * The start times of deferred steps, for each target. `start` is called when a step cannot wait until the next possible
+ * call to its target. Before the time of that call, `delayOf` returns a different delay for each step, `spacingMs`
+ * apart; afterwards it returns `null`.
  */
 function createDeferrals(now: () => number) {
   const schedules = new Map<string, { until: number; nextAt: number; readonly spacingMs: number }>()

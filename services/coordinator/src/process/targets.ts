@@ -42,7 +42,7 @@ export interface BoundTarget {
 
 const TARGET_NAME = /^[A-Za-z][A-Za-z0-9_-]{0,63}$/
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$/
-/** Visible ASCII characters with spaces between them, because every server accepts such a header value. */
+/** Matches visible ASCII characters with spaces between them. Every server accepts such a header value. */
 const HEADER_VALUE = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 /** The headers that the coordinator sets itself. */
 const OWN_HEADERS = new Set(['accept', 'content-type', 'idempotency-key', 'traceparent'])
@@ -166,9 +166,7 @@ function authHeaderOf(
   }
 }
 
-/**
- * Returns the secrets with which calls to the targets are authenticated, in the form in which they are sent in headers.
- */
+/** Returns the secrets that authenticate calls to the targets, in the form in which headers contain them. */
 export const authSecretsOf = (
   targets: ReadonlyMap<string, BoundTarget>,
 ): readonly (readonly [name: string, secret: Secret])[] =>
