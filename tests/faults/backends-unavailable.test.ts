@@ -55,7 +55,7 @@ describe('a system whose backends become unavailable and available again', () =>
     await untilDown('token-service', 'redis', 'rabbitmq')
     await untilDown('coordinator', 'postgres', 'rabbitmq')
     await eventually(() =>
-      expect(system.service('coordinator').output()).toContain('waiting for dependency'),
+      expect(system.service('coordinator').output()).toContain('dependency is down'),
     )
     expect((await requestDemoApi(system, '/queue?number=1')).status).toBe(503)
   })

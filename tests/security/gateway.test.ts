@@ -249,7 +249,7 @@ describe('the gateway with a plain http address of the accounting API or of the 
     async (name, settings) => {
       const gateway = start(settings)
       await listeningUrl(gateway)
-      const warnings = gateway.output().match(/.*address is plain http.*/g) ?? []
+      const warnings = gateway.output().match(/.*address uses plain http.*/g) ?? []
       expect(warnings).toHaveLength(1)
       expect(JSON.parse(warnings[0] ?? '')).toMatchObject({ level: 'warn', setting: name })
     },
@@ -258,6 +258,6 @@ describe('the gateway with a plain http address of the accounting API or of the 
   it('the gateway logs no warning for a plain http address on the loopback interface', async () => {
     const gateway = start({})
     await listeningUrl(gateway)
-    expect(gateway.output()).not.toContain('address is plain http')
+    expect(gateway.output()).not.toContain('address uses plain http')
   })
 })

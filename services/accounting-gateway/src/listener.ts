@@ -77,8 +77,8 @@ export function createListener(deps: ListenerDeps): Listener {
   let isShuttingDown = false
 
   /**
-   * Forwards one call to the accounting API and records its result in the log and the metrics. A failed call gets a
-   * problem document. Returns the status.
+   * Forwards one call to the accounting API and records its result in the log and the metrics. If the call fails, the
+   * caller gets a problem document. Returns the status of the response.
    */
   async function handle(companyCall: CompanyCall): Promise<number> {
     const { request, response, target, requestId } = companyCall
@@ -193,7 +193,7 @@ export function createListener(deps: ListenerDeps): Listener {
       ...(isCut && { isCut }),
     }
     if (isDefect) logger.error({ ...data, err: error }, 'request failed')
-    else logger.info(data, 'request')
+    else logger.info(data, 'request completed')
   }
 
   // Sends the error and closes the connection, for three reasons:
@@ -206,7 +206,8 @@ export function createListener(deps: ListenerDeps): Listener {
     closing.add(request.socket)
     respondProblem(request, response, error, { requestId, isLast: true })
     // Node may detect later that the request body is malformed, and would then send a second response. Ending the
-    // socket prevents this. The response has no socket yet if an earlier pipelined response is incomplete.
+    // socket prevents the second response. If an earlier pipelined response is incomplete, this response has no socket
+    // yet.
     response.socket?.end()
     const { statusCode: status } = response
     metrics.callCompleted(null, status, 0, 0)

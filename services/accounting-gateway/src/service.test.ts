@@ -121,7 +121,7 @@ describe('a call through the gateway', () => {
           status: 200,
           attempts: 1,
           intuitTid: '1-tid-of-the-response',
-          msg: 'request',
+          msg: 'request completed',
         }),
       )
     })

@@ -34,7 +34,7 @@ export interface Adapters {
   readonly limits?: GatewayLimits
   /** The usage in Redis, which all gateway replicas share. If absent, this process counts only its own calls. */
   readonly usage?: UsageStore
-  /** The clock. Tests set a fake one. */
+  /** The clock of the gateway. Tests set a fake clock. */
   readonly clock?: Clock
 }
 
@@ -181,12 +181,12 @@ function warnOfPlainHttp(config: Config, logger: Logger): void {
   if (address === undefined) return
   const { protocol, hostname } = new URL(address)
   if (protocol === 'http:' && !isLoopback(hostname))
-    logger.warn({ setting, host: hostname }, 'address is plain http: tokens are sent unencrypted')
+    logger.warn({ setting, host: hostname }, 'address uses plain http: tokens are sent unencrypted')
 }
 
 /**
- * Returns a function that returns the accounting API. Its address is the setting ACCOUNTING_URL or, if this is not set,
- * comes from the discovery document.
+ * Returns a function that returns the accounting API. Its address is the setting ACCOUNTING_URL. If this setting is
+ * absent, the address comes from the discovery document.
  */
 async function locateUpstream(config: Config, health: Health, stack: AsyncDisposableStack) {
   const { ACCOUNTING_URL, DISCOVERY_URL } = config

@@ -361,7 +361,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
       const depth = await host.bus.depth('coordinator.credentials')
       return depth?.consumers === 2 && depth.ready === 0
     })
-    expect(host.log.some(({ msg }) => msg === 'delivery handler failed')).toBe(false)
+    expect(host.log.some(({ msg }) => msg === 'message handler failed')).toBe(false)
   })
 
   it('one bulk request queues ten thousand transactions', async () => {

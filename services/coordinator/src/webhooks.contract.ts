@@ -377,7 +377,9 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       await publish(host, { Name: `ACC-${company}`, Version: 1 })
       await until(() => first.received.length === 1)
       await file.write([second.entry()])
-      await until(() => host.log.filter(({ msg }) => msg === 'list file was read').length === 2)
+      await until(
+        () => host.log.filter(({ msg }) => msg === 'list was loaded from its file').length === 2,
+      )
       await publish(host, { Name: `ACC-${company}`, Version: 2 })
       await until(() => second.received.length === 1)
       expect(first.received).toHaveLength(1)

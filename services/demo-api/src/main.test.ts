@@ -66,7 +66,7 @@ describe('the process of the demo API', () => {
     expect(document.info.title).toBe('DemoAPI')
     expect(metrics).toContain('service="demo-api"')
     expect(queued.headers.get('Retry-After')).toMatch(/^\d+$/)
-    expect(written).toContain('waiting for dependency')
+    expect(written).toContain('dependency is down')
     expect(written).not.toContain(KEY)
   })
 })

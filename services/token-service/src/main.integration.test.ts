@@ -158,7 +158,7 @@ describe('token-service as an OS process', () => {
 
     expect(await child.stop('SIGTERM')).toBe(0)
     const output = child.output()
-    expect(output).toContain('waiting for dependency')
+    expect(output).toContain('dependency is down')
     expect(output).toContain('service has shut down')
     expect(output).not.toMatch(/at-[0-9a-f]{48}|rt-[0-9a-f]{48}|code-[0-9a-f]{48}/)
   })

@@ -95,7 +95,7 @@ export async function runOrderLoad(
       // A message is dead-lettered by the broker or by a coordinator. Only the coordinator logs a line.
       const logLines = coordinators
         .flatMap((coordinator) => coordinator.output().split('\n'))
-        .filter((line) => /dead-lettered|delivery handler failed/.test(line))
+        .filter((line) => /dead-lettered|message handler failed/.test(line))
       throw new Error(['the queues are not empty', ...logLines].join('\n'), { cause: error })
     },
   )

@@ -80,7 +80,7 @@ export async function examineReadiness(
         ? (response.ok ? warning : problem)(
             response.ok ? 'optional' : 'ready',
             `waits for ${dependency} since ${since}: ${reason}`,
-            'It continues by itself once that is fixed (docs/runbook.md#a-service-says-waiting-for-dependency).',
+            'It continues by itself once that is fixed (docs/runbook.md#a-service-says-dependency-is-down).',
           )
         : problem(dependency, `since ${since}: ${reason}`, known)
     }),

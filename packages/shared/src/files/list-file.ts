@@ -54,7 +54,7 @@ export function openListFile<Entry>(
   const dependency = health.dependency(name.replaceAll('_', '-'), 'optional')
   const valid = metrics.gauge(
     `${name}_valid`,
-    `1 while the file of ${setting} is valid, 0 while an earlier list stays in force`,
+    `1 while the file of ${setting} is valid, 0 while an earlier list is still used`,
   )
   const accept = (content: string): void => {
     const { list, faults } = parse(content)
@@ -62,10 +62,10 @@ export function openListFile<Entry>(
     onList(list)
     dependency.up()
     valid.set(1)
-    logger.info({ setting, file: path, entries: list.length }, 'list file was read')
+    logger.info({ setting, file: path, entries: list.length }, 'list was loaded from its file')
   }
   const reject = (faults: readonly string[]): void => {
-    dependency.down('the file is not valid: the last valid list stays in force')
+    dependency.down('the file is not valid: the last valid list is still used')
     valid.set(0)
     logger.error(
       {
@@ -74,7 +74,7 @@ export function openListFile<Entry>(
         faults: faults.slice(0, MAX_FAULTS),
         remediation: 'correct the file; it is read again within a second',
       },
-      'list file is not valid: the last valid list stays in force',
+      'list file is not valid: the last valid list is still used',
     )
   }
   accept(text)

@@ -120,7 +120,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
         ...keyOf(c),
         durationMs: Math.round(durationMs * 10) / 10,
       },
-      'request',
+      'request completed',
     )
   })
   app.use(secureHeaders({ referrerPolicy: 'no-referrer', xFrameOptions: 'DENY' }))

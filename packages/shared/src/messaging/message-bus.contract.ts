@@ -235,7 +235,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       )
     })
 
-    it('the message bus returns the depth of a queue, and null for a queue that does not exist', async () => {
+    it('the message bus returns the number of messages and consumers of a queue, and null for a queue that does not exist', async () => {
       await bus.publish(order('1'))
       await eventually(async () =>
         expect(await bus.depth('orders')).toEqual({ ready: 1, consumers: 0 }),

@@ -86,13 +86,13 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
           if (logged.get(check) === verdict) return
           logged.set(check, verdict)
           if (!isNoted) return
-          logger.warn({ dependency: name, check, found, remediation }, 'dependency degraded')
+          logger.warn({ dependency: name, check, found, remediation }, 'dependency is degraded')
         },
         down(reason) {
           if (state.status === 'down' && state.reason === reason) return
           const since = state.status === 'down' ? state.since : now().toISOString()
           state = { status: 'down', since, reason }
-          logger.warn({ dependency: name, reason }, 'waiting for dependency')
+          logger.warn({ dependency: name, reason }, 'dependency is down')
         },
       }
       dependencies.set(name, { dependency, notes: notesByCheck })

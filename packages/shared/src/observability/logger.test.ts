@@ -6,7 +6,7 @@ const PROGRAM = `
   const { createLogger } = await import(${JSON.stringify(LOGGER)})
   const logger = createLogger('coordinator', 'info')
   logger.info({ step: 'order' }, 'step started')
-  logger.warn({ err: new Error('no route') }, 'step failed')
+  logger.warn({ err: new Error('no route to host') }, 'step failed')
 `
 const command = [process.execPath, '--input-type=module', '--eval', PROGRAM]
 
@@ -34,6 +34,6 @@ it.each([
   const plain = stdout.replaceAll(/\u001B\[\d+m/g, '')
   const [started, failed] = plain.split(/\r?\n/)
   expect(started).toMatch(/^\d\d:\d\d:\d\d   coordinator {8}step started  step=order$/)
-  expect(failed).toMatch(/^\d\d:\d\d:\d\d ! coordinator {8}step failed  error=no route$/)
+  expect(failed).toMatch(/^\d\d:\d\d:\d\d ! coordinator {8}step failed  error=no route to host$/)
   expect(plain !== stdout).toBe(isColoured)
 })

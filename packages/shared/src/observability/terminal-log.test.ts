@@ -15,7 +15,7 @@ function written(lines: readonly object[], options = {}): string[] {
   return text.split('\n').filter((line) => line !== '')
 }
 
-describe('terminalLog', () => {
+describe('terminalLog()', () => {
   const at = (fields: object) => ({ time: '2026-11-20T10:00:00.000Z', level: 'info', ...fields })
 
   it('terminalLog writes time, service, message and data of a log line, and marks lines above level info', () => {
@@ -24,14 +24,12 @@ describe('terminalLog', () => {
       at({
         level: 'warn',
         service: 'DemoAPI',
-        msg: 'waiting for dependency',
+        msg: 'dependency is down',
         reason: 'ECONNREFUSED',
       }),
     ])
     expect(info).toMatch(/^\d\d:\d\d:\d\d   coordinator {8}step started  step=order attempt=1$/)
-    expect(warn).toMatch(
-      /^\d\d:\d\d:\d\d ! DemoAPI {12}waiting for dependency  reason=ECONNREFUSED$/,
-    )
+    expect(warn).toMatch(/^\d\d:\d\d:\d\d ! DemoAPI {12}dependency is down  reason=ECONNREFUSED$/)
   })
 
   it('terminalLog writes the message and the code of a logged error, but not its stack', () => {
@@ -42,7 +40,10 @@ describe('terminalLog', () => {
   })
 
   it('terminalLog omits the log lines of HTTP requests if `omitRequests` is set', () => {
-    const lines = [at({ service: 'x', msg: 'request' }), at({ service: 'x', msg: 'other' })]
+    const lines = [
+      at({ service: 'x', msg: 'request completed' }),
+      at({ service: 'x', msg: 'other' }),
+    ]
     expect(written(lines)).toHaveLength(2)
     expect(written(lines, { omitRequests: true })).toHaveLength(1)
   })

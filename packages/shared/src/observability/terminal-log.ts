@@ -24,7 +24,7 @@ export function terminalLog(
         string,
         unknown
       >
-      if (omitRequests && msg === 'request') return
+      if (omitRequests && msg === 'request completed') return
       const details = Object.entries({ ...data, ...errorDetails(err) }).map(
         ([key, value]) => `${key}=${text(value)}`,
       )

@@ -7,7 +7,7 @@ import { openRedis } from '../../test-support/redis-client.ts'
 
 function connect({ url }: { readonly url: string }) {
   const connection = openRedis(url)
-  const remarks = () => connection.lines.filter(({ msg }) => msg === 'dependency degraded')
+  const remarks = () => connection.lines.filter(({ msg }) => msg === 'dependency is degraded')
   return Object.assign(connection, { remarks })
 }
 const redisRelay = () => startRelay(process.env['TEST_REDIS_URL'] ?? '', 6_379)
@@ -29,7 +29,7 @@ describe('checking a Redis server', () => {
     expect(connection.remarks()).toEqual([])
   })
 
-  it('the client uses a Redis server even if the ACL forbids the query of the version of Redis', async () => {
+  it('the client uses a Redis server even if the ACL forbids INFO, which returns the version of the server', async () => {
     const url = process.env['TEST_REDIS_URL'] ?? ''
     const user = `test-${randomUUID()}`
     const admin = new Redis(url)
@@ -110,7 +110,7 @@ describe('a connection to Redis', () => {
     await expect(connection.redis.ping()).rejects.toThrow('timed out')
     await eventually(() =>
       expect(connection.lines).toContainEqual(
-        expect.objectContaining({ msg: 'waiting for dependency', reason: 'does not respond' }),
+        expect.objectContaining({ msg: 'dependency is down', reason: 'does not respond' }),
       ),
     )
     await eventually(async () => expect(await connection.redis.ping()).toBe('PONG'))

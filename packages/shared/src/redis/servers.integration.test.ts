@@ -100,7 +100,7 @@ describe('a list of Redis servers', () => {
     let closes = 0
     connection.redis.on('close', () => (closes += 1))
     await eventually(() => expect(closes).toBeGreaterThan(5))
-    expect(connection.lines.filter(({ msg }) => msg === 'waiting for dependency')).toHaveLength(1)
+    expect(connection.lines.filter(({ msg }) => msg === 'dependency is down')).toHaveLength(1)
     expect(JSON.stringify(connection.lines)).not.toContain(servers.password)
   })
 })
@@ -164,7 +164,7 @@ describe('an address that lists Sentinels', () => {
   const addressOf = (sentinels: readonly (RedisServer | string)[], name = 'main') =>
     `${listed(...sentinels).replace('redis:', 'redis+sentinel:')}/${name}?sentinel_password=${servers.password}`
 
-  it('the client uses the Redis primary that the Sentinels name, and after its death the promoted replica', async () => {
+  it('the client uses the Redis primary that the Sentinels name, and uses the promoted replica after the primary has died', async () => {
     const primary = await servers.start()
     const replicas = [await replicaOf(primary), await replicaOf(primary)]
     const sentinels = [

@@ -25,7 +25,7 @@ describe('a wrapped secret', () => {
     expect(value.reveal()).toBe(TOKEN)
   })
 
-  it('a wrapped secret equals only a secret with the same text, also if the texts have different lengths', () => {
+  it('a wrapped secret equals only the same text, and can be compared with a text of another length', () => {
     const value = new Secret(TOKEN)
     expect([
       value.equals(TOKEN),
@@ -53,7 +53,7 @@ describe('logging an error', () => {
     ],
     ['a token in the cause of an error', new Error('outer', { cause: new Error(TOKEN) })],
   ])('the logger removes %s from the log', (_, error) => {
-    const output = logged((logger) => logger.error({ err: error }, 'failed'))
+    const output = logged((logger) => logger.error({ err: error }, 'request failed'))
     expect(output).not.toContain(TOKEN)
     expect(output).toContain(error.name)
   })
@@ -76,9 +76,13 @@ describe('logging an error', () => {
 
   it('the logger writes one parseable line for a message with line breaks and escape sequences', () => {
     const output = logged((logger) =>
-      logger.info({ number: 'a\n{"level":"fatal"}\u001b[31m' }, 'queued'),
+      logger.info({ number: 'a\n{"level":"fatal"}\u001b[31m' }, 'transaction queued'),
     )
     expect(output.trimEnd().split('\n')).toHaveLength(1)
-    expect(JSON.parse(output)).toMatchObject({ level: 'info', msg: 'queued', service: 'test' })
+    expect(JSON.parse(output)).toMatchObject({
+      level: 'info',
+      msg: 'transaction queued',
+      service: 'test',
+    })
   })
 })

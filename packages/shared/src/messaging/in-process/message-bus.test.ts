@@ -9,7 +9,7 @@ messageBusContract('the in-process bus', async () =>
   createInProcessBus(createLogger('test', 'silent')),
 )
 
-describe('a message that is the only copy', () => {
+describe('the in-process message bus with a message that is the only copy of its data', () => {
   const topology = {
     exchanges: [
       { name: 'work', type: 'direct' as const },

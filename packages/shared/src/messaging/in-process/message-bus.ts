@@ -143,7 +143,7 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     queued: QueuedDelivery,
   ): Promise<void> {
     const settlement = await subscriber.handle(queued).catch((error: unknown): Settlement => {
-      logger.error({ err: error, queue: queue.spec.name }, 'delivery handler failed')
+      logger.error({ err: error, queue: queue.spec.name }, 'message handler failed')
       return 'reject'
     })
     if (settlement === 'ack') return acknowledge(queued.copies)

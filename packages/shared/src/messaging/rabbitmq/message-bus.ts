@@ -91,7 +91,10 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   // Closes the current connection. `keepConnected` then opens the next one.
   const restart = (current: ChannelModel, reason: string): void => {
     if (current !== model || isClosing) return
-    logger.warn({ reason }, 'broker connection discarded; a new connection is opened')
+    logger.warn(
+      { reason },
+      'broker connection was closed after a failure; a new connection is opened',
+    )
     void closeConnection(current)
   }
 
@@ -225,7 +228,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     try {
       settlement = await consumer.handle(deliveryOf(message))
     } catch (error) {
-      logger.error({ err: error, queue: consumer.queue }, 'delivery handler failed')
+      logger.error({ err: error, queue: consumer.queue }, 'message handler failed')
       settlement = 'reject'
     }
     if (isOpen) await settlements.settle(message, settlement)

@@ -59,7 +59,7 @@ describe('a list of RabbitMQ nodes', () => {
     )
     const { connections } = refusing
     await eventually(() => expect(refusing.connections).toBeGreaterThan(connections + 2))
-    expect(connection.lines.filter(({ msg }) => msg === 'waiting for dependency')).toHaveLength(1)
+    expect(connection.lines.filter(({ msg }) => msg === 'dependency is down')).toHaveLength(1)
     const { password } = new URL(refusing.url)
     if (password !== 'guest') expect(JSON.stringify(connection.lines)).not.toContain(password)
   })

@@ -57,7 +57,7 @@ describe("comparing min-replicas-max-lag with Sentinel's down-after", () => {
     })
   })
 
-  it('the check of Redis replicas warns of a min-replicas-max-lag with which an isolated primary accepts writes until Sentinel has replaced it', () => {
+  it('the check of Redis replicas warns if min-replicas-max-lag lets an isolated primary accept writes until Sentinel replaces it', () => {
     expect(checkSentinelDownAfter({ minToWrite: 1, maxLagSeconds: 10 }, 5_000)).toMatchObject({
       verdict: 'warning',
       found: '10 s, and Sentinel replaces a primary after 5 s',

@@ -290,7 +290,7 @@ describe('an unsupported database', () => {
       dependency,
       logger: expected,
     })
-    const waiting = () => lines.filter(({ msg }) => msg === 'waiting for dependency')
+    const waiting = () => lines.filter(({ msg }) => msg === 'dependency is down')
     return {
       lines,
       waiting,
@@ -388,7 +388,7 @@ describe('an unsupported database', () => {
       )
     await using connection = watch(relay.url)
     await connection.ready()
-    const remarks = connection.lines.filter(({ msg }) => msg === 'dependency degraded')
+    const remarks = connection.lines.filter(({ msg }) => msg === 'dependency is degraded')
     expect(remarks).toEqual([
       expect.objectContaining({
         check: 'clock',
