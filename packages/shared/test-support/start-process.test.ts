@@ -4,7 +4,7 @@ import { listeningUrl, runProcess, startProcess } from './start-process.ts'
 const evaluate = (program: string): readonly string[] => ['-e', program]
 const waiting = 'setInterval(() => {}, 1_000)'
 
-describe('runProcess', () => {
+describe('runProcess()', () => {
   it('runProcess returns the exit code and each output stream separately', async () => {
     const program = `console.log('one'); console.error('two'); process.exitCode = 3`
     expect(await runProcess(evaluate(program))).toEqual({
@@ -30,7 +30,7 @@ describe('a process that startProcess has started', () => {
     expect(await listeningUrl(started)).toBe('http://127.0.0.1:1')
   })
 
-  it('waitForOutput rejects with the output so far if the process ends before a match', async () => {
+  it('the rate limiter with prefetched permits', async () => {
     await using started = startProcess(evaluate(`console.error('port 1 is taken')`))
     await expect(started.waitForOutput(/listening/)).rejects.toThrow(
       /the process ended before .*\nport 1 is taken\n$/,

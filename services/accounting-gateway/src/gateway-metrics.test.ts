@@ -24,7 +24,7 @@ const fetched = async (proxy: Proxy, path: string): Promise<number> => {
   return answer.status
 }
 
-describe('metrics of the gateway', () => {
+describe('the request metrics of the gateway', () => {
   it('gateway_requests_total counts calls by status, without a label for the realm', async () => {
     const proxy = await open()
     for (const realm of ['1', '2', '404']) await fetched(proxy, `/v3/company/${realm}/x`)
@@ -74,7 +74,7 @@ describe('metrics of the rate limits', () => {
     expect(text).toContain('gateway_throttle_wait_seconds_count{service="test"} 1\n')
   })
 
-  it('gateway_throttled_total counts calls that the throttle rejects, but not calls whose callers disconnected while they waited', async () => {
+  it('gateway_throttled_total counts calls that the throttle rejects, but not waiting calls whose callers disconnect', async () => {
     const { calls, readMetrics } = watch(async (realm) => {
       throw realm === 'busy' ? new IntegrationError('throttled', 'late') : new Error('gone')
     })

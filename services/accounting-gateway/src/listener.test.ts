@@ -98,7 +98,7 @@ describe('a request with a hostile target', () => {
   })
 })
 
-describe('requests with a method or an upgrade that addresses a proxy itself', () => {
+describe('requests that address the proxy itself, such as CONNECT and Upgrade', () => {
   it.each([
     ['CONNECT', `CONNECT 127.0.0.1:EVIL HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
     ['CONNECT with a path', `CONNECT /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],

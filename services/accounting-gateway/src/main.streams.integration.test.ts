@@ -15,8 +15,8 @@ import {
 const MB = 1_048_576
 const BODY_BYTES = 512 * MB
 /**
- * The memory growth that the test allows. It is far below the size of the body, but leaves room for garbage that was
- * not collected yet.
+ * The memory growth that the test allows. The limit is far below the size of the body, but leaves room for garbage that
+ * was not collected yet.
  */
 const GROWTH_MB = 64
 
@@ -61,8 +61,7 @@ function sink(onProgress: (length: number) => void) {
 
 /**
  * Samples the resident memory of a process while a stream is running. The heap grows to its normal size in the first
- * quarter of the samples. `grownMb` is the difference between the highest sample after this quarter and the highest
- * sample in it.
+ * quarter of the samples. `grownMb` is the highest later sample minus the highest sample of the first quarter.
  */
 function memory(pid: number) {
   const residentMb = (): number =>

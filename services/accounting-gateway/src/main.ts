@@ -86,8 +86,8 @@ function sharedThroughRedis(
       dependency: health.dependency('redis', 'optional'),
       tls,
       keyPrefix: REDIS_KEY_PREFIX,
-      // Timeout of a Redis command. It is short, because calls wait for the reply. After a timeout, this process can
-      // still count its own calls without Redis.
+      // Timeout of a Redis command. The timeout is short, because calls wait for the reply. After a timeout, this
+      // process can still count its own calls without Redis.
       commandTimeoutMs: 250,
     }),
   )

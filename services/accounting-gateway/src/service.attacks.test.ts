@@ -30,7 +30,7 @@ let upstream: FakeServer
 let tokens: FakeTokenService
 let proxy: Gateway
 let evil: Awaited<ReturnType<typeof evilListener>>
-/** All bytes that callers have received in the tests of this file. The last test searches them for secrets. */
+/** All bytes that callers have received in the tests of this file. The last test searches these bytes for secrets. */
 let callerReceived: string
 
 beforeAll(async () => {
@@ -129,7 +129,7 @@ const smugglers: readonly (readonly [what: string, headers: string, body: string
   ],
 ]
 
-describe('request smuggling', () => {
+describe('request smuggling through the gateway', () => {
   it.each(smugglers)(
     'the gateway forwards no second request that is smuggled by %s',
     async (_what, headers, body) => {
@@ -147,7 +147,7 @@ describe('request smuggling', () => {
   )
 })
 
-describe('a request that tries to select another host', () => {
+describe('a request to the gateway that tries to select another host', () => {
   it.each([
     ['another host in Host', 'Host: EVIL'],
     ['userinfo and another host in Host', 'Host: x@EVIL'],
@@ -257,7 +257,7 @@ describe('a hostile response of upstream', () => {
   })
 })
 
-describe('authorization of callers', () => {
+describe('the authorization of callers by the gateway', () => {
   const other = 'another-service-key-0123456789abcdefghij'
   const keys: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
     ['no key', {}],

@@ -57,7 +57,7 @@ const problem = async (answer: Response) => (await answer.json()) as Record<stri
 const call = (proxy: Gateway, method: string, path = '/v3/company/1/x') =>
   proxy.call(path, { method, ...(method !== 'GET' && method !== 'HEAD' && { body: 'body' }) })
 
-describe('the repetition of a failed attempt', () => {
+describe('the repetition of a failed attempt by the gateway', () => {
   it.each([502, 503, 504])(
     'if upstream responds with status %i to a GET, the gateway repeats the GET until it succeeds',
     async (status) => {
@@ -203,7 +203,7 @@ describe('the repetition of a failed attempt', () => {
   })
 })
 
-describe('a 401 from upstream', () => {
+describe('the gateway after a 401 response from upstream', () => {
   const rejectVersion =
     (bad: number): RequestHandler =>
     async (request, response) => {
@@ -284,8 +284,8 @@ describe('a 401 from upstream', () => {
   })
 })
 
-describe('a 429 from upstream', () => {
-  it('after a 429, the gateway sends no call of the same realm upstream until Retry-After has passed, but sends calls of other realms', async () => {
+describe('the gateway after a 429 response from upstream', () => {
+  it('after a 429, the gateway sends no call of this realm upstream until Retry-After has passed, but sends calls of other realms', async () => {
     upstream.handle = statuses([429, { 'Retry-After': '3' }], [200])
     const proxy = await open()
     const startedAt = performance.now()
@@ -514,7 +514,7 @@ describe('an unavailable token-service', () => {
   )
 })
 
-describe('a credential event', () => {
+describe('the gateway after a credential event', () => {
   it.each(['stored', 'refreshed', 'faulted', 'removed'] as const)(
     'the gateway requests the token again after the event credential.%s',
     async (kind) => {

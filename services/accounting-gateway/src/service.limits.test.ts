@@ -182,7 +182,7 @@ it('the gateway disconnects a caller that does not read its response for a minut
   }
 })
 
-it('if more than 4,096 connections are open, the gateway closes those that have been idle longest', async () => {
+it('if more than 4,096 connections are open, the gateway closes the connections that have been idle longest', async () => {
   await open()
   const held = await idleConnections(4_096)
   // The gateway closes a used connection in favour of a new one only if the used connection has been idle for a second.

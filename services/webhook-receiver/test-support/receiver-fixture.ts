@@ -15,7 +15,7 @@ export interface ReceivedEvent {
   readonly event: ProviderEvent
 }
 
-/** A receiver on an unused port, and a queue that receives all events that it publishes. */
+/** A receiver on an unused port, and a queue that receives all events that the receiver publishes. */
 export interface ReceiverFixture extends AsyncDisposable {
   readonly url: string
   readonly port: number

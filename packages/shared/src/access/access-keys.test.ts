@@ -20,7 +20,7 @@ function open(entries: readonly KeyEntry[] = [erp], now = { ms: 0 }) {
   return { keys, now, caller: () => keys.identify(`Bearer ${ERP_KEY}`) }
 }
 
-describe('AccessKeys', () => {
+describe('the class AccessKeys', () => {
   it('a service key has every scope except act-for, for all realms and processes', () => {
     const caller = open().keys.identify(`Bearer ${SERVICE_KEY}`)
     expect(SCOPES.filter((scope) => !caller?.has(scope))).toEqual(['act-for'])
@@ -69,7 +69,7 @@ describe('AccessKeys', () => {
     expect(open().keys.identify(`Bearer ${erp.sha256}`)).toBeNull()
   })
 
-  it('an entry in the key file does not reduce the scopes of a service key, even if both have the same key', () => {
+  it('a service key keeps all its scopes even if an entry in the key file contains the same key with fewer scopes', () => {
     const { keys } = open([{ ...erp, sha256: digestOf(SERVICE_KEY), scopes: ['gateway:read'] }])
     expect(keys.identify(`Bearer ${SERVICE_KEY}`)?.has('custody:transfer')).toBe(true)
   })

@@ -15,7 +15,7 @@ afterEach(() => rm(folder, { recursive: true }))
 
 const { entry } = newKey(installationKeys.application)
 
-describe('changeKeyList', () => {
+describe('changeKeyList() and readKeyList()', () => {
   it('changeKeyList writes the new list, and readKeyList returns it', async () => {
     expect(await readKeyList(file)).toBeNull()
     await changeKeyList(file, (keys) => [...keys, entry])
@@ -61,7 +61,7 @@ describe('changeKeyList', () => {
 })
 
 describe('the keys of a new installation', () => {
-  it('the key for applications can call the accounting API and use transactions, and the key for operators cannot read tokens', () => {
+  it('the key for applications can queue transactions, and the key for operators cannot read tokens', () => {
     expect(installationKeys.application.scopes).toEqual([
       'gateway:read',
       'gateway:write',

@@ -44,7 +44,7 @@ function open(SERVICE_KEYS_FILE = read()) {
   }
 }
 
-describe('the key file', () => {
+describe('the key file of a service', () => {
   it('a service with a missing or invalid key file does not start, and one message names every fault', async () => {
     expect(read).toThrow('SERVICE_KEYS_FILE: the file cannot be read (ENOENT)')
     await writeFile(
@@ -100,7 +100,7 @@ describe('the key file', () => {
     expect(opened.isAccepted('erp')).toBe(false)
   })
 
-  it('while a changed key file is invalid, the last valid keys stay in force, and log, metric and health report the fault', async () => {
+  it('while a changed key file is invalid, the service uses the last valid keys and reports the fault', async () => {
     await writeFile(file, listOf('erp'))
     using opened = open()
     await writeFile(file, '[{"id":"console"}]')
@@ -115,7 +115,7 @@ describe('the key file', () => {
     expect(await opened.valid()).toBe('1')
   })
 
-  it('the keys of a key file that is deleted while the service runs stay in force', async () => {
+  it('a service continues to use the keys of a key file that is deleted while the service runs', async () => {
     await writeFile(file, listOf('erp'))
     using opened = open()
     await rm(file)

@@ -6,7 +6,7 @@ const sha256 = digestOf('ihk_'.padEnd(40, 'k'))
 const key = { id: 'erp', sha256, scopes: ['gateway:read'], realms: ['*'], processes: ['*'] }
 const faultsOf = (...keys: unknown[]) => parseKeyList(JSON.stringify(keys)).faults
 
-describe('parseKeyList', () => {
+describe('parseKeyList()', () => {
   it('a key file is a JSON list of keys, with or without a byte order mark', () => {
     expect(parseKeyList(`\uFEFF${JSON.stringify([key])}`)).toEqual({ list: [key], faults: [] })
     expect(parseKeyList('[]')).toEqual({ list: [], faults: [] })

@@ -33,7 +33,7 @@ const valueOf = (result: PromiseSettledResult<number>) =>
   result.status === 'fulfilled' ? result.value : (result.reason as Error).message
 
 describe('the function returned by batched()', () => {
-  it('batched() puts into one batch the calls that are made in one turn of the event loop or while another batch is in flight', async () => {
+  it('batched() combines all calls of one event loop turn, or all calls made during a batch, into one batch', async () => {
     const { double, batches, settled, turn } = fixture()
     const first = [double(1), double(2)]
     await turn()

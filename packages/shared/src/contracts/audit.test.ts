@@ -24,7 +24,7 @@ const numbered = (one: AuditFact): Omit<AuditEntry, 'Hash'> => ({
 })
 
 describe('the hash chain of the audit log', () => {
-  it('an audit entry without a reason has the hash that earlier versions have computed', () => {
+  it('an audit entry without a reason has the same hash as in earlier versions', () => {
     expect(auditHash(numbered(fact))).toBe(
       'ca7901f78a3b81633d9f9d58ee3e25a56bfecfa8cf13734e12a7145f375b08cd',
     )

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { RunFilter, tagOf } from './run-filter.ts'
 
 describe('the filter of runs', () => {
-  it('a run filter from a query or from JSON has arrays of values, and parsing the result again changes nothing', () => {
+  it('parsing a run filter from a query or from JSON returns arrays of values, and parsing the result again changes nothing', () => {
     const filter = RunFilter.parse({
       status: 'Failed',
       class: ['http_503', 'http_429'],

@@ -12,7 +12,7 @@ const event = {
 }
 
 it.each(['Process', 'TransactionID'])(
-  'TransactionEvent rejects an event whose %s has an unpaired surrogate, because no event id can be derived from it',
+  'TransactionEvent rejects an event whose %s has an unpaired surrogate, because no event id can be derived from that member',
   (member) => {
     expect(TransactionEvent.safeParse(event).success).toBe(true)
     const message = JSON.stringify({ ...event, [member]: 'x\uD800' })

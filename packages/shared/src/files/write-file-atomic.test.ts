@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { writeFileAtomic } from './write-file-atomic.ts'
 
-describe('writeFileAtomic', () => {
+describe('writeFileAtomic()', () => {
   let folder: string
   beforeEach(async () => void (folder = await mkdtemp(join(tmpdir(), 'atomic-'))))
   afterEach(() => rm(folder, { recursive: true }))

@@ -91,7 +91,7 @@ describe('accepting a connection at the connection limit', () => {
     },
   )
 
-  it('at the connection limit, a new connection is closed if all others are authenticated and have just received a response', () => {
+  it('at the connection limit, a new connection is closed if all other connections are authenticated and have just received a response', () => {
     const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
     wait(999)
     sockets.push(open())
@@ -110,7 +110,7 @@ describe('accepting a connection at the connection limit', () => {
   })
 })
 
-it('the server closes unauthenticated connections five seconds after their last response, but not authenticated ones', () => {
+it('the server closes unauthenticated connections five seconds after their last response, but keeps authenticated connections open', () => {
   const idle = open({ served: true })
   const others = [open({ isKeyed: true }), open({ served: true })]
   begin(others[1] as Socket)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { parseRetryAfter } from './retry-after.ts'
 
-describe('parseRetryAfter', () => {
+describe('parseRetryAfter()', () => {
   const now = Date.parse('2026-01-01T00:00:00.000Z')
 
   it.each([

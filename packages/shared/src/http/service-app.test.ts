@@ -76,7 +76,7 @@ function serve(lines?: string[]) {
 }
 
 describe('the HTTP app of a service', () => {
-  it('the fast router serves a fixed path beside a path with a parameter, and log and documentation name the fixed path', async () => {
+  it('a service serves a fixed path beside a path with a parameter, and names the fixed path in log and documentation', async () => {
     const lines: string[] = []
     const { app, call } = serve(lines)
     expect(await (await call('/things/all?page=1')).text()).toBe('all of them')
@@ -94,7 +94,7 @@ describe('the HTTP app of a service', () => {
     expect(app.router.name).toBe('SmartRouter + RegExpRouter')
   })
 
-  it('a service logs a request at level info, but a health check, and a read that the console makes for no person, at level debug', async () => {
+  it('a service logs requests at level info, but health checks and periodic reads of the console at level debug', async () => {
     const lines: string[] = []
     const { call } = serve(lines)
     const person = { 'Acting-For': 'ada' }
@@ -144,7 +144,7 @@ describe('the HTTP app of a service', () => {
     },
   )
 
-  it('a service redirects its root to the documentation page and responds 204 to a request for an icon, without logging them', async () => {
+  it('a service redirects its root to the documentation page, responds 204 to a request for an icon, and logs neither request', async () => {
     const lines: string[] = []
     const { call } = serve(lines)
     const root = await call('/', { key: null })

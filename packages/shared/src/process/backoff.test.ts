@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { backoffMs } from './backoff.ts'
 
-describe('backoffMs', () => {
+describe('backoffMs()', () => {
   it.each([
     [1, 100],
     [2, 200],

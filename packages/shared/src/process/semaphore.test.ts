@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { createSemaphore } from './semaphore.ts'
 
-describe('createSemaphore', () => {
+describe('a semaphore from createSemaphore()', () => {
   it('a semaphore runs at most one task per permit at a time, and starts waiting tasks in the order of their calls', async () => {
     const semaphore = createSemaphore(2)
     const started: number[] = []

@@ -29,7 +29,7 @@ describe('the accounting address in the intuit profile', () => {
   )
 
   it.each([undefined, 'accounts.', 'https://op.example/userinfo'])(
-    'the intuit profile returns no accounting address, and never that of production, for the userinfo endpoint %s',
+    'the intuit profile returns no accounting address for the unknown userinfo endpoint %s',
     (userinfo_endpoint) => {
       expect(intuit.accounting.addressOf({ issuer: ISSUER, userinfo_endpoint })).toBeNull()
     },

@@ -33,7 +33,7 @@ describe('an envelope of a secret at rest', () => {
     },
   )
 
-  it('an envelope cannot be opened for another record name and field, even if these concatenate to the same text', () => {
+  it('an envelope cannot be opened for another record name and field, even if name and field concatenate to the same text', () => {
     const envelope = ring.seal('RT-1', { name: 'ab', field: 'c', version: 1 })
     expect(() => ring.open(envelope, { name: 'a', field: 'bc', version: 1 })).toThrow(
       DecryptionError,

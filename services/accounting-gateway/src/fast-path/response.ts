@@ -7,7 +7,7 @@ import type { CallerResponse } from '../proxy/caller.ts'
 
 /**
  * How long a connection may stay idle between two requests. The HTTP server's `keepAliveTimeout` has the same value.
- * The `Keep-Alive` header announces it to the caller.
+ * The `Keep-Alive` header announces this timeout to the caller.
  */
 export const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_TIMEOUT_MS / 1_000}\r\n`
@@ -17,8 +17,8 @@ const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_T
  */
 const MAX_COPIED_BYTES = 16_384
 /**
- * Maximum number of bytes that wait to be sent to a caller before the gateway stops reading from upstream. It is larger
- * than one read of a socket, so that a response of two reads is not interrupted between them.
+ * Maximum number of bytes that wait to be sent to a caller before the gateway stops reading from upstream. The limit is
+ * larger than one read of a socket, so that a response that arrives in two reads is relayed without a pause.
  */
 const MAX_UNSENT_BYTES = 131_072
 const EMPTY = Buffer.alloc(0)

@@ -100,7 +100,7 @@ export class Attempt implements Receiver {
 
   /**
    * From now on, truncates the response if upstream sends less than 1 KiB per second. Intervals in which the caller
-   * read too slowly are not checked, because upstream is not at fault then.
+   * read too slowly are not checked, because a slow caller is not upstream's fault.
    */
   requireMinimumRate(): void {
     if (this.#result !== null || this.#rateCheck !== null) return

@@ -45,7 +45,7 @@ describe('request headers sent upstream', () => {
     expect(sent('Accept', '*/*', name, 'x')).toEqual(['Accept', '*/*', ...ownHeaders])
   })
 
-  it('the gateway removes from a request the Connection header and all headers that it lists', () => {
+  it('the gateway removes from a request the Connection header and all headers that the Connection header lists', () => {
     const raw = [
       'Connection',
       'close, X-Hop ,  x-other',

@@ -270,7 +270,8 @@ export class ProxyCall {
       tokens.isRefreshable(realm, token.version)
     ) {
       if (this.#canSendBodyAgain()) return { retryInMs: 0 }
-      // The body cannot be sent again, so this call cannot be repeated. The token is refreshed for the next call.
+      // This call cannot be repeated, because the body cannot be sent again. The token is refreshed nevertheless, for
+      // the next call.
       tokens.refreshedAfter401(realm, token.version).catch(() => {})
     }
     let retryAfterMs = coolDownMs(headerValue(headers, 'retry-after'), now())

@@ -30,7 +30,7 @@ describe('the decision to retry a call', () => {
     expect(afterStatus(status, null, tries)).toEqual({ kind: 'retry', delayMs: 100 })
   })
 
-  it('the back-off of the gateway doubles with each attempt, and each wait is a random time between half the back-off and all of it', () => {
+  it('the gateway waits before a retry for a random time between half and all of a back-off that doubles each time', () => {
     const delays = [1, 2, 3].map((attempt) =>
       [0, 0.999].map((random) => afterStatus(503, null, { ...tries, attempt, random })),
     )

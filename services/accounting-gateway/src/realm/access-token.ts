@@ -51,8 +51,8 @@ export interface AccessTokens {
    */
   isRefreshable(realm: string, version: number): boolean
   /**
-   * Returns a newer token than that of `version`, after upstream has rejected that token with 401. All callers share
-   * one forced refresh.
+   * Returns a token that is newer than `version`, after upstream has rejected the token of `version` with 401. All
+   * callers share one forced refresh.
    */
   refreshedAfter401(realm: string, version: number): Promise<AccessToken>
   /**
@@ -159,8 +159,8 @@ export function createAccessTokens({
     return pending
   }
 
-  // Removes the cached token. The response to a request in flight may already be outdated, so it is not cached (I3).
-  // The calls that wait for it still get its token.
+  // Removes the cached token. The token of a request in flight may already be outdated, so the response is not cached
+  // (I3). The calls that wait for this response still get its token.
   function invalidate(entry: Entry): void {
     entry.token = null
     entry.pending = null
@@ -238,8 +238,8 @@ export function createAccessTokens({
       if (entry === undefined) return
       invalidate(entry)
       entry.forcedRefresh = null
-      // Only a new grant permits another forced refresh at once. If every `refreshed` event did, the refreshes of the
-      // gateway replicas would cause each other without end.
+      // Only a new grant permits another forced refresh at once. If every `refreshed` event permitted a forced refresh,
+      // the refresh of one gateway replica would cause a refresh of another replica, without end.
       if (isNewGrant) entry.lastForced = null
     },
   }

@@ -66,7 +66,7 @@ describe('the activity of companies at the gateway', () => {
     expect(log.find('waiting').waiting).toBe(0)
   })
 
-  it('the activity log drops the company that was added first when it has more than 10,000 companies', () => {
+  it('the activity log drops the company that was added first if there are more than 10,000 companies', () => {
     const log = createRealmActivityLog(() => 1_000_000)
     for (let realm = 0; realm <= 10_000; realm += 1) log.callEnded(String(realm), null)
     expect(log.list()).toHaveLength(10_000)

@@ -45,7 +45,7 @@ const mostWithin = (sentAt: readonly number[], windowMs: number): number =>
   )
 
 describe('the throttle of a realm', () => {
-  it('the throttle grants a permit without a promise while the realm is far from its limits', () => {
+  it('the throttle returns a permit synchronously while the realm is far from its limits', () => {
     const permit = createProcessLimits(rates, Date.now).acquire('1', waitLimit())
     expect(permit).not.toBeInstanceOf(Promise)
   })
@@ -79,7 +79,7 @@ describe('the throttle of a realm', () => {
     expect(most).toBe(4)
   })
 
-  it('the throttle grants a permit of one realm at once while calls of another realm wait', async () => {
+  it('the throttle grants a permit for one realm at once even while calls of another realm wait', async () => {
     const limits = createProcessLimits(rates, Date.now)
     limits.coolDown('1', 60_000)
     void Promise.resolve(limits.acquire('1', waitLimit())).then((permit: Permit) =>
@@ -98,7 +98,7 @@ describe('the throttle of a realm', () => {
     })
   })
 
-  it('the throttle rejects a call whose deadline is before the end of a cool-down, even while another call waits for this end', async () => {
+  it('the throttle rejects a call whose deadline is before the end of a cool-down, even while other calls wait', async () => {
     const limits = createProcessLimits(rates, Date.now)
     limits.coolDown('1', 60_000)
     const waiting = Promise.resolve(limits.acquire('1', waitLimit()))

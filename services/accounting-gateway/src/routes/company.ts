@@ -7,7 +7,7 @@ import { Hono } from 'hono'
 import { describeRoute, validator } from 'hono-openapi'
 import { z } from 'zod'
 
-/** The scope that calls of each method require. `listener.ts` checks it. */
+/** The scope that calls of each method require. `listener.ts` checks this scope. */
 const SCOPES = {
   GET: 'gateway:read',
   POST: 'gateway:write',
@@ -18,7 +18,7 @@ const SCOPES = {
 
 /**
  * Describes in the OpenAPI document the calls that the gateway forwards to the accounting API. This app never serves
- * them, because `listener.ts` forwards them first.
+ * these calls, because `listener.ts` forwards them first.
  */
 export function companyRoutes(): Hono {
   const app = new Hono()

@@ -18,7 +18,7 @@ afterEach(() => fixture.opened.disposeAsync())
 const gateway = (settings: Readonly<Record<string, string>> = {}) =>
   startGateway(fixture.upstream.url, fixture.tokens.url, { settings })
 
-describe('GET /realms', () => {
+describe('the gateway: GET /realms', () => {
   it.each(['on', 'off'])(
     "with FAST_PATH=%s, the gateway lists the last failed calls of a company with the provider's trace id and without the query",
     async (fastPath) => {

@@ -25,13 +25,13 @@ export interface RealmRouteDeps {
 const MAX_REALMS = 100
 
 /**
- * `GET /realms` and `GET /realms/{realm}` return the recent activity of companies at this replica. They require no
- * scope of the accounting API, because operators who may not call it also have to find out why calls fail.
+ * `GET /realms` and `GET /realms/{realm}` return the recent activity of companies at this replica. These routes require
+ * no scope for the accounting API, because operators without such a scope also have to find out why calls fail.
  */
 export function realmRoutes({ activity, rates, usage, now }: RealmRouteDeps): Hono {
   const tags = ['usage']
   const iso = (ms: number): string => new Date(ms).toISOString()
-  // A failure of Redis must not make these routes fail, because operators need them during outages.
+  // A failure of Redis must not make these routes fail, because operators need the routes during outages.
   const meteredCalls = async (realm: string): Promise<number | null> => {
     try {
       return meteredOf(await usage.find(monthOf(now()), realm))

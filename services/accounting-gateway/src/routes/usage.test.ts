@@ -46,7 +46,7 @@ describe('the calls that the gateway counts', () => {
   )
 })
 
-describe('GET /usage', () => {
+describe('the gateway: GET /usage', () => {
   beforeEach(async () => {
     await usage.add(MONTH, [
       { realm: '1', calls: { core: 5, query: 2 } },

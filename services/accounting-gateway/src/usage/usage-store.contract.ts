@@ -6,7 +6,7 @@ export function describeUsageStore(
   name: string,
   open: () => Promise<{ readonly store: UsageStore } & AsyncDisposable>,
 ): void {
-  describe(`the usage in ${name}`, () => {
+  describe(`the usage store in ${name}`, () => {
     let opened: Awaited<ReturnType<typeof open>>
     beforeEach(async () => {
       opened = await open()

@@ -51,14 +51,14 @@ describe('the kinds of calls', () => {
     expect(kindOf(method, `/v3/company/1/${path}`)).toBe(kind)
   })
 
-  it('every kind of call except core is metered', () => {
+  it('every kind of call except the kind core is metered', () => {
     expect(
       meteredOf({ core: 7, read: 1, query: 2, cdc: 3, report: 4, batch: 5, attachment: 6 }),
     ).toBe(21)
   })
 })
 
-describe('counting calls', () => {
+describe('the counting of calls by the gateway', () => {
   it('a call is counted in the month in which it was made', async () => {
     const store = createMemoryUsageStore()
     const { usage, set, tick, onTotal } = started(store)

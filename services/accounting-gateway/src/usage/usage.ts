@@ -86,7 +86,7 @@ export interface UsageDeps {
  * or later if the store is unavailable.
  *
  * If it is unknown whether counts were added, they are added again. A call may then be counted twice, which is safer
- * for the budget than not counting it.
+ * for the budget than a call that is not counted.
  */
 export function startUsage({ store, clock, onCall, onTotal, onError }: UsageDeps): Usage {
   /** The calls that are not stored yet, by month and realm. */

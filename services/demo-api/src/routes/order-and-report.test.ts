@@ -12,7 +12,7 @@ const CREATED = '2026-11-20T10:00:00.1234567+00:00'
 const report = (created: string, order = 'O-66') =>
   demo.send(`/report?${new URLSearchParams({ order, created }).toString()}`)
 
-describe('GET /order', () => {
+describe('the demo API: GET /order', () => {
   it('GET /order returns 201 with the order and the server time in ISO 8601 with an offset', async () => {
     const before = Date.now()
     const { status, text, headers } = await demo.send('/order?order=O-66')
@@ -52,7 +52,7 @@ describe('GET /order', () => {
   })
 })
 
-describe('GET /report', () => {
+describe('the demo API: GET /report', () => {
   it('GET /report returns 200 with the order, the unchanged time of the request and a fixed status text', async () => {
     const first = await report(CREATED)
     const second = await report('2026-11-20T10:00:00Z', 'O-67')

@@ -22,7 +22,7 @@ afterAll(async () => {
 
 const QUEUE = '/queue?number=66'
 
-describe('the host name of a request', () => {
+describe('the host name of a request to the demo API', () => {
   it.each([
     '127.0.0.1',
     '127.0.0.1:7216',
@@ -81,7 +81,7 @@ describe('the host name of a request', () => {
   })
 })
 
-describe('a request from a browser', () => {
+describe('a request from a browser to the demo API', () => {
   it.each<[string, Record<string, string>]>([
     ['a request from another site', { 'Sec-Fetch-Site': 'cross-site' }],
     ['a request from a page on another port', { 'Sec-Fetch-Site': 'same-site' }],
@@ -126,7 +126,7 @@ describe('a request from a browser', () => {
   })
 })
 
-describe('the method of a request', () => {
+describe('the method of a request to the demo API', () => {
   it.each<[string, string, string]>([
     ['/queue', 'HEAD', 'GET, POST'],
     ['/queue', 'PUT', 'GET, POST'],
@@ -150,7 +150,7 @@ describe('the method of a request', () => {
   )
 })
 
-describe('the path of a request', () => {
+describe('the path of a request to the demo API', () => {
   it.each(['/Queue', '/queue/', '//queue', '/queue;x=1', '/queue%2f'])(
     'the demo API responds to %s with 404 and queues nothing',
     async (path) => {
@@ -163,7 +163,7 @@ describe('the path of a request', () => {
   )
 })
 
-describe('limits of the request size', () => {
+describe('the limits of the demo API for the size of a request', () => {
   it('the demo API rejects a body above the limit with 413 in plain text', async () => {
     const answer = await demo.send('/queue', {
       method: 'POST',

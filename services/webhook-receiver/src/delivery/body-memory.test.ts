@@ -32,7 +32,7 @@ describe('the memory of the bodies in flight', () => {
     expect(memory.bytes).toBe(100)
   })
 
-  it('disposing a body twice frees its memory once', () => {
+  it('disposing a body a second time frees no further memory', () => {
     const { memory, begin } = fixture()
     const first = begin('first')
     first.add(100)
@@ -44,7 +44,7 @@ describe('the memory of the bodies in flight', () => {
     expect(memory.bytes).toBe(100)
   })
 
-  it('the memory limit for request bodies rejects further bytes of a body that was dropped', () => {
+  it('the body memory rejects further bytes of a body that was dropped', () => {
     const { memory, begin } = fixture()
     const slow = begin('slow')
     slow.add(50)

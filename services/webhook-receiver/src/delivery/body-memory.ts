@@ -20,7 +20,7 @@ export interface BodyMemory {
   readonly bytes: number
 }
 
-/** The memory of one body. Disposing frees it. */
+/** The memory of one body. Disposing the object frees the memory. */
 export interface BodyShare extends Disposable {
   /**
    * Reserves memory for bytes that have arrived.

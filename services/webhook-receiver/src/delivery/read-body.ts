@@ -8,7 +8,7 @@ export interface BodyLimits {
   readonly deadline: AbortSignal
 }
 
-/** A complete request body. Its memory is occupied until it is disposed. */
+/** A complete request body. The body occupies memory until it is disposed. */
 export interface Body extends Disposable {
   readonly bytes: Buffer
 }
@@ -16,9 +16,9 @@ export interface Body extends Disposable {
 /**
  * Reads a complete request body.
  *
- * @throws {IntegrationError} `payload_too_large` if the body has more than `maxBytes`; `request_timeout` if it is not
- * complete at the deadline; `too_many_deliveries` if the bodies in flight occupy all memory; `invalid_request` if the
- * client ends the body early.
+ * @throws {IntegrationError} `payload_too_large` if the body has more than `maxBytes`; `request_timeout` if the body is
+ * not complete at the deadline; `too_many_deliveries` if the bodies in flight occupy all memory; `invalid_request` if
+ * the client ends the body early.
  */
 export async function readBody(
   stream: ReadableStream<Uint8Array> | null,

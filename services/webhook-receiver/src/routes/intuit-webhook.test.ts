@@ -18,7 +18,7 @@ import { type ReceiverFixture, startReceiver } from '../../test-support/receiver
 const BODY = JSON.stringify(legacyNotification())
 const MIB = 1_048_576
 
-describe('POST /webhooks/intuit', () => {
+describe('the webhook receiver: POST /webhooks/intuit', () => {
   let receiver: ReceiverFixture
   beforeEach(async () => {
     receiver = await startReceiver()
@@ -72,7 +72,7 @@ describe('POST /webhooks/intuit', () => {
       },
     )
 
-    it('the receiver publishes the valid changes of a notification, and counts and logs the others', async () => {
+    it('the receiver publishes the valid changes of a notification, and counts and logs the invalid changes', async () => {
       const document = [
         cloudEvent({ type: 'qbo.secretproject.created.v1' }),
         cloudEvent({ intuitentityid: '2' }),

@@ -86,7 +86,7 @@ export function intuitWebhookRoutes(deps: IntuitWebhookDeps) {
       let isBodyRead = false
       try {
         // The body is not inflated, because its sender is unknown until the signature is verified. Otherwise any client
-        // could make the receiver use far more memory than it sent.
+        // could make the receiver use far more bytes of memory than the client has sent.
         if ((c.req.header('Content-Encoding') ?? 'identity').toLowerCase() !== 'identity')
           throw new IntegrationError(
             'unsupported_media_type',

@@ -305,7 +305,7 @@ describe('an HTTP connection pool', () => {
   })
 })
 
-describe('reading an HTTP response', () => {
+describe('an HTTP client that reads a response', () => {
   it('the HTTP client reads no body of a response to a HEAD request, even if the response announces a length', async () => {
     const server = await peer((_bytes, socket) =>
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'),
@@ -428,7 +428,7 @@ describe('the idle timeout of a response', () => {
   })
 })
 
-describe('sending a request body', () => {
+describe('an HTTP client that sends a request body', () => {
   async function* pieces(...texts: string[]): AsyncGenerator<Buffer> {
     for (const text of texts) yield Buffer.from(text)
   }

@@ -64,7 +64,7 @@ async function mostWithinASecond({ redis }: Awaited<ReturnType<typeof replica>>)
   return Math.max(...sentAt.map(within))
 }
 
-describe('rate limits that two replicas share', () => {
+describe('the rate limits that two gateway replicas share', () => {
   it('two gateway replicas together never exceed the rate limit of a realm, and every waiting call gets a permit', async () => {
     const rates = { perSecond: 10, perMinute: 1_000, concurrent: 1_000 }
     const one = await replica(rates)

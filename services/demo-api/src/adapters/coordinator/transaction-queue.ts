@@ -15,7 +15,7 @@ export interface CoordinatorOptions {
   /** Base URL of the coordinator, without a trailing slash. */
   readonly url: string
   readonly key: Secret
-  /** Timeout of a whole call in milliseconds. A call whose response is not complete by then is aborted. */
+  /** Timeout of a whole call in milliseconds. If the response is not complete after this time, the call is aborted. */
   readonly deadlineMs: number
   readonly logger: Logger
   /**
