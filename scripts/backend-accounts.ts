@@ -11,9 +11,9 @@ interface RedisAccount {
 }
 
 /**
- * Permissions that every connection needs: the set-up of the connection, PING, and TIME and INFO for the health check.
- * None of these commands reads a key. `-@dangerous` removes commands such as CLIENT KILL from `+@connection`. It also
- * removes INFO, which is therefore added again.
+ * Permissions that every connection needs: for its set-up, for PING, and for TIME and INFO in the health check. None of
+ * these commands reads a key. `-@dangerous` removes commands such as CLIENT KILL from `+@connection`. It also removes
+ * INFO, which is therefore added again.
  */
 const CONNECTION = ['+@connection', '-@dangerous', '+time', '+info']
 
@@ -31,7 +31,7 @@ export const redisAccounts = {
     commands: ['+@read', '+@write', '+@scripting', ...CONNECTION, '+config|get'],
   },
   'accounting-gateway': {
-    // The keys of the gateway's rate limiters (permits, concurrency slots and cool-downs) and of the usage.
+    // The keys of the gateway's rate limiters (permits, concurrency slots and cool-downs), and of its counts of calls.
     keys: ['throttle:*', 'batch:*', 'usage:*'],
     // The commands in the Lua scripts of services/accounting-gateway/src/adapters/redis/rate-limiter-scripts.ts, and
     // those of usage-store.ts in the same folder.
@@ -132,8 +132,8 @@ export const brokerAccounts = {
       ...COORDINATOR_QUEUES,
     ],
   },
-  // The only service that accepts requests from the internet without a key. Its account can only publish events. It can
-  // neither read queues nor bind them.
+  // webhook-receiver is the only service that accepts requests from the internet without a key. Its account can only
+  // publish events. The account can neither read nor bind queues.
   'webhook-receiver': {
     configure: ['integration\\.provider'],
     write: ['integration\\.provider'],

@@ -26,7 +26,7 @@ if (name !== undefined && names.includes(name)) {
   for (const known of names) console.log(`  ${known.padEnd(width)}  ${summaryOf(known)}`)
 }
 
-/** Returns the comment at the head of the file up to the first full stop or colon. */
+/** Returns the description of a benchmark: the comment at the head of its file, up to the first full stop or colon. */
 function summaryOf(benchmark: string): string {
   const source = readFileSync(join(folder, `${benchmark}.ts`), 'utf8')
   const lines = source.slice(0, source.search(/^import /m)).split('\n')

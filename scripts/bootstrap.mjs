@@ -27,7 +27,8 @@ const bundledNode = join(modules, 'node', 'bin', 'node')
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const neededNode = manifest.engines.node.replace('>=', '')
 
-// The wait is long, because the first install takes half a minute, or several minutes over a slow connection.
+// The longest wait for the install lock. The first install takes half a minute, or several minutes over a slow
+// connection.
 const lockWaitMs = 15 * 60_000
 
 class CannotStart extends Error {

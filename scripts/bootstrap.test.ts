@@ -88,7 +88,7 @@ afterEach(() => {
   rmSync(root, { recursive: true, force: true })
 })
 
-describe('the bootstrap before the start of its program', () => {
+describe('the installation of dependencies by the bootstrap', () => {
   it('the bootstrap installs with the pinned package manager on the first run, and installs nothing on the second run', async () => {
     const first = await bootstrap('app/entry.mjs', 'one', 'two')
     expect(first).toMatchObject({ code: 0, started: ['one', 'two'] })
@@ -189,7 +189,7 @@ describe('the bootstrap before the start of its program', () => {
   )
 })
 
-describe('the bootstrap in two terminals at the same time', () => {
+describe('concurrent runs of the bootstrap', () => {
   it('two concurrent runs of the bootstrap install the dependencies once, and both start their program', async () => {
     write('hold', '')
     const first = start({}, 'app/entry.mjs', 'first')
@@ -306,7 +306,7 @@ describe('the bootstrap while its program runs', () => {
     expect(result.out).toBe(`tool run --fast with ${join(root, 'node_modules/node/bin/node')}\n`)
   })
 
-  it('the bootstrap reports the name of an unknown program of a package, and prints its usage if it gets no arguments', async () => {
+  it('the bootstrap fails with the name of an unknown program, and prints its usage if the arguments name no program', async () => {
     const unknown = await bootstrap('--bin', 'nonesuch')
     expect(unknown).toMatchObject({ code: 1 })
     expect(unknown.err).toContain('nonesuch')

@@ -181,7 +181,8 @@ if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
 if (readSecret(at(`${STORE}/webhook_verifier_tokens`)) === null)
   writeSecret(at(`${STORE}/webhook_verifier_tokens`), INIT, password.make())
 
-// The hash has a random salt. So the line is made only once, together with the password.
+// A line of the console's users file contains a password hash with a random salt. So the line is created only once,
+// together with the password.
 const usersFile = at(`${STORE}/console_users`)
 const consoleUsers =
   (isNewConsole ? null : readSecret(usersFile)) ??
@@ -242,7 +243,7 @@ const files: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     ...amqpUrl('coordinator'),
     ...ofProvider('discovery_url'),
   },
-  // The command line uses the key for operators. It also shows the key for applications to operators.
+  // The command line calls the services with the key for operators. It also prints the key for applications on request.
   cli: { ...keyOf('operator'), ...keyOf('application') },
 }
 for (const [service, contents] of Object.entries(files)) {
@@ -280,8 +281,8 @@ function give(path: string, uid: number): void {
 
 function redisConf(): string {
   return [
-    // A lost write may be a lost refresh token, so Redis flushes every write to disk before it replies. It evicts no
-    // key.
+    // A lost write may be a lost refresh token. So Redis flushes every write to disk before it replies, and never
+    // evicts a key.
     'appendonly yes',
     'appendfsync always',
     'maxmemory-policy noeviction',
@@ -327,7 +328,7 @@ function brokerDefinitions(): string {
         { user: 'console', vhost: '/', ...everything },
         ...(isShared ? [{ user: 'integration', vhost: '/', ...none }] : []),
       ],
-      // The recommended policies. Operators of other brokers import the same file.
+      // The recommended RabbitMQ policies. Operators who run their own broker import the same file.
       ...JSON.parse(readFileSync(join(import.meta.dirname, '../deploy/definitions.json'), 'utf8')),
     },
     null,

@@ -11,7 +11,7 @@ const doors = doorsOf([shared])
 const rewrite = (text: string, file = 'services/coordinator/src/app.js'): string =>
   withRelativeImports(file, text, doors)
 
-describe('imports of the compiled package', () => {
+describe('withRelativeImports() for the compiled package', () => {
   it.each([
     [
       `import { a } from '@integration-host/shared/json'`,
@@ -53,7 +53,7 @@ describe('imports of the compiled package', () => {
   })
 })
 
-describe('the declarations of the package', () => {
+describe('neededDeclarations() for the package', () => {
   const files: Readonly<Record<string, string>> = {
     'host/src/door.d.ts': `import type { A } from '../../services/a.js'\nexport type { Z } from 'zod'\n`,
     'services/a.d.ts': `export type A = import('./b.js').B`,

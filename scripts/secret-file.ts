@@ -32,7 +32,8 @@ export const readSecret = (path: string): string | null =>
 export function writeSecret(path: string, uid: number, content: string): void {
   const before = readSecret(path)
   if (before === content) {
-    // The content is right, but the owner and the mode may be wrong after the volume was copied or restored.
+    // The content is unchanged. But after the volume was copied or restored, the owner and the mode of the file may be
+    // wrong.
     chownSync(path, uid, uid)
     chmodSync(path, 0o400)
     return

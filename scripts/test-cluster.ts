@@ -37,7 +37,8 @@ const chosen = faults.filter(({ name, isDefault }) =>
 )
 
 const interrupted = new AbortController()
-// The first signal starts the removal of the containers. Further signals are ignored, so that they do not interrupt it.
+// The first signal starts the removal of the containers. Further signals are ignored, so that they do not interrupt the
+// removal.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
   process.on(signal, () => interrupted.abort(new Error(`stopped by ${signal}`)))
 const clusters = planClusters(chosen, seeds)

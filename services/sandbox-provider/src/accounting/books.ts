@@ -44,7 +44,7 @@ export interface BooksDeps {
   readonly findCompany: (realm: string) => Company | null
   /** Called after each change of an object whose changes the provider reports by webhook. */
   readonly onChange: OnChange
-  /** Called with the result of each successful write. */
+  /** Called after each successful write of a company, with the kind of its result. */
   readonly onWritten: (realm: string, kind: Exclude<Posted['kind'], 'rejected'>) => void
 }
 

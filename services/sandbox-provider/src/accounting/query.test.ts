@@ -21,7 +21,7 @@ const idsOf = (condition: string, all: readonly object[] = invoices, entity = 'I
   return selected(all as readonly Record<string, unknown>[], entity, query).map(({ Id }) => Id)
 }
 
-describe('conditions of a query', () => {
+describe('the conditions of a query to the accounting API', () => {
   it.each<[string, readonly string[]]>([
     ["where Id = '2'", ['2']],
     ["where id in ('1', '3')", ['1', '3']],

@@ -15,7 +15,7 @@ export type SandboxSettings = z.output<typeof SandboxSettings>
 export interface SettingsControl {
   current(): SandboxSettings
   change(part: Partial<SandboxSettings>): SandboxSettings
-  /** Restores the settings that the sandbox had at its start. */
+  /** Restores the settings with which the sandbox provider was started. */
   reset(): void
 }
 

@@ -43,7 +43,7 @@ describe('grants of the sandbox provider', () => {
   const refresh = (token: string): Issued => present(grants.refresh(token))
   const ofRealm = () => counters.view().realms[REALM]
 
-  describe('an authorization code', () => {
+  describe('authorization codes of the sandbox provider', () => {
     it('the sandbox provider rejects an authorization code after ten minutes', () => {
       const code = issueCode()
       now += 600 * SECOND
@@ -76,7 +76,7 @@ describe('grants of the sandbox provider', () => {
     })
   })
 
-  describe('an access token', () => {
+  describe('access tokens of the sandbox provider', () => {
     it('the sandbox provider accepts an access token until exactly expires_in seconds have passed', () => {
       settings.change({ accessTokenSeconds: 10 })
       const { accessToken, accessTokenSeconds } = connect()
@@ -94,7 +94,7 @@ describe('grants of the sandbox provider', () => {
     })
   })
 
-  describe('refresh token rotation', () => {
+  describe('refresh token rotation by the sandbox provider', () => {
     it('the sandbox provider returns a new refresh token at every refresh if rotation is set to always', () => {
       settings.change({ rotation: 'always' })
       const first = connect()
@@ -153,7 +153,7 @@ describe('grants of the sandbox provider', () => {
     })
   })
 
-  describe('refresh token lifetime', () => {
+  describe('the lifetime of refresh tokens of the sandbox provider', () => {
     it('the lifetime of a refresh token is counted from the rotation that issued the token, not from later refreshes', () => {
       const issued = connect()
       expect(issued.refreshTokenSeconds).toBe(101 * 86_400)
@@ -190,7 +190,7 @@ describe('grants of the sandbox provider', () => {
     })
   })
 
-  describe('the maximum number of codes and grants', () => {
+  describe('the maximum number of codes and grants that the sandbox provider stores', () => {
     it('the sandbox provider issues no code while the maximum number of unexpired codes is reached', () => {
       for (let n = 0; n < MAX_GRANTS; n++) issueCode()
       expect(grants.issueCode(consent)).toBeNull()

@@ -163,7 +163,8 @@ export function createGrants({
       sweepAccessTokensAt = Math.max(1_000, 2 * accessTokens.size)
     }
     accessTokens.set(accessToken, { grant, expiresAt: now() + accessTokenSeconds * 1_000 })
-    // G5: the lifetime begins with the last use or the rotation
+    // G5: the lifetime of a refresh token begins with its last use if `rotation` is `never`, and otherwise with the
+    // rotation that issued the token.
     const livesFrom = rotation === 'never' ? now() : grant.current.rotatedAt
     grant.refreshExpiresAt = Math.min(livesFrom + refreshTokenSeconds * 1_000, grantEndsAt)
     return {

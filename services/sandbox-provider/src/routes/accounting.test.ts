@@ -51,7 +51,7 @@ describe('queries for CompanyInfo', () => {
     expect(await answer.json()).toHaveProperty('QueryResponse.CompanyInfo')
   })
 
-  it('the accounting API returns CompanyInfo by its id', async () => {
+  it('the accounting API returns the CompanyInfo object of a company at the path of its id', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/companyinfo/${REALM}`, accessToken)
     expect(await answer.json()).toMatchObject({ CompanyInfo: { CompanyName: 'Northwind Trading' } })
   })

@@ -19,7 +19,7 @@ export interface AttachmentRoutesDeps {
   readonly rejected: (c: Context, code: ApiErrorCode, detail?: string) => Response
   /** Returns the `requestid` of the request; `null` if it has none. */
   readonly requestIdOf: (c: Context) => string | null
-  /** Counts an upload of the company. */
+  /** Called after each upload of a company, to count the uploads. */
   readonly onUploaded: (realm: string, kind: 'created' | 'played-back') => void
 }
 
@@ -78,8 +78,8 @@ export function attachmentRoutes(deps: AttachmentRoutesDeps) {
             '2010',
             `The body must be multipart/form-data with 1 to ${MAX_FILES} parts file_content_N, and JSON objects in file_metadata_N.`,
           )
-        // The earlier response is looked up only after the body was read. Of two simultaneous equal uploads, the second
-        // one then finds the response of the first.
+        // The earlier response is looked up only after the body was read. If two equal uploads arrive at the same time,
+        // the second upload then finds the response to the first.
         const known = requestId === null ? null : attachments.response(realm, requestId)
         if (known !== null) {
           deps.onUploaded(realm, 'played-back')

@@ -23,7 +23,7 @@ export interface AuthorizeDeps {
   readonly companies: Companies
   readonly grants: Grants
   readonly settings: SettingsControl
-  /** Returns a realm id that the page proposes for a new company. */
+  /** Returns an unused realm id, which the authorization page proposes for a new company. */
   readonly freshRealm: () => string
 }
 

@@ -46,7 +46,7 @@ describe('change data of the accounting API', () => {
       `cdc?entities=${entities}&changedSince=${encodeURIComponent(new Date(changedSince).toISOString())}`,
     )
 
-  it('the change data contains the objects of the requested kinds since the given time, oldest first, deleted ones included', async () => {
+  it('the change data lists the objects that were changed or deleted since the given time, oldest first', async () => {
     await post('invoice', { DocNumber: 'old' })
     provider.moveTime(60_000)
     const since = provider.now()
@@ -107,7 +107,7 @@ describe('change data of the accounting API', () => {
   })
 })
 
-describe('a batch', () => {
+describe('batches of the accounting API', () => {
   it('the accounting API executes each item of a batch, and a failed item does not affect the others', async () => {
     await post('invoice', { DocNumber: '1' })
     const { body } = await post('batch', {
@@ -166,7 +166,7 @@ describe('a batch', () => {
   })
 })
 
-describe('voided transactions', () => {
+describe('voided transactions of the accounting API', () => {
   it.each(['invoice?operation=void', 'invoice?operation=update&include=void'])(
     'POST %s sets the amounts of a transaction to zero and keeps its lines',
     async (path) => {
@@ -187,7 +187,7 @@ describe('voided transactions', () => {
   })
 })
 
-describe('reports', () => {
+describe('reports of the accounting API', () => {
   it('the report ProfitAndLoss contains the income and the expenses of the period', async () => {
     await post('invoice', { TxnDate: '2026-05-01', Line: [{ Amount: 100 }, { Amount: 20.5 }] })
     await post('creditmemo', { TxnDate: '2026-05-02', TotalAmt: 20 })
@@ -233,8 +233,8 @@ describe('reports', () => {
   })
 })
 
-describe('sample books', () => {
-  it('the sandbox creates sample objects of sixteen kinds for a company, and creates none at a second request', async () => {
+describe('sample objects in the books of a company', () => {
+  it('the sandbox creates sample objects of sixteen kinds for a company once, and none at a second request', async () => {
     const fill = async (realm = REALM) => {
       const response = await provider.sandbox('POST', `companies/${realm}/books`)
       return { status: response.status, ...((await response.json()) as { created?: number }) }

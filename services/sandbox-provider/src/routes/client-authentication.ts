@@ -8,8 +8,8 @@ export interface Client {
 }
 
 /**
- * Returns whether an `Authorization` header is HTTP Basic with the client's id and secret. A client form-encodes both
- * before it joins them with a colon (RFC 6749 §2.3.1).
+ * Returns whether an `Authorization` header is HTTP Basic with the client's id and secret. A client form-encodes the id
+ * and the secret before it joins them with a colon (RFC 6749 §2.3.1).
  */
 export function isClient(header: string | undefined, client: Client): boolean {
   const encoded = /^Basic ([A-Za-z0-9+/]{1,4096}={0,2})$/i.exec(header ?? '')?.[1]

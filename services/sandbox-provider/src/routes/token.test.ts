@@ -83,7 +83,7 @@ describe('authorization code exchange', () => {
     expect(await (await provider.exchange(code)).json()).not.toHaveProperty('id_token')
   })
 
-  it('the token response contains x_refresh_token_hard_expires_in if a request header asks for it', async () => {
+  it('the token response contains x_refresh_token_hard_expires_in if a request header requests this member', async () => {
     const form = {
       grant_type: 'refresh_token',
       refresh_token: (await provider.tokens()).refresh_token,

@@ -77,7 +77,7 @@ describe('the webhooks of the sandbox provider', () => {
     })
   })
 
-  it('a control route of the sandbox repeats failed webhooks at once', async () => {
+  it('a control route of the sandbox repeats all failed webhooks immediately, before their scheduled time', async () => {
     target.respond(503)
     await provider.sandbox('POST', 'webhooks', { realm: REALM })
     await eventually(async () =>

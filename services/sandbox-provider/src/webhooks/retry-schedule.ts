@@ -18,6 +18,8 @@ const PAUSES_MS = [
   6 * HOUR_MS,
 ] as const
 
-/** Returns the pause after the given number of failed attempts, which is at least 1. */
+/**
+ * Returns the pause in milliseconds between the last of `failures` failed attempts (at least one) and the next attempt.
+ */
 export const pauseAfterMs = (failures: number): number =>
   PAUSES_MS[Math.min(failures, PAUSES_MS.length) - 1] ?? PAUSES_MS[0]

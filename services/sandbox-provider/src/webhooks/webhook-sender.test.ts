@@ -167,7 +167,7 @@ describe('the webhooks of the sandbox', () => {
     expect(sender.counts()).toMatchObject({ delivered: 1, waiting: 0 })
   })
 
-  it('the sandbox sends each webhook as often as the setting `copies` says, with the same event ids', async () => {
+  it('the setting `copies` is the number of times that the sandbox sends each webhook, always with the same event ids', async () => {
     report(['1'], { copies: 3 })
     await attempted(3)
     expect(target.deliveries.map(({ document }) => JSON.stringify(document))).toEqual(
@@ -186,7 +186,7 @@ describe('the webhooks of the sandbox', () => {
     expect(changesReceived().toSorted()).toEqual(['1', '2', '3'].map(cloudEventOf))
   })
 
-  it('the sandbox drops the webhooks of as many percent of the changes as dropPercent says', async () => {
+  it('the sandbox sends no webhook for the percentage of changes that dropPercent sets', async () => {
     random = [0.1, 0.29, 0.3, 0.9]
     report(['1', '2', '3', '4'], { dropPercent: 30 })
     await attempted(1)
@@ -194,7 +194,7 @@ describe('the webhooks of the sandbox', () => {
     expect(sender.counts()).toMatchObject({ changes: 4, dropped: 2 })
   })
 
-  it('the sandbox uses a wrong key to sign the percentage of webhooks that wrongSignaturePercent sets, and repeats these webhooks', async () => {
+  it('the sandbox signs the percentage of webhooks that wrongSignaturePercent sets with a wrong key, and repeats them with the right key', async () => {
     random = [0.5, 0.1]
     report(['1'], { wrongSignaturePercent: 50 })
     await attempted(1)

@@ -24,7 +24,7 @@ export const WebhookSettings = z
   .meta({ ref: 'WebhookSettings' })
 export type WebhookSettings = z.output<typeof WebhookSettings>
 
-/** The settings without faults. */
+/** The default settings: webhooks are sent as Intuit documents them, without faults. */
 export const documentedWebhooks: WebhookSettings = {
   format: 'cloudevents',
   batchMs: 50,
