@@ -56,8 +56,8 @@ export async function createExportFile(path: string): Promise<ExportFile> {
 }
 
 /**
- * A file that receives its lines in chunks and is flushed once, at the end. It is written as `<path>.part` and then
- * moved to `<path>`.
+ * A file that receives its lines in chunks and is flushed once, at the end. The lines are written to `<path>.part`,
+ * which is then moved to `<path>`.
  */
 export interface LinesFile {
   append(line: string): Promise<void>
@@ -78,7 +78,7 @@ export async function createLinesFile(path: string): Promise<LinesFile> {
     chunk = ''
     await file.appendFile(text)
   }
-  /** Runs `work`. If it fails, throws a {@link CommandFailed} that names the file and the reason. */
+  /** Runs `work`. If `work` fails, throws a {@link CommandFailed} that names the file and the reason. */
   const writing = (work: () => Promise<void>): Promise<void> =>
     work().catch((error: unknown) => {
       throw unwritable(path, error)

@@ -24,7 +24,7 @@ interface List<Item> {
 /**
  * Returns the maximum number of items according to `--limit` or `--all`.
  *
- * @throws {UsageError} both are given, or `--limit` is not a whole number above 0.
+ * @throws {UsageError} both options are given, or `--limit` is not a whole number above 0.
  */
 export function limitOf(
   { limit, all }: { readonly limit?: string | undefined; readonly all?: boolean | undefined },
@@ -39,8 +39,8 @@ export function limitOf(
 
 /**
  * Yields the items of each page until the last page or the limit. A page may be empty even if more pages follow.
- * Returns the position of the page after the last one that was read, for `--cursor` or `--before`; `null` if there is
- * none.
+ * Returns the position of the page after the last one that was read, for `--cursor` or `--before`; `null` if no page
+ * follows.
  */
 export async function* pagesOf<Item>(
   service: Pick<ServiceApi, 'get'>,

@@ -43,7 +43,7 @@ export interface ServiceApi {
   delete(path: string, body?: unknown): Promise<Headers>
   /** Sends DELETE with a JSON body and returns the parsed response. */
   deleteForResult<T>(path: string, body: unknown, schema: z.ZodType<T>): Promise<T>
-  /** Sends GET and yields each line of the response, however long it takes. */
+  /** Sends GET and yields each line of the response, however long the response takes. */
   getForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>
   /** Sends POST without a body and yields each line of the response. */
   postForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>

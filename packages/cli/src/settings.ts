@@ -110,8 +110,8 @@ export function readServices(
 }
 
 /**
- * Returns whether the commands act on an embedded host of this machine. They do if no setting names an address or a key
- * and the host has stored its key.
+ * Returns whether the commands act on an embedded host of this machine. This is the case if no setting names an address
+ * or a key, and the embedded host has stored its key.
  */
 export const isEmbeddedHost = (env: Environment): boolean =>
   ![...ADDRESSES, 'SERVICE_API_KEY'].some((name) => env[name] || env[`${name}_FILE`]) &&
@@ -163,7 +163,7 @@ export function embeddedSecretsFolder(env: Environment): string {
   return [own, ...others].find((folder) => existsSync(folder)) ?? own
 }
 
-/** Returns the variables of the file `.env` in the working directory; none if it cannot be read. */
+/** Returns the variables of the file `.env` in the working directory; no variables if the file cannot be read. */
 function dotEnv(): Readonly<NodeJS.Dict<string>> {
   try {
     return parseEnv(readFileSync('.env', 'utf8'))

@@ -16,7 +16,7 @@ type Output = NodeJS.WritableStream & {
   readonly rows?: number
 }
 
-/** The environment of a command: settings, streams, clock and signals. Tests replace it. */
+/** The environment of a command: settings, streams, clock and signals. Tests use a replacement of this environment. */
 export interface Terminal {
   readonly env: Environment
   readonly stdin: Input

@@ -15,7 +15,7 @@ export const intervalOf = (text: string | undefined): number =>
 
 /**
  * Runs `poll` at every interval until `poll` returns `false`. Once `poll` has succeeded, an unreachable service does
- * not end the command, because it may be restarting. Its error is passed to `report` instead.
+ * not end the command, because the service may be restarting. The error is passed to `report` instead.
  */
 export async function repeat(
   intervalMs: number,

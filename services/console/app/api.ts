@@ -21,7 +21,7 @@ export class Problem extends Error {
 /**
  * Sends a request. `key` is the same in each repetition of a request, so that the server acts only once.
  *
- * @throws {Problem} the console rejects the request; its status is 0 if the console does not respond.
+ * @throws {Problem} the console rejects the request, or does not respond; the status is 0 if there is no response.
  */
 export async function call<Result>(
   method: 'GET' | 'POST' | 'DELETE',

@@ -56,8 +56,8 @@ export interface CountState {
 }
 
 /**
- * Counts the runs of an action and a scope while the component is shown. They are counted once for
- * each combination of action and scope.
+ * Counts the runs of an action and a scope while the component is shown. The runs are counted once for each combination
+ * of action and scope.
  */
 export function useCount(
   action: BulkAction,

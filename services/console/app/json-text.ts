@@ -89,7 +89,7 @@ function scan(
 const missingInText = (character: string | undefined): string =>
   character === '\\' ? String.raw`an escape that JSON knows, such as \n` : 'a closing double quote'
 
-/** Returns the first place at which a text is not JSON; `null` if it is JSON. */
+/** Returns the first place at which a text is not JSON; `null` if the text is JSON. */
 export function jsonFault(text: string): JsonFault | null {
   const fault = scan(text, () => {})
   if (fault === null) return null

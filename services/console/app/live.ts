@@ -1,11 +1,12 @@
 /**
  * The live connection. A browser allows only six connections to a host, so all tabs of a browser share one event
  * stream. The tab with the lock reads the stream and passes each event to the other tabs. When this tab closes, another
- * one gets the lock and continues after the last event.
+ * tab gets the lock and continues after the last event.
  *
- * L1  If the stream fails three times within a minute, every tab reads what it shows every 5 s instead. The tab with the
- *     lock keeps trying the stream, and all tabs return to it as soon as it delivers events.
- * L2  A browser without locks reads a stream in each of at most three tabs, and the other tabs read every 5 s.
+ * L1  If the stream fails three times within a minute, every tab reads what it shows every 5 s instead. The tab with
+ * the
+ *     lock keeps trying the stream, and all tabs use the stream again as soon as the stream delivers events. L2  A
+ * browser without locks reads a stream in each of at most three tabs, and the other tabs read every 5 s.
  */
 import type { QueryClient, QueryKey } from '@tanstack/react-query'
 import { useSyncExternalStore } from 'react'
@@ -67,7 +68,7 @@ function subscribe(listener: () => void): () => void {
 
 export const useLiveState = (): LiveState => useSyncExternalStore(subscribe, () => state)
 
-/** Returns the time since which there is no connection; `null` while there is one. */
+/** Returns the time since which there is no connection; `null` while the connection exists. */
 export const useLostSince = (): string | null => useSyncExternalStore(subscribe, () => lostSince)
 
 /**

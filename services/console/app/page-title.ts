@@ -1,4 +1,4 @@
-/** The title that a page gives itself in place of its name in the navigation. */
+/** The title that a page sets for itself. It replaces the name that the page has in the navigation. */
 import { useEffect, useSyncExternalStore } from 'react'
 
 let own: string | null = null

@@ -15,7 +15,7 @@ export interface LineFile {
   readonly fault: string | null
 }
 
-/** Reads the text of a file. `bytes` is its size. */
+/** Reads the text of a file. `bytes` is the size of the file. */
 export function lineFile(text: string, bytes: number): LineFile {
   const lines = text
     .split('\n')

@@ -7,7 +7,7 @@ const MAX_BYTES = 262_144
 export interface TypedData {
   /** The JSON that is sent; `null` if the text is not JSON and is not to be sent as a JSON string. */
   readonly json: string | null
-  /** Where the text is not JSON; `null` if it is JSON or empty. */
+  /** The place at which the text is not JSON; `null` if the text is JSON or empty. */
   readonly fault: JsonFault | null
   readonly bytes: number
   readonly isTooLong: boolean

@@ -45,7 +45,9 @@ export function match(pattern: string, path: string): Readonly<Record<string, st
   return parameters
 }
 
-/** Returns the address of the page of a run. Without `run`, it is the page of the latest run. */
+/**
+ * Returns the address of the page of a run. Without `run`, returns the address of the latest run of the transaction.
+ */
 export const runPage = (process: string, id: string, run?: number): string =>
   `/runs/${encodeURIComponent(process.toWellFormed())}/${encodeURIComponent(id.toWellFormed())}${run === undefined ? '' : `?run=${run}`}`
 

@@ -1,6 +1,6 @@
 /**
- * The list of runs. Rows must not move while a person reads them. They change in place, even if a run no longer matches
- * the filter. Until the person requests the new runs, these are counted but not shown.
+ * The list of runs. Rows must not move while a person reads them. A row changes in place, even if its run no longer
+ * matches the filter. New runs are only counted, and not shown until the person requests them.
  */
 import { useInfiniteQuery, useQueries, useQueryClient } from '@tanstack/react-query'
 import type { InfiniteData } from '@tanstack/react-query'

@@ -44,7 +44,7 @@ interface Rule {
 const one = (isValid: Rule['isValid']): Rule => ({ isValid, isList: false })
 const list = (isValid: Rule['isValid']): Rule => ({ isValid, isList: true })
 
-/** The parameters of the address that the list of runs knows. It ignores any other parameter. */
+/** The parameters of the address that the list of runs knows. The list ignores any other parameter. */
 const RULES: Readonly<Record<string, Rule>> = {
   status: list((value) => (STATUSES as readonly string[]).includes(value)),
   inDoubt: one((value) => value === 'true' || value === 'false'),
@@ -84,7 +84,7 @@ export function runQuery(text: string): RunQuery {
   return { query, wrong }
 }
 
-/** Returns the query without the order. It is empty if the list shows all runs. */
+/** Returns the query without the order. The result is empty if the list shows all runs. */
 export function filtersOf(query: URLSearchParams): URLSearchParams {
   const filters = new URLSearchParams(query)
   filters.delete('order')

@@ -1,6 +1,6 @@
 /**
- * The settings that a person has chosen in this browser. They are in its local storage, and contain nothing
- * secret.
+ * The settings that a person has chosen in this browser. The settings are in the local storage of the browser, and
+ * contain no secrets.
  */
 import { useSyncExternalStore } from 'react'
 import { type TimeStyle, timeStyles } from './time-format.ts'
@@ -78,5 +78,5 @@ function subscribe(listener: () => void): () => void {
   return () => void listeners.delete(listener)
 }
 
-/** Returns the settings; the component is rendered again when one changes. */
+/** Returns the settings; the component is rendered again when a setting changes. */
 export const useSettings = (): Settings => useSyncExternalStore(subscribe, currentSettings)

@@ -1,6 +1,6 @@
 /**
- * The keyboard shortcuts of the console. Those without a modifier key can be switched off in the settings
- * (WCAG 2.1.4).
+ * The keyboard shortcuts of the console. Shortcuts without a modifier key can be switched off in the settings (WCAG
+ * 2.1.4).
  */
 import { useEffect } from 'react'
 import { goTo } from './router.ts'

@@ -89,7 +89,7 @@ export function afterZoom(
 export const rangeText = ({ from, until }: TimeRange, queued: number): string =>
   `${Math.round(from - queued)}-${Math.round(until - queued)}`
 
-/** Reads a range from the address. Returns `null` if it is not a part of the timeline. */
+/** Reads a range from the address. Returns `null` if the text does not name a part of the timeline. */
 export function rangeOf(text: string | null, whole: TimeRange): TimeRange | null {
   const [, first, second] = /^(\d{1,12})-(\d{1,12})$/.exec(text ?? '') ?? []
   if (first === undefined || second === undefined) return null

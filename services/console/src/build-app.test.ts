@@ -61,13 +61,13 @@ describe('the browser bundle of the console', () => {
     const text = app.assets.map(textOf).join('\n')
     for (const path of ['/token', '/exports', '/imports', '/key-rotations', '/v3/'])
       expect(text).not.toContain(`"${path}`)
-    // The help documents contain addresses as text, and one as a link that a person may follow.
+    // The help documents contain addresses as text, and one address as a link that a person may follow.
     const program = app.assets
       .filter(({ path }) => !documents.test(path))
       .map(textOf)
       .join('\n')
     const hosts = [...program.matchAll(/https?:\/\/([\w.-]+)/g)].map(([, host]) => host)
-    // React contains these addresses as XML identifiers and in messages. It sends no request to them.
+    // React contains these addresses as XML identifiers and in messages. React sends no request to these addresses.
     expect(hosts.filter((host) => host !== 'www.w3.org' && host !== 'react.dev')).toEqual([])
   })
 

@@ -48,8 +48,8 @@ const Settings = z.object({
   SANDBOX_URL: httpUrl().optional(),
   WEBHOOK_RECEIVER_URL: httpUrl().optional(),
   /**
-   * The address of Prometheus. The console shows its firing alerts, and charts of more than the last hour. It sends only
-   * a fixed list of queries.
+   * The address of Prometheus. The console shows the firing alerts of Prometheus, and charts of more than the last
+   * hour. The console sends only a fixed list of queries.
    */
   PROMETHEUS_URL: httpUrl().optional(),
   /** The address at which browsers reach Grafana, for a link. */

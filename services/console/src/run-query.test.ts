@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { filtersOf, removableFilters, runQuery, STATUSES } from '../app/run-query.ts'
 
 const LONG = 'x'.repeat(201)
-/** Values that the coordinator accepts and values that it rejects, of each filter. */
+/** For each filter, values that the coordinator accepts and values that the coordinator rejects. */
 const VALUES: Readonly<Record<string, readonly string[]>> = {
   status: [...headerStatuses, 'failed', '', 'Failed,Waiting'],
   inDoubt: ['true', 'false', 'yes', ''],

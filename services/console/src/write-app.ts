@@ -1,4 +1,5 @@
-// Writes the bundle of the browser's program, from which the console of an image is served. The Dockerfile runs it.
+// Writes the bundle of the browser's program, from which the console of an image is served. The Dockerfile runs this
+// script.
 import { build } from 'esbuild'
 import { BUNDLE, buildApp, writeApp } from './build-app.ts'
 

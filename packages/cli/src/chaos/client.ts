@@ -1,7 +1,7 @@
 /**
- * The calls of a chaos run. Some are calls of an application that uses the installation, and others check the records
- * of the installation afterwards. A chaos run counts failed calls, so a failed call is returned as a result and not
- * thrown.
+ * The calls of a chaos run. Some are calls of an application that uses the installation, and other calls check the
+ * records of the installation afterwards. A chaos run counts failed calls, so a failed call is returned as a result and
+ * not thrown.
  */
 import { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { parseJsonAs } from '@integration-host/shared/json'
@@ -187,7 +187,10 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
       },
       change: async (part: Partial<SandboxSettings>): Promise<boolean> =>
         isOk(await send(settingsUrl, { method: 'PUT', headers: json, body: JSON.stringify(part) })),
-      /** Returns how often a refresh token was presented after it was rotated; `null` if there was no response. */
+      /**
+       * Returns how often a client presented a refresh token that had already been rotated; `null` if there was no
+       * response.
+       */
       tokenReuses: async (): Promise<number | null> => {
         const reply = await send(`${url}/sandbox/counters`)
         const counters = reply === null ? null : parseJsonAs(Counters, reply.body)

@@ -5,8 +5,8 @@ const CONCURRENCY = 4
 const PAUSE_MS = 500
 
 /**
- * Connects companies. If connecting a company fails, it is tried again under the same realm until `isOverdue` returns
- * true. Resolves with the realms that were connected.
+ * Connects companies. If an attempt to connect a company fails, the attempt is repeated under the same realm until
+ * `isOverdue` returns true. Resolves with the realms that were connected.
  */
 export async function connectCompanies(
   client: Client,

@@ -34,7 +34,7 @@ export interface Load {
   readonly ledger: Ledger
   /**
    * Stops the load, and resolves when no call is in flight. An order that was not accepted yet is queued again for at
-   * most `forMs` milliseconds. If it is still not accepted, it is missing in `Ledger.accepted`.
+   * most `forMs` milliseconds. An order that is not accepted even then is not listed in `Ledger.accepted`.
    */
   stop(forMs: number): Promise<void>
 }
@@ -122,7 +122,7 @@ export function startLoad(options: LoadOptions): Load {
     await repeated(get, (attempts) => isGone(status) || attempts === ATTEMPTS)
     readsInFlight -= 1
     // The grant of this company has ended, and the check after the round reports it. Further reads for this company
-    // would always fail, and would hide when the other calls recovered. Therefore they are stopped.
+    // would always fail, and would hide when the other calls recovered. Therefore the reads are stopped.
     if (isGone(status)) readable = readable.filter((other) => other !== realm)
   }
   // The whole authorization is repeated, because an authorization code can be exchanged only once.

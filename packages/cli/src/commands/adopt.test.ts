@@ -238,12 +238,15 @@ describe('the command `credentials adopt`', () => {
     [401, 'unauthorized', 5],
     [403, 'forbidden', 5],
     [400, 'invalid_request', 1],
-  ])('`credentials adopt` stops at status %i', async (status, name, code) => {
-    failing = () => problem(status, name)
-    const result = await adopt(lineOf(1), '--yes')
-    expect([result.code, calls]).toEqual([code, 1])
-    expect(result.err).toContain('Run it again with the same file')
-  })
+  ])(
+    '`credentials adopt` stops if token-service responds with the status %i',
+    async (status, name, code) => {
+      failing = () => problem(status, name)
+      const result = await adopt(lineOf(1), '--yes')
+      expect([result.code, calls]).toEqual([code, 1])
+      expect(result.err).toContain('Run it again with the same file')
+    },
+  )
 
   it('`credentials adopt` fails if the service cannot be reached for two minutes', async () => {
     failing = () => problem(503, 'shutting_down')

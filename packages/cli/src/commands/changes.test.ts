@@ -26,7 +26,7 @@ const cli = (...args: readonly string[]) =>
   run(['changes', ...args], { env: { COORDINATOR_URL: service.url } })
 
 describe('the command `changes`', () => {
-  it('`changes` prints how far the change feed was read, the last sweep, and the objects that could not be read', async () => {
+  it('`changes` prints how far the change feed was read, when it was read last, and the objects that could not be read', async () => {
     const { code, out } = await cli('1')
     expect([code, out]).toEqual([
       0,

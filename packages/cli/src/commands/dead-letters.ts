@@ -169,7 +169,7 @@ Examples:
   },
 }
 
-/** Returns the only positional argument, the ID of a dead letter. @throws {UsageError} it is missing or invalid. */
+/** Returns the only positional argument, the ID of a dead letter. @throws {UsageError} the ID is missing or invalid. */
 function oneId(positionals: readonly string[]): number {
   const [text, ...rest] = positionals
   if (text === undefined) throw new UsageError('The ID of a dead letter is needed')

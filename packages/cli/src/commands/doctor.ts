@@ -263,7 +263,7 @@ const summaryOf = (counts: Readonly<Record<CheckResult['verdict'], number>>): st
     ...(counts.skipped > 0 ? [`${counts.skipped} not checked`] : []),
   ].join(', ') + '.'
 
-/** Parses the value of `--only`; all subjects if it is not given. @throws {UsageError} a subject is unknown. */
+/** Parses the value of `--only`; all subjects if the option is not given. @throws {UsageError} a subject is unknown. */
 function subjectsOf(only: string | undefined): readonly Subject[] {
   if (only === undefined) return subjects
   const names = only.split(',').map((name) => name.trim())

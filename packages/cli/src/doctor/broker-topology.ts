@@ -27,7 +27,7 @@ export interface ProcessOutline {
    * not report this member; the list is then empty.
    */
   readonly On: readonly string[]
-  /** Whether the process is built in. Clients cannot start its runs. */
+  /** Whether the process is built in. Clients cannot start runs of a built-in process. */
   readonly BuiltIn: boolean
 }
 

@@ -29,8 +29,8 @@ export async function examineCredentials(
   halfway: AbortSignal,
   signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
-  // The audit log is read before the credentials. If a refresh happens between the two reads, the stored version is the
-  // higher one. This case is not reported.
+  // The audit log is read before the credentials. If a refresh happens between the two reads, the stored version is
+  // higher than the version in the audit log. This difference is normal and not reported.
   const audited = await readAudit(service, halfway)
   const credentials = await readCredentials(service, signal)
   if ('result' in credentials) return [credentials.result]

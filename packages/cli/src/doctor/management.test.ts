@@ -147,7 +147,7 @@ describe('checks of RabbitMQ by the management API', () => {
     expect(await amiss()).toEqual([])
   })
 
-  it('doctor reports the alarms of RabbitMQ, or that the user has no permission to read them', async () => {
+  it('doctor reports the alarms of RabbitMQ, or that the user has no permission to read the alarms', async () => {
     nodes = [{ name: 'rabbit@a', running: true, mem_alarm: true, disk_free_alarm: true }]
     expect(await amiss()).toMatchObject([
       { verdict: 'problem', found: 'rabbit@a is out of memory, rabbit@a is out of disk' },

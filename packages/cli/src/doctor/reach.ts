@@ -19,8 +19,8 @@ export const hostOf = (url: Secret): string =>
 export const reached = (host: string): CheckResult => ok('connection', host)
 
 /**
- * Returns the check result of a backend that cannot be used. The message of a driver may contain a password or
- * terminal control characters, so the check result does not contain it.
+ * Returns the check result of a backend that cannot be used. The message of a driver may contain a password or terminal
+ * control characters, so the check result does not contain this message.
  */
 export function unreachable(host: string, variable: string, error: unknown): CheckResult {
   const reason = reasonFor(error)

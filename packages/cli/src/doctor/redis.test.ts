@@ -39,7 +39,7 @@ describe('the check of the INFO reply of Redis', () => {
     [{ used_memory: '7900' }, "problem memory: 99 % of the machine's memory is used"],
     [{ aof_enabled: '0' }, 'problem appendonly: no'],
     [{ aof_last_write_status: 'err' }, 'problem appendonly: its last write failed'],
-  ])('an INFO reply with %j leads to the check result: %s', (changes, expected) => {
+  ])('an INFO reply of Redis with %j leads to the check result: %s', (changes, expected) => {
     expect(amiss(changes, 'always')).toEqual(expected === undefined ? [] : [expected])
   })
 

@@ -61,8 +61,8 @@ export async function examineRedis(
       signal,
       downAfterMs,
     })
-    // The address may list several servers. Those that are not the primary are replicas or are being replaced, so
-    // only their connection is reported.
+    // The address may list several servers. A server that is not the primary is a replica or is being replaced, so only
+    // its connection is reported.
     if (examined.isPrimary || servers.length === 1) return [...results, ...examined.results]
     results.push(...examined.results.filter(({ check }) => check === 'connection'))
   }

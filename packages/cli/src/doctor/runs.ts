@@ -25,8 +25,8 @@ const Page = z.object({
 type Run = z.output<typeof Page>['items'][number]
 
 /**
- * The maximum number of runs that are requested of each kind. It is small, because the response contains the initial
- * data of every run.
+ * The maximum number of runs that are requested of each kind. This maximum is small, because the response contains the
+ * initial data of every run.
  */
 const MAX_READ = 25
 /** The maximum number of requests. Without this limit, many empty pages could cause many requests. */

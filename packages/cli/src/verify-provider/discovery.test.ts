@@ -52,9 +52,12 @@ describe('comparison of a discovery document with the documentation', () => {
       { ...document, code_challenge_methods_supported: ['S256'] },
       'extra: code_challenge_methods_supported',
     ],
-  ])('comparing a discovery document reports %s', (_name, changed, difference) => {
-    expect(compareDocument(changed, expectations, false)).toEqual([difference])
-  })
+  ])(
+    'the comparison of a discovery document with the documentation reports %s',
+    (_name, changed, difference) => {
+      expect(compareDocument(changed, expectations, false)).toEqual([difference])
+    },
+  )
 
   it('the comparison with the documentation considers only the paths of endpoints if the server is a substitute for the provider', () => {
     const fake = Object.fromEntries(

@@ -21,7 +21,7 @@ export interface UsableDocument {
 
 /**
  * Returns the members that the other steps need, or the names of the invalid members. In a document that was received
- * over https, an http endpoint is invalid, because secrets would be sent to it unencrypted.
+ * over https, an http endpoint is invalid, because secrets would be sent to this endpoint unencrypted.
  */
 export function usableDocument(
   json: Readonly<Record<string, unknown>> | null,

@@ -1,4 +1,4 @@
-/** The steps that refresh the grant of this run, rotate its refresh token, and revoke it. */
+/** The steps that refresh the grant of this run, rotate its refresh token, and revoke the grant. */
 import { signatureLine } from './id-token.ts'
 import type { ProviderResponse } from './provider-call.ts'
 import { asDocumented, differs, failed, judged, type Line } from './report.ts'
@@ -93,8 +93,8 @@ export async function* checkRevocation(session: Session): AsyncGenerator<Line> {
   session.grant = 'ended'
   yield asDocumented('revocation', `200 for a ${form}`)
 
-  // This refresh shows whether the first revocation has ended the grant. It must precede the second revocation, which
-  // could end the grant as well.
+  // This refresh shows whether the first revocation has ended the grant. This refresh must precede the second
+  // revocation, which could end the grant as well.
   const after = await refresh(session, token)
   if (tokensOf(after) !== null) session.grant = 'established'
   yield isInvalidGrant(after)

@@ -1,4 +1,7 @@
-/** Checks the id token of a code exchange (OpenID Connect Core §2, §3.1.3.7) and compares it with the documentation. */
+/**
+ * Checks the id token of a code exchange (OpenID Connect Core §2, §3.1.3.7) and compares the token with the provider's
+ * documentation.
+ */
 import { verify } from 'node:crypto'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { SigningKeys } from './discovery.ts'

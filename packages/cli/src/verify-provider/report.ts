@@ -1,4 +1,7 @@
-/** The lines of the verify-provider report: verdicts and observations. They have no secrets and can be published. */
+/**
+ * The lines of the verify-provider report: verdicts and observations. The lines contain no secrets and can be
+ * published.
+ */
 import { type Colour, createTable, plain } from '../terminal.ts'
 import { type Check, checks, type Expectations } from './expectations.ts'
 

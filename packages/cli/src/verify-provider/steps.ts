@@ -30,7 +30,7 @@ export interface Step {
   readonly name: string
   /** The prompt before a step that changes something; `null` for any other step. */
   readonly question: string | null
-  /** Returns the reason to skip the step; `null` if it can run. */
+  /** Returns the reason to skip the step; `null` if the step can run. */
   readonly blocked: (session: Session) => string | null
   /**
    * Runs the step and yields each line as soon as it is known. The report keeps these lines even if the step fails
@@ -88,7 +88,7 @@ export const steps: readonly Step[] = [
   },
   { name: 'changed token', question: null, blocked: needsAccounting, run: checkAccessToken },
   {
-    // This step runs after the accounting steps, because it may end the grant that they need.
+    // This step runs after the accounting steps, because this step may end the grant that the accounting steps need.
     name: 'previous token',
     question: 'Use the previous refresh token once more? The provider may end the grant for it.',
     blocked: (session) =>
@@ -210,9 +210,9 @@ function accountingAddress(
       : named !== null
         ? 'the discovery document'
         : 'the profile'
-  // `other` is the accounting address from the discovery document or from the profile. The report names it if
-  // ACCOUNTING_URL is another address, because sandbox keys work only at the sandbox address and production keys only
-  // at the production address.
+  // `other` is the accounting address from the discovery document or from the profile. The report names this address if
+  // ACCOUNTING_URL is another one, because sandbox keys work only at the sandbox address and production keys only at
+  // the production address.
   return { url: accountingUrl ?? known, source, other: known }
 }
 

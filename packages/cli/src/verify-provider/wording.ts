@@ -7,7 +7,7 @@ import type { ProviderResponse } from './provider-call.ts'
 
 /**
  * Returns the words in snake_case, kebab-case or camelCase, which are names of members, claims, headers or scopes. A
- * token mixes digits and letters, so it does not match.
+ * token mixes digits and letters, so a token does not match.
  */
 export const names = (given: Iterable<string>): string =>
   [...new Set([...given].map((name) => (NAME.test(name) ? name : '(a name not shown)')))]
@@ -58,13 +58,13 @@ export function address(value: unknown): string {
   return `${protocol}//${host}${pathname.replace(/\/$/, '')}`.slice(0, 100)
 }
 
-/** Returns the last three digits of a realm id, which are enough to tell two companies apart. */
+/** Returns the last three digits of a realm id, which are enough to distinguish two companies. */
 export const maskedRealm = (realm: string): string =>
   realm.length >= 9 && /^\d+$/.test(realm) ? `…${realm.slice(-3)}` : '…'
 
 /**
- * Redacts known secrets in a text. It is a second protection, because the other functions of this file already exclude
- * secrets.
+ * Redacts known secrets in a text. This redaction is a second protection, because the other functions of this file
+ * already exclude secrets.
  */
 export function createRedaction() {
   const secrets = new Set<string>()

@@ -31,8 +31,8 @@ export interface DeadLettersPageProps {
 }
 
 /**
- * Shows the dead letters of a process: messages that could not be processed. They contain data, so only operators may
- * read them.
+ * Shows the dead letters of a process: messages that could not be processed. Dead letters contain business data, so
+ * only operators may read them.
  */
 export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
   const isOperator = session.Role === 'operator'

@@ -17,7 +17,7 @@ const STATES: Readonly<
   unreachable: { tone: 'bad', text: 'Does not respond' },
 }
 
-/** The consequences if a service cannot be reached. They show a person how urgent the failure is. */
+/** The consequences if a service cannot be reached. These texts show a person how urgent the failure is. */
 const PURPOSES: Readonly<Record<string, string>> = {
   coordinator: 'Runs the steps of the processes.',
   'token-service': 'Keeps the credentials, and refreshes the access tokens.',

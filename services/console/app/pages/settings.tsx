@@ -70,7 +70,10 @@ export function SettingsPage() {
   )
 }
 
-/** Switches desktop notices. The browser asks the person for permission when they are switched on. */
+/**
+ * Switches desktop notices on or off. When the notices are switched on, the browser requests permission from the
+ * person.
+ */
 function Notices() {
   const { notices } = useSettings()
   const [isDenied, setDenied] = useState(false)

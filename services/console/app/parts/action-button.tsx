@@ -12,7 +12,7 @@ export interface ActionButtonProps {
   readonly verb: string
   /** The text of the button on the page, if it is not the verb. */
   readonly label?: string | undefined
-  /** The reason why the action is not possible now; `undefined` if it is possible. */
+  /** The reason why the action is not possible now; `undefined` if the action is possible. */
   readonly blocked?: string | undefined
   /** The object of the action, such as `run 0 of 66`. */
   readonly object: string
@@ -31,8 +31,8 @@ export interface ActionButtonProps {
 }
 
 /**
- * A button that asks for a confirmation before it acts. The dialog names the object and the consequences. If the action
- * is not possible, the button stays visible and shows the reason.
+ * A button that opens a dialog for confirmation before it acts. The dialog names the object and the consequences. If
+ * the action is not possible, the button stays visible and shows the reason.
  */
 export function ActionButton(props: ActionButtonProps) {
   const { verb, label = verb, blocked } = props

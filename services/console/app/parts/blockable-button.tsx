@@ -15,7 +15,7 @@ export const roleReason = (session: SessionView): string | undefined =>
   session.Role === 'operator' ? undefined : 'This needs the role operator.'
 
 export interface BlockableButtonProps {
-  /** The reason why the action is not possible now; `undefined` if it is possible. */
+  /** The reason why the action is not possible now; `undefined` if the action is possible. */
   readonly blocked?: string | undefined
   readonly className?: string
   readonly onClick: () => void

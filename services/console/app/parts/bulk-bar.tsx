@@ -41,8 +41,8 @@ export function BulkBar({ session, query, processes, runs, onClear }: BulkBarPro
   const countAll = (): void => {
     if (filtered === undefined || all === 'counting') return
     setAll('counting')
-    // The count of the action `cancel` includes every run that matches, because it contains both
-    // the runs that would be changed and those that would be skipped.
+    // The count of the action `cancel` includes every run that matches, because this count contains the runs that would
+    // be changed and the runs that would be skipped.
     countRuns(
       'cancel',
       { process: filtered, filter: filterOf(query) },

@@ -8,7 +8,7 @@ import { ActionButton, reasonOf } from './action-button.tsx'
 import { ProblemHelp } from './problem.tsx'
 import { Outside } from './text.tsx'
 
-/** For an action on more runs than this, the person must type their number. */
+/** For an action on more runs than this, the person must type the number of runs. */
 const TYPED_ABOVE = 50
 const USUAL_RATE = 20
 

@@ -13,9 +13,7 @@ const LIFETIMES = [
   { hours: 168, text: '7 days' },
 ] as const
 
-/**
- * Creates a connect link for the given company, or for any company if none is given, and shows it.
- */
+/** Creates a connect link for the given company, or for any company if none is given, and shows the link. */
 export function ConnectButton({
   session,
   company,

@@ -2,7 +2,7 @@ import { Component, type ReactNode, Suspense, useEffect } from 'react'
 import { focusHeading } from '../router.ts'
 
 /**
- * Shows a page whose program may still have to be loaded. If it cannot be loaded or fails, shows what to do.
+ * Shows a page whose program may still have to be loaded. If the program cannot be loaded or fails, shows what to do.
  */
 export function Later({ children }: { readonly children: ReactNode }) {
   return (

@@ -4,7 +4,7 @@ const WIDTH = 600
 const HEIGHT = 56
 const BAR = WIDTH / 60
 
-/** Draws the ended runs of each of the last 60 minutes: completed ones, and failed ones above them. */
+/** Draws the ended runs of each of the last 60 minutes: the completed runs, and above them the failed runs. */
 export function MinuteChart({ minutes }: { readonly minutes: NowView['Minutes'] }) {
   const highest = Math.max(1, ...minutes.map(({ Done, Failed }) => Done + Failed))
   const y = (count: number): number => (count / highest) * (HEIGHT - 6)

@@ -16,7 +16,7 @@ export interface MissingRunProps {
   readonly error: Problem
 }
 
-/** Says that there is no such run, and which runs or processes there are. */
+/** Says that the run in the address does not exist, and which runs or processes exist. */
 export function MissingRun({ process, id, number, error }: MissingRunProps) {
   const isOfUnknownProcess = error.code === 'process_not_found'
   const latest = useQuery({

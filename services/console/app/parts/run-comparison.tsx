@@ -41,7 +41,7 @@ export interface RunComparisonProps {
   readonly onClose: () => void
 }
 
-/** Compares the data and the responses of a run with those of another run of its process. */
+/** Compares the data and the responses of two runs of the same process. */
 export default function RunComparison({ run, query, onClose }: RunComparisonProps) {
   const { Process: process, TransactionID: id } = run
   const compared = comparedIn(query, id)

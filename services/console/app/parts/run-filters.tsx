@@ -185,8 +185,8 @@ export interface FilterChipsProps extends RunQuery {
 }
 
 /**
- * Shows one chip for each value of the filters. The chip removes the value. A wrong value has a chip too, which says
- * that the list is not filtered by it.
+ * Shows one chip for each value of the filters. The chip removes the value. A wrong value also has a chip, which says
+ * that the list is not filtered by this value.
  */
 export function FilterChips({ query, wrong, companies }: FilterChipsProps) {
   const values = [...query].filter(([name]) => !WITHOUT_CHIP.includes(name))

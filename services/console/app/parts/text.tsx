@@ -7,8 +7,8 @@ export interface OutsideProps {
 }
 
 /**
- * Shows text that comes from outside. It cannot change the direction of the text around it. Characters that cannot be
- * seen are shown as their code points, so that one id cannot look like another.
+ * Shows text that comes from outside. Such text cannot change the direction of the surrounding text. Characters that
+ * cannot be seen are shown as their code points, so that one id cannot look like another.
  */
 export function Outside({ text, hasLines = false }: OutsideProps) {
   return <bdi>{hasLines ? visibleLines(text) : visible(text)}</bdi>

@@ -20,7 +20,9 @@ export const pages = {
   signIn: '/sign-in',
 } as const
 
-/** Returns the address of the page of a run. Without `run`, it is the page of the latest run. */
+/**
+ * Returns the address of the page of a run. Without `run`, returns the address of the latest run of the transaction.
+ */
 export const runPage = (process: string, id: string, run: number | null): string =>
   `${pages.runs}/${encodeURIComponent(process)}/${encodeURIComponent(id)}${run === null ? '' : `?run=${run}`}`
 

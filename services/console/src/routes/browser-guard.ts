@@ -35,8 +35,8 @@ export const onlyOwnPages =
   }
 
 /**
- * Rejects requests without a valid session with 401, and requests of a person without the role with 403. A request
- * with the `Idempotency-Key` of an earlier one gets the response to the earlier one.
+ * Rejects requests without a valid session with 401, and requests of a person without the role with 403. A request with
+ * the `Idempotency-Key` of an earlier request gets the response to the earlier request.
  */
 export const needsRole =
   (sessions: Sessions, role: Role, isHttps: boolean): MiddlewareHandler =>

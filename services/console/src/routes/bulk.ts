@@ -30,8 +30,7 @@ const IdParam = z.object({ id: z.string().min(1).max(64) })
 const ChangeParam = IdParam.extend({ change: z.enum(bulkChanges) })
 
 /**
- * The routes of actions on many runs. The coordinator first counts the runs of an action, and then
- * executes it.
+ * The routes of actions on many runs. The coordinator first counts the runs of an action, and then executes the action.
  */
 export function bulkRoutes({ sessions, isHttps, coordinator }: BulkRouteDeps): Hono {
   const tags = ['bulk']

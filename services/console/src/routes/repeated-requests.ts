@@ -19,8 +19,9 @@ interface Kept {
 
 export interface RepeatedRequests {
   /**
-   * Calls `act`. If a request of the same session with the same key has succeeded in the last ten minutes, its
-   * response is sent again instead. While the first request is in progress, a repetition waits for it.
+   * Calls `act`. If a request of the same session with the same key has succeeded in the last ten minutes, the stored
+   * response to that request is sent instead. While the first request is in progress, a repetition waits for the
+   * response.
    */
   once(c: Context, sessionId: string, act: () => Promise<void>): Promise<void>
 }
@@ -52,7 +53,7 @@ export function createRepeatedRequests(now: () => number): RepeatedRequests {
         )
       forget()
       const name = JSON.stringify([sessionId, c.req.path, key])
-      // A rejected request is removed from the map. Another repetition may already have taken its place.
+      // A rejected request is removed from the map. Another repetition may already have put its own entry into the map.
       for (let first = kept.get(name); first !== undefined; first = kept.get(name)) {
         const sent = await first.response
         if (sent === null) continue

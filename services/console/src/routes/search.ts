@@ -39,7 +39,7 @@ const CredentialPage = z.object({
   items: z.array(CredentialView.pick({ Name: true, Label: true })),
 })
 
-/** `GET /search`: runs whose id begins with a text, and companies and processes that contain it. */
+/** `GET /search`: runs whose id begins with a text, and companies and processes whose names contain the text. */
 export function searchRoutes(deps: SearchRouteDeps): Hono {
   const { sessions, isHttps, coordinator, tokenService } = deps
 
@@ -111,7 +111,7 @@ interface Found {
   readonly unavailable: readonly string[]
 }
 
-/** If one service fails, the results of the other one are returned nevertheless. */
+/** If one service fails, the results of the other service are returned nevertheless. */
 async function orFailure(service: string, search: Promise<readonly SearchHit[]>): Promise<Found> {
   try {
     return { hits: await search, unavailable: [] }

@@ -1,7 +1,10 @@
 import type { Context } from 'hono'
 import { deleteCookie, setCookie } from 'hono/cookie'
 
-/** Cookies with the prefix `__Host-` are sent to this host and path only (RFC 6265bis §4.1.3.2). They need https. */
+/**
+ * Cookies with the prefix `__Host-` are sent to this host and path only (RFC 6265bis §4.1.3.2). Browsers accept such
+ * cookies only over https.
+ */
 export const cookieName = (isHttps: boolean): string => (isHttps ? '__Host-console' : 'console')
 
 /** Sets the cookie with the secret of a session. No script can read it, and no other site can send it. */

@@ -27,7 +27,7 @@ const LINK_USER = 'operator'
 export interface SessionRouteDeps {
   readonly sessions: Sessions
   readonly ways: readonly SignInWay[]
-  /** The OpenID provider; `null` if persons do not sign in at one. */
+  /** The OpenID provider; `null` if the console has no sign-in at an OpenID provider. */
   readonly openId: OpenIdProvider | null
   readonly links: OneTimeLinks
   readonly users: ReadonlyMap<string, User>

@@ -13,7 +13,7 @@ export interface StreamRouteDeps {
 }
 
 /**
- * `GET /stream` sends the changes of all pages as server-sent events. It continues after the frame in
+ * `GET /stream` sends the changes of all pages as server-sent events. The stream continues after the frame in
  * `Last-Event-ID`, or in `after` if a tab continues the stream of another tab. If this frame is unknown, the event
  * `reset` is sent.
  */

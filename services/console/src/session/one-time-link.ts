@@ -1,13 +1,13 @@
 import { hash, randomBytes } from 'node:crypto'
 
 const LIFETIME_MS = 10 * 60_000
-/** The maximum number of links. A further link removes the oldest one. */
+/** The maximum number of links. A further link removes the oldest link. */
 const MAX_LINKS = 20
 
 export interface OneTimeLinks {
   /** Creates the secret of a link, which signs in an operator once, within ten minutes. */
   create(): { readonly secret: string; readonly expiresAt: number }
-  /** Uses a link, which is invalid afterwards. Returns whether it was valid. */
+  /** Uses a link, which is invalid afterwards. Returns whether the link was valid. */
   use(secret: string): boolean
 }
 

@@ -6,13 +6,13 @@ export interface OpenIdProvider {
   /** The host name of the provider, for the sign-in page. */
   readonly host: string
   /**
-   * Returns the address to which the browser is sent, and the data that must be stored until it comes back.
+   * Returns the address to which the browser is sent, and the data that must be stored until the browser comes back.
    *
    * @throws {IntegrationError} `provider_unavailable` if the discovery document cannot be read.
    */
   begin(): Promise<{ readonly url: string; readonly flow: Omit<SignInFlow, 'returnTo'> }>
   /**
-   * Exchanges the code of a callback, and returns the claims of the verified id token. The tokens are dropped. `query`
+   * Exchanges the code of a callback, and returns the claims of the verified id token. The tokens are not kept. `query`
    * is the query of the callback.
    *
    * @throws {IntegrationError} `sign_in_rejected` if the response does not belong to this flow, or its id token is not

@@ -24,7 +24,7 @@ export interface Session {
 export interface SessionStore {
   /** Returns the session; `null` if there is none. The session may have expired. */
   get(digest: string): Promise<Session | null>
-  /** Stores the session, and replaces the one with the same digest. */
+  /** Stores the session. Replaces the stored session with the same digest, if there is one. */
   put(session: Session): Promise<void>
   /** Changes the time of the last use. A session that was removed meanwhile is not stored again. */
   touch(digest: string, usedAt: number): Promise<void>

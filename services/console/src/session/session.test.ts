@@ -61,7 +61,7 @@ describe('a session of the console', () => {
     expect(await sessions.use(secret, true)).toBeNull()
   })
 
-  it('the sixth session of a person ends the oldest one and calls the listener', async () => {
+  it('the sixth session of a person ends the oldest session of the person and calls the listener', async () => {
     const { clock, sessions } = sessionsAt()
     const ended: string[] = []
     sessions.onEnd((digest) => ended.push(digest))
@@ -103,7 +103,7 @@ it.each([
   expect(browserName(userAgent)).toBe(name)
 })
 
-describe('a one-time link', () => {
+describe('a one-time link of the console', () => {
   it('a one-time link signs in once, and only within ten minutes', () => {
     let now = 0
     const links = createOneTimeLinks(() => now)

@@ -2,9 +2,9 @@
  * The sessions of the persons who use the console.
  *
  * S1  The secret of a session is 32 random bytes, which only the person's cookie contains. The store has the SHA-256.
- * S2  A session ends `hours` after the sign-in, or `idleMinutes` after the last request that a person caused.
- * S3  A person has at most `MAX_PER_USER` sessions. A further sign-in ends the oldest one.
- * S4  When a session ends, its event streams end too: `onEnd` is called with the digest of the session.
+ * S2  A session ends `hours` after the sign-in, or `idleMinutes` after the last request that a person caused. S3  A
+ * person has at most `MAX_PER_USER` sessions. A further sign-in ends the oldest session. S4  When a session ends, its
+ * event streams end too: `onEnd` is called with the digest of the session.
  */
 import { hash, randomBytes } from 'node:crypto'
 import type { Session, SessionStore } from './session-store.ts'
@@ -32,7 +32,10 @@ export interface Sessions {
    * has sent the request by itself.
    */
   use(secret: string | undefined, isUnattended?: boolean): Promise<Session | null>
-  /** Returns whether a session is still valid, without using it. Calls the listeners of `onEnd` if it is not. */
+  /**
+   * Returns whether a session is still valid. This check does not count as a use of the session. Calls the listeners of
+   * `onEnd` if the session is not valid.
+   */
   isValid(digest: string): Promise<boolean>
   end(session: Session): Promise<void>
   /** Returns the valid sessions of the person to whom this session belongs, the newest first. */

@@ -15,6 +15,6 @@ export const FLOW_SECONDS = 600
 export interface SignInFlowStore {
   /** `digest` is the SHA-256 of the secret in the browser's cookie. */
   put(digest: string, flow: SignInFlow): Promise<void>
-  /** Returns the flow, and removes it; `null` if there is none, or if it has expired. */
+  /** Returns the flow, and removes it; `null` if the flow does not exist or has expired. */
   take(digest: string): Promise<SignInFlow | null>
 }

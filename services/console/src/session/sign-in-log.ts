@@ -1,4 +1,6 @@
-/** The sign-ins at this console since its start, for the page Activity. The log of the process contains older ones. */
+/**
+ * The sign-ins at this console since its start, for the page Activity. The log of the process contains older sign-ins.
+ */
 import type { SignInWay } from '../contracts/session.ts'
 import type { Session } from './session-store.ts'
 import type { Sessions } from './sessions.ts'

@@ -134,7 +134,7 @@ const matchesActivity = (
 export interface LogPart {
   /** The entries with their positions. An entry that the activity leaves out is `null`. */
   readonly items: readonly { readonly position: number; readonly entry: ActivityEntry | null }[]
-  /** Whether the log has older entries than these. */
+  /** Whether the log has entries that are older than this part. */
   readonly hasMore: boolean
 }
 
@@ -152,8 +152,8 @@ export interface MergedActivity {
 
 /**
  * Merges parts of logs, newest entry first, until there are `limit` entries. Also stops at the end of a part whose log
- * has more entries, because these may be newer than the entries of the other logs. `from` are the positions at which
- * the parts begin.
+ * has more entries, because the following entries of that log may be newer than the entries of the other logs. `from`
+ * are the positions at which the parts begin.
  */
 export function mergeActivity(
   parts: readonly LogPart[],
@@ -162,7 +162,8 @@ export function mergeActivity(
   limit: number,
 ): MergedActivity {
   const indexes = parts.map(() => 0)
-  // An entry that is added meanwhile is newer than the entries of this page, so it is not on the next page.
+  // An entry that is added meanwhile is newer than the entries of this page, so the next page does not contain this
+  // entry.
   const next = from.map((position, part) => {
     const first = parts[part]?.items[0]
     return position === null && first !== undefined ? first.position + 1 : position

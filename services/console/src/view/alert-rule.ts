@@ -1,6 +1,7 @@
 /**
- * A rule of deploy/prometheus/alerts.yml that the console also evaluates, on the metrics that it has read itself. The
- * same definition gives the expression in PromQL, so that a test can compare both.
+ * A rule of deploy/prometheus/alerts.yml that the console also evaluates, on the metrics that the console has read
+ * itself. The same definition yields the expression in PromQL, so that a test can compare this expression with the
+ * file.
  */
 import { type Installation, type Replica, responding } from './installation.ts'
 import { gaugeValues, type Measured, type MetricQuery, promQl } from './metric-query.ts'
@@ -27,8 +28,8 @@ export interface AlertRule {
 export type Windows = (query: MetricQuery, minutes: number) => readonly Measured[]
 
 /**
- * Returns the replicas whose gauges count. While none responds, these are all replicas with the values that they had
- * last, so that a condition does not disappear because its service is unavailable.
+ * Returns the replicas whose gauges count. While no replica responds, returns all replicas with their last values, so
+ * that a condition does not disappear because its service is unavailable.
  */
 function knownReplicas(installation: Installation, service: string): readonly Replica[] {
   const up = responding(installation, service)

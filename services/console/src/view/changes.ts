@@ -10,7 +10,7 @@ export function changesOf(
   actions: readonly ActionView[],
   audit: readonly AuditEntry[],
 ): readonly ChangeView[] {
-  // A failed refresh is tried again, so it is left out. A final failure has another entry.
+  // Failed refreshes are left out, because they are retried. A final failure has another entry.
   const notable = audit.filter(({ What }) => What !== 'refreshed' && What !== 'refresh_failed')
   const changes = [...actions.map(activityOfAction), ...notable.map(activityOfAudit)].flatMap(
     (entry): readonly ChangeView[] => {
@@ -24,7 +24,10 @@ export function changesOf(
   return withoutRepetitions(newestFirst).slice(0, MAX_CHANGES)
 }
 
-/** Replaces successive equal entries with the newest one and their number, because an outage often repeats an entry. */
+/**
+ * Replaces successive equal entries with the newest of these entries and their number, because an outage often repeats
+ * an entry.
+ */
 function withoutRepetitions(changes: readonly ChangeView[]): readonly ChangeView[] {
   const groups: [ChangeView, number][] = []
   for (const change of changes) {

@@ -45,7 +45,10 @@ export interface FigureSource {
   readonly queries: readonly MetricQuery[]
 }
 
-/** The values of a minute for a query: one for each series, or one for each bucket of each series. */
+/**
+ * The values of a minute for a query: a value for each series or, for a histogram, a value for each bucket of each
+ * series.
+ */
 type Collected = Map<string, number>
 
 interface Minute {

@@ -8,7 +8,7 @@ import { type Condition, mostUrgentFirst } from './condition.ts'
 export interface FiringAlert {
   readonly labels: Readonly<Record<string, string>>
   readonly summary: string
-  /** The time since which its expression is true, in epoch milliseconds. */
+  /** The time since which the expression of the alert is true, in epoch milliseconds. */
   readonly activeAt: number
 }
 
@@ -34,7 +34,7 @@ export function withFiringAlerts(
   return mostUrgentFirst([...merged, ...others.map(conditionOf)])
 }
 
-/** Returns whether an alert has the name of a condition, and no label that contradicts it. */
+/** Returns whether an alert has the name of a condition, and no label that contradicts the condition. */
 const isAbout = (alert: FiringAlert, { name, labels = {} }: Condition): boolean =>
   alert.labels['alertname'] === name &&
   Object.entries(labels).every(([label, value]) => (alert.labels[label] ?? value) === value)

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { createFrames } from './frames.ts'
 
 describe('the frames of the event stream', () => {
-  it('a browser that was disconnected gets the frames after its last one, in order', () => {
+  it('a browser that was disconnected gets the frames after its last frame, in order', () => {
     const frames = createFrames('boot', () => 0)
     for (const n of [1, 2, 3]) frames.add('now', n)
     expect(frames.since('boot-1')).toEqual([

@@ -1,6 +1,4 @@
-/**
- * What the console knows about the installation, as plain values. The pages are computed from it.
- */
+/** What the console knows about the installation, as plain values. The pages are computed from these values. */
 import type {
   CredentialCounts,
   CredentialView,
@@ -40,7 +38,7 @@ export interface RunGroup {
   readonly waitingFor: string | null
   readonly count: number
   readonly inDoubt: number
-  /** Epoch milliseconds of the creation of the oldest run; `null` if it is unknown. */
+  /** Epoch milliseconds of the creation of the oldest run; `null` if this time is unknown. */
   readonly oldestAt: number | null
 }
 

@@ -7,7 +7,7 @@ export interface LateReason {
   readonly remedy: string
 }
 
-/** Returns the reason why the due runs of a process are not claimed; `null` if it is not known. */
+/** Returns the reason why the due runs of a process are not claimed; `null` if the reason is not known. */
 export function lateReason(installation: Installation, process: string): LateReason | null {
   const coordinators = responding(installation, 'coordinator')
   const state = installation.processes?.find(({ name }) => name === process)

@@ -32,7 +32,7 @@ describe('merging what several gateways report on companies', () => {
     ])
   })
 
-  it('the merged view of companies lists those in a cool-down first, then those with waiting calls, then the busiest', () => {
+  it('the merged view lists companies in a cool-down first, then companies with waiting calls, then the busiest companies', () => {
     const companies = [
       { ...realm, Realm: 'calm', LastMinute: 0 },
       { ...realm, Realm: 'busy', LastMinute: 90 },

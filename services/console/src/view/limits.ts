@@ -4,7 +4,8 @@ import type { RealmActivity, RealmCalls } from '@integration-host/shared/contrac
 const MAX_CALLS = 20
 
 /**
- * Returns each company once: companies in a cool-down first, then those with waiting calls, then the busiest.
+ * Returns each company once: companies in a cool-down first, then companies with waiting calls, then the busiest
+ * companies.
  */
 export function mergeRealms(
   replicas: readonly (readonly RealmActivity[])[],

@@ -279,7 +279,9 @@ export const eventLoopLag = {
   forMinutes: 10,
 } as const
 
-/** Returns the conditions that the metrics show now. `forMs` says how long each must last before it is shown. */
+/**
+ * Returns the conditions that the metrics show now. `forMs` is the time that a condition must last before it is shown.
+ */
 export function* conditionsOfMetrics(
   installation: Installation,
   windows: Windows,

@@ -3,8 +3,8 @@ import type { Sample, Samples } from './metric-text.ts'
 
 export interface MetricQuery {
   /**
-   * `gauge`: the highest value of all replicas, because they read the same tables. `rate`: the increase of a counter,
-   * summed over the replicas. `quantile`: a quantile of a histogram.
+   * `gauge`: the highest value of all replicas, because all replicas read the same tables. `rate`: the increase of a
+   * counter, summed over the replicas. `quantile`: a quantile of a histogram.
    */
   readonly kind: 'gauge' | 'rate' | 'quantile'
   readonly metric: string

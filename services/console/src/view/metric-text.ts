@@ -33,7 +33,8 @@ const numberOf = (text: string): number =>
   text === '+Inf' ? Infinity : text === '-Inf' ? -Infinity : Number(text)
 
 /**
- * Returns the value of the first sample of a metric; `null` if there is none or it is NaN. The labels do not matter.
+ * Returns the value of the first sample of a metric; `null` if the metric has no sample, or the value is NaN. The
+ * labels do not matter.
  */
 export function valueOf(samples: Samples | null, name: string): number | null {
   const value = samples?.get(name)?.[0]?.value

@@ -5,8 +5,8 @@ export interface Bucket {
 }
 
 /**
- * Returns a quantile of the observations in cumulative buckets, as Prometheus' `histogram_quantile` does: it assumes that
- * the observations are spread evenly in their bucket. `null` if there are no observations.
+ * Returns a quantile of the observations in cumulative buckets, as Prometheus' `histogram_quantile` does: the
+ * observations are assumed to be spread evenly in their bucket. Returns `null` if there are no observations.
  */
 export function quantileOf(q: number, buckets: readonly Bucket[]): number | null {
   const sorted = buckets.toSorted((one, other) => one.le - other.le)

@@ -1,5 +1,5 @@
 /**
- * The queues of a process: the due runs of its steps, from the metrics and the counts that the console has
+ * The queues of a process: the due runs of its steps, computed from the metrics and the counts that the console has
  * read.
  */
 import { type Installation, responding } from './installation.ts'

@@ -1,11 +1,11 @@
 /**
- * Follows the runs by their transitions, and corrects the coordinator's counts with them. The coordinator counts the
- * groups of runs only once a minute, but the first page must show a failure within seconds.
+ * Follows the runs by their transitions, and corrects the coordinator's counts by these transitions. The coordinator
+ * counts the groups of runs only once a minute, but the first page must show a failure within seconds.
  */
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import type { RunGroup } from './installation.ts'
 
-/** The maximum number of runs that are followed. If it is exceeded, the run that changed longest ago is dropped. */
+/** The maximum number of runs that are followed. If there are more, the run that changed longest ago is dropped. */
 const MAX_RUNS = 50_000
 const MINUTE_MS = 60_000
 const MINUTES = 60
@@ -16,7 +16,7 @@ interface Followed {
   readonly version: number
   readonly at: number
   readonly isCompleted: boolean
-  /** The group in which the first page shows the run; `null` if it shows the run in no group. */
+  /** The group in which the first page shows the run; `null` if the first page shows the run in no group. */
   readonly group: GroupKey | null
   /**
    * The group that the run left when it entered `group`, and the time at which the run had entered that earlier group;

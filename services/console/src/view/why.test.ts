@@ -81,7 +81,7 @@ describe('the actions that a run does not allow', () => {
     expect(blocked(run)).toEqual(actions)
   })
 
-  it('a run that is not the latest one allows no action that would continue it', () => {
+  it('a run that is not the latest run of its transaction allows no action that would continue the run', () => {
     expect(blocked({}, 2)).toEqual(['cancel', 'replay', 'resume', 'retry', 'settle'])
   })
 })

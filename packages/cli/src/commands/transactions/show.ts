@@ -129,8 +129,8 @@ const hasUnsuccessfulResponse = ({ Status, ResponseStatus }: ItemView): boolean 
   Status !== 'Completed' && Status !== 'Copied' && ResponseStatus !== null
 
 /**
- * Returns the lines that describe the response of a step that is not completed. They include the id that the provider
- * has given to the response.
+ * Returns the lines that describe the response of a step that is not completed. The lines include the id that the
+ * provider has given to the response.
  */
 function responseBlock(
   { StepName, ResponseStatus, ResponseBody }: ItemView,

@@ -1,12 +1,9 @@
 import type { Session, SessionStore } from '../../session/session-store.ts'
 
-/**
- * The maximum number of sessions. A person has at most five, so only many persons together can
- * reach it.
- */
+/** The maximum number of sessions. A person has at most five, so only many persons together can reach this number. */
 const MAX_SESSIONS = 10_000
 
-/** Stores the sessions in the memory of this process. They end when the process ends. */
+/** Stores the sessions in the memory of this process. The sessions end when the process ends. */
 export function createMemorySessionStore(now: () => number): SessionStore {
   const sessions = new Map<string, Session>()
 

@@ -147,7 +147,7 @@ function isUnavailable(error: unknown): boolean {
 const isFailedFetch = (error: unknown): boolean =>
   error instanceof TypeError && error.message === 'fetch failed'
 
-/** Returns a reason for the log. It is a text or code of the library, never a text of the provider. */
+/** Returns a reason for the log. The reason is a text or code of the library, never a text of the provider. */
 function reasonOf(error: unknown): string {
   if (error instanceof AuthorizationResponseError) return 'the provider reported an error'
   if (error instanceof ResponseBodyError || error instanceof WWWAuthenticateChallengeError)

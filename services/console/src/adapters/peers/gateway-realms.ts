@@ -6,7 +6,7 @@ import type { z } from 'zod'
 import { replicaUrls } from './replicas.ts'
 import type { ServiceClient } from './service-client.ts'
 
-/** How long a response of the gateways is reused. All browsers share it. */
+/** How long a response of the gateways is reused. All browsers share the response. */
 const REUSED_MS = 2_000
 const LABEL_REUSED_MS = 300_000
 const MAX_LABELS = 10_000

@@ -45,7 +45,7 @@ const MAX_FAULTED = 200
 const MAX_CHANGES = 30
 
 export interface CountedProcess extends ProcessState {
-  /** The time of the coordinator's count, in epoch ms; `null` if it has not counted yet. */
+  /** The time of the coordinator's count, in epoch ms; `null` if the coordinator has not counted yet. */
   readonly countedAt: number | null
 }
 

@@ -3,7 +3,9 @@ import { parseJson } from '@integration-host/shared/json'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { z } from 'zod'
 
-/** The error for a response that is not the expected one. The message contains no body. */
+/**
+ * The error for a missing or unexpected response of a service. The message does not contain the body of the response.
+ */
 export class PeerFailed extends Error {
   override readonly name = 'PeerFailed'
   /** The HTTP status; `null` if there was no response. */
@@ -23,7 +25,7 @@ export interface PersonalRequest {
   readonly body?: object
   /** A body that is sent unchanged, in place of `body`. */
   readonly text?: { readonly type: string; readonly content: string }
-  /** The version that the person has seen. The service rejects the request if a newer one exists. */
+  /** The version that the person has seen. The service rejects the request if a newer version exists. */
   readonly ifVersion?: number | undefined
   /** Called with the headers and the status of a successful response. */
   readonly onHeaders?: (headers: Headers, status: number) => void
@@ -37,10 +39,10 @@ export interface ServiceClient {
    */
   read<Schema extends z.ZodType>(path: string, schema: Schema): Promise<z.output<Schema>>
   /**
-   * Sends a request for a person, and returns the body of the response; `null` if it has no body.
+   * Sends a request for a person, and returns the body of the response; `null` if the response has no body.
    *
    * @throws {IntegrationError} with the code and the message of the service; `service_unavailable` if the service does
-   * not respond, and `console_key_rejected` if it does not accept the key of the console.
+   * not respond, and `console_key_rejected` if the service does not accept the key of the console.
    */
   send<Schema extends z.ZodType>(
     path: string,
@@ -65,7 +67,7 @@ export interface ServiceClientDeps {
   /** The address of the service, without a trailing slash. */
   readonly url: string
   readonly key: Secret
-  /** Whether the key has the scope `act-for`. A service key does not have it. */
+  /** Whether the key has the scope `act-for`. A service key does not have this scope. */
   readonly canActFor: boolean
 }
 

@@ -15,8 +15,8 @@ export interface TransitionListener {
 }
 
 /**
- * Follows `GET /events` until `signal` is aborted. After a lost connection it continues after the last event, and
- * misses no transition that the coordinator still has. `onGap` is called if it may have missed transitions
+ * Follows `GET /events` until `signal` is aborted. After a lost connection the stream continues after the last event,
+ * and misses no transition that the coordinator still has. `onGap` is called if transitions may have been missed
  * nevertheless. A missed transition makes the counts wrong only until the coordinator counts again.
  */
 export async function followTransitions(

@@ -18,9 +18,7 @@ const RangeResponse = z.object({
   }),
 })
 
-/**
- * A range of time in epoch seconds. There is a point at `end`, and one at each whole step before.
- */
+/** A range of time in epoch seconds. There is a point at `end`, and a point at each whole step before `end`. */
 export interface TimeRange {
   readonly start: number
   readonly end: number
