@@ -581,7 +581,8 @@ export function coordinatorContract(
         const id = fresh()
         await host.queue(id)
         await host.reached(id, 'Completed')
-        // With inline dispatch, the first run starts when it is queued, without a message. A replay has a message.
+        // With `dispatch: 'inline'`, the first run starts when it is queued, so no step message is published for it.
+        // The first step of a replay is started by a step message.
         if (dispatch === 'inline') {
           await host.call(`/processes/OrderProcess/transactions/${id}/replays`, { method: 'POST' })
           await host.reached(id, 'Completed', 1)
@@ -622,8 +623,8 @@ export function coordinatorContract(
         const next = fresh()
         await host.queue(next)
         await host.reached(next, 'Completed')
-        // Each claim and each recorded outcome adds 1 to the version. With `dispatch: 'inline'`, only the first step is
-        // claimed.
+        // Each claim and each recorded outcome adds 1 to the version of the run. With `dispatch: 'inline'`, only the
+        // first step is claimed.
         expect((await host.run(id)).Version).toBe(dispatch === 'inline' ? 4 : 6)
         expect(host.target.callsTo('/order')).toHaveLength(2)
       })
@@ -736,7 +737,7 @@ export function coordinatorContract(
         const id = fresh()
         await host.queue(id)
         await until(() => host.log.some(({ msg }) => msg === 'coordinator cancellation complete'))
-        // The attempt is not counted. It is stored, because its call was sent.
+        // The attempt is stored because its call was sent, but it does not count against `maxAttempts`.
         expect(await host.run(id)).toMatchObject({
           Attempt: 0,
           Status: 'Queued',

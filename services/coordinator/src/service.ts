@@ -86,8 +86,7 @@ export interface CoordinatorAdapters {
   /** Returns a random number in [0, 1), for the jitter of delays. */
   readonly random?: () => number
   /**
-   * Whether the coordinator reads the provider's change feed to find changes whose webhooks were missed. Default: it
-   * does.
+   * Whether the coordinator reads the provider's change feed to find changes whose webhooks were missed. Default: true.
    */
   readonly readsChangeFeed?: boolean
   /** The list of connected companies. Default: the list of token-service. */
@@ -184,7 +183,8 @@ export async function startCoordinator(
   const events = stack.use(
     await joinTransactionEvents(bus, owner, (event) => {
       feed.add(event)
-      // Another replica has cancelled the run, so this replica must abort a call of the run that is in flight here.
+      // Another replica has cancelled the run. If a call of the run is in flight on this replica, the call must be
+      // aborted here.
       if (event.Status === 'Cancelled') stepsInFlight.abortCancelled(event)
     }),
   )

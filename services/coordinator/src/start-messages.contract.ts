@@ -106,7 +106,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       const response = await host.call(`/processes/${process}/dead-letters?limit=100`)
       return ((await response.json()) as DeadLetterPage).items
     }
-    /** Returns the number of messages for each result. */
+    /** Returns how many messages were counted with each result. */
     const counts = async (host: Fixture): Promise<Record<string, number>> => {
       const text = await (await host.call('/metrics')).text()
       const lines = text.matchAll(/^coordinator_start_messages_total\{(.*?)\} (\d+)$/gm)
@@ -148,7 +148,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       expect(await deadLetters(host)).toEqual([])
     })
 
-    it('a start message is dead-lettered if its id exists with other data', async () => {
+    it('a start message is dead-lettered if a transaction with its id exists and has different data', async () => {
       const host = await start()
       await send(host, { TransactionID: '1', InitialData: 1 })
       await host.reached('1', 'Completed')
@@ -159,7 +159,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       expect(await host.run('1')).toMatchObject({ InitialData: 1 })
     })
 
-    it('a start message is dead-lettered with the path, but without the value, if its initial data does not match the input schema', async () => {
+    it('if the data of a start message does not match the input schema, the dead letter names the path but not the value', async () => {
       const host = await start()
       await send(
         host,
@@ -323,7 +323,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       )
     })
 
-    it('the run of a start message with NotBefore is delayed like that of an HTTP request', async () => {
+    it('a start message with NotBefore starts a delayed run, like an HTTP request with NotBefore', async () => {
       const host = await start()
       await send(host, { TransactionID: 'later', InitialData: 1, NotBefore: 3_600 })
       const run = await host.reached('later', 'Queued')

@@ -95,7 +95,7 @@ describe('two coordinators that call a target with limits', () => {
     const most = Math.max(...arrivals.map(({ at }) => inSecondAfter(at)))
     // A call may be sent 100 ms after its reserved time, and may need another 100 ms to arrive.
     expect(most).toBeLessThanOrEqual(perSecond + 1 + 2 * (perSecond / 10))
-    // If the limits were stricter than specified, the target would be called less often than this.
+    // If fewer calls arrived in every second, the limit would be applied more strictly than specified.
     expect(most).toBeGreaterThanOrEqual(perSecond / 4)
   })
 
@@ -116,7 +116,8 @@ describe('two coordinators that call a target with limits', () => {
     await start('lower', { concurrent: 1 })
     await start('higher', { concurrent: 3 })
     await complete(40)
-    // A call of the other coordinator may be permitted later and arrive earlier, so each one's own calls are counted.
+    // On the way to the target, a call of one coordinator can overtake a call of the other. So for each coordinator,
+    // only its own calls in flight are counted.
     const most = (from: string): number =>
       Math.max(...arrivals.filter((one) => one.from === from).map((one) => one.ownInFlight))
     expect(most('lower')).toBe(1)

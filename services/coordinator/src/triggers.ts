@@ -101,7 +101,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
       async isActive() {
         if (!processes.has(CHANGE_FEED)) return false
         const sweeps = (await schedules.list()).find(({ process }) => process === CHANGE_FEED)
-        // If the schedule is not stored yet, right after the start, it counts as not paused.
+        // Directly after the start, a schedule may not be stored yet. Such a schedule counts as not paused.
         return (sweeps?.pausedAt ?? null) === null
       },
       async sweepAll(reason) {

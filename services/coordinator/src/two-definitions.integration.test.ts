@@ -1,4 +1,4 @@
-/** Tests coordinators with two definitions of one process, as they exist during a rolling update. */
+/** Tests coordinators with different definitions of one process, as during a rolling update. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'

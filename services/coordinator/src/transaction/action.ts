@@ -50,7 +50,10 @@ export interface AuditContext {
   readonly reason: string | null
 }
 
-/** What an action on one run or process needs besides its target: the actor, the reason, and conditions. */
+/**
+ * The context of an action on a run or process: the actor, the reason, and the conditions under which the action is
+ * executed.
+ */
 export interface Act extends AuditContext {
   /**
    * The required version: if the run has another version, the action is rejected with `version_moved`. `null` allows
@@ -78,7 +81,8 @@ export type DoneEntry = Pick<Action, 'Action' | 'ReplayID'>
  * Rejects a repeated or outdated action of a bulk operation.
  *
  * @param latest the latest run of the transaction
- * @param done the entry of the change that this operation has made to the transaction, if there is one
+ * @param done the action log entry of the change that this operation has already made to the transaction, if there is
+ * one
  * @throws {DoneBefore} if the operation has already changed this run.
  * @throws {IntegrationError} `version_moved` if the latest run of the transaction is not the run that the operation
  * expects, or if the operation has changed another run of the transaction.
@@ -89,7 +93,7 @@ export function requireFirstAct(
   done: DoneEntry | undefined,
 ): void {
   if (done !== undefined) {
-    // The `ReplayID` of a replay's entry is that of the new run.
+    // The entry of a replay has the `ReplayID` of the new run, which is one higher than that of the replayed run.
     const doneId = (done.ReplayID ?? 0) - (done.Action === 'replay' ? 1 : 0)
     if (replayId === null || replayId === doneId) throw new DoneBefore()
   }

@@ -12,24 +12,24 @@ import type { Pauses } from './pause.ts'
  */
 export interface RunGroup extends Pick<Run, 'Process' | 'Status' | 'ErrorClass' | 'WaitingFor'> {
   /**
-   * The step of the runs. It is `null` for ended runs whose step was not read, because there are more runs of their
-   * error class than an audit reads. These runs are newer than those whose step was read.
+   * The step of the runs. Of the ended runs with one error class, an audit reads the step only of a limited number, the
+   * oldest runs first. The newer runs form a group whose `StepName` is `null`.
    */
   readonly StepName: string | null
   readonly Count: number
-  /** The number of these runs that are in doubt. */
+  /** The number of runs in the group that are in doubt. */
   readonly InDoubt: number
-  /** The time at which the oldest of these runs was queued. */
+  /** The time at which the oldest run of the group was queued. */
   readonly OldestCreatedAt: string
 }
 
 export interface UnfinishedGroup extends RunGroup, Pick<Run, 'DefinitionVersion'> {
   readonly StepName: string
-  /** The number of these runs that a worker could claim now. */
+  /** The number of runs in the group that a worker could claim now. */
   readonly due: number
-  /** The time for which the oldest of these `due` runs has been due; 0 if there is none. */
+  /** For how long the oldest due run of the group has been due; 0 if no run is due. */
   readonly oldestDueMs: number
-  /** The number of these runs that have been overdue for longer than `STUCK_MS`. */
+  /** The number of runs in the group that have been overdue for longer than `STUCK_MS`. */
   readonly stuck: number
 }
 
@@ -61,7 +61,7 @@ export interface DueRuns {
   readonly process: string
   readonly step: string
   readonly due: number
-  /** The time for which the oldest of these runs has been due. */
+  /** For how long the oldest of the due runs has been due. */
   readonly oldestMs: number
 }
 

@@ -79,7 +79,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(ids).toEqual([['e', 'd'], ['c', 'b'], ['a']])
     })
 
-    it('bulk operations are claimed once each, the oldest first, and those of a process that is not loaded only if they cancel runs', async () => {
+    it('each bulk operation is claimed once, the oldest first; for a process that is not loaded, only cancellations are claimed', async () => {
       await start('a')
       await sleep(2)
       await start('b', { Process: 'Other' })

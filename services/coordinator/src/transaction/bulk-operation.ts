@@ -3,12 +3,12 @@
  *
  * B1  A replica works on an operation under a lease that the replica renews. When the lease has expired, another
  *     replica continues from the recorded progress.
- * B2  An operation changes a transaction at most once, even if it is interrupted between a change and the record of its
- *     progress, or if two replicas work on it: see A4 in `action.ts`.
+ * B2  An operation changes a transaction at most once, even if the operation is interrupted between a change and the
+ *     record of its progress, or if two replicas work on it: see A4 in `action.ts`.
  * B3  An operation with a filter reads once, newest first, each run that was created before the operation. It acts on a
  *     run only if the run still matches the filter when it is read, and is the latest run of its transaction. The
  *     operation therefore ends, however many runs start to match the filter meanwhile.
- * B4  An operation acts only on runs that the key that started it may use.
+ * B4  An operation is started with a service key, and acts only on runs that this key may use.
  */
 import {
   type BulkAction,
@@ -47,12 +47,12 @@ export interface OperationRequest {
 /** The progress of an operation. */
 export interface OperationProgress {
   /**
-   * The runs of the batch in flight, which are not counted yet. They are recorded before the first of them is changed.
-   * Otherwise another replica that continues the operation could not find them, because a changed run may no longer
-   * match the filter.
+   * The runs of the batch in flight, which are not counted yet. The batch is recorded before any of its runs is
+   * changed. Otherwise another replica that continues the operation could not find the changed runs, because they may
+   * no longer match the filter.
    */
   readonly Batch: readonly OperationTarget[]
-  /** The position after the batch: a number of ids, or a position in the list of runs. `null` means the beginning. */
+  /** The position after the batch: in the list of ids or in the list of runs. `null` means the beginning. */
   readonly Position: number | RunPosition | null
   /** Whether the batch is the last one. */
   readonly IsLastBatch: boolean
@@ -85,7 +85,7 @@ export interface Operation extends OperationRequest {
   readonly FinishedAt: string | null
 }
 
-/** An operation in a list. It is returned without its ids, because there may be many. */
+/** An operation in a list. Its ids are replaced by their number, because an operation may have many ids. */
 export interface OperationSummary extends Omit<Operation, 'Request'> {
   readonly Request: Omit<OperationRequest['Request'], 'Ids'> & { readonly IdCount: number | null }
 }
@@ -102,7 +102,7 @@ export interface OperationLease {
   readonly owner: string
 }
 
-/** How a replica stops working on an operation. After `release`, another replica can continue the operation at once. */
+/** How a replica stops working on an operation. After `release`, any replica can continue the operation at once. */
 export type OperationEnd =
   | { readonly kind: 'completed' }
   | { readonly kind: 'paused'; readonly reason: string }
@@ -137,7 +137,7 @@ export interface OperationStore {
    * operation that cancels may belong to any process, because cancelling needs no process definition.
    */
   claimOperation(processes: readonly string[], owner: string): Promise<Operation | null>
-  /** Extends a lease. Returns whether the replica still has it. */
+  /** Extends a lease. Returns false if the lease was lost. */
   renewOperation(lease: OperationLease): Promise<boolean>
   /**
    * Records the progress of a leased operation. Ends the lease if `end` is given, and otherwise extends it. Returns the
@@ -169,7 +169,7 @@ export type RunOutcome = { readonly TransactionID: string; readonly ReplayID: nu
   | { readonly kind: 'done' | 'skipped' }
   /** `isServerError` means that the store or a backend has failed, so another attempt may succeed. */
   | { readonly kind: 'failed'; readonly code: string; readonly isServerError: boolean }
-  /** A dry run would change this run. */
+  /** The operation is a dry run, and without the dry run would change this run. */
   | { readonly kind: 'matched'; readonly status: OperationDetail['Matches'][number]['Status'] }
 )
 

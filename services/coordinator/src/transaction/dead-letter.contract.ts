@@ -119,7 +119,7 @@ export function deadLetterContract(name: string, open: () => Promise<Transaction
       expect((await list())[0]?.ID).toBeGreaterThan(b?.ID ?? Infinity)
     })
 
-    it('the action log entry for a removed dead letter names the transaction only if it exists, because otherwise its realm is unknown', async () => {
+    it('the action log entry for a removed dead letter omits a transaction that does not exist, because its realm is unknown', async () => {
       await source.addDeadLetter(ofRun('a', 'unknown'))
       const [a] = await list()
       await source.removeDeadLetter(process.name, a?.ID ?? 0, 'delete_dead_letter', ada)

@@ -9,17 +9,20 @@ import type { Act } from './action.ts'
  * D3  No `ID` is used a second time, so an action on a removed dead letter never affects another dead letter.
  */
 export interface DeadLetterStore {
-  /** The number of dead letters of a process from which on further dead letters should stay in the queue. */
+  /**
+   * The number of dead letters of one process that the store should hold at most. Further dead letters should stay in
+   * their queue.
+   */
   readonly deadLetterCapacity: number
   /** Stores a dead letter. A dead letter that is already stored is ignored. */
   addDeadLetter(letter: NewDeadLetter): Promise<void>
   /** Returns the dead letters of a process, newest first, each with at most `contentBytes` of its content. */
   deadLetters(process: string, filter: DeadLetterFilter): Promise<readonly DeadLetter[]>
-  /** Returns a dead letter with all of its stored content; `null` if it does not exist. */
+  /** Returns a dead letter with all of its stored content; `null` if the dead letter does not exist. */
   deadLetter(process: string, id: number): Promise<DeadLetter | null>
   /** Returns the number of dead letters of each process that has dead letters. */
   deadLetterCounts(): Promise<ReadonlyMap<string, number>>
-  /** Removes a dead letter. If it does not exist, the method returns false and records nothing. */
+  /** Removes a dead letter. If the dead letter does not exist, returns false and records no action. */
   removeDeadLetter(
     process: string,
     id: number,
@@ -52,13 +55,14 @@ export interface DeadLetter extends NewDeadLetter {
   readonly At: string
   /** Whether the transaction of the dead letter exists. */
   readonly isOfTransaction: boolean
-  /** The realm of this transaction. */
+  /** The realm of the transaction of the dead letter; `null` if the transaction has no realm or does not exist. */
   readonly Realm: string | null
 }
 
 /**
- * Returns the members of the action log entry for a dead letter. The entry names the transaction only if it exists. A
- * missing transaction has no realm, so the keys of all realms would see its id.
+ * Returns the members of the action log entry for a dead letter. The entry contains the id of the transaction only if
+ * the transaction exists. The realm of a missing transaction is unknown, so service keys of all realms would see its
+ * id.
  */
 export const namedBy = ({
   Process,

@@ -12,7 +12,7 @@ export type DebouncedTransaction = NewTransaction & { readonly Debounce: Debounc
 export const isDebounced = (transaction: NewTransaction): transaction is DebouncedTransaction =>
   transaction.Debounce !== undefined
 
-/** The run that was queued last for a debounce key, and the time until which it absorbs requests, epoch ms. */
+/** The run that was queued last with a debounce key, and the time (epoch ms) until which the run absorbs requests. */
 export interface WaitingRun {
   readonly run: Run
   readonly until: number
@@ -20,7 +20,7 @@ export interface WaitingRun {
 
 /** The stored runs that concern the ids and debounce keys of the transactions. */
 export interface DebounceState {
-  /** Returns run 0 of the transaction, or the run that has absorbed it. */
+  /** Returns run 0 of the transaction, or the run that has absorbed the transaction. */
   readonly knownRun: (transactionId: string) => Run | undefined
   /** @param key a {@link debounceKeyText} */
   readonly waitingRun: (key: string) => WaitingRun | undefined
@@ -40,7 +40,10 @@ export interface DebouncePlan {
   }[]
 }
 
-/** Returns the key of a debounce as text. Two requests have an equal text only if the same run may absorb both. */
+/**
+ * Returns a debounce key together with its process and realm as one text. Two requests have an equal text only if the
+ * same run may absorb both requests.
+ */
 export const debounceKeyText = (
   process: string,
   realm: string | null | undefined,
@@ -48,8 +51,8 @@ export const debounceKeyText = (
 ): string => JSON.stringify([process, realm ?? '', key])
 
 /**
- * Whether the run still waits, so that it can absorb a request. A run of version 0 waits: every transition adds 1 to
- * `Version`, so it was never claimed, cancelled or started by an operator.
+ * Whether the run still waits for its start, so that it can absorb a request. This is the case as long as `Version` is
+ * 0, because every claim, cancellation and operator action adds 1 to `Version`.
  */
 const canAbsorb = ({ run, until }: WaitingRun, now: number): boolean =>
   run.Status === 'Queued' && run.Version === 0 && now < until
@@ -104,7 +107,10 @@ function absorb(
   return { run: changed, until }
 }
 
-/** Decides, in the order of the transactions, whether each of them is new, known, or absorbed by a waiting run. */
+/**
+ * Decides for each transaction whether it is new, known, or absorbed by a waiting run. The transactions are processed
+ * in their order.
+ */
 export function planDebounced(
   process: ProcessOutline,
   transactions: readonly DebouncedTransaction[],

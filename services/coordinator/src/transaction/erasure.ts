@@ -21,11 +21,11 @@ export type ErasureScope =
 
 /** The position after which the next page begins. Runs are ordered by the time at which they were queued. */
 export interface ErasurePosition extends RunKey {
-  /** The time at which the run was queued, in the format of the source. */
+  /** The time at which the run was queued, in the text format of the transaction source. */
   readonly CreatedAt: string
 }
 
-/** A run that has ended and is not erased, with the version that was read. */
+/** A run that has ended and is not erased, with the version that it had when it was read. */
 export interface ErasableRun extends RunKey {
   readonly Version: number
 }
@@ -44,17 +44,17 @@ export interface ErasurePage {
 }
 
 export interface Erasures {
-  /** Reads a page of runs of the scope that are not erased, at most `limit` of them. */
+  /** Reads at most `limit` runs of the scope that are not erased yet. */
   erasable(
     scope: ErasureScope,
     page: { readonly after: ErasurePosition | null; readonly limit: number },
   ): Promise<ErasurePage>
   /**
-   * Blanks initial data, tags, responses, item data and errors of these runs. A run that has changed since it was read
-   * is skipped. Returns the number of erased runs.
+   * Blanks initial data, tags, responses, item data and errors of these runs. A run that has changed since `erasable`
+   * read it is skipped. Returns the number of erased runs.
    */
   erase(runs: readonly RunToErase[], act: AuditContext): Promise<number>
-  /** Removes erased data from the files of the source. When the promise has resolved, they contain none. */
+  /** Rewrites the files of the source. When the promise has resolved, the files contain no erased data. */
   endErasure(): Promise<void>
   /** Returns the realms of the runs of these transactions, and the number of ids that have no run. */
   realmsOf(

@@ -1,9 +1,7 @@
 import type { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
 import type { RunKey } from './run.ts'
 
-/**
- * The recorded state of one step in one run. The outcome of each attempt overwrites it until its status is `Completed`.
- */
+/** The recorded state of one step in one run. Each attempt overwrites the item, until the item is `Completed`. */
 export type Item = Readonly<ItemView>
 /** The members of a finished step's item that later steps can read. */
 export type FinishedItem = Pick<Item, 'StepName' | 'ResponseStatus' | 'ResponseBody' | 'Data'>

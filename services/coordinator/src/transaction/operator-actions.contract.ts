@@ -285,7 +285,8 @@ export function operatorActionsContract(
         })
         expect(runs).toEqual([])
         await expect(settleFirst()).rejects.toMatchObject({ code: 'transaction_not_in_doubt' })
-        // The latest run continues when an operator settles it, even if an earlier run was settled before.
+        // An operator settles the latest run, and the latest run continues. An earlier run that was settled before does
+        // not prevent this.
         await record(failedInDoubt)
         expect(await settle(notDone)).toMatchObject({ ReplayID: 1, Status: 'Queued' })
       },

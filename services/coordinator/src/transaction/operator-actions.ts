@@ -24,8 +24,8 @@ export interface OperatorActions {
    * flight. If the step was done, its item is completed and the run continues with the next step. Otherwise the step
    * becomes due again. A failed or cancelled run continues in the same way.
    *
-   * A run with a later run of the same transaction does not continue: its status and version stay unchanged. It is no
-   * longer in doubt, and the item of the step is completed if the step was done.
+   * Only the latest run of a transaction continues. Any other run keeps its status and version, but is no longer in
+   * doubt. If the step was done, the item of the step is completed in such a run too.
    *
    * @throws {IntegrationError} `transaction_not_found`, `version_moved`, `transaction_not_in_doubt`, `step_in_flight`,
    *   or `step_not_found`.

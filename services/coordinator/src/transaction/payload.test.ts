@@ -99,7 +99,7 @@ describe('a payload in plain text', () => {
     }
   })
 
-  it('a missing payload stays missing', () => {
+  it('a missing payload (null) is stored as null', () => {
     for (const payloads of [plain, sealed]) {
       expect(payloads.sealJson(null, data)).toBeNull()
       expect(payloads.openJson(null, data)).toBeNull()

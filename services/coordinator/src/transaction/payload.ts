@@ -47,8 +47,8 @@ export interface OutdatedPayloads {
 /** The part of the transaction source with which payloads are encrypted again after the current key has changed. */
 export interface PayloadStore {
   /**
-   * Reads the next `limit` runs in the order of their keys. Returns those of their payloads that are in plain text or
-   * sealed with a key other than the given one.
+   * Reads the next `limit` runs in the order of their keys. Returns the payloads of these runs that are in plain text,
+   * or that are sealed with a key other than `keyId`.
    */
   outdatedPayloads(keyId: string, page: PayloadPage): Promise<OutdatedPayloads>
   /** Returns the number of payloads that {@link outdatedPayloads} would return for all runs. */
@@ -72,9 +72,11 @@ export interface PayloadStore {
 export interface ResealingProgress {
   /** The key with which the pass seals. */
   readonly keyId: string
-  /** The last run that the pass has read; `null` at its beginning. */
+  /** The last run that the pass has read; `null` if the pass has read no run yet. */
   readonly after: RunKey | null
-  /** The number of payloads in plain text or sealed with another key; `null` until they are counted. */
+  /**
+   * The number of payloads that are in plain text or sealed with another key; `null` until the payloads are counted.
+   */
   readonly outdated: number | null
   readonly isDone: boolean
 }
@@ -83,13 +85,20 @@ export interface Payloads {
   /** Returns a value in the form in which the source stores it. */
   sealJson(value: Json, place: PayloadPlace): Json
   sealText(text: string | null, place: PayloadPlace): string | null
-  /** Returns a stored value in its original form. @throws {DecryptionError} if it is sealed and cannot be decrypted. */
+  /**
+   * Returns a stored value in its original form.
+   *
+   * @throws {DecryptionError} if the value is sealed and cannot be decrypted.
+   */
   openJson(stored: Json, place: PayloadPlace): Json
   openText(stored: string | null, place: PayloadPlace): string | null
 }
 
 const ENVELOPE = String.raw`\d{1,10}:1\.([A-Za-z0-9_-]{1,32})\.[A-Za-z0-9_-]{16}\.[A-Za-z0-9_-]{22}`
-/** Matches the beginning of a sealed value, and of client data in the form of P3, which has more than one `$`. */
+/**
+ * Matches the beginning of a sealed value (one `$`), and of client data that looks like a sealed value (P3: more than
+ * one `$`).
+ */
 const LOOKS_SEALED = new RegExp(String.raw`^\$+sealed:${ENVELOPE}`)
 const MEMBER = /^\$+sealed$/
 
@@ -165,7 +174,7 @@ const placeOf = ({ Process, TransactionID, column, step }: PayloadPlace, version
   version,
 })
 
-/** Returns the id of the key with which a stored payload is sealed; `null` if it is in plain text. */
+/** Returns the id of the key with which a stored payload is sealed; `null` if the payload is in plain text. */
 export function sealedWith({ column, stored }: StoredPayload): string | null {
   const text = column === 'ResponseBody' ? (stored as string) : sealedTextOf(stored)
   return text?.startsWith(PREFIX) ? (LOOKS_SEALED.exec(text)?.[1] ?? null) : null

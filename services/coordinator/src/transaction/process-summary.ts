@@ -43,13 +43,16 @@ export function summaryOf(
 /** The unfinished runs of a process in the latest audit, by the version of the definition with which they began. */
 export interface ProcessVersions {
   readonly At: string
-  /** The current version first, then the others in descending order of their numbers of runs. */
+  /** The current version first, then the others by descending number of unfinished runs. */
   readonly Items: readonly { readonly Version: string | null; readonly Unfinished: number }[]
   /** Whether there may be more unfinished runs than were counted. */
   readonly IsLowerBound: boolean
 }
 
-/** Counts the unfinished runs of each version. The version `inForce` is listed even if it has none. */
+/**
+ * Counts the unfinished runs of each version. The version `inForce` is listed even if no unfinished run has this
+ * version.
+ */
 export function versionsOf(
   { at, unfinished, inexact }: Audit,
   process: string,

@@ -23,7 +23,7 @@ export const Queueable = QueueTransaction.refine(
     path: ['NotBefore'],
     error: 'must not be combined with Debounce, which sets it',
   })
-  // The data is normalized: JSON stores -0 as 0, so queueing -0 again would otherwise be a conflict.
+  // Normalizes the data: JSON stores -0 as 0, so a repeated request with -0 would otherwise be rejected as a conflict.
   .overwrite((transaction) => ({
     ...transaction,
     // The cast is safe, because the two types differ only in which members are readonly.
@@ -32,7 +32,7 @@ export const Queueable = QueueTransaction.refine(
 
 export type CheckedTransaction =
   | { readonly transaction: QueueTransaction }
-  /** The problems with the value. Each begins with the path of the member, and none contains a value. */
+  /** The problems with the value. Each problem begins with the path of the member, and contains no value. */
   | { readonly problems: readonly string[] }
 
 const MAX_PROBLEMS = 5

@@ -10,7 +10,7 @@ const place: PayloadPlace = {
   step: 'order',
 }
 
-it('a kept payload is found for its own column and step, and for a later run of the same transaction', () => {
+it('the cache of recent payloads finds a payload for the same column and step, also in a later run of the transaction', () => {
   const recent = createRecentPayloads()
   recent.add('sealed', place, 'text')
   expect(recent.find('sealed', place)).toBe('text')
@@ -28,7 +28,7 @@ it.each<Partial<PayloadPlace>>([
   expect(recent.find('sealed', { ...place, ...other })).toBeUndefined()
 })
 
-it('when a generation of kept payloads is full, the payloads of the previous generation are forgotten', () => {
+it('when a generation of the cache of recent payloads is full, the previous generation is dropped', () => {
   const recent = createRecentPayloads(20)
   const names = ['one', 'two', 'six', 'ten']
   for (const sealed of names) recent.add(sealed, place, 'text')
@@ -42,7 +42,7 @@ it('when a generation of kept payloads is full, the payloads of the previous gen
   ])
 })
 
-it('a payload that alone exceeds the maximum length is not kept, and other payloads stay kept', () => {
+it('a payload that alone exceeds the maximum length is not cached, and other payloads stay in the cache', () => {
   const recent = createRecentPayloads(10)
   recent.add('one', place, 'text')
   recent.add('two', place, 'a longer text')

@@ -1,13 +1,14 @@
 import type { PayloadPlace } from './payload.ts'
 
 /**
- * Keeps the plain text of the payloads that this OS process has encrypted or decrypted last. A worker usually reads a
- * payload soon after it was encrypted. A lookup here takes a tenth of the time of a decryption.
+ * A cache of the payloads that this OS process has encrypted or decrypted last. A worker usually reads a payload soon
+ * after it was encrypted, and a lookup in the cache takes a tenth of the time of a decryption.
  */
 export interface RecentPayloads {
   add(sealed: string, place: PayloadPlace, plaintext: string): void
   /**
-   * Returns the plain text of a sealed payload. Returns `undefined` if it is not kept, or was sealed for another place.
+   * Returns the plain text of a sealed payload; `undefined` if the payload is not in the cache, or was sealed for
+   * another place.
    */
   find(sealed: string, place: PayloadPlace): string | undefined
 }
@@ -19,8 +20,8 @@ interface Entry {
 }
 
 /**
- * Keeps payloads in two generations. When the younger generation is full, it becomes the older one, and the previous
- * older generation is forgotten.
+ * The cache has two generations. When the younger generation is full, it becomes the older one, and the previous older
+ * generation is dropped.
  *
  * @param maxLength the maximum length of all texts of a generation, in UTF-16 code units
  */
@@ -60,8 +61,8 @@ const isSamePlace = (one: PayloadPlace, other: PayloadPlace): boolean =>
   one.step === other.step
 
 /**
- * Returns the authentication tag at the end of an envelope. It serves as the key, because it differs between envelopes
- * and is quicker to hash than a whole envelope.
+ * Returns the authentication tag at the end of an envelope. The cache uses the tag as its key, because the tag differs
+ * between envelopes and is quicker to hash than a whole envelope.
  */
 const tagOf = (sealed: string): string => sealed.slice(-TAG_LENGTH)
 

@@ -39,7 +39,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       if (found === null) throw new Error(`${id} does not exist`)
       return found
     }
-    /** Runs the only step of the latest run and records this outcome. */
+    /** Runs the only step of the latest run, and records the given outcome. */
     const end = async (id: string, outcome: StepOutcome): Promise<void> => {
       const { run } = await get(id)
       const { Process, TransactionID, ReplayID, Version: version } = run
@@ -54,7 +54,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       await queue(id, members)
       await end(id, done)
     }
-    /** Records all files of purged runs as removed; returns the ids of these runs. */
+    /** Records that the files of all purged runs are removed; returns the ids of these runs. */
     const removeFilesLeft = async (): Promise<string[]> => {
       const ids: string[] = []
       for (let left; (left = await source.filesLeft(process.name)) !== null;) {

@@ -32,7 +32,7 @@ export interface EndPosition {
   readonly replayId: number
 }
 
-/** A position before every run. */
+/** The position before the first run. */
 export const FIRST_END: EndPosition = {
   completedAt: '0001-01-02T00:00:00.000Z',
   transactionId: '',
@@ -47,14 +47,14 @@ export interface PurgeablePage {
 }
 
 /**
- * Whether a purge may begin. `begun`: the owner may purge now. `waiting`: another owner is purging, or the last pass
- * ended too recently.
+ * The result of the request to begin a purge. `begun`: the caller may purge now. `waiting`: another owner is purging,
+ * or the last pass ended too recently.
  */
 export interface PurgeTurn {
   readonly kind: 'begun' | 'waiting'
   /**
-   * The milliseconds since the last pass over the process whose last pass is the oldest; `null` if a process has had no
-   * pass.
+   * How many milliseconds ago the last pass over a process ended, for the process whose last pass is the oldest. `null`
+   * if at least one process has had no pass yet.
    */
   readonly lastPassMs: number | null
 }
@@ -68,8 +68,8 @@ export interface FilesLeft {
 /** The part of the transaction source that removes old runs. */
 export interface Retention {
   /**
-   * Whether this installation keeps finished runs by default. It does so if it already had runs when retention was
-   * introduced.
+   * Whether this installation keeps finished runs if no setting says otherwise. This is the case if the installation
+   * already had runs when retention was introduced.
    */
   keepsByDefault(): Promise<boolean>
   /**
@@ -87,11 +87,11 @@ export interface Retention {
   /** Checks at most `limit` finished runs after a position. */
   purgeable(policy: RetentionPolicy, after: EndPosition, limit: number): Promise<PurgeablePage>
   /**
-   * Purges those of the runs that may still be purged, and records that their files remain. Returns the number of
-   * purged runs.
+   * Purges the given runs, except those that may no longer be purged, and records that their files remain. Returns the
+   * number of purged runs.
    */
   purge(policy: RetentionPolicy, runs: readonly RunKey[]): Promise<number>
-  /** Returns some purged runs of the process whose files remain; `null` if there are none. */
+  /** Returns some purged runs of the process whose files remain; `null` if there are no such runs. */
   filesLeft(process: string): Promise<FilesLeft | null>
   /** Records that the files of these runs are removed. */
   filesRemoved(left: FilesLeft): Promise<void>

@@ -3,7 +3,7 @@ import type { Run } from './run.ts'
 
 /** The part of the port `TransactionSource` that reads one transaction. A `replayId` of `null` means its latest run. */
 export interface RunReader {
-  /** Returns a run; `null` if it does not exist. */
+  /** Returns a run; `null` if the run does not exist. */
   get(
     process: string,
     transactionId: string,
@@ -25,7 +25,7 @@ export interface RunReader {
 export interface RunParts {
   /** The maximum number of attempts to return. The newest attempts are returned. */
   readonly attempts?: number
-  /** If false, the items have neither `ResponseBody` nor `Data`, each of which may have a megabyte. */
+  /** If false, the items are returned without `ResponseBody` and `Data`, which may each have a megabyte. */
   readonly bodies?: boolean
 }
 

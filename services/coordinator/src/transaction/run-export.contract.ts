@@ -16,7 +16,7 @@ export function runExportContract(name: string, open: () => Promise<TransactionS
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
-    /** Queues a run and ends it with an item and an attempt. */
+    /** Queues a run and ends it, so that the run has an item and an attempt. */
     async function ended(id: string): Promise<string> {
       await source.queue(process, [{ TransactionID: id, InitialData: { id } }])
       const key = { Process: process.name, TransactionID: id, ReplayID: 0 }

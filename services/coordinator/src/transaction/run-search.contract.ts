@@ -50,7 +50,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       await sleep(2)
       return { ...run, ...state }
     }
-    /** Queues runs of two processes, and brings each of them into a different state. */
+    /** Queues runs of two processes, and gives each run a different status. */
     const queueAll = async (): Promise<void> => {
       const gold = { plan: 'gold' }
       const a1 = await queue(orders, 'a1', { Realm: 'r1', Tags: { ...gold, batch: '7' } })

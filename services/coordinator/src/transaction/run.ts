@@ -43,7 +43,7 @@ export interface Run extends Readonly<HeaderView> {
   readonly Tags: Readonly<Record<string, string>> | null
   /** The concurrency key, to which the limit of the process applies; `null` if the process has no `concurrencyKey`. */
   readonly ConcurrencyKey: string | null
-  /** Whether the initial data of this replay differs from that of the previous run. */
+  /** Whether the initial data of this replay differs from the initial data of the previous run. */
   readonly InputChanged: boolean
   /** The time at which an erasure blanked the data of the run. */
   readonly ErasedAt: string | null
@@ -70,17 +70,20 @@ export const runKey = ({ Process, TransactionID, ReplayID }: RunKey): RunKey => 
   ReplayID,
 })
 
-/** Returns a text that identifies a run, for use as a map key. It is unique, because JSON escapes its parts. */
+/**
+ * Returns a text that identifies a run, for use as a map key. Different runs have different texts, because JSON escapes
+ * the parts of the key.
+ */
 export const keyText = ({ Process, TransactionID, ReplayID }: RunKey): string =>
   JSON.stringify([Process, TransactionID, ReplayID])
 
-/** Returns the tags in the form in which they are stored: `null` if there are none. */
+/** Returns the tags in the form in which they are stored: `null` if there are no tags. */
 export const storedTags = ({ Tags = {} }: Pick<QueueTransaction, 'Tags'>): Run['Tags'] =>
   Object.keys(Tags).length === 0 ? null : Tags
 
 /**
- * Returns whether a replay with `initialData` has the same initial data as `run`. The data of an erased run is unknown,
- * so no data is equal to it, not even `null`.
+ * Returns whether a replay with `initialData` has the same initial data as `run`. Returns false for an erased run, even
+ * if `initialData` is `null`, because the data of an erased run is unknown.
  */
 export const hasInitialData = (
   run: Pick<Run, 'ErasedAt' | 'InitialData'>,
@@ -88,9 +91,9 @@ export const hasInitialData = (
 ): boolean => run.ErasedAt === null && isDeepStrictEqual(run.InitialData, initialData)
 
 /**
- * Returns whether a request repeats the request that queued `run`: whether realm, tags and initial data are equal. Tags
- * and data of an erased or purged run are not compared, because they are unknown. The data of a run that has absorbed
- * requests is not compared either, because it was replaced.
+ * Returns whether a request repeats the request that queued `run`, that is, whether realm, tags and initial data are
+ * equal. The tags and data of an erased or purged run are unknown, so they are not compared. The data of a run that has
+ * absorbed requests was replaced, so it is not compared either.
  */
 export const isRepeated = (run: Run, transaction: QueueTransaction): boolean =>
   run.Realm === (transaction.Realm ?? null) &&

@@ -25,11 +25,11 @@ import type {
 
 /**
  * The members of the port that neither accept nor return payloads in plain text. The sealed source forwards them to the
- * inner source unchanged. They include the members of `PayloadStore`, which handle payloads in their stored form, and
- * those for webhooks, which are stored in plain text because they contain only ids and names of runs.
+ * inner source unchanged. Among them are the members of `PayloadStore`, whose payloads are in their stored form, and
+ * the members for webhooks, which contain only ids and names of runs and are stored in plain text.
  *
- * The sealed source must implement every other member. The compiler rejects a new member of the port until it is either
- * listed here or implemented there.
+ * The sealed source must implement every other member. The compiler rejects a new member of the port until the member
+ * is listed here or implemented there.
  */
 type PassedThrough =
   | keyof ChangeCursors
@@ -124,7 +124,7 @@ export function createSealedSource(
         if (transaction === undefined) return result
         if (result.outcome === 'absorbed') return { ...result, run: readable(result.run) }
         if (result.outcome === 'queued') {
-          // A later transaction of this call may already have replaced the data of the run.
+          // A later transaction of the same call may already have replaced the data of the run.
           if (isDebounced(transaction)) return { ...result, run: readable(result.run) }
           const { InitialData } = transaction
           const { claim } = result
@@ -260,8 +260,8 @@ export function createSealedSource(
 
   /**
    * Calls `work` with the current run, because a payload is encrypted for a step and a `ReplayID`. If the run has
-   * changed in the meantime, `work` fails with `version_moved` and is called again with the changed run. It is not
-   * called again if the client required a certain run or version.
+   * changed in the meantime, `work` fails with `version_moved`, and is called again with the changed run. If the client
+   * required a certain run or version, `work` is called only once.
    */
   async function forCurrentRun(
     { process, transactionId, replayId, isFixed }: RunReference,

@@ -12,7 +12,8 @@ export const withSlot = (stored: StoredRun, key: string): StoredRun => ({
 })
 
 /**
- * Returns the run after it began to wait for a slot of this key. If it already waits, only its next sweep is postponed.
+ * Returns the run after it found no free slot: the run waits for a slot of this key. If the run already waited, only
+ * its next sweep is postponed.
  */
 export const parked = (
   stored: StoredRun,

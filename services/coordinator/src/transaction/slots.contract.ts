@@ -88,7 +88,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
     }
     const stateOf = async (id: string) => (await source.get(process.name, id, null))?.run
 
-    it('a run that finds no free slot waits for concurrency, and no attempt is counted', async () => {
+    it('a run that finds no free slot waits with WaitingFor `concurrency`, and no attempt is counted', async () => {
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       await claimed(a)
       const waiting = { Status: 'Waiting', WaitingFor: 'concurrency', Attempt: 0, ErrorClass: null }
@@ -101,7 +101,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
         aSearch(process.name, { filter: { waitingFor: ['concurrency'] } }),
       )
       expect(found.runs.map(({ TransactionID }) => TransactionID)).toEqual(['b'])
-      // A duplicate of b's message changes nothing.
+      // A second delivery of b's step message changes nothing.
       expect(await claim(b)).toEqual({ kind: 'stale' })
       expect((await stateOf('b'))?.Version).toBe(b.Version + 1)
     })
@@ -307,7 +307,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       })
       expect(await grantedTo(null)).toEqual(['b'])
       expect(await grantedTo(null)).toEqual([])
-      // A raised limit has more free slots. A process without a limit has a slot for every run.
+      // With a raised limit, there are more free slots. Without a limit, there is a slot for every run.
       expect(await grantedTo(null, 2)).toEqual(['c'])
       expect(await grantedTo(null, null)).toEqual(['d'])
     })

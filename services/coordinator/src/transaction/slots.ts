@@ -13,7 +13,8 @@ import type { Run, RunKey } from './run.ts'
 import type { RunState } from './transaction-source.ts'
 
 /**
- * The part of the port `TransactionSource` that assigns slots to waiting runs. `claim` assigns them to claimed runs.
+ * The part of the port `TransactionSource` that assigns slots to runs that wait for one. For all other runs, `claim`
+ * assigns the slots.
  */
 export interface Slots {
   /**
@@ -38,16 +39,16 @@ export interface ProcessLimit {
 
 export interface Grants {
   readonly runs: readonly RunState[]
-  /** Whether a repeated call may assign further slots. */
+  /** Whether a further call may assign more slots. */
   readonly hasMore: boolean
 }
 
-/** What a claim needs to know about the limit of its process. */
+/** The limit that a claim has to observe. */
 export interface SlotRequest {
   readonly limit: number
   /**
-   * {@link WHOLE_PROCESS}, or the concurrency key that was computed for this claim. `null` means the key that is stored
-   * with the run.
+   * {@link WHOLE_PROCESS}, or the concurrency key that was computed for this claim. `null` means that the key is
+   * already stored with the run.
    */
   readonly key: string | null
 }

@@ -4,8 +4,8 @@ import type { Run } from './run.ts'
 import type { NewTransaction, StartOnArrival } from './transaction-source.ts'
 
 /**
- * Returns the time before which a run does not start, in epoch ms; `null` if it is not delayed. A year that is too
- * early for the store becomes 1970, which is in the past as well.
+ * Returns the time (epoch ms) before which a run does not start; `null` if the run is not delayed. The store cannot
+ * represent very early years. They become 1970, which is in the past as well.
  */
 export const notBeforeMs = (notBefore: NotBefore | undefined, now: number): number | null => {
   if (notBefore === undefined) return null
@@ -15,8 +15,8 @@ export const notBeforeMs = (notBefore: NotBefore | undefined, now: number): numb
 }
 
 /**
- * Returns the transactions whose runs are claimed in the statement that inserts them: the first ones of a call that are
- * due now.
+ * Returns the transactions whose runs are claimed in the statement that inserts them: the first transactions of the
+ * call that are not delayed.
  */
 export const startingNow = (
   transactions: readonly NewTransaction[],
@@ -35,8 +35,8 @@ export const isDelayed = ({ Status, NextAttemptAt }: Run, now: number): boolean 
   Status === 'Queued' && NextAttemptAt !== null && Date.parse(NextAttemptAt) > now
 
 /**
- * Returns the deadline of a delayed run that an operator starts earlier. The deadline counts from the start, so it
- * moves with the start.
+ * Returns the deadline of a delayed run that an operator starts earlier. The time limit of a run counts from its start,
+ * so the deadline moves by the same time as the start.
  */
 export const deadlineOfStart = ({ DeadlineAt, NextAttemptAt }: Run, now: number) => ({
   DeadlineAt:

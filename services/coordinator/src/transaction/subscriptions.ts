@@ -1,5 +1,6 @@
 /**
- * The part of the port `TransactionSource` that stores to which provider events the replicas of a process subscribe.
+ * The part of the port `TransactionSource` that stores the routing keys of the provider events to which replicas
+ * subscribe.
  */
 export interface Subscriptions {
   /**

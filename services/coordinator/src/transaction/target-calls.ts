@@ -1,8 +1,8 @@
-/** The limits of a target, from the definition of its process. At least one of the two limits is set. */
+/** The limits of a target, from the definition of its process. At least one of the limits is set. */
 export interface TargetLimits {
   /** The time from one call to the next in milliseconds; 0 if the number of calls per second is not limited. */
   readonly intervalMs: number
-  /** The maximum number of calls in flight; `null` if it is not limited. */
+  /** The maximum number of calls in flight; `null` if this number is not limited. */
   readonly concurrent: number | null
 }
 
@@ -21,7 +21,7 @@ export interface CallRequest extends TargetKey {
    * limited.
    */
   readonly slot: string
-  /** The longest time that the call may wait. If it would have to wait longer, nothing is reserved. */
+  /** The longest time that the call may wait. If the next possible call is later, nothing is reserved. */
   readonly maxWaitMs: number
   /** The milliseconds from the time of the call until its slot expires, if the slot is not released earlier. */
   readonly holdMs: number
@@ -38,14 +38,16 @@ export type CallReservation =
 /**
  * The part of the transaction source that counts the calls to targets with limits, so that the limits hold over all
  * replicas. The store has one row for each target: the earliest time of the next call, and the slots of the calls in
- * flight. It does not store the limits. Each caller passes its own limits, so replicas may have different versions of a
+ * flight. The limits are not stored: each caller passes its own limits, so replicas may have different versions of a
  * process.
  */
 export interface TargetCalls {
-  /** Reserves the time of the next call and a slot for it: both, or neither. */
+  /** Reserves the time of the next call together with a slot. If either is not available, reserves nothing. */
   reserveCall(request: CallRequest): Promise<CallReservation>
   /** Releases the slots of calls that ended or were not sent. Unknown slots are ignored. */
   releaseCalls(target: TargetKey, slots: readonly string[]): Promise<void>
-  /** Allows no call within the next `ms` milliseconds. Calls that have a reservation are not affected. */
+  /**
+   * Prevents new reservations for the next `ms` milliseconds. Calls that already have a reservation are not affected.
+   */
   coolDownTarget(target: TargetKey, ms: number): Promise<void>
 }

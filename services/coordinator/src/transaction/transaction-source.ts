@@ -79,7 +79,10 @@ export interface TransactionSource
   due(steps: readonly StepRef[], limit: number): Promise<Run[]>
   /** Releases at most `limit` expired leases of lost workers. The runs of these leases become due again. */
   recoverExpiredLeases(limit: number): Promise<Run[]>
-  /** Returns at most `limit` overdue runs of these processes that are at a step that their process does not have. */
+  /**
+   * Returns at most `limit` overdue runs of these processes. The step of each returned run does not exist in its
+   * process.
+   */
   runsAtUnknownStep(processes: readonly ProcessOutline[], limit: number): Promise<Run[]>
   /**
    * Fails an active run that has no lease and can never continue. Returns `null` if the run has changed since
@@ -123,7 +126,7 @@ export interface TransactionSource
    *   ended.
    */
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
-  /** Makes runs due again: at most `limit` of those that wait for this credential. */
+  /** Makes runs that wait for this credential due again, at most `limit` of them. */
   wake(credential: string, limit: number): Promise<Run[]>
 
   /** Records an action that this source has rejected. */
@@ -134,8 +137,8 @@ export interface TransactionSource
   audit(processes: readonly string[]): Promise<Audit>
 
   /**
-   * Makes every later transition store the webhooks that `webhooksOf` returns for it. They are committed together with
-   * the transition, so neither can be lost without the other.
+   * Makes every later transition store the webhooks that `webhooksOf` returns for the transition. Transition and
+   * webhooks are committed together, so neither can be lost without the other.
    */
   announce(webhooksOf: WebhooksOf): void
   /** Stores webhooks of other events. A webhook that is already stored, or that already has a run, is ignored. */
@@ -160,8 +163,8 @@ export interface TransactionSource
 export interface NewTransaction extends QueueTransaction {
   readonly ConcurrencyKey?: string
   /**
-   * Returns the initial data in the form in which another run stores it. The function is needed for encrypted data,
-   * which is bound to one run. If the function is absent, the form is the same for all runs.
+   * Returns the initial data in the form in which the given run stores it. Encrypted data has a different form in each
+   * run, because it is bound to the run. If the function is absent, the form is the same for all runs.
    */
   readonly initialDataFor?: (run: RunKey) => QueueTransaction['InitialData']
 }
@@ -172,12 +175,13 @@ export interface ProcessOutline extends RunTerms {
   readonly steps: readonly [string, ...string[]]
 }
 
-/** The terms of a run: what it gets from the definition of its process when it begins. */
+/** The terms of a run: the members that a run gets from the definition of its process when the run begins. */
 export interface RunTerms {
-  /** The version of the definition; absent or `null` if it has none. */
+  /** The version of the definition; absent or `null` if the definition has no version. */
   readonly version?: string | null
   /**
-   * The time limit of a run in milliseconds; absent or `null` if there is no deadline. It begins again after a resume.
+   * The time limit of a run in milliseconds; absent or `null` if there is no deadline. After a resume, the time limit
+   * begins again.
    */
   readonly deadlineMs?: number | null
 }
@@ -192,7 +196,7 @@ export interface ReplayRequest {
   readonly latest: number | null
   /** The initial data of the new run. If absent, the initial data of the previous run is used. */
   readonly initialData?: QueueTransaction['InitialData'] | undefined
-  /** The concurrency key of `initialData`. If it is absent, the key is computed for the first claim of the new run. */
+  /** The concurrency key of `initialData`. If absent, the key is computed for the first claim of the new run. */
   readonly concurrencyKey?: string | null
 }
 
@@ -221,11 +225,11 @@ export interface NewWebhook {
   readonly TransactionID: string
   /** The initial data of the run that delivers the webhook. The source adds `At`. */
   readonly InitialData: Readonly<Record<string, unknown>>
-  /** The realm of the webhook. If it is absent, the realm of the run is used. */
+  /** The realm of the webhook. If absent, the realm of the run is used. */
   readonly Realm?: string | null
   /** Takes the place of the realm in the delivery order if the webhook has no realm. */
   readonly Lane: string
-  /** The time of the event, ISO 8601. If it is absent, the time of the transition is used. */
+  /** The time of the event, ISO 8601. If absent, the time of the transition is used. */
   readonly At?: string
 }
 
@@ -242,7 +246,7 @@ export interface WebhookBacklog {
   readonly oldestMs: number
 }
 
-/** A step. Its terms are for runs that another program has inserted and that begin at this step. */
+/** A step, with the terms of its process. A run that another program has inserted at this step gets these terms. */
 export interface StepRef extends RunTerms {
   readonly process: string
   readonly step: string
@@ -251,19 +255,19 @@ export interface StepRef extends RunTerms {
 }
 
 /**
- * `run` is the run that was queued, or the run that already existed. With `absorbed`, it is a waiting run of another
- * transaction that has the same debounce key. This run now has the data of the queued transaction.
+ * `run` is the run that was queued, or the run that already existed. With `absorbed`, `run` is a waiting run of another
+ * transaction with the same debounce key; this run now has the data of the queued transaction.
  */
 export interface QueueResult {
   readonly outcome: 'queued' | 'exists' | 'conflict' | 'absorbed'
   readonly run: Run
-  /** Set if the run was claimed in the statement that queued it. `run` is then its state before the claim. */
+  /** Set if the statement that queued the run has also claimed it. `run` then has the state before the claim. */
   readonly claim?: Claim
 }
 
 /**
- * Makes the statement that inserts runs also claim them. The runs must have no concurrency limit, and must begin with
- * the first step of the process.
+ * Makes the statement that inserts runs also claim them. This is possible only if the process has no concurrency limit,
+ * and if the runs begin with its first step.
  */
 export interface StartOnArrival {
   /** The owner of the leases: the replica that runs the first steps. */
@@ -304,7 +308,7 @@ export interface Claim {
   readonly lease: Lease
   /** The run after the claim. `Version` is the fence, and `Attempt` includes this attempt. */
   readonly run: ClaimedRun
-  /** The items of the steps that are completed or copied. */
+  /** The items of the finished steps: those that were completed in this run or copied from the previous run. */
   readonly items: readonly FinishedItem[]
   /** Whether initial data or an item cannot be decrypted. In this case the step must not run. */
   readonly isUnreadable?: true
@@ -316,9 +320,12 @@ export type ClaimResult =
   | { readonly kind: 'early'; readonly delayMs: number; readonly version: number }
   /** Another worker has claimed the run, or the message belongs to an earlier version of the run. */
   | { readonly kind: 'stale' }
-  /** No slot is free. The run is now `Waiting`, and its step message is published when it gets a slot. */
+  /** No slot is free. The run is now `Waiting`. Its step message is published when the run gets a slot. */
   | { readonly kind: 'no_slot'; readonly run: RunState }
-  /** The concurrency key of the run is not stored. The claim must be repeated with the key for this initial data. */
+  /**
+   * The concurrency key of the run is not stored. The claim must be repeated with the key that `initialData` results
+   * in.
+   */
   | UnkeyedRun
   | { readonly kind: 'unknown' }
 
@@ -334,13 +341,13 @@ export interface UnkeyedRun {
 export const LEASE_MS = 30_000
 export const RENEW_MS = 10_000
 /**
- * The time after which a run that waits for a credential is tried again. It is needed because the event about the
- * usable credential can be missed.
+ * The time after which a run that waits for a credential is tried again. The run is tried again because the event that
+ * reports the usable credential may have been missed.
  */
 export const WAITING_RECHECK_MS = 300_000
 /**
- * The milliseconds from the first step message of a run to the second, which the sweeper publishes. The actual time is
- * up to a third shorter. The interval doubles with each sweep up to the cap.
+ * The time from the first step message of a run to its republication by the sweeper, in milliseconds. The actual time
+ * is up to a third shorter. The interval doubles with each republication, up to `SWEEP_CAP_MS`.
  */
 export const SWEEP_MS = 15_000
 export const SWEEP_CAP_MS = 900_000

@@ -73,7 +73,7 @@ export interface Times {
 
 const isLeased = ({ lease }: StoredRun, now: number): boolean => lease !== null && lease.until > now
 
-/** Whether the sweeper should publish the run: its sweep time has passed, and it has no live lease. */
+/** Whether the sweeper should publish the run: its sweep time has passed, and the run has no live lease. */
 export const isOverdue = (stored: StoredRun, now: number): boolean =>
   stored.nextSweepAt <= now && !isLeased(stored, now)
 
@@ -84,8 +84,8 @@ export const isAtStep = (
 ): boolean => Process === process && (StepName === step || (isFirst && StepName === ''))
 
 /**
- * Returns the error class and the error text of a run whose deadline has passed. The text ends with the last error of
- * the run.
+ * The error class and the error text of a run whose deadline has passed. The last error of the run is appended to the
+ * text.
  */
 export const DEADLINE_EXCEEDED = 'deadline_exceeded'
 export const PAST_DEADLINE =
@@ -111,8 +111,8 @@ const isPastDeadline = ({ DeadlineAt }: Run, now: number): boolean =>
 const ended = (now: number) => ({ NextAttemptAt: null, WaitingFor: null, CompletedAt: iso(now) })
 
 /**
- * Returns the next version of a run, without a lease. If its lease had ended without a recorded outcome, the step is in
- * doubt.
+ * Returns the run after a change: with the next version, and without a lease. If a lease ends here without a recorded
+ * outcome, the step is marked as in doubt.
  */
 export const next = (
   stored: StoredRun,
@@ -146,7 +146,7 @@ const requestOf = (
   ResponseId: call?.responseId ?? null,
 })
 
-/** Returns the recorded attempts. If a worker was lost, its attempt in flight is added as `in_doubt`. */
+/** Returns the recorded attempts. If the worker of the run was lost, its attempt in flight is added as `in_doubt`. */
 const withLostAttempt = ({ header, lease, attempts }: StoredRun): readonly Attempt[] =>
   lease === null
     ? attempts
@@ -164,7 +164,10 @@ const withLostAttempt = ({ header, lease, attempts }: StoredRun): readonly Attem
         },
       ]
 
-/** Returns a new run that is due at `step`, at once or at `NotBefore`. Its deadline begins when it is due. */
+/**
+ * Returns a new run that is due at `step`, at once or at `NotBefore`. The time limit of the run begins when the run is
+ * due.
+ */
 export const queued = (
   key: RunKey,
   step: string,
@@ -335,7 +338,8 @@ export function renewed(
 export function swept(stored: StoredRun, { now, sweepMs }: Times): StoredRun {
   const { sweepCount } = stored
   const spacingMs = backoffMs(sweepCount + 1, { baseMs: sweepMs, capMs: SWEEP_CAP_MS, random: 1 })
-  // A run is not swept before it is due, because an earlier message would only be delayed together with the first one.
+  // A run is swept only after the time at which it is due. An earlier message would wait in the delay queue together
+  // with the first message.
   const dueAt = Math.max(now, Date.parse(stored.header.NextAttemptAt ?? iso(now)))
   return { ...stored, nextSweepAt: dueAt + spacingMs, sweepCount: sweepCount + 1 }
 }
@@ -431,8 +435,8 @@ export function retried(stored: StoredRun, times: Times): StoredRun {
 }
 
 /**
- * Returns the state of a run in doubt after an operator has settled its step. If the step was done, the run continues
- * with the next step; otherwise it continues with the same step. A run that has ended continues too.
+ * Returns status, step and attempt of a run after an operator has settled its step. If the step was done, the run
+ * continues with the next step; otherwise the run repeats the step. This also applies to a run that has ended.
  *
  * @throws {IntegrationError} `step_not_found` if the process no longer has the step.
  */
@@ -496,7 +500,7 @@ export function settled(
   }
 }
 
-/** Returns a settled run in its next state, in which it continues. A run that had ended gets a new deadline. */
+/** Returns a settled run that continues with this status and step. If the run had ended, it gets a new deadline. */
 function continued(
   stored: StoredRun,
   terms: RunTerms,
@@ -558,8 +562,8 @@ export function withoutFiles(stored: StoredRun): StoredRun {
 }
 
 /**
- * Returns a new run that replays `latest`. It has copies of the items before `fromStep`, and `initialData` if it is
- * given.
+ * Returns a new run that replays `latest`. The new run has copies of the items before `fromStep`. Its initial data is
+ * `initialData` if given, and otherwise the data of `latest`.
  *
  * @throws {IntegrationError} `invalid_request` if one of these items was never completed.
  */
@@ -594,8 +598,8 @@ export function replayed(
 export const afterRestart = (stored: StoredRun, now: number): StoredRun => ({
   ...stored,
   ...(stored.lease !== null && { lease: { ...stored.lease, until: 0 } }),
-  // A delayed run is published at once, because its message must be in the delay queue before the run becomes due. The
-  // next sweep may be long after that time.
+  // A delayed run is published at once, because its message must be in the delay queue before the run becomes due, and
+  // the next sweep may be long after that time.
   nextSweepAt:
     stored.header.Status === 'Queued'
       ? now

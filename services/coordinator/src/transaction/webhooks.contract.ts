@@ -41,7 +41,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
     afterEach(() => source[Symbol.asyncDispose]())
 
     /**
-     * Makes transitions store webhooks: one for the end of a run, and one for each version of a run in which it is in
+     * Makes transitions store webhooks: one webhook for the end of a run, and one for each version in which a run is in
      * doubt.
      */
     const announce = (): void =>
@@ -127,7 +127,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       expect(await deliverAll()).toEqual(['late Cancelled 2'])
     })
 
-    it('whatever causes a transition, its webhooks are stored if it ends a run or leaves the run in doubt', async () => {
+    it('every transition that ends a run or leaves the run in doubt stores its webhooks, whatever causes the transition', async () => {
       announce()
       await record(await queue('unsure'), doubtful)
       const unknown = await queue('unknown step')
