@@ -16,7 +16,7 @@ export interface TokenServiceMetrics {
 
 export function createTokenServiceMetrics(
   metrics: Metrics,
-  /** Adds the label `realm` to the count of refreshes, which creates one time series per company. */
+  /** If `byRealm` is true, the metric of refreshes has the label `realm`, and therefore one time series per company. */
   { byRealm }: { readonly byRealm: boolean },
 ): TokenServiceMetrics {
   const refreshes = metrics.counter(

@@ -178,7 +178,7 @@ async function open() {
 }
 type Harness = Awaited<ReturnType<typeof open>>
 
-describe('a refresh after an unusual response', () => {
+describe('a refresh that gets an unusual response from the token endpoint', () => {
   let harness: Harness
   beforeEach(async () => {
     harness = await open()
@@ -240,7 +240,7 @@ describe('a refresh after an unusual response', () => {
   })
 })
 
-describe('a code exchange after an unusual response', () => {
+describe('a code exchange that gets an unusual response from the token endpoint', () => {
   /** The test cases run concurrently, because each of them waits for the retry delays of the service. */
   const found = new Map<
     string,

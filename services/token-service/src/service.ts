@@ -65,7 +65,7 @@ export interface TokenServiceAdapters {
   readonly links?: ConnectLinkStore
   /** Overrides the defaults of the refresh protocol. */
   readonly timing?: Partial<RefreshTiming>
-  /** Awaited at each failpoint of a refresh. Only tests set this function. */
+  /** Called and awaited at each failpoint, where a test can interrupt a refresh. Only tests set this function. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
@@ -174,8 +174,8 @@ export async function startTokenService(
         onError,
       }),
     )
-  // The token pairs that earlier processes left in RESCUE_DIR are read before any refresh can start. A refresh of their
-  // companies waits until the token pair was compared with the store.
+  // The token pairs that earlier processes left in RESCUE_DIR are read before any refresh can start. The refresh of a
+  // company with such a token pair waits until the token pair was compared with the store.
   await recentPairs?.restoreFiles()
   const store = recentPairs?.store ?? adapters.store
   const rescuePair = async (pair: KeptPair): Promise<boolean> =>

@@ -27,7 +27,7 @@ export interface Scripted {
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Buffer
-  /** Members that override those of a normal response; `undefined` removes a member. */
+  /** Members that override the members of a normal response; `undefined` removes a member. */
   readonly members?: Readonly<Record<string, unknown>>
   /** When the fake provider closes the connection: before the response body, or after a part of it. */
   readonly cuts?: 'before' | 'within'
@@ -80,11 +80,11 @@ export interface ScriptedProvider extends AsyncDisposable {
     jwks: unknown
     revocationStatus: number
     revocationBody: string
-    /** Members that override those of the discovery document; `undefined` removes a member. */
+    /** Members that override the members of the discovery document; `undefined` removes a member. */
     metadata: Record<string, unknown>
     /** Whether id tokens repeat the nonce of the authorization request. */
     echoesNonce: boolean
-    /** Claims that override those of an id token; `undefined` removes a claim. */
+    /** Claims that override the claims of an id token; `undefined` removes a claim. */
     idTokenClaims: Record<string, unknown>
     idTokenHeader: Record<string, unknown>
   }

@@ -31,7 +31,7 @@ const callback = (state: string, browser: string | null = 'cookie') => ({
 const wanted = { returnTo: null, realm: null, browser: 'cookie' }
 
 describe('an authorization request', () => {
-  it('an authorization request stores its label and tags under its state, and stores nothing if it has neither', async () => {
+  it('an authorization request stores its label and tags under its state; without a label and tags, nothing is stored', async () => {
     const authorization = open()
     const empty = await authorization.start({ ...wanted, label: null, tags: {} })
     expect(kept.get(empty.state)).toBeUndefined()

@@ -80,7 +80,8 @@ export interface AdoptionDeps extends LeaseDeps {
   readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>
   readonly notifyOutbox: () => void
   /**
-   * Writes a token pair that could not be stored to a file (A4). Resolves with `false` if the file cannot be written.
+   * Called with a token pair that could not be stored. Writes the pair to a file (A4), and resolves with `false` if
+   * that is not possible.
    */
   readonly rescue: (pair: KeptPair) => Promise<boolean>
   readonly report: (report: {

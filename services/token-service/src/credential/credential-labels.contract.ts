@@ -9,7 +9,7 @@ export function credentialLabelsContract(
   storeKind: string,
   { open, reopen, edit }: StoreUnderTest,
 ): void {
-  describe(`${storeKind} as a store of labels`, () => {
+  describe(`labels of credentials in ${storeKind}`, () => {
     const labels = { label: 'Acme <Ltd>', tags: { customer: '7', plan: 'gold: "plus"' } }
     const granted = auditContextOf('granted')
     const labelled = auditContextOf('labelled', { who: 'key console' })

@@ -10,7 +10,7 @@ export function credentialListsContract(
   storeKind: string,
   { open }: Pick<StoreUnderTest, 'open'>,
 ): void {
-  describe(`${storeKind} as a store of lists`, () => {
+  describe(`lists of credentials in ${storeKind}`, () => {
     let store: CredentialStore
 
     beforeEach(async () => {

@@ -139,7 +139,7 @@ describe('credential record of this release', () => {
     expect(opened.accessToken?.reveal()).toBe('access one')
   })
 
-  it('if a record cannot be decrypted, a list contains it with the fault record_rejected and without its texts', () => {
+  it('a list shows a record that cannot be decrypted, with the fault record_rejected and without stored texts', () => {
     const listed = openForList(keys, NAME, { ...faulted, Environment: 'phishing' })
     expect(listed).toMatchObject({ name: NAME, version: 2, fault: { Code: 'record_rejected' } })
     expect(JSON.stringify(listed)).not.toContain('phishing')

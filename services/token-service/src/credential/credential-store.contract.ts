@@ -116,7 +116,7 @@ export function credentialStoreContract(
         return acquired.leased
       })
 
-    it('the credential store lets only one process at a time claim the adoption of a company', async () => {
+    it('the credential store lets only one process at a time claim the right to adopt the grant of a company', async () => {
       const first = { id: 'adopted-one', owner: 'a' }
       const other = { id: 'adopted-one', owner: 'b' }
       const claim = (by: AdoptionClaim, holdMs = 60_000) => store.claimAdoption('ACC-1', by, holdMs)
@@ -335,7 +335,7 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('another lease holder can replace a refresh intent at once if no failover has happened since it was stored', async () => {
+    it('another lease holder can replace a refresh intent at once if no failover has happened since the intent was stored', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1', 'a')
       await store.recordIntent(first.lease, 60_000)
@@ -430,7 +430,7 @@ export function credentialStoreContract(
       expect(JSON.stringify([first, rest])).not.toMatch(/access|refresh [ab]|1\.k/)
     })
 
-    it('the credential store returns each due name once, earliest first, and again after a delay if it was not refreshed', async () => {
+    it('takeDue() returns each credential once when its refresh is due, earliest first, and again after a delay without a refresh', async () => {
       await store.put(grantOf('ACC-late', 'x'), START + 30, auditContextOf('granted'))
       await store.put(grantOf('ACC-soon', 'x'), START + 10, auditContextOf('granted'))
       await store.put(grantOf('ACC-next', 'x'), START + 20, auditContextOf('granted'))

@@ -139,9 +139,9 @@ export interface CredentialStore {
   ): Promise<'removed' | 'changed' | 'absent'>
 
   /**
-   * Claims the right to send the refresh token of a grant that is not stored yet (adoption.ts). Resolves with `busy`
-   * if, less than `holdMs` ago, another process has claimed the company or another token of the company was claimed. A
-   * claim stays stored for a day unless it is ended.
+   * Claims the right to send the refresh token of a grant that is not stored yet (adoption.ts). A company has at most
+   * one claim. Resolves with `busy` if its claim is younger than `holdMs` and belongs to another process or another
+   * refresh token. A claim stays stored for a day unless `endAdoption` deletes it.
    */
   claimAdoption(name: string, claim: AdoptionClaim, holdMs: number): Promise<AdoptionClaimed>
 
@@ -187,9 +187,9 @@ export interface CredentialStore {
   ): Promise<{ readonly items: readonly AuditEntry[]; readonly head: AuditHead }>
 
   /**
-   * Returns the oldest outbox entries whose audit entries are in the audit log and that Redis replicas have
-   * acknowledged. Returns `null` while another replica has the relay lease, which is the right to publish events. Only
-   * one replica publishes at a time, so that the events stay in order.
+   * Returns the oldest outbox entries. Omits entries whose audit entries are not in the audit log yet, and entries that
+   * Redis replicas have not acknowledged yet. Returns `null` while another replica has the relay lease, which is the
+   * right to publish events. Only one replica publishes at a time, so that the events stay in order.
    */
   readOutbox(
     owner: string,
@@ -263,8 +263,8 @@ export interface CommitOptions {
    */
   readonly version?: number
   /**
-   * The id of the grant to which the token pair belongs. It is required if this may be another grant than that of the
-   * lease.
+   * The id of the grant to which the token pair belongs. Required if the token pair may belong to another grant than
+   * the lease.
    */
   readonly grantId?: string
 }
@@ -280,7 +280,7 @@ export class VersionConflict extends Error {
 export interface AdoptionClaim {
   /** An id of the claimed refresh token that does not reveal the token. */
   readonly id: string
-  /** The id of the process that claims. */
+  /** The id of the process that makes the claim. */
   readonly owner: string
 }
 
@@ -299,14 +299,14 @@ export interface Lease {
   /** The fencing token, which increases with each lease. The store can therefore reject writes of an earlier holder. */
   readonly fence: number
   readonly version: number
-  /** The `id` with which `put` stored the grant; empty if `put` got no `id`. Refreshes do not change it. */
+  /** The `id` with which `put` stored the grant; empty if `put` got no `id`. A refresh does not change this id. */
   readonly grantId: string
 }
 
 export type Acquired =
   /**
-   * The result of acquiring a lease. `removedVersion` is the last version of a removed credential of this name; `null`
-   * if there was none.
+   * There is no credential of this name. `removedVersion` is the version that the credential had when it was removed;
+   * `null` if no credential of this name was ever removed.
    */
   | { readonly kind: 'absent'; readonly removedVersion: number | null }
   | { readonly kind: 'busy' }
@@ -332,8 +332,9 @@ export interface LeasedCredential {
   /** Whether the provider issued the refresh token to this installation, and the installation has not used it yet. */
   readonly isUnused: boolean
   /**
-   * The stored intent to send the refresh token of this version; `null` if there is none. It was stored `ageMs` ago,
-   * and no response to its request was recorded. `fence`, the fencing token of its lease, identifies the intent.
+   * The stored intent to send the refresh token of this version; `null` if there is none. The intent was stored `ageMs`
+   * ago, and no response to the request has been recorded since. `fence` identifies the intent: it is the fencing token
+   * of the lease under which the intent was stored.
    */
   readonly intent: { readonly ageMs: number; readonly fence: number } | null
 }

@@ -42,7 +42,7 @@ describe('freshness of a credential', () => {
   })
 })
 
-describe('refreshDueAt', () => {
+describe('refreshDueAt(): the time of the proactive refresh', () => {
   const names = Array.from({ length: 2_000 }, (_, index) => `ACC-${index}`)
 
   it('refreshDueAt() varies the margin before expiry by ±20 % between realms, and is constant for each realm', () => {
@@ -67,7 +67,7 @@ describe('refreshDueAt', () => {
   })
 })
 
-describe('limits of a grant', () => {
+describe('the time limits of a grant', () => {
   it('a refresh is due at 50 to 70 % of the idle limit if this is earlier than the expiry of the access token', () => {
     for (const name of ['ACC-1', 'ACC-2', 'ACC-3']) {
       const dueAt = refreshDueAt({ ...token, name, expiresAt: 365 * DAY }, AHEAD)
@@ -99,7 +99,7 @@ describe('limits of a grant', () => {
   })
 })
 
-describe('lifetimeSeconds', () => {
+describe('lifetimeSeconds(): the lifetime of an access token', () => {
   it.each([
     [3600, 3600],
     ['3600', 3600],

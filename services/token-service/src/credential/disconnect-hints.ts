@@ -48,8 +48,8 @@ export function createDisconnectHints(deps: DisconnectHintsDeps): DisconnectHint
 
   async function verify(name: string): Promise<void> {
     const credential = await store.get(name)
-    // A provisional fault `disconnected` is confirmed only by the refresh schedule. Otherwise a second hint could make
-    // it final during a short outage of the provider.
+    // A provisional fault `disconnected` is confirmed only by the scheduled retries of the refresh (schedule.ts).
+    // Otherwise a second hint could make it final during a short outage of the provider.
     if (credential === null || isTerminal(credential.fault)) return
     if (credential.fault?.Code === 'disconnected') return
     // The limit on refreshes is checked before the hint is recorded. Otherwise a hint that is dropped by this limit
@@ -58,8 +58,8 @@ export function createDisconnectHints(deps: DisconnectHintsDeps): DisconnectHint
     const { version } = credential
     const goal = { kind: 'newer', version, force: true, isDisconnectReported: true } as const
     const result = await routine.refresh(name, goal, 'browser')
-    // The rejected refresh was already in flight when the hint arrived, so it did not take the hint into account. A
-    // second refresh does.
+    // If the rejected refresh was already in flight when the hint arrived, its fault is not `disconnected`. A second
+    // refresh then takes the hint into account.
     if (result.kind !== 'faulted' || result.fault.Code === 'disconnected') return
     if (isProvisional(result.fault)) await routine.refresh(name, goal, 'browser')
   }

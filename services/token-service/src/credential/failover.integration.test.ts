@@ -106,7 +106,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     }
   }
 
-  it('a failover locks out every company that was just refreshed if writes need no replica and no process keeps the token pairs', async () => {
+  it('a failover locks out every just refreshed company if no replica must acknowledge writes and no process keeps the token pairs', async () => {
     const { store, authorizations } = await open(0)
     const service = cleanup.use(
       await startTestService({
@@ -245,8 +245,8 @@ describe('a failover while a process has a new token pair that it could not comm
   const LONG = { failoverDeferralMs: 60_000 }
 
   /**
-   * Starts a process that refreshes the company and is suspended when it has received the new token pair. It does not
-   * renew its lease. `resume` lets it commit the token pair.
+   * Starts a process that refreshes the company and is suspended when it has received the new token pair. The process
+   * does not renew its lease. `resume` lets the process commit the token pair.
    */
   async function suspendedBeforeCommit(adapters: TestRedis) {
     const { promise, resolve: resume } = Promise.withResolvers<void>()
@@ -352,7 +352,7 @@ describe('a failover while a process has a new token pair that it could not comm
 
 describe('a refresh while the Redis primary loses its replica, with REDIS_REPLICAS=1', () => {
   it('a refresh withdraws its intent if the Redis primary has lost its replica, so that the next refresh need not wait', async () => {
-    // If the next refresh found this intent, it would wait for the response longer than a caller waits.
+    // If the intent were not withdrawn, the next refresh would wait for a response longer than its caller waits.
     const redis = await open(1)
     const service = await start(redis, { timing: { foreignIntentMaxAgeMs: 60_000 } })
     await service.connect('1')
@@ -386,7 +386,7 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     expect(await pair.primary.hget(NAME, 'Intent')).toBe(intent)
   })
 
-  it('a refresh during a failover issues its token pair from memory, commits it at the new primary and publishes it once', async () => {
+  it('a refresh during a failover issues the access token from memory, commits at the new primary, and publishes one event', async () => {
     const bus = cleanup.use(createInProcessBus(silent))
     const ids = await collectEvents(bus)
     const redis = await open(1)

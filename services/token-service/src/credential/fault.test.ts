@@ -9,7 +9,7 @@ import {
   retryDelayMs,
 } from './fault.ts'
 
-describe('a fault', () => {
+describe('the fault of a credential', () => {
   const at = Date.parse('2026-01-01T00:00:00.000Z')
 
   it('a fault has the documented message and a remediation', () => {
@@ -78,7 +78,7 @@ describe('a fault', () => {
   })
 })
 
-describe('retryDelayMs', () => {
+describe('retryDelayMs(): the delay before a failed refresh is retried', () => {
   it('retryDelayMs() doubles the delay with each attempt, with jitter, up to 15 minutes', () => {
     expect([1, 2, 3, 4].map((attempts) => retryDelayMs(attempts, null, 0))).toEqual([
       1_000, 2_000, 4_000, 8_000,

@@ -103,7 +103,8 @@ export function openLabels(keys: KeyRing, name: string, fields: StoredFields): L
 }
 
 /**
- * Returns a new seal that is encrypted with the active key; `null` if the stored seal already is.
+ * Returns a new seal that is encrypted with the active key; `null` if the stored seal is already encrypted with the
+ * active key.
  *
  * @throws {DecryptionError} if the seal is not valid.
  */

@@ -111,7 +111,7 @@ export const labelsEntryOf = (
   events: [],
 })
 
-/** Adds labels to those events of an outbox entry that have no labels. */
+/** Returns the outbox entry with these labels in each of its events. */
 export const withLabels = (entry: OutboxEntry, labels: Labels): OutboxEntry => ({
   ...entry,
   events: entry.events.map(({ kind, event }) => ({
@@ -121,8 +121,7 @@ export const withLabels = (entry: OutboxEntry, labels: Labels): OutboxEntry => (
 })
 
 /**
- * Returns the content of an audit entry without its number and hash, which it gets when it is appended to the audit
- * log.
+ * Returns the content of an audit entry. The number and the hash are added when the entry is appended to the audit log.
  */
 export const auditFactOf = (
   { name, version }: Pick<EventSource, 'name' | 'version'>,

@@ -2,8 +2,8 @@
  * Keeps each stored token pair in memory for a while, and stores it again if the store loses it.
  *
  * Redis replicates asynchronously, so a failover may lose the newest writes although Redis had acknowledged them. The
- * process that made these writes still has the token pairs. Each time its connection is established again, it compares
- * them with the store (restoration.ts).
+ * process that made these writes still has the token pairs. Each time the connection of this process is established
+ * again, the process compares these token pairs with the store (restoration.ts).
  *
  * A token pair is kept for `KEEP_MS`, which is longer than an isolated primary accepts writes. While the connection is
  * lost, no token pair is dropped, however long the failover takes.
@@ -50,8 +50,8 @@ export interface RecentPairs extends AsyncDisposable {
   /** A store that forwards all calls to the given store and keeps each stored token pair in memory. */
   readonly store: CredentialStore
   /**
-   * Writes to `RESCUE_DIR` a token pair that cannot be committed. Resolves with `false` if `RESCUE_DIR` is not set or
-   * the write failed.
+   * Called with a token pair that cannot be committed. Writes the pair to `RESCUE_DIR`, and resolves with `false` if
+   * `RESCUE_DIR` is not set or the write failed.
    */
   rescue(pair: KeptPair): Promise<boolean>
   /**
@@ -72,8 +72,8 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
     const known = recent.get(pair.name)?.pair
     const isSameGrant = known !== undefined && known.grantId === pair.grantId
     const isNewGrant = pair.isNewGrant || (isSameGrant && known.isNewGrant)
-    // A token pair from a refresh has no labels, so the labels of its grant are kept with it. If the store loses grant
-    // and token pair, the labels are stored again with the token pair.
+    // A token pair from a refresh has no labels, so the labels of its grant are kept with the pair. If the store loses
+    // the grant and the token pair, the labels are stored again together with the token pair.
     const labels = isSameGrant ? labelsChangeOf(known.grant) : {}
     recent.delete(pair.name)
     recent.set(pair.name, {

@@ -40,7 +40,7 @@ const provisional = {
   }),
 }
 
-describe('settlement of a failed refresh', () => {
+describe('the fault and the retry time that a failed refresh stores', () => {
   it('a fault is recorded and the refresh is retried with back-off if the provider is unavailable while a token is needed', () => {
     expect(settlementOf(healthy, failureOf('provider_unavailable'), context)).toEqual({
       attempts: 1,
@@ -102,7 +102,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('of several failures, only the first one and the one that ends the grant are published', () => {
+  it('only the first failure of a refresh and the failure that ends the grant are published', () => {
     const fault = faultOf('ACC-1', 'provider_unavailable', response, { at: START, attempts: 1 })
     const failing = { ...healthy, attempts: 1, fault }
     const again = settlementOf(failing, failureOf('provider_bad_response'), context)
@@ -178,7 +178,7 @@ describe('settlement of a failed refresh', () => {
     },
   )
 
-  it('the intent is kept if the provider may have rotated the refresh token', () => {
+  it('the refresh intent is kept if the provider may have rotated the refresh token', () => {
     const failure = failureOf('provider_unavailable', { isAmbiguous: true })
     expect(settlementOf(healthy, failure, context).keepsIntent).toBe(true)
   })
@@ -201,7 +201,7 @@ describe('settlement of a failed refresh', () => {
   )
 })
 
-describe('the class of a rejected refresh token', () => {
+describe('the fault class of a rejected refresh token', () => {
   const stored = credentialOf(grantOf('ACC-1', 'one'), 1, noLabels)
   const DAY_MS = 86_400_000
   const cause = {

@@ -92,8 +92,8 @@ export function settlementOf(
   let fault: Fault | null = null
   if (
     endsGrant(failureClass) ||
-    // A brief outage of the provider is not recorded as a fault while a valid access token can be issued. It also never
-    // replaces a provisional fault, which says more about the grant (I10).
+    // A brief outage of the provider is not recorded as a fault while a valid access token can be issued. A brief
+    // outage also never replaces a provisional fault, because the provisional fault says more about the grant (I10).
     (context.isTokenNeeded && !isClientRejected && !isProvisional(standing))
   ) {
     const retryAt = rejectedDelayMs === null ? null : nextTryAt
@@ -137,8 +137,8 @@ export function rejectionClass(
   if (credential.hardExpiresAt !== null && at >= credential.hardExpiresAt) return 'hard_expired'
   if (at >= credential.idleExpiresAt) return 'idle_expired'
   if (context.isDisconnectReported) return 'disconnected'
-  // The same token was rejected before and after a request of unknown outcome, so that request has not rotated it. The
-  // fault class therefore stays the same (I10).
+  // The same token was rejected before and after a request of unknown outcome, so that request has not rotated the
+  // token. The fault class therefore stays the same (I10).
   if (isProvisional(credential.fault)) return credential.fault.Code as FaultClass
   if (context.isAmbiguous) return 'rotation_lost'
   return isUnused && !isPossiblySuperseded(credential, context.storeChangedAt)
@@ -146,7 +146,7 @@ export function rejectionClass(
     : 'invalid_grant'
 }
 
-/** Returns whether the store may have lost a newer token pair that replaced this one. */
+/** Returns whether the store may have lost a newer token pair, which replaced the rejected refresh token. */
 const isPossiblySuperseded = (
   { refreshedAt }: Pick<CredentialSummary, 'refreshedAt'>,
   storeChangedAt: number | null,

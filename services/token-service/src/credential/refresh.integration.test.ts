@@ -333,7 +333,7 @@ describe('a lease holder that was paused until its lease expired (I7 of refresh.
     expect(healed.body['Authenticator']).toBe((await slow).body['Authenticator'])
   })
 
-  it('a paused process commits its token pair while another replica waits until the request can no longer be in flight', async () => {
+  it('a paused process commits its token pair while another replica waits for the outcome of the paused request', async () => {
     const wake = Promise.withResolvers<void>()
     const first = await start({
       store: withoutRenewals(redis.store),
@@ -533,7 +533,7 @@ describe('a refresh token that the provider rejects in an outage (I10 of refresh
     })
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
     expect(refreshes()).toHaveLength(1)
-    // The schedule sends the same refresh token again without a request from a caller.
+    // The refresh schedule sends the same refresh token again without a request from a caller.
     await eventually(async () => expect(await redis.redis.hget(NAME, 'Version')).toBe('2'))
     expect(new Set(sentTokens()).size).toBe(1)
     expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })

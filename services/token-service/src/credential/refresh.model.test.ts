@@ -264,7 +264,7 @@ async function run(seed: number, failoverDeferralMs: number) {
   return outcome()
 }
 
-it('no interleaving uses a refresh token twice if every process reaches the new primary before the deferral ends', async () => {
+it('no interleaving uses a refresh token twice if every process reaches the new primary before deferred refreshes start', async () => {
   for (const seed of SEEDS) {
     const { isEnded, rotations, mostSending } = await run(seed, refreshTiming.failoverDeferralMs)
     expect({ seed, isEnded, mostSending }).toEqual({ seed, isEnded: false, mostSending: 1 })

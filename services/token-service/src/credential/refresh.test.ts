@@ -111,7 +111,7 @@ it('a token request without a response is reported at once, because the lost res
   expect(reports).toMatchObject([{ calls: 2 }])
 })
 
-describe('the intent of another process (I5 of refresh.ts)', () => {
+describe('the refresh intent of another process (I5 of refresh.ts)', () => {
   it.each([
     [90_000, 2_000],
     [700, 700],
@@ -180,7 +180,7 @@ describe('shutdown with a rotated token pair that is not stored (I6 of refresh.t
     expect(reports).toEqual([{ name: NAME, outcome: 'rotation_dropped', calls: 1, traceId: null }])
   })
 
-  it('a token pair that is not stored by the commit deadline of the shutdown is rescued, and rotation_rescued is reported', async () => {
+  it('a token pair that is not stored by the commit deadline of the shutdown is written to a file (rotation_rescued)', async () => {
     const rescued: string[] = []
     const { routine, reports } = startRoutine(storeOf(unavailable), {
       rescue: async ({ name, version, grantId, grant }) => {

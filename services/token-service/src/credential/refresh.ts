@@ -14,7 +14,7 @@
  * I3  No request is sent before the intent is stored. The intent names the version whose refresh token will be sent,
  *     and storing it proves that the store accepts writes. If storing it fails, no token was used. In a replicated
  *     store, "stored" means that the required number of replicas has acknowledged the write (`REDIS_REPLICAS`). An
- *     intent that they have not acknowledged is withdrawn.
+ *     intent that too few replicas have acknowledged is withdrawn.
  * I4  Two requests never overlap: a second request starts only after the first is closed and `ambiguousRetryDelayMs`
  *     has passed. A request is retried once if it was not sent or its outcome is unknown, and never after a response.
  * I5  Only a response clears an intent. A process that finds the intent of another process waits until that request
@@ -25,8 +25,8 @@
  *     can acquire it and commit its pair (I7).
  * I6  A received pair stays in memory until it is stored ("stored" as in I3). Until then its access token is issued.
  *     The commit is retried at the current primary until it succeeds or is superseded. During shutdown it is retried
- *     for `commitDeadlineMs`. After that the pair is written to a file (`RESCUE_DIR`, `rotation_rescued`); otherwise it
- *     is dropped and reported as `rotation_dropped`.
+ *     for `commitDeadlineMs`. After that the pair is written to a file (`RESCUE_DIR`) and reported as
+ *     `rotation_rescued`. If the file cannot be written, the pair is dropped and reported as `rotation_dropped`.
  * I7  A commit compares version and fence. A newer fence means that another process may be sending the same refresh
  *     token. In this case, the pair is committed under a new lease if no newer version is stored. The same happens if
  *     the store has lost the previous version in a failover.
@@ -206,7 +206,10 @@ export interface RefreshDeps {
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   /** Called when the outbox has a new entry to relay. */
   readonly notifyOutbox: () => void
-  /** Writes to a file a token pair that could not be committed (I6). Resolves with `false` if that is not possible. */
+  /**
+   * Called with a token pair that could not be committed. Writes the pair to a file (I6), and resolves with `false` if
+   * that is not possible.
+   */
   readonly rescue: (pair: KeptPair) => Promise<boolean>
   /**
    * The last time at which the store may have lost writes, in epoch ms (`StoreConnection.serverChangedAt`); `null` if
@@ -221,7 +224,7 @@ export interface RefreshDeps {
   readonly reportWithoutResult: (call: CallWithoutResult) => void
   /** Receives an unexpected error while a token pair is committed. The commit is retried. */
   readonly onError: (error: unknown) => void
-  /** Awaited at each failpoint. Only tests set this function. */
+  /** Called and awaited at each failpoint, where a test can interrupt the refresh. Only tests set this function. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
@@ -570,8 +573,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         if (outcome !== 'fenced') return outcome
         await store.release(fenced)
         const acquired = await store.acquire(name, owner, timing.leaseMs)
-        // Only `commit` may decide that the token pair is superseded, because it waits until the superseding version is
-        // replicated.
+        // Only `store.commit` may decide that the token pair is superseded, because only `store.commit` waits until the
+        // newer version is replicated.
         if (acquired.kind !== 'acquired') return null
         const current = acquired.leased.lease
         if (current.grantId === lease.grantId && current.version <= lease.version) {

@@ -83,7 +83,7 @@ async function shutDownUncommitted(): Promise<unknown> {
 }
 
 describe('a rotated token pair that could not be stored before the process shut down', () => {
-  it('after a restart, token-service stores a rescued token pair before it sends any refresh token', async () => {
+  it('after a restart, token-service stores a token pair from RESCUE_DIR before it sends any refresh token', async () => {
     const token = await shutDownUncommitted()
     const next = await start()
     const early = refresh(next)
@@ -101,7 +101,7 @@ describe('a rotated token pair that could not be stored before the process shut 
     expect((await refresh(next)).status).toBe(200)
   })
 
-  it('the next process deletes the file of a rescued token pair if the company has been connected again', async () => {
+  it('the next process deletes the file of a token pair in RESCUE_DIR if the company has been connected again', async () => {
     await shutDownUncommitted()
     relay.restore()
     await usable(redis)
@@ -114,7 +114,7 @@ describe('a rotated token pair that could not be stored before the process shut 
     expect((await next.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(granted)
   })
 
-  it('a rescued token pair stays in its file until Redis is available, even after another shutdown', async () => {
+  it('a token pair stays in its file in RESCUE_DIR until Redis is available, even after another shutdown', async () => {
     await shutDownUncommitted()
     const next = await start()
     await next[Symbol.asyncDispose]()

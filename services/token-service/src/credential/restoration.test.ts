@@ -54,7 +54,7 @@ const stored = async () => {
 }
 const KEPT = 'access kept'
 
-describe('storing a token pair again', () => {
+describe('the restoration of a token pair that the store has lost', () => {
   it.each([2, 3])(
     'a restored token pair replaces version 1 of the same grant by version %i',
     async (version) => {

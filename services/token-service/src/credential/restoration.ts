@@ -1,12 +1,12 @@
 /**
  * Stores a token pair again if the store does not have it. Such a token pair was committed and then lost in a failover
  * of the store, or was saved in a file by a process that shut down. A provider that rotates refresh tokens accepts only
- * the newest token pair, so the older one in the store is of no use.
+ * the newest token pair, so the older token pair in the store is of no use.
  *
  * - As in a refresh, the token pair is committed under a lease, and version and fence are compared (I7 of refresh.ts).
  *   A newer token pair or another grant takes precedence (I8). The token pair keeps its version.
- * - During a restoration, this process does not acquire the lease of that credential for anything else. A refresh would
- *   send a refresh token that the provider has already rotated.
+ * - While the token pair of a credential is being restored, this process does not acquire the lease of the credential
+ *   for any other purpose. A refresh would send a refresh token that the provider has already rotated.
  * - A restoration ends only when the store has acknowledged the token pair or does not need it, or when the process
  *   shuts down.
  */
@@ -23,7 +23,9 @@ export interface KeptPair {
   readonly version: number
   /** Identifies the grant of the token pair (`Lease.grantId`). */
   readonly grantId: string
-  /** Whether the store may have lost the grant as well, because it was stored only shortly before the token pair. */
+  /**
+   * Whether the store may have lost the grant as well, because the grant was stored only shortly before the token pair.
+   */
   readonly isNewGrant: boolean
   readonly grant: Grant
   readonly dueAt: number
@@ -63,8 +65,8 @@ export interface RestorationDeps {
 export interface Restorations extends AsyncDisposable {
   /**
    * Stores a token pair again if the store does not have it. Restorations of one credential run one after the other.
-   * With `isOnlyCopy`, the caller deletes a superseded token pair, so the restoration waits until the newer token pair
-   * is replicated.
+   * `isOnlyCopy` means that the caller deletes the only copy of a superseded token pair. The restoration therefore
+   * waits until the newer token pair in the store is replicated.
    */
   restore(pair: KeptPair, options?: { readonly isOnlyCopy: boolean }): Promise<RestorationOutcome>
   /**
@@ -195,8 +197,8 @@ export function createRestorations(deps: RestorationDeps): Restorations {
 }
 
 /**
- * Returns a lease that was never acquired, with which a commit stores nothing. The commit returns `superseded` when the
- * newer token pair is replicated, or `fenced` if the store has lost it.
+ * Returns a lease that was never acquired, with which a commit stores nothing. The commit returns `superseded` as soon
+ * as the newer token pair in the store is replicated, or `fenced` if the store has lost the newer token pair.
  */
 const neverHeld = ({ name, version, grantId }: KeptPair, owner: string): Lease => ({
   name,

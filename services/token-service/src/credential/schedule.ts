@@ -22,7 +22,10 @@ const PAUSE_MS = { shortest: 50, longest: 1_000 } as const
 /** The time after which a credential is due again if the process died during its refresh, in milliseconds. */
 const POSTPONE_MS = 30_000
 
-/** Starts due refreshes until it is disposed. Refreshes that have already started continue to their end. */
+/**
+ * Starts due refreshes until the returned object is disposed. Refreshes that have already started continue to their
+ * end.
+ */
 export function startSchedule(deps: ScheduleDeps): AsyncDisposable {
   const { store, routine, now } = deps
   const shutdown = new AbortController()

@@ -85,8 +85,8 @@ export function breakOnRejectedClient(
         rejection = { response: outcome, probeDelayMs, nextProbeAt, isProbing: false }
         onChange?.(true)
       } else if (rejection === probed) {
-        // Only a rejected probe doubles the delay. The rejection of a call that was in flight when the breaker opened
-        // does not.
+        // Only a rejected probe doubles the delay. The call may also have been in flight when the breaker opened. The
+        // rejection of such a call does not double the delay.
         probed.probeDelayMs = Math.min(2 * probed.probeDelayMs, MAX_PROBE_MS)
         probed.nextProbeAt = now() + probed.probeDelayMs
       }

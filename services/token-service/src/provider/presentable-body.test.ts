@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { presentableBody } from './presentable-body.ts'
 
-describe('presentableBody', () => {
+describe('presentableBody(): the redacted body of a provider response', () => {
   it.each([
     '{"error":"invalid_grant"}',
     '{"error":"invalid_grant","error_description":"Incorrect or invalid refresh token"}',

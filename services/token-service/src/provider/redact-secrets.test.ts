@@ -6,7 +6,7 @@ const each = (escape: (code: number, character: string) => string): string =>
   Array.from(secret, (character) => escape(character.charCodeAt(0), character)).join('')
 const hex = (code: number, width = 2): string => code.toString(16).padStart(width, '0')
 
-describe('redactSecrets', () => {
+describe('redactSecrets(): the removal of secrets from a text', () => {
   it.each([
     ['in plain text', secret],
     ['as a JSON string', JSON.stringify(secret)],
@@ -50,7 +50,7 @@ describe('redactSecrets', () => {
   })
 })
 
-describe('the cost of a redaction', () => {
+describe('the time that redactSecrets() takes', () => {
   const code = '&'.repeat(2_048)
   const echoes = [
     ['the code without its last character', code.slice(1)],

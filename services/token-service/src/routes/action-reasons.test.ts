@@ -1,4 +1,7 @@
-/** Tests of the reasons of actions on credentials over HTTP with the embedded adapters. */
+/**
+ * Tests that the audit log contains the reason that a caller gives for a refresh or a removal. The requests are sent
+ * over HTTP, and the service uses the embedded adapters.
+ */
 import { AuditPage, auditStart, firstBreak } from '@integration-host/shared/contracts/audit'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -33,7 +36,7 @@ const PATH = '/credentials/ACC-1'
 const refresh = (body: unknown) => service.ask(`${PATH}/refresh`, json(body))
 const remove = (body: unknown) => service.ask(PATH, { ...json(body), method: 'DELETE' })
 
-/** Resolves with what the audit log says about the actions, as soon as it contains `count` entries. */
+/** Resolves with the action and the reason of each audit entry, as soon as the audit log contains `count` entries. */
 async function audited(count: number): Promise<(readonly [what: string, reason?: string])[]> {
   const { items } = await eventually(async () => {
     const page = AuditPage.parse((await service.ask('/audit?after=0')).body)

@@ -490,7 +490,7 @@ describe('an id token that is not valid', () => {
   })
 })
 
-describe('an authorization that starts at another loopback host than that of the redirect URI', () => {
+describe('an authorization that starts at another loopback host than the host of the redirect URI', () => {
   it('the route /authorize redirects to the loopback host of the redirect URI before it sets the cookie', async () => {
     const { port } = new URL(service.url)
     const file = await openTestFile(testKeys())

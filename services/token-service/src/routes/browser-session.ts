@@ -107,8 +107,8 @@ export function requireSameOrigin(c: Context): void {
 }
 
 /**
- * Returns the URL of the request at the origin of `REDIRECT` if the two have different loopback names; otherwise
- * `null`.
+ * Returns the URL of the request with its origin replaced by the origin of `REDIRECT`, if the two origins differ only
+ * in the name of the loopback host; `null` in every other case.
  *
  * The authorization must start at the origin of `REDIRECT`, because a browser does not send a cookie of `127.0.0.1` to
  * `localhost`, and Intuit accepts only `localhost` as a loopback name. A URL is returned only if the ports are equal.

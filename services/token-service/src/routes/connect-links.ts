@@ -67,7 +67,7 @@ const PageQuery = z.object({
 export interface ConnectLinkRoutesDeps {
   readonly connectLinks: ConnectLinks
   readonly links: Pick<ConnectLinkStore, 'get' | 'list'>
-  /** The setting `REDIRECT`. The URLs of links get its origin and path prefix. */
+  /** The setting `REDIRECT`. The URL of a connect link begins with the origin and the path prefix of this setting. */
   readonly redirectUri: URL
 }
 
@@ -187,7 +187,10 @@ export function connectLinkRoutes({
     )
 }
 
-/** Returns whether a caller may see and delete a link. A link without a realm can connect any company. */
+/**
+ * Returns whether a caller may see and delete a link. A link without a realm can connect any company, so a caller whose
+ * key is bound to realms may not see it.
+ */
 const mayManage = (caller: Caller, { realm }: ConnectLink): boolean =>
   realm === null ? !caller.isBoundToRealms : caller.mayUseRealm(realm)
 

@@ -33,7 +33,8 @@ const TagQuery = z
   })
 
 const ListQuery = z.object({
-  // The cursor of a search is not always the name of a stored credential.
+  // The cursor is not always the name of a stored credential. If a search ends a page early, the cursor is the name or
+  // the end of the range at which the search has stopped.
   cursor: z
     .string()
     .regex(/^ACC-[A-Za-z0-9_.-]{1,128}~?$/, 'must be next_cursor of the previous page')

@@ -372,7 +372,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(1)
   })
 
-  it('POST /imports/grants sends no token while the store cannot store a claim', async () => {
+  it('POST /imports/grants sends no token if the claim to adopt the grant cannot be stored', async () => {
     const token = await foreignToken()
     await service[Symbol.asyncDispose]()
     service = await start({

@@ -32,8 +32,9 @@ export interface GrantRoutesDeps {
 }
 
 /**
- * `POST /imports/grants` adopts the grants of another program, from NDJSON or a JSON list, and returns a result for
- * each line. If the caller disconnects, the remaining grants are not adopted.
+ * `POST /imports/grants` adopts grants that another program obtained (credential/adoption.ts). Reads the grants from
+ * NDJSON or a JSON list, and returns a result for each line. If the caller disconnects, the remaining grants are not
+ * adopted.
  */
 export function grantRoutes({ adoptions }: GrantRoutesDeps): Hono {
   return new Hono().post(
@@ -102,9 +103,10 @@ interface Line {
 }
 
 /**
- * Validates the lines of a body. The caller has already checked their number.
+ * Parses a body into its lines. Checks the number of lines before it validates each line.
  *
- * @throws {IntegrationError} if the body as a whole is invalid.
+ * @throws {IntegrationError} `invalid_request` or `unsupported_media_type` if the body as a whole is invalid. An
+ * invalid line is returned instead.
  */
 function linesOf(type: string | undefined, body: string): Line[] {
   const text = body.replace(/^\uFEFF/, '')

@@ -95,7 +95,7 @@ describe('GET /reconnect', () => {
     const before = await credential()
     expect((await visitor()).status).toBe(409)
     expect(await credential()).toEqual(before)
-    // A visitor may replace the grant of a company if it has ended.
+    // Once the grant of a company has ended, a visitor may replace the grant.
     provider.revokeAll()
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
     expect((await visitor()).status).toBe(302)

@@ -17,7 +17,7 @@ afterEach(() => rm(join(folder, '..'), { recursive: true }))
 connectLinkStoreContract('file', () => createFileConnectLinkStore(folder))
 
 describe('connect links in files', () => {
-  it('after a restart, a used connect link in a file cannot be used again, and a deleted one is still deleted', async () => {
+  it('after a restart, a used connect link in a file cannot be used again, and a deleted link does not come back', async () => {
     const store = await createFileConnectLinkStore(folder)
     const [kept, used, deleted] = [linkOf(), linkOf(), linkOf()]
     for (const link of [kept, used, deleted]) await store.add(link, Date.now())

@@ -54,7 +54,7 @@ credentialListsContract('the credential file', contractOptions)
 
 const grant = grantOf('ACC-1', 'canary', { idToken: null })
 
-describe('credential file', () => {
+describe('the credential file of the embedded host', () => {
   const startupError = async (folder: string, ring: KeyRing = keys): Promise<string> => {
     try {
       reopened = await createFileCredentialStore(folder, ring)

@@ -9,7 +9,7 @@ import { createMemoryConnectLinkStore } from './connect-link-store.ts'
 connectLinkStoreContract('memory', async () => createMemoryConnectLinkStore())
 
 describe('many connect links in memory', () => {
-  it('the memory store rejects a connect link above the limit, and accepts it after another link was deleted', async () => {
+  it('the memory store accepts no connect link above the limit until another link is deleted', async () => {
     let now = Date.now()
     const store = createMemoryConnectLinkStore(() => now)
     const short = linkOf({ expiresAt: now + 1_000 })

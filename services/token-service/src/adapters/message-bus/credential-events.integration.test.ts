@@ -100,7 +100,7 @@ async function start(): Promise<TestService> {
 const ids = () => seen.map(({ id }) => id)
 const outboxLength = () => redis.redis.xlen('credentials:outbox')
 
-describe('credential events', () => {
+describe('the events of credential changes on RabbitMQ', () => {
   it('token-service publishes one persistent event without tokens for each change of a credential, in order', async () => {
     const service = await start()
     await service.connect('1')

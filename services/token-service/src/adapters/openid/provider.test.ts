@@ -83,7 +83,7 @@ const refreshWith = async (...steps: Scripted[]): Promise<TokenOutcome> => {
   return provider.refresh(refreshToken as Secret)
 }
 
-describe('the provider over HTTP', () => {
+describe('the provider adapter over HTTP', () => {
   it('a code exchange uses Basic authentication and exactly the form parameters of RFC 6749 §4.1.3', async () => {
     const tokens = await granted()
     expect(tokens.lifetimeSeconds).toBe(3600)
@@ -131,7 +131,7 @@ describe('the provider over HTTP', () => {
     expect((await authorize()).kind).toBe('granted')
   })
 
-  it('the provider adapter exchanges a code that another application requested, whatever nonce its id token has', async () => {
+  it('the provider adapter exchanges a code that another application requested, whatever nonce the id token has', async () => {
     const at = new URL('http://x/?nonce=of-the-application')
     const code = new Secret(scripted.authorize(at))
     expect((await provider.exchangeCode({ code, codeVerifier: null, nonce: null })).kind).toBe(
@@ -221,7 +221,7 @@ describe('the provider over HTTP', () => {
     },
   )
 
-  it('a refresh requests the hard expiry of the grant only with the provider profile intuit', async () => {
+  it('a refresh requests the expiry time of the grant only with the provider profile intuit', async () => {
     await granted()
     await reopen(undefined, undefined, generic)
     await granted()
@@ -831,7 +831,7 @@ describe('the nonce of an id token', () => {
     },
   )
 
-  it('an authorization request has a nonce even if claims_supported of the discovery document does not list it', async () => {
+  it('an authorization request has a nonce even if the discovery document does not list the claim nonce', async () => {
     scripted.knobs.metadata = listsNone
     await reopen()
     const request = { state: 's', nonce: 'n', codeVerifier: new Secret('v'.repeat(43)) }

@@ -12,8 +12,8 @@ import {
 import type { DiscoveredProvider } from './discovery.ts'
 
 /**
- * Returns `true` if the provider confirmed that the grant has ended, with this request or before. Tries the next client
- * secret only after a 401. Never throws.
+ * Returns `true` if the provider confirmed that the grant has ended, whether by this request or earlier. Tries the next
+ * client secret only after a 401. Never throws.
  */
 export async function revoke(
   provider: DiscoveredProvider | null,

@@ -46,7 +46,7 @@ credentialStoreContract('Redis', contractOptions)
 credentialLabelsContract('Redis', contractOptions)
 credentialListsContract('Redis', contractOptions)
 
-describe('an intent in Redis that was stored before a failover', () => {
+describe('a refresh intent that was stored in Redis before a failover', () => {
   /**
    * Stores an intent of process a, and acquires the lease for process b. The returned `failOver` makes the intent
    * appear older than a failover.
@@ -76,7 +76,7 @@ describe('an intent in Redis that was stored before a failover', () => {
     }
   }
 
-  it('after a failover, the refresh intent of another process is kept until the deferral ends, and can be replaced then', async () => {
+  it('after a failover, the refresh intent of another process is kept for a configured time, and can be replaced afterwards', async () => {
     const { record, failOver, intent } = await intentOfAnother()
     await failOver()
     const before = await intent()
@@ -89,7 +89,7 @@ describe('an intent in Redis that was stored before a failover', () => {
     expect(await intent()).not.toBe(before)
   })
 
-  it('a second failover restarts the deferral during which the refresh intent of another process is kept', async () => {
+  it('a second failover restarts the time for which the refresh intent of another process is kept', async () => {
     const { record, failOver, redis } = await intentOfAnother()
     await failOver()
     await redis.hset('credentials:server', 'ChangedAt', '1')
@@ -348,7 +348,7 @@ describe('unexpected data in Redis', () => {
     expect((await opened.store.readAudit(0, 1)).head.Seq).toBe(40_000)
   })
 
-  it('an audit entry is stored only once if the call is repeated after a lost reply', async () => {
+  it('record() stores an audit entry only once if the caller repeats the call after a lost reply', async () => {
     const opened = await openUsable()
     for (const id of ['one', 'one', 'two']) await opened.store.record(factsOf(1), id)
     expect((await auditAll(opened)).items).toHaveLength(2)

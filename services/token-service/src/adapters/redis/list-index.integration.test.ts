@@ -38,7 +38,7 @@ async function asEarlierRelease({ redis }: TestRedis, ...names: string[]): Promi
     await redis.del(key.slice(keyPrefix.length))
 }
 
-describe('the index of lists after an upgrade', () => {
+describe('the list index of the Redis store after an upgrade', () => {
   it('lists by state are correct before the list index is complete, but requests for counts are rejected', async () => {
     const test = await openUsable()
     const { store } = test
@@ -85,7 +85,7 @@ describe('the index of lists after an upgrade', () => {
     })
   })
 
-  it('only one replica at a time completes the list index, and another replica can do so when the first one has stopped', async () => {
+  it('only one replica at a time completes the list index, and another replica takes over when the first replica has stopped', async () => {
     const { store, redis } = await openUsable()
     await connect(store, '1')
     await redis.set('lease:credentials:index', 'another replica', 'PX', 60_000)
@@ -97,7 +97,7 @@ describe('the index of lists after an upgrade', () => {
   })
 })
 
-describe('a search in Redis', () => {
+describe('a search for credentials in Redis', () => {
   it('a search in Redis ends a page after 20 ms, continues with the next page, and finds every credential', async () => {
     const { store, redis } = await openUsable()
     // Names without a record are examined but not listed, so the search has to continue after them.
