@@ -5,15 +5,19 @@ import type { Page } from 'playwright-core'
 import { expect } from 'vitest'
 
 const WIDTHS = [1440, 900, 400] as const
-/** The size of a new page. */
+/** The size that a page has before and after the checks. */
 const USUAL_SIZE = { width: 1280, height: 720 } as const
-/** A picture of a page that is taller than this number of pixels shows only the visible part. */
+/**
+ * A screenshot contains the whole page if the page is lower than this number of pixels, and otherwise only the visible
+ * part.
+ */
 const TALLEST_PICTURE = 3_000
 const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
 
 /**
- * Returns the rules of axe that a page violates. axe runs outside of the page's Content-Security-Policy.
+ * Returns the rules of axe that a page violates. axe runs in an isolated world of the browser, to which the page's
+ * Content-Security-Policy does not apply.
  */
 async function violations(page: Page): Promise<readonly string[]> {
   const client = await page.context().newCDPSession(page)

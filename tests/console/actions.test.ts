@@ -1,4 +1,7 @@
-/** Tests the actions on a run: their confirmations, repeated requests, and what other persons see of them. */
+/**
+ * Tests the actions on a run in the console: confirmations, repeated requests, and what another operator sees of an
+ * action.
+ */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,7 +15,7 @@ import { PROCESS } from './fake-installation.ts'
 
 const PASSWORD = 'a long password'
 
-describe('the actions on a run', () => {
+describe('the actions on a run in the console', () => {
   let at: FakeConsole
   let folder: string
 
@@ -35,7 +38,7 @@ describe('the actions on a run', () => {
     expect(at.problems).toEqual([])
   })
 
-  /** Adds a run in a status, and opens its page as a person. */
+  /** Adds a run with the given status to the fake coordinator. Signs in as `ada` and opens the page of the run. */
   async function openRun(id: string, status: HeaderStatus, inDoubt = false): Promise<Page> {
     at.fake.add([id], { Status: status, InDoubt: inDoubt })
     return signIn(await at.open(`${at.url}/runs/${PROCESS}/${id}`), 'ada')
@@ -78,7 +81,7 @@ describe('the actions on a run', () => {
     },
   )
 
-  it('a double click on the confirmation acts once', async () => {
+  it('a double click on the confirm button executes an action only once', async () => {
     const page = await openRun('clicked-twice', 'Running')
     await page.getByRole('button', { name: 'Cancel run…' }).click()
     await dialog(page).getByRole('button', { name: 'Cancel run', exact: true }).dblclick()
@@ -90,7 +93,7 @@ describe('the actions on a run', () => {
     expect(actedOn('clicked-twice')).toHaveLength(1)
   })
 
-  it('an action whose response is lost acts once when the person confirms it again', async () => {
+  it('an action whose response was lost is executed only once, although the person confirms the action again', async () => {
     const page = await openRun('lost-response', 'Running')
     let responses = 0
     await page.route('**/cancel', async (route) => {

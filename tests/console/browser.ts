@@ -1,4 +1,4 @@
-/** A browser that shows a console, and reports whatever a page must never do. */
+/** A browser that shows the console. It records as problems what no page of the console may do. */
 import {
   type Browser,
   type BrowserContext,
@@ -40,7 +40,7 @@ const HEADERS: Readonly<Record<string, string>> = {
   'x-frame-options': 'DENY',
 }
 
-/** Opens a context of the browser for the console at `consoleUrl`. */
+/** Opens a browser context (separate cookies and storage) for the console at `consoleUrl`. */
 export async function watchedContext(
   browser: Browser,
   consoleUrl: string,
@@ -58,7 +58,7 @@ export async function watchedContext(
     if (!response.url().includes('/api/stream')) received.push(response.text().catch(() => ''))
   })
   context.on('request', (request) => {
-    // A link may lead to another host; the page itself must request nothing from it.
+    // A link of a page may lead to another host, but the page itself must request nothing from another host.
     if (request.isNavigationRequest() || request.url().startsWith('data:')) return
     if (isOfConsole(request.frame().url()) && !isOfConsole(request.url()))
       problems.push(`the console requested ${request.url()}`)
@@ -87,7 +87,8 @@ export async function watchedContext(
 
 function missingHeaders(response: Response): readonly string[] {
   const headers = response.headers()
-  // A response that a test has written for the console has no `Date`.
+  // A response that a test sends in place of the console has no header `Date`. It also has no security headers, so they
+  // are not checked.
   if (headers['date'] === undefined) return []
   const expected = new URL(response.url()).pathname.startsWith('/api/')
     ? { ...HEADERS, 'cache-control': 'no-store' }

@@ -13,7 +13,7 @@ import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 const TOO_LONG = 'x'.repeat(17_000)
 const RUNS = 300
 
-describe('actions on many runs in a browser', () => {
+describe('bulk actions on runs in the console', () => {
   let at: ConsoleBrowser
 
   beforeAll(async () => {
@@ -75,7 +75,7 @@ describe('actions on many runs in a browser', () => {
       .locator('dl div', { hasText: name })
       .locator('dd')
 
-  it('an action resumes the 300 runs that match its filter, but no run that was queued later, and another person can open its page', async () => {
+  it('a bulk action resumes the 300 runs that match its filter, but no run that was queued later', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?process=OrderProcess&status=Failed`)
     await page.getByLabel('Select broken-299', { exact: true }).check()
@@ -112,7 +112,7 @@ describe('actions on many runs in a browser', () => {
     await failed(RUNS + 1)
   })
 
-  it('a stopped action on many runs cannot be continued, and its page shows how many runs it has not reached', async () => {
+  it('a stopped bulk action cannot be continued, and its page shows how many runs the action did not reach', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?process=OrderProcess&status=Failed`)
     await page.getByLabel('Select all runs that are loaded').click()
@@ -136,7 +136,7 @@ describe('actions on many runs in a browser', () => {
     expect(stopped.Done).toBeLessThan(20)
   })
 
-  it('the page of an action lists the failed runs with their codes, even if their ids are hostile, and offers them as a download', async () => {
+  it('the page of a bulk action lists the failed runs with their error codes, shows markup in an id as text, and offers a download', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs`)
     const { items } = await coordinator<{ items: OperationDetail[] }>('/operations?limit=1')

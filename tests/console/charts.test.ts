@@ -43,7 +43,7 @@ describe('the charts of the console in a browser', () => {
     expect(at.problems).toEqual([])
   })
 
-  it('the page Charts shows eight charts with one cross-hair, markers, and tables of the same values', async () => {
+  it('the page Charts shows eight charts with a common cross-hair, with markers, and with tables of the same values', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Charts' }).click()
     await page.getByRole('img', { name: /^Runs that have not completed/ }).waitFor({

@@ -6,7 +6,7 @@ import { COMPANY, connectCompany } from '../../host/src/story.ts'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
-describe('the companies in a browser', () => {
+describe('the pages about companies in the console', () => {
   let at: ConsoleBrowser
 
   beforeAll(async () => {
@@ -32,7 +32,7 @@ describe('the companies in a browser', () => {
   const state = (page: Page, name: string) =>
     page.getByRole('region', { name: 'State' }).getByText(name, { exact: true })
 
-  it('a person creates a connect link on the page Companies, and when the owner has connected the company, the page shows it without a reload', async () => {
+  it('when an owner has connected a company with a connect link, the page Companies shows the company without a reload', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Companies', exact: true }).first().click()
     await page.getByText('No company is connected yet').waitFor()
@@ -54,7 +54,7 @@ describe('the companies in a browser', () => {
     await page.getByText('connected it').waitFor()
   })
 
-  it('the page of a company with a revoked grant shows the remedy and offers no refresh, and shows the company as active after the reconnection', async () => {
+  it('the page of a company with a revoked grant shows the remedy and offers no refresh until the company is reconnected', async () => {
     await connectCompany(at.host, { stage() {}, line() {} })
     const page = await at.signIn()
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)

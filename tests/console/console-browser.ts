@@ -1,4 +1,4 @@
-/** The embedded host with its console, and a browser that shows it. */
+/** An embedded host with the web console, and a browser that shows this console. */
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,7 +12,10 @@ export interface ConsoleBrowser extends AsyncDisposable {
   readonly context: BrowserContext
   /** The log of the embedded host. */
   readonly log: () => string
-  /** What a page must never do; empty if nothing of that has happened. */
+  /**
+   * The problems that `WatchedContext.problems` describes, such as violations of the Content-Security-Policy. Empty in
+   * a successful test.
+   */
   readonly problems: string[]
   /** Opens a page of the console in a new tab. */
   open(path: string): Promise<Page>
@@ -77,7 +80,7 @@ export async function startConsoleBrowser(
   }
 }
 
-/** The tokens and codes of the sandbox provider. */
+/** Matches the access tokens, refresh tokens and authorization codes that the sandbox provider issues. */
 const SANDBOX_SECRET = /sandbox-(?:access|refresh|code)-[\w-]{20}/
 
 /** Fails if one of the bodies contains a token, a code, or a secret from the data folder of the host. */
@@ -86,7 +89,7 @@ async function expectNoSecrets(dataDir: string, bodies: readonly string[]): Prom
   const found: (readonly [file: string, secret: string])[] = []
   for (const file of await readdir(folder)) {
     const secret = (await readFile(join(folder, file), 'utf8')).trim()
-    // The key list contains only digests, and its lock file is empty.
+    // The list of accepted keys is not a secret, because it contains only digests. The lock file of the list is empty.
     if (!file.endsWith('.json') && secret !== '') found.push([file, secret])
   }
   if (found.length < 4 || bodies.length < 5)

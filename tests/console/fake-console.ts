@@ -1,4 +1,4 @@
-/** A console with a fake installation behind it, and a browser that shows it. */
+/** A console whose services are a fake installation, and a browser that shows this console. */
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import type { Browser, Page } from 'playwright-core'
@@ -6,7 +6,7 @@ import { startEmbeddedConsole } from '../../host/src/embedded-console.ts'
 import { launchChromium, type WatchedContext, watchedContext } from './browser.ts'
 import { type FakeInstallation, startFakeInstallation } from './fake-installation.ts'
 
-/** The keys that no browser may ever receive. */
+/** The keys with which the console calls the services. No browser may receive them. */
 export const KEYS = {
   SERVICE_API_KEY: 'a-service-key-that-no-browser-may-see-0123456789',
   OPERATOR_API_KEY: 'an-operator-key-that-no-browser-may-see-0123456789',

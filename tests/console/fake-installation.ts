@@ -1,6 +1,6 @@
 /**
- * The coordinator, token-service and the gateway of a fake installation, as one server that speaks their HTTP. Its runs
- * change when a test or a benchmark says so, and only then.
+ * A fake installation: one HTTP server that responds to the requests of the console as the coordinator, token-service
+ * and the gateway do. Runs change only when a test or a benchmark changes them.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { text } from 'node:stream/consumers'
@@ -19,11 +19,14 @@ import { startHttpServer } from '../support/fakes/http-server.ts'
 
 export const PROCESS = 'OrderProcess'
 const STEPS = ['order', 'report', 'csv']
-/** The coordinator knows the last events for clients that reconnect. */
+/** The number of events that the fake keeps for clients that reconnect, as the coordinator does. */
 const KEPT_EVENTS = 20_000
 const BEGAN = Date.UTC(2026, 0, 1)
 
-/** What the fake stores of a run. Every other member of the responses follows from it, or has a fixed value. */
+/**
+ * The data that the fake stores for a run. Every other member of a response is computed from this data, or has a fixed
+ * value.
+ */
 export interface FakeRun {
   readonly process: string
   readonly id: string
@@ -46,18 +49,18 @@ export interface FakeInstallation extends AsyncDisposable {
   readonly schedules: ScheduleView[]
   /** The dependencies that `/health/ready` reports. */
   dependencies: HealthReport['dependencies']
-  /** Members of the process that differ from the usual ones. */
+  /** Overrides members of the only process, which by default is not paused and has three steps. */
   process: Readonly<Record<string, unknown>>
   /** The text of `/metrics`. */
   metrics: string
-  /** Returns a problem for a request that is to be rejected; `null` for the usual response. */
+  /** Returns the problem with which a request is rejected; `null` if the request gets the usual response. */
   reject: (
     method: string,
     path: string,
   ) => { readonly code: string; readonly detail: string } | null
-  /** How often each path was read or changed, without queries. */
+  /** The number of requests for each path, without the query. */
   readonly received: ReadonlyMap<string, number>
-  /** The bodies of the actions, in their order. */
+  /** The received actions, oldest first: path, acting person and request body. */
   readonly acted: readonly {
     readonly path: string
     readonly person: string
@@ -67,7 +70,10 @@ export interface FakeInstallation extends AsyncDisposable {
   add(ids: readonly string[], further?: Partial<RunDetailResponse>): void
   /** Changes runs, and sends an event for each of them. */
   change(changes: readonly (readonly [run: FakeRun, status: HeaderStatus])[]): void
-  /** Ends the open event streams. `forget` also forgets the events, as a coordinator that was restarted. */
+  /**
+   * Ends the open event streams. With `forget`, the past events are deleted as well, as by a restart of the
+   * coordinator.
+   */
   cutStreams(forget?: boolean): void
   /** The number of open event streams. */
   readonly streams: number
@@ -244,7 +250,7 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
         if (id === '') return list(name, query)
         const run = byId.get(keyOf(name, id))
         if (run === undefined) return undefined
-        // A fake transaction has one run only.
+        // Each transaction of the fake has only one run, with the number 0.
         if (Number(query.get('replay') ?? 0) > 0) return undefined
         if (part === undefined) return detail(run, query)
         if (part === 'runs') return { items: [header(run)] }
@@ -396,7 +402,10 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
   return at
 }
 
-/** Returns the code with which the services respond if they do not have what a path names. */
+/**
+ * Returns the error code of a 404 response, which depends on whether the process, the transaction or something else is
+ * missing.
+ */
 const missingCode = ({ parts: [root, name] }: FakeRequest): string =>
   root !== 'processes'
     ? 'not_found'
@@ -407,7 +416,7 @@ const missingCode = ({ parts: [root, name] }: FakeRequest): string =>
 interface FakeRequest {
   readonly method: string
   readonly path: string
-  /** The segments of the path, decoded. */
+  /** The segments of the path after URL decoding. */
   readonly parts: readonly string[]
   readonly query: URLSearchParams
   readonly person: string
@@ -456,7 +465,7 @@ function counts(credentials: readonly CredentialView[]): unknown {
   return { Total: credentials.length, States, Classes: {} }
 }
 
-/** Returns an attempt that failed. */
+/** Returns an attempt that failed with status 503. `further` overrides single members. */
 export const failedAttempt = (further: Partial<AttemptView> = {}): AttemptView => ({
   StepName: 'order',
   Attempt: 1,

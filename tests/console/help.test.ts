@@ -65,7 +65,7 @@ describe('the help pages of the console in a browser', () => {
     })
   })
 
-  it('a problem on a page of the console links to the section about its code', async () => {
+  it('an error message on a page of the console links to the help section about its error code', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs/OrderProcess/none`)
     await page.getByRole('link', { name: 'What transaction_not_found means' }).click()
@@ -73,7 +73,7 @@ describe('the help pages of the console in a browser', () => {
     expect(page.url()).toBe(`${at.console.url}/help/errors#transaction_not_found`)
   })
 
-  it('on a narrow screen, the navigation is a drawer, which closes on Escape and when a link is followed', async () => {
+  it('on a narrow screen, the navigation is a drawer that closes when a person presses Escape or follows a link', async () => {
     const page = await at.signIn()
     await page.setViewportSize({ width: 400, height: 800 })
     const pages = page.getByRole('navigation', { name: 'Pages' })

@@ -1,17 +1,20 @@
-/** A fake installation in which every field that comes from outside has every hostile text. */
+/**
+ * Fills a fake installation with hostile texts, such as markup and scripts. Every field whose value comes from outside
+ * gets every text.
+ */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { failedAttempt, type FakeInstallation, PROCESS } from './fake-installation.ts'
 import { HOSTILE_IDS, HOSTILE_TEXTS } from './hostile-texts.ts'
 
 const AT = '2026-11-22T02:41:00.000Z'
-/** The run whose page has every text in each of its lists. */
+/** The id of the run in which each list has one entry for each hostile text. */
 export const LOADED = 'loaded'
-/** All texts as one. */
+/** All hostile texts joined into one string. */
 export const ALL = HOSTILE_TEXTS.map(({ text }) => text)
   .join(' ')
   .toWellFormed()
 
-/** Puts every hostile text into every field that can have it. */
+/** Adds runs, actions, companies and other objects, whose fields contain the hostile texts. */
 export function fill(fake: FakeInstallation): void {
   const texts = HOSTILE_TEXTS.map(({ text }) => text)
   for (const { text } of HOSTILE_IDS)

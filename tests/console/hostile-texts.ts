@@ -1,8 +1,14 @@
-/** Texts that would do harm if a page took them for markup, code, an address, or a part of the text around them. */
+/**
+ * Hostile texts: texts that would do harm if a page interpreted them as markup, as code, as a URL, or as a part of the
+ * surrounding text.
+ */
 
 const ALERT = 'alert(1)'
 
-/** Each text with what a page shows of it: the same text, unless it has characters that cannot be seen. */
+/**
+ * Each text, followed by its representation on a page if this differs. A page shows invisible characters by their code
+ * points.
+ */
 const TEXTS: readonly (readonly [text: string, shown?: string])[] = [
   [`<script>${ALERT}</script>`],
   [`<svg/onload=${ALERT}>`],
@@ -41,7 +47,7 @@ const TEXTS: readonly (readonly [text: string, shown?: string])[] = [
   ['?run=7&status=Failed#x'],
   ['a b+c;d=e\\f'],
 ]
-/** Characters that no id can have, but that other texts may have. */
+/** Texts with characters that an id must not contain, but that other fields may contain. */
 const CONTROLS: typeof TEXTS = [
   ['\0null\u0007', '⟨U+0000⟩null⟨U+0007⟩'],
   ['\u001b[31mred\u001b[0m', '⟨U+001B⟩[31mred⟨U+001B⟩[0m'],

@@ -1,6 +1,6 @@
 /**
- * Tests that no text from outside becomes markup, code or an address in a page of the console, and that none looks like
- * another text. Every field of every page has every hostile text.
+ * Tests that no page of the console interprets a text from outside as markup, code or a URL, and that no text looks
+ * like another text. Every field of every page contains every hostile text (hostile-texts.ts).
  */
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -9,10 +9,16 @@ import { PROCESS } from './fake-installation.ts'
 import { ALL, fill, LOADED } from './hostile-installation.ts'
 import { HOSTILE_IDS, HOSTILE_TEXTS } from './hostile-texts.ts'
 
-/** The ids with which every step of an action is tried: markup, hidden characters, paths, and a long one. */
+/**
+ * Matches the ids of the runs on which the test performs an action: ids with markup, hidden characters or paths, and a
+ * long id.
+ */
 const ACTED_ON = /^(?:<svg|\u202e|66\u200b|⟨|😀|x{9}|\.\.|a\/b|%2e|__|\?)/u
 
-/** What a page shows that it must not have, as the browser finds it. */
+/**
+ * A browser script that returns everything in the page that must not be there, such as elements and attributes from a
+ * hostile text.
+ */
 const FINDINGS = String.raw`(() => {
   const app = document.getElementById('app')
   const elements = [...app.querySelectorAll('*')]
@@ -45,11 +51,14 @@ const FINDINGS = String.raw`(() => {
   return [...new Set(found)]
 })()`
 
-/** The addresses with all texts, the text that is there when the page is complete, and what else is opened there. */
+/**
+ * The paths of the tested pages. `ready` is a text that is visible when the page is complete, and `prepare` opens
+ * further parts of the page.
+ */
 const PAGES: readonly {
   readonly path: string
   readonly ready: string
-  /** Whether each text is somewhere on the page alone, and not only in a sentence. */
+  /** Whether the page shows each text separately somewhere, and not only within a sentence. */
   readonly hasAll?: boolean
   readonly prepare?: (page: Page) => Promise<void>
 }[] = [
@@ -94,7 +103,7 @@ const PAGES: readonly {
   ),
 ]
 
-describe('hostile texts in a browser', () => {
+describe('hostile texts on the pages of the console', () => {
   let at: FakeConsole
 
   beforeAll(async () => {
@@ -108,20 +117,22 @@ describe('hostile texts in a browser', () => {
     expect(at.problems).toEqual([])
   })
 
-  /** The elements, attributes and addresses that come from a text, and the characters that cannot be seen. */
+  /**
+   * Returns the elements, attributes and URLs that come from a hostile text, and the invisible characters in the page.
+   */
   const findings = (page: Page) => page.evaluate<string[]>(FINDINGS)
   const expectHarmless = async (page: Page): Promise<void> =>
     expect(await findings(page), page.url()).toEqual([])
-  /** The texts that the page isolates, each as it is shown. */
+  /** Returns the texts that the page shows in `bdi` elements, which isolate their text direction. */
   const isolated = (page: Page) =>
     page.evaluate<string[]>("[...document.querySelectorAll('bdi')].map((one) => one.textContent)")
-  /** The hostile texts that the page does not show. */
+  /** Returns the hostile texts that the page does not show. */
   async function hidden(page: Page): Promise<readonly string[]> {
     const shown = new Set(await isolated(page))
     return HOSTILE_TEXTS.map((one) => one.shown).filter((text) => !shown.has(text))
   }
 
-  it('no page takes a text from outside for markup, code or an address, and each one shows it as text', async () => {
+  it('no page of the console interprets a text from outside as markup, code or a URL', async () => {
     const page = await at.signIn()
     const harmful: Record<string, readonly string[]> = {}
     for (const { path, ready, hasAll = false, prepare } of PAGES) {
@@ -135,7 +146,7 @@ describe('hostile texts in a browser', () => {
     expect(harmful).toEqual({})
   })
 
-  it('the list of runs shows each hostile id, and the search finds it', async () => {
+  it('the page Runs and the search show ids with markup, paths or hidden characters as text', async () => {
     const page = await at.signIn()
     await page.setViewportSize({ width: 1280, height: 3_000 })
     await page.goto(`${at.url}/runs`)
@@ -161,7 +172,7 @@ describe('hostile texts in a browser', () => {
     }
   })
 
-  it('a run with a hostile id opens from the list, is copied, and is the object of an action', async () => {
+  it('a run whose id has markup, paths or hidden characters can be opened, copied and cancelled', async () => {
     const page = await at.signIn()
     await page.setViewportSize({ width: 1280, height: 3_000 })
     await page.goto(`${at.url}/runs`)
@@ -176,7 +187,7 @@ describe('hostile texts in a browser', () => {
       await page.getByRole('button', { name: 'Cancel run…' }).click()
       const dialog = page.getByRole('dialog')
       expect(await dialog.getByRole('heading').textContent()).toContain(`${shown}, run 0`)
-      // A reason must not have characters that cannot be seen.
+      // The console rejects a reason with invisible characters.
       const reason = `because of ${shown}`
       await dialog.getByLabel('Reason').fill(reason)
       await dialog.getByRole('button', { name: 'Cancel run', exact: true }).click()

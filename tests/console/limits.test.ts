@@ -23,7 +23,7 @@ describe('the limits page of the console in a browser', () => {
       headers: { Authorization: `Bearer ${at.host.serviceKey}` },
     })
 
-  it('the page Limits says that no company has made a call, and later shows the calls of a company and its failed call', async () => {
+  it('the page Limits first shows that there were no calls, and later shows the calls of a company and a failed call', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Limits' }).click()
     await page.getByText('No company has made a call').waitFor()

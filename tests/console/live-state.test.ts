@@ -1,4 +1,7 @@
-/** Tests that the pages agree with the coordinator after bursts, lost connections and restarts, and with wrong clocks. */
+/**
+ * Tests that the pages show the state of the coordinator after many quick changes, lost connections and restarts, and
+ * if the clock of the browser is wrong.
+ */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -18,7 +21,7 @@ const RUNS = 300
 const STATUSES = ['Queued', 'Running', 'Retrying', 'Failed', 'Completed'] as const
 const MAIN = fileURLToPath(new URL('../../services/console/src/main.ts', import.meta.url))
 
-describe('the live state of the pages', () => {
+describe('the live state of the pages of the console', () => {
   let at: FakeConsole
 
   beforeAll(async () => {
@@ -38,7 +41,7 @@ describe('the live state of the pages', () => {
     await page.getByText('live', { exact: true }).waitFor()
     return page
   }
-  /** The visible rows as id and status. */
+  /** Returns the id and the status in each row of the list. */
   const rows = (page: Page) =>
     page.evaluate<readonly (readonly [string, string])[]>(
       `[...document.querySelectorAll('main tbody tr')].flatMap((row) => {
@@ -57,7 +60,7 @@ describe('the live state of the pages', () => {
       { everyMs: 100 },
     )
   }
-  /** Changes runs in a burst of frames. Every run ends in a status that follows from its number and `salt`. */
+  /** Changes every run four times in quick succession. The final status of a run depends on its index and on `salt`. */
   function burst(salt: number): void {
     for (let round = 0; round < 4; round += 1)
       at.fake.change(
@@ -77,7 +80,7 @@ describe('the live state of the pages', () => {
     await expectAgreement(page)
   })
 
-  it('a run that changes while the stream of the coordinator is cut is right afterwards, also if the coordinator has forgotten its events', async () => {
+  it('the pages show the current status of a run that changed while the event stream of the coordinator was interrupted', async () => {
     const page = await openList()
     const run = at.fake.runs.at(-1) as FakeRun
     const other = await at.open(`${at.url}/runs/${PROCESS}/${run.id}`)
@@ -93,7 +96,7 @@ describe('the live state of the pages', () => {
     }
   })
 
-  it('a stream that the coordinator cuts before its first event is complemented by reading everything again', async () => {
+  it('the console reads everything again if the coordinator ends an event stream before its first event', async () => {
     await using fresh = await startFakeConsole()
     fresh.fake.add(['only'])
     const page = await fresh.signIn()
@@ -130,7 +133,7 @@ describe('the live state of the pages', () => {
     ['ahead', 3_600_000],
     ['behind', -3_600_000],
   ])(
-    'countdowns follow the clock of the server when that of the browser is an hour %s',
+    'countdowns follow the clock of the server if the clock of the browser is an hour %s',
     async (name, offsetMs) => {
       const due = Date.now() + 600_000
       at.fake.add([`due-${name}`], {
@@ -158,8 +161,8 @@ describe('the live state of the pages', () => {
   )
 })
 
-describe('a console process that is killed', () => {
-  it('an open page asks to sign in after the restart, and then shows the same address', async () => {
+describe('an open page of a console process that is killed', () => {
+  it('after a restart of the console, an open page requests a sign-in and then shows the same URL', async () => {
     await using opened = new AsyncDisposableStack()
     const at = opened.use(await startFakeConsole())
     at.fake.add(['before'], { Status: 'Failed' })

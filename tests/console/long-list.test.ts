@@ -6,9 +6,12 @@ import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
 const RUNS = 10_000
 const PAGE = 200
-/** The maximum number of rows in the page, including the head. */
+/** The maximum number of table rows in the DOM of the page, including the header row. */
 const MAX_ROWS = 60
-/** Ids, names and messages that are markup, paths, scripts, or change the direction of text. */
+/**
+ * Texts that are used as ids, names and messages. They contain markup, paths or scripts, or reverse the direction of
+ * the text.
+ */
 const HOSTILE = [
   '<img src=x onerror=alert(1)>',
   '"><script>alert(1)</script>',
@@ -107,7 +110,7 @@ describe('the list of 10,000 runs in a browser', () => {
     for (const link of links) expect(link).toMatch(/^\/(runs\/OrderProcess|companies)\/[^/]+$/)
   })
 
-  it('keyboard shortcuts move from run to run and select a run, and the focused row stays in the page', async () => {
+  it('keyboard shortcuts move from run to run and select a run, and scrolling does not remove the focused row', async () => {
     const page = await open()
     await page.getByRole('link', { name: `order-${RUNS - 1}`, exact: true }).focus()
     for (let step = 1; step <= 40; step += 1) {
@@ -132,7 +135,7 @@ describe('the list of 10,000 runs in a browser', () => {
       )
     const before = await first()
     added = 37
-    // A change of any run causes the page to be read again.
+    // The page reads its list again when any run changes, so the test queues a run.
     await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
       method: 'POST',
       headers: {
@@ -171,7 +174,7 @@ describe('the live connection of a browser', () => {
     return /^console_event_streams(?:\{[^}]*\})? (\d+)$/m.exec(text)?.[1]
   }
 
-  it('ten tabs of the console share one stream, and the other tabs stay up to date after the tab that reads the stream was closed', async () => {
+  it('ten tabs of the console share one event stream, and stay up to date after the tab that reads the stream was closed', async () => {
     const first = await at.signIn()
     await first.goto(`${at.console.url}/runs`)
     await first.getByText('There are no runs yet').waitFor()
@@ -194,7 +197,7 @@ describe('the live connection of a browser', () => {
     for (const one of tabs) await one.close()
   })
 
-  it('the page Runs stays visible, shows the failure and offers no action while the browser has no network, and is up to date afterwards without a reload', async () => {
+  it('while the browser has no network, the page Runs shows the failure and offers no action, and recovers without a reload', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?idPrefix=offline`)
     await page.getByText('No run matches.').waitFor()
@@ -246,7 +249,7 @@ describe('the live connection of a browser', () => {
     expect(failures).toBe(2)
   })
 
-  it('the page Runs shows no run in a wrong state after its stream was cut twenty times', async () => {
+  it('the page Runs shows the correct status of every run after its event stream was interrupted twenty times', async () => {
     const page = await at.signIn()
     await page.setViewportSize({ width: 1280, height: 2_000 }) // so that all rows are visible
     await page.goto(`${at.console.url}/runs?idPrefix=cut-`)

@@ -1,10 +1,12 @@
 /**
- * Compares the pages of the console with stored pictures. The responses of the console's API are recorded, and the clock
- * stands still, so that only a change of the page itself changes a picture. Another version of the browser or other fonts
- * draw text differently; the comparison runs only with those of the recording.
+ * Compares the pages of the console with stored pictures. The responses of the console's API are recorded, and the
+ * clock of the browser is fixed, so that only a change of the page itself changes a picture. Other browser versions and
+ * other fonts draw text differently. Therefore the pictures are compared only with the browser and the font with which
+ * they were made.
  *
- * It runs with `LOOKS=compare`. After an intended change, `LOOKS=draw npm run test:console -- tests/console/looks.test.ts` draws the pictures again;
- * `LOOKS=record` also makes a new recording, which a changed API needs.
+ * The comparison runs with `LOOKS=compare`. After an intended change, `LOOKS=draw npm run test:console --
+ * tests/console/looks.test.ts` draws the pictures again; `LOOKS=record` also makes a new recording, which a changed API
+ * needs.
  */
 import { execFileSync } from 'node:child_process'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
@@ -29,11 +31,11 @@ const DIFFERENT = join(tmpdir(), 'console-looks')
 const task = process.env['LOOKS']
 const isRecording = task === 'record'
 const isDrawing = isRecording || task === 'draw'
-/** The largest share of pixels that may differ. */
+/** The share of pixels (0 to 1) by which a picture may differ from the stored picture. */
 const TOLERANCE = 0.001
 /** The longest time that a recording may take. */
 const RECORDING_MS = 400_000
-/** Nothing listens at this address: the requests of the browser are answered here. */
+/** No server listens at this URL. The test itself responds to the requests of the browser. */
 const ORIGIN = 'http://127.0.0.1:7221'
 
 const pages: Readonly<Record<string, string>> = {
@@ -56,19 +58,22 @@ const forms = [
 ] as const
 
 interface Recording {
-  /** The versions of the browser and of the font that the pictures were made with. */
+  /** The versions of the browser and of the font with which the pictures were made. */
   readonly drawnBy: string
-  /** The time of the pictures, epoch ms. */
+  /** The time that the clock of the browser shows in the pictures, in epoch milliseconds. */
   readonly at: number
   /** The responses of the API by path and query. */
   readonly responses: Readonly<Record<string, { readonly status: number; readonly body: string }>>
 }
 
-/** Resolves in the browser when a frame has been drawn after all effects of the current one. */
+/** A browser script that resolves after two animation frames, when the effects of the current frame have been drawn. */
 const TWO_FRAMES =
   'new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => resolve())))'
 
-/** Whether a request reads the API. The event stream has no end. */
+/**
+ * Whether the URL belongs to a request to the API whose response ends. The response of the event stream never ends, so
+ * it is not recorded.
+ */
 const isRead = ({ pathname }: URL): boolean =>
   pathname.startsWith('/api/') && pathname !== '/api/stream'
 
@@ -89,7 +94,7 @@ if (task === 'compare' && !isComparable)
     `SKIPPED: the pictures of the console, which were drawn by ${stored?.drawnBy}, not ${drawnBy()}`,
   )
 
-describe.runIf(isComparable)('the look of the console', () => {
+describe.runIf(isComparable)('the pages of the console compared with stored pictures', () => {
   let installation: ConsoleBrowser | null = null
   let browser: Browser
   let context: BrowserContext
@@ -113,7 +118,7 @@ describe.runIf(isComparable)('the look of the console', () => {
     await installation?.[Symbol.asyncDispose]()
   })
 
-  /** Opens all pages of a running installation, and keeps the responses of its API. */
+  /** Opens all pages of a running installation, and records the responses of the console's API. */
   async function record(): Promise<Recording> {
     installation = await startPictureInstallation()
     const { context: recorded } = installation
@@ -149,7 +154,7 @@ describe.runIf(isComparable)('the look of the console', () => {
       forms.map(({ theme, width }) => ({ name, path, theme, width })),
     ),
   )(
-    'the page $name looks as in its stored picture, $theme and $width pixels wide',
+    'the page $name equals its stored picture in the $theme theme at a width of $width pixels',
     async (picture) => {
       const { name, path, theme, width } = picture
       const page = await context.newPage()
@@ -175,7 +180,7 @@ describe.runIf(isComparable)('the look of the console', () => {
   )
 })
 
-/** Opens a page, and resolves when it is drawn and waits for no response. */
+/** Opens a URL. Resolves when the page has received all responses and has been drawn. */
 async function show(page: Page, url: string): Promise<void> {
   let pending = 0
   page.on('request', (request) => {
@@ -200,7 +205,10 @@ async function writeRecording(recording: Recording): Promise<void> {
   await writeFile(join(FOLDER, 'recording.json'), `${JSON.stringify(recording, null, 2)}\n`)
 }
 
-/** Serves the program of the console from memory, and the recorded responses. */
+/**
+ * Responds to the requests of the browser with the bundled browser program of the console and with the recorded
+ * responses.
+ */
 async function serve(context: BrowserContext, { responses, at }: Recording): Promise<void> {
   const app = await builtConsole()
   const assets = new Map(app.assets.map((asset) => [asset.path, asset]))
@@ -214,7 +222,7 @@ async function serve(context: BrowserContext, { responses, at }: Recording): Pro
       await route.fulfill({ body: Buffer.from(body), contentType: type })
     }
   })
-  // The event stream is open and has no events after the first one.
+  // This fake event stream opens, sends its first event, and then sends no further event.
   await context.addInitScript(`
     globalThis.EventSource = class {
       addEventListener(name, listener) {
@@ -226,7 +234,7 @@ async function serve(context: BrowserContext, { responses, at }: Recording): Pro
     }`)
 }
 
-/** Returns the share of the pixels that differ between two pictures, from 0 to 1. The browser decodes them. */
+/** Returns the share of the pixels that differ between two pictures, from 0 to 1. The browser decodes the pictures. */
 async function differingShare(page: Page, drawn: Buffer, expected: Buffer): Promise<number> {
   const urls = [drawn, expected].map((png) => `data:image/png;base64,${png.toString('base64')}`)
   return await page.evaluate<number>(`(async () => {

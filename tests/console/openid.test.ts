@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
-describe('the sign-in at an OpenID provider', () => {
+describe('the sign-in to the console at an OpenID provider', () => {
   let provider: TestProvider
   let at: ConsoleBrowser
 
@@ -64,7 +64,7 @@ describe('the sign-in at an OpenID provider', () => {
     expect(other.url()).toBe(`${at.console.url}/companies`)
   })
 
-  it('the OpenID sign-in shows on a page of the console why a person may not use the console', async () => {
+  it('after an OpenID sign-in, a person who may not use the console sees a page of the console with the reason', async () => {
     provider.signInAs({ email: 'mallory@example.com', email_verified: true })
     const page = await at.open('/')
     await page.getByRole('link', { name: 'Sign in at localhost' }).click()

@@ -16,7 +16,7 @@ const COMPANIES = [
 type Company = (typeof COMPANIES)[number]
 const [ROSEWOOD, , HARBOUR] = COMPANIES
 
-/** The company whose grant is revoked. */
+/** The company whose grant is revoked, so that it must be reconnected. */
 export const BROKEN_COMPANY: Company = HARBOUR
 /** The run that fails after two retries. */
 export const FAILED_RUN = 'INV-1041'
@@ -30,7 +30,8 @@ export const WAITING_RUN = 'INV-1044'
 export async function startPictureInstallation(): Promise<ConsoleBrowser> {
   await using opened = new AsyncDisposableStack()
   let notices = 0
-  // The target of the notices is unavailable twice, and then it rejects the request. It finds no earlier notice.
+  // The server to which the run sends a notice. It responds twice with 503 and then with 422. A query for an earlier
+  // notice gets 404.
   const target = createServer(({ method }, response) => {
     if (method === 'POST') notices += 1
     response.writeHead(method === 'GET' ? 404 : notices < 3 ? 503 : 422).end()
@@ -83,7 +84,10 @@ export async function startPictureInstallation(): Promise<ConsoleBrowser> {
     return queue('InvoiceProcess', id, { customer, amount: 480, notify }, realm)
   }
 
-  /** A rejected refresh token is tried again a few times, before the company must be reconnected. */
+  /**
+   * Revokes the grant of a company, and requests refreshes until token-service reports that the company must be
+   * reconnected. token-service retries a rejected refresh token a few times before that.
+   */
   async function revoke({ realm }: Company): Promise<void> {
     await at.sandbox(`realms/${realm}/revoke`)
     const credential = `${at.host.tokenService}/credentials/ACC-${realm}`

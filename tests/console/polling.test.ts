@@ -1,4 +1,4 @@
-/** Tests the pages where the event stream cannot be used, in a real browser. */
+/** Tests in a real browser that the pages of the console poll every 5 s while they cannot use the event stream. */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -7,7 +7,7 @@ import { type FakeRun, PROCESS } from './fake-installation.ts'
 
 const STREAM = '**/api/stream*'
 
-describe('the pages without an event stream', () => {
+describe('the pages of the console without an event stream', () => {
   let at: FakeConsole
 
   beforeAll(async () => {
@@ -27,7 +27,7 @@ describe('the pages without an event stream', () => {
   const change = (status: 'Running' | 'Failed' | 'Queued'): void =>
     at.fake.change([[at.fake.runs[0] as FakeRun, status]])
 
-  it('all tabs read what they show every 5 s after the stream has failed three times, and return to the stream when it works', async () => {
+  it('all tabs of the console poll every 5 s after the event stream has failed three times, until the stream works again', async () => {
     const first = await at.signIn()
     await pill(first, 'live')
     await at.context.route(STREAM, (route) => route.abort())
@@ -48,7 +48,7 @@ describe('the pages without an event stream', () => {
     await eventually(async () => expect(await state(page).textContent()).toContain('Running'))
   })
 
-  it('a page that reads every 5 s says that there is no connection while its requests fail', async () => {
+  it('a page of the console that polls every 5 s reports the lost connection while its requests fail', async () => {
     await at.signIn()
     await at.context.route(STREAM, (route) => route.abort())
     const page = await at.open(at.url)
@@ -61,7 +61,7 @@ describe('the pages without an event stream', () => {
     expect(await page.getByText('No connection to the console since').count()).toBe(0)
   })
 
-  it('in a browser without locks three tabs read a stream, the fourth reads every 5 s until one of them is closed', async () => {
+  it('in a browser without the Web Locks API, three tabs read event streams, and a fourth tab polls every 5 s', async () => {
     await at.context.addInitScript('delete Navigator.prototype.locks')
     const tabs = [await at.signIn()]
     await pill(tabs[0] as Page, 'live')

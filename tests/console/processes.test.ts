@@ -6,7 +6,7 @@ import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
 const folder = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
 
-describe('the processes in a browser', () => {
+describe('the page Processes and the page of dead letters in the console', () => {
   let at: ConsoleBrowser
 
   beforeAll(async () => {
@@ -29,7 +29,7 @@ describe('the processes in a browser', () => {
     return (await response.json()) as Body
   }
 
-  it('a person can pause a process only with a reason, and can resume it from the condition that shows the pause', async () => {
+  it('a person can pause a process only with a reason, and the first page links to the paused process', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Processes', exact: true }).click()
     const order = page.getByRole('region', { name: 'OrderProcess', exact: true })
@@ -87,7 +87,7 @@ describe('the processes in a browser', () => {
     ])
   })
 
-  it('the page of dead letters shows each dead letter as text with its remedy, and a person can requeue or delete a dead letter there', async () => {
+  it('the page of dead letters shows each dead letter with its remedy, and a person can requeue or delete a dead letter', async () => {
     const letter = {
       Process: 'OrderProcess',
       MessageID: 'm',

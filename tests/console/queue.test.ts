@@ -12,7 +12,7 @@ const PASSWORD = 'a long password'
 const VIEWER =
   'vera:viewer:scrypt$32768$8$1$k6GJcJQgrnsdV4wNOLvE0g$NuAmENF-pFV81iu2pusChiQ5Jb0JdKdJWZIj8CDZ2F8'
 
-describe('queueing in a browser', () => {
+describe('queueing and comparing runs in the console', () => {
   let at: ConsoleBrowser
   let folder: string
 
@@ -52,7 +52,7 @@ describe('queueing in a browser', () => {
     return ((await response.json()) as { items: Record<string, unknown>[] }).items
   }
 
-  it('a double click queues a transaction only once with its reason, and a later attempt reports that the transaction already exists', async () => {
+  it('a double click queues a transaction only once, and the dialog later reports that the transaction exists already', async () => {
     const page = await at.signIn()
     const dialog = await openQueue(page)
     await dialog.getByLabel('Id', { exact: true }).fill('new-1')
@@ -60,8 +60,7 @@ describe('queueing in a browser', () => {
     await data.fill('{"amount": 12,\n "lines": [1 2]}')
     await dialog.getByText('Not JSON: line 2, column 14 needs a comma or ].').waitFor()
     await submit(page).click()
-    // the text is not sent, because it is not JSON and the person has not chosen to send it as a
-    // text
+    // The dialog does not send this text, because the text is not JSON and the person has not selected `It is a text`.
     expect(await dialog.count()).toBe(1)
     await expectAccessible(page, 'queue')
     await data.fill('{"amount": 12}')
@@ -80,7 +79,7 @@ describe('queueing in a browser', () => {
     expect(await dialog.count()).toBe(0)
   })
 
-  it('the dialog for a new transaction shows how the data differs if the id is taken, and explains why an id is invalid', async () => {
+  it('the dialog for a new transaction shows the differences to an existing transaction with the same id, and explains an invalid id', async () => {
     const page = await at.signIn()
     const dialog = await openQueue(page)
     await dialog.getByLabel('Id', { exact: true }).fill('new-1')
@@ -98,7 +97,7 @@ describe('queueing in a browser', () => {
     expect(await page.evaluate('document.activeElement.textContent')).toBe('Queue…')
   })
 
-  it('a text that is not JSON is queued as a JSON string, and the dialog for a copy of the run is filled with this string', async () => {
+  it('the dialog queues a text that is not JSON as a JSON string, and proposes this string for a copy of the run', async () => {
     const page = await at.signIn()
     const dialog = await openQueue(page)
     await dialog.getByLabel('Id', { exact: true }).fill('text-1')
@@ -120,7 +119,7 @@ describe('queueing in a browser', () => {
     await dialog.getByText('"TransactionID": "text-1-copy"').waitFor()
   })
 
-  it('the dialog lists the results of the lines of a file, failures first, and the results can be downloaded', async () => {
+  it('after a file was queued, the dialog lists the result of each line, failures first, and offers a download', async () => {
     const page = await at.signIn()
     const dialog = await openQueue(page)
     await dialog.getByLabel('A file with a transaction on each line').check()
@@ -183,7 +182,7 @@ describe('queueing in a browser', () => {
     expect(new URL(page.url()).search).toBe('?run=1')
   })
 
-  it('a viewer sees why nothing can be queued, and why a link to a comparison shows no data', async () => {
+  it('the console explains to a viewer why queueing is disabled and why a comparison shows no data', async () => {
     const page = await at.open('/runs/OrderProcess/new-1?withRun=0')
     await page.getByLabel('User').fill('vera')
     await page.getByLabel('Password').fill(PASSWORD)

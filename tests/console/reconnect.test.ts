@@ -1,4 +1,7 @@
-/** Tests how a company whose grant was revoked is noticed, reconnected by its owner, and continued, in a real browser. */
+/**
+ * Tests in a real browser how the console reports a company whose grant was revoked, and how the owner reconnects the
+ * company.
+ */
 import { fileURLToPath } from 'node:url'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { Page } from 'playwright-core'
@@ -9,7 +12,7 @@ import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 const LABEL = 'Rosewood & Sons'
 const folder = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
 
-describe('a company whose grant is revoked', () => {
+describe('a company with a revoked grant in the console', () => {
   let at: ConsoleBrowser
   let page: Page
 
@@ -43,7 +46,7 @@ describe('a company whose grant is revoked', () => {
   const condition = (name: string) => page.getByRole('listitem').filter({ hasText: name })
   const state = () => page.getByRole('region', { name: 'State' })
 
-  /** Makes a connect link on the page of the company, and opens it as its owner. */
+  /** Creates a connect link on the page of the company, and opens the link as the owner of the company. */
   async function openLink(): Promise<Page> {
     await page.getByRole('button', { name: 'Reconnect…' }).click()
     const dialog = page.getByRole('dialog')
@@ -57,7 +60,7 @@ describe('a company whose grant is revoked', () => {
     return owner
   }
 
-  it('the first page shows its name, the class of the fault, the time, the runs that wait, and the way to reconnect it', async () => {
+  it('the first page shows a company with a revoked grant, the time and class of the fault, and the waiting runs', async () => {
     await at.sandbox(`realms/${COMPANY.realm}/revoke`)
     const queued = await request(
       `${at.host.coordinator}/processes/InvoiceProcess/transactions`,
@@ -69,7 +72,8 @@ describe('a company whose grant is revoked', () => {
       },
     )
     expect(queued).toMatchObject({ TransactionID: 'INV-1' })
-    // A rejected refresh token is tried again a few times, before the company must be reconnected.
+    // token-service retries a rejected refresh token a few times before it reports that the company must be
+    // reconnected.
     await eventually(async () => {
       await request(`${at.host.tokenService}${credential}/refresh`, 'POST', {})
       expect((await stored()).State).toBe('must_reconnect')
@@ -88,7 +92,7 @@ describe('a company whose grant is revoked', () => {
     await state().getByText('Must be reconnected', { exact: true }).waitFor()
   })
 
-  it('the owner who chooses another company is rejected with a sentence, and nothing changes', async () => {
+  it('an owner who chooses another company gets an explanation, and no credential changes', async () => {
     const before = await stored()
     const owner = await openLink()
     await owner.getByLabel('Northwind Trading').check()
@@ -101,7 +105,7 @@ describe('a company whose grant is revoked', () => {
     expect(await state().getByText('Must be reconnected', { exact: true }).count()).toBe(1)
   })
 
-  it('the reconnection makes it active, and its waiting run continues, both visible without a reload', async () => {
+  it('when the owner reconnects a company, the pages show the active company and its continued run without a reload', async () => {
     const run = await at.open('/runs/InvoiceProcess/INV-1')
     await run.getByRole('region', { name: 'State' }).getByText('Waiting', { exact: true }).waitFor()
     await run.evaluate("globalThis.isSamePage = true; 'set'")

@@ -1,11 +1,11 @@
-/** Tests the list of runs in a browser: its menu, its order, wrong addresses, and an empty list. */
+/** Tests the list of runs in a browser: the menu of a row, the order, invalid filters in the URL, and an empty list. */
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { expectAccessible } from './accessibility.ts'
 import { type FakeConsole, startFakeConsole } from './fake-console.ts'
 import { PROCESS } from './fake-installation.ts'
 
-describe('the list of runs', () => {
+describe('the list of runs in the console', () => {
   let at: FakeConsole
   let page: Page
 
@@ -28,7 +28,7 @@ describe('the list of runs', () => {
   const openMenu = (id: string) => page.getByRole('button', { name: `More about ${id}, run 0` })
   const copied = () => page.evaluate<string>('navigator.clipboard.readText()')
 
-  it('the menu of a row copies the id, a link and the command, and opens the run here or in a new tab', async () => {
+  it('the menu of a row copies the id, a link or a command, and opens the run in the same or a new tab', async () => {
     await show('?status=Failed')
     const items = {
       'Copy the id': 'broken',
@@ -54,7 +54,7 @@ describe('the list of runs', () => {
     await page.waitForURL(/\/runs\/OrderProcess\/broken\?run=0$/)
   })
 
-  it('the menu of a row offers the actions of its run, blocks those that are not possible, and can be used with the keyboard alone', async () => {
+  it('the menu of a row can be used with the keyboard, and disables actions that are not possible for the run', async () => {
     await show('')
     await openMenu('done-1').click()
     const cancel = page.getByRole('button', { name: 'Cancel run…' })
@@ -77,7 +77,7 @@ describe('the list of runs', () => {
     expect(at.fake.acted).toEqual([])
   })
 
-  it('an action from the menu changes the run, and its row stays where it is', async () => {
+  it('an action from the menu of a row changes the run, and the row keeps its position in the list', async () => {
     at.fake.add(['stopped'], { Status: 'Running' })
     await show('')
     await row('stopped').waitFor()
@@ -96,7 +96,7 @@ describe('the list of runs', () => {
     ])
   })
 
-  it('the order of the list is in the address, and a changed run is first in the order of the last changes', async () => {
+  it('the URL contains the selected order of the runs, and the order "last changed first" begins with a changed run', async () => {
     const order = page.getByRole('combobox', { name: /^Order/ })
     await show('')
     await row('done-1').waitFor()
@@ -112,14 +112,14 @@ describe('the list of runs', () => {
     await expect.poll(async () => (await rows()).at(-1)).toBe('done-1')
   })
 
-  it('the group Needs somebody has the failed and the waiting runs', async () => {
+  it('the filter "Needs somebody" shows the failed and the waiting runs', async () => {
     await show('')
     await page.getByRole('link', { name: 'Needs somebody' }).click()
     await expect.poll(rows).toEqual(['waits', 'broken'])
     expect(new URL(page.url()).search).toBe('?status=Failed&status=Waiting')
   })
 
-  it('a wrong value in the address is a chip that can be removed, and the list is shown without it', async () => {
+  it('the list of runs ignores an invalid filter in the URL, and shows a button that removes the filter', async () => {
     await show('?status=Broken&class=http_503&since=yesterday&unknown=1')
     await expect.poll(rows).toEqual(['broken'])
     const wrong = page.getByRole('button', { name: /Remove the wrong value/ })
@@ -137,7 +137,7 @@ describe('the list of runs', () => {
     expect(await page.getByRole('alert').count()).toBe(0)
   })
 
-  it('an empty list says how many runs each filter hides, and removes the filter on request', async () => {
+  it('an empty list shows how many runs each filter hides, and offers to remove the filter', async () => {
     await show('?status=Completed&class=http_503')
     await page.getByText('No run matches.').waitFor()
     const hidden = page.getByRole('region', { name: 'No runs' }).getByRole('listitem')

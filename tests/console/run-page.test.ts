@@ -5,14 +5,14 @@ import { expectAccessible } from './accessibility.ts'
 import { type FakeConsole, startFakeConsole } from './fake-console.ts'
 import { failedAttempt, PROCESS } from './fake-installation.ts'
 
-/** The fake installation queues the first run at this time. */
+/** The fake installation sets the creation time of its first run to this time. */
 const BEGAN = Date.UTC(2026, 0, 1)
 const time = (seconds: number): string => new Date(BEGAN + seconds * 1_000).toISOString()
 const attempt = (number: number, from: number, until: number) =>
   failedAttempt({ Attempt: number, StartedAt: time(from), FinishedAt: time(until) })
 const DATA = { order: { lines: [{ sku: 'A-1', price: { net: 1, currency: { code: 'EUR' } } }] } }
 
-describe('the page of a run', () => {
+describe('the page of a run in the console', () => {
   let at: FakeConsole
   let page: Page
 
@@ -22,7 +22,8 @@ describe('the page of a run', () => {
       Status: 'Failed',
       InitialData: DATA,
       CompletedAt: time(100),
-      // No wait is so long that the timeline shortens it.
+      // The waits between these attempts are short, because the timeline draws long waits shorter than their real
+      // length.
       Attempts: [attempt(1, 10, 20), attempt(2, 30, 50), attempt(3, 60, 70), attempt(4, 80, 100)],
     })
     page = await at.signIn()
@@ -41,7 +42,7 @@ describe('the page of a run', () => {
   const query = () => new URL(page.url()).searchParams
   const button = (name: string) => timeline().getByRole('button', { name, exact: true })
 
-  it('the address contains the chosen part of the page, and a link shows this part with its data', async () => {
+  it('the URL names the selected section of the page, and opening this URL shows the same section', async () => {
     await show()
     await page.getByRole('link', { name: 'Data', exact: true }).click()
     await page.getByText('Initial data').waitFor()
@@ -71,7 +72,7 @@ describe('the page of a run', () => {
     expect(JSON.parse((await data.locator('.json').textContent()) ?? '')).toEqual(DATA)
   })
 
-  it('the buttons enlarge and move the timeline with the keyboard, the axis follows, and the address has the range', async () => {
+  it('a person can zoom and move the timeline with the keyboard, and the URL contains the visible range', async () => {
     await show()
     expect(await caption().textContent()).toBe('1 min 40 s')
     expect(await button('Whole run').getAttribute('aria-disabled')).toBe('true')
@@ -119,7 +120,7 @@ describe('the page of a run', () => {
     await timeline().locator('.dragged').waitFor({ state: 'detached' })
   })
 
-  it('a number that no run has is named with the runs that there are, and a wrong number is a chip', async () => {
+  it('the page of a run lists the existing runs if the URL names a missing run, and ignores an invalid run number', async () => {
     await show('?run=7')
     const alert = page.getByRole('alert')
     await expect.poll(() => alert.textContent()).toBe('No run 7 of first. There is 0.')
@@ -132,7 +133,7 @@ describe('the page of a run', () => {
     await expect.poll(() => new URL(page.url()).search).toBe('')
   })
 
-  it('the page of a run of an unknown process names the processes that there are', async () => {
+  it('the page of a run lists the existing processes if the URL names an unknown process', async () => {
     await page.goto(`${at.url}/runs/Unknown/first`)
     await expect
       .poll(() => page.getByRole('alert').textContent())

@@ -16,10 +16,10 @@ const PASSWORD = 'a long password'
 /** A line of the users file, with the hash of PASSWORD. */
 const VIEWER =
   'vera:viewer:scrypt$32768$8$1$k6GJcJQgrnsdV4wNOLvE0g$NuAmENF-pFV81iu2pusChiQ5Jb0JdKdJWZIj8CDZ2F8'
-/** An id with markup, a path, and a character that reverses the direction of text. */
+/** A hostile id: an id with markup, a path, and a character that reverses the direction of text. */
 const HOSTILE = '../<img src=x onerror=alert(1)>/\u202e%2F'
 
-describe('the runs in a browser', () => {
+describe('the pages about runs in the console', () => {
   let at: ConsoleBrowser
   let folder: string
 
@@ -111,7 +111,7 @@ describe('the runs in a browser', () => {
     await page.getByText('Copied from the run before').waitFor()
   })
 
-  it('an action on a run that has changed meanwhile is rejected, and the dialog of the action shows the reason', async () => {
+  it('the coordinator rejects an action on a run that has changed meanwhile, and the dialog shows the reason', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs/OrderProcess/broken`)
     await status(page, 'Failed').waitFor()
@@ -126,7 +126,7 @@ describe('the runs in a browser', () => {
     expect(await page.evaluate('document.activeElement.textContent')).toBe('Resume…')
   })
 
-  it('the page of a run with a hostile id opens, and shows the id as text', async () => {
+  it('the page of a run shows markup and hidden characters in the id as text', async () => {
     const page = await at.signIn()
     await queue(HOSTILE)
     await page.goto(`${at.console.url}/runs?idPrefix=${encodeURIComponent('../')}`)
@@ -140,7 +140,7 @@ describe('the runs in a browser', () => {
     await status(page, 'Completed').waitFor()
   })
 
-  it('the address of the page Runs contains the filters, and the page shows older runs while a person scrolls', async () => {
+  it('the URL of the page Runs contains the filters, and the page loads older runs while a person scrolls', async () => {
     const page = await at.signIn()
     for (let index = 0; index < 55; index += 1) await queue(`many-${index}`)
     await page.getByRole('link', { name: 'Runs', exact: true }).click()
@@ -157,7 +157,7 @@ describe('the runs in a browser', () => {
     await expectAccessible(page, 'runs')
   })
 
-  it('the page of a run explains that the transaction or the process does not exist', async () => {
+  it('the page of a run reports that the transaction or the process in its URL does not exist', async () => {
     const page = await at.signIn()
     for (const [path, sentence] of [
       ['/runs/OrderProcess/none', 'none'],
@@ -168,7 +168,7 @@ describe('the runs in a browser', () => {
     }
   })
 
-  it('the page Runs keeps the list and reports the failure while the coordinator is unavailable, and later recovers without a reload', async () => {
+  it('while the coordinator is unavailable, the page Runs keeps its list and reports the failure, and it recovers without a reload', async () => {
     const page = await at.signIn()
     let isUnavailable = false
     await page.route('**/api/runs?*', (route) =>
@@ -208,7 +208,7 @@ describe('the runs in a browser', () => {
     expect(statuses).toEqual([403, 403])
   })
 
-  it('a viewer sees the actions of the first page disabled, with the reason', async () => {
+  it('the first page disables its actions for a viewer, and shows the reason', async () => {
     await queue('of-the-viewer', TOO_LONG)
     const page = await at.open('/')
     await page.getByLabel('User').fill('vera')
@@ -221,7 +221,7 @@ describe('the runs in a browser', () => {
     expect(await dialog(page).count()).toBe(0)
   })
 
-  it('the title of the page of a run says its status, its id and its process, and shows a hostile id as text', async () => {
+  it('the browser title of a run shows the status, the id and the process, and replaces hidden characters in the id', async () => {
     await queue('title-\u202e', TOO_LONG)
     await at.signIn()
     const page = await at.open(`/runs/OrderProcess/${encodeURIComponent('title-\u202e')}`)

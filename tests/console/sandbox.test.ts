@@ -19,7 +19,7 @@ describe('the sandbox page of the console in a browser', () => {
     expect(at.problems).toEqual([])
   })
 
-  it('the page Sandbox revokes a grant, so that the next refresh is rejected, and makes calls fail until a person stops this', async () => {
+  it('on the page Sandbox, a person can revoke a grant, and can make calls to the provider fail', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Sandbox' }).click()
     const company = page.getByRole('listitem', { name: COMPANY.realm })

@@ -1,4 +1,4 @@
-/** Tests the search and the keys of the console. */
+/** Tests the search and the keyboard shortcuts of the console. */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -6,7 +6,7 @@ import { COMPANY, connectCompany } from '../../host/src/story.ts'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
-describe('the search and the keys of the console in a browser', () => {
+describe('the search and the keyboard shortcuts of the console', () => {
   let at: ConsoleBrowser
 
   beforeAll(async () => {
@@ -51,7 +51,7 @@ describe('the search and the keys of the console in a browser', () => {
     )
   })
 
-  it('the search of the console finds a company by its id, a run whose id has slashes, and a page, and Escape returns the focus to the button', async () => {
+  it('the search of the console finds companies, pages, and runs whose ids contain slashes', async () => {
     const page = await at.signIn()
     const button = page.getByRole('button', { name: 'Search' })
     await button.click()
@@ -71,7 +71,7 @@ describe('the search and the keys of the console in a browser', () => {
     expect(await page.evaluate('document.activeElement.className')).toBe('find')
   })
 
-  it('single keys open pages and the list of shortcuts, unless the settings disable them', async () => {
+  it('keyboard shortcuts open pages and the list of shortcuts, unless a person has disabled the shortcuts', async () => {
     const page = await at.signIn()
     for (const [key, name] of [
       ['r', 'Runs'],

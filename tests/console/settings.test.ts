@@ -13,7 +13,8 @@ const TOO_LONG = 'x'.repeat(20_000)
 /** A time zone whose hour always differs from the hour in UTC. */
 const ZONE = 'Asia/Tokyo'
 /**
- * The streams end within two seconds (app.test.ts). A busy machine needs more time to draw the pages.
+ * The time in which all tabs must show that a session has ended. The event streams end within two seconds
+ * (app.test.ts), but a busy machine needs more time to draw the pages.
  */
 const SOON_MS = 6_000
 
@@ -51,7 +52,7 @@ describe('the settings of the console', () => {
     page.evaluate('getComputedStyle(document.documentElement).backgroundColor')
   const showTimesAs = (page: Page, name: string) => page.getByLabel(name, { exact: true }).check()
 
-  it('the theme and the density apply at once in all tabs, and remain after a reload', async () => {
+  it('a change of the theme or the density applies immediately in all tabs, and remains after a reload', async () => {
     const page = await at.signIn()
     await page.emulateMedia({ colorScheme: 'dark' })
     const other = await at.open('/')
@@ -73,7 +74,7 @@ describe('the settings of the console', () => {
     await expectAccessible(page, 'settings')
   })
 
-  it('a person who has chosen desktop notices gets one for each critical condition that begins', async () => {
+  it('the console shows a desktop notification when a critical condition begins, if the person has enabled notifications', async () => {
     await at.context.grantPermissions(['notifications'])
     await at.context.addInitScript(
       `globalThis.shown = []
@@ -99,7 +100,7 @@ describe('the settings of the console', () => {
     expect(await page.evaluate(`localStorage.getItem('notices')`)).toBe('off')
   })
 
-  it('desktop notices stay off if the browser does not allow them, and the page says so', async () => {
+  it('if the browser does not allow desktop notifications, they stay disabled, and the page Settings explains why', async () => {
     await at.context.clearPermissions()
     await at.signIn()
     const page = await at.open('/settings')
@@ -110,7 +111,7 @@ describe('the settings of the console', () => {
     expect(await choice.isChecked()).toBe(false)
   })
 
-  it('the console shows every time in the chosen zone, even in the timeline of a run', async () => {
+  it('the console shows every time in the selected time zone, even in the timeline of a run', async () => {
     await queue('zones')
     await at.signIn()
     const settings = await at.open('/settings')
@@ -145,7 +146,7 @@ describe('the settings of the console', () => {
     await list.locator('.clock').getByText('UTC').waitFor()
   })
 
-  it('the page Settings lists the sessions of the person, and a session that is ended there ends in all of its tabs', async () => {
+  it('when a person ends another session on the page Settings, all tabs of that session show the sign-in page', async () => {
     const other = await at.context.browser()?.newContext()
     const stolen = await other?.newPage()
     await stolen?.goto(at.console.signInLink() ?? '')
@@ -173,7 +174,7 @@ describe('the settings of the console', () => {
     await other?.close()
   })
 
-  it('a sign-out in one tab shows the sign-in page in the other tabs, whichever tab reads the stream', async () => {
+  it('a sign-out in one tab shows the sign-in page in all tabs, whichever tab reads the event stream', async () => {
     for (const signsOut of [0, 1]) {
       const first = await at.signIn()
       await first.getByRole('status').getByText('live', { exact: true }).waitFor()

@@ -14,7 +14,7 @@ import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
  */
 const TOO_LONG = 'x'.repeat(20_000)
 
-describe('the console in a browser', () => {
+describe('signing in, the first page and the page Health of the console', () => {
   let at: ConsoleBrowser
 
   beforeAll(async () => {
@@ -41,7 +41,10 @@ describe('the console in a browser', () => {
       ...(body !== undefined && { body: JSON.stringify(body) }),
     })
 
-  /** A rejected refresh token is tried again a few times, before the company must be reconnected. */
+  /**
+   * Requests refreshes until token-service reports that the company must be reconnected. token-service retries a
+   * rejected refresh token a few times before that.
+   */
   async function refreshUntilRejectedFinally(): Promise<void> {
     const credential = `${at.host.tokenService}/credentials/ACC-${COMPANY.realm}`
     await eventually(async () => {
@@ -79,7 +82,7 @@ describe('the console in a browser', () => {
     await expectAccessible(page, 'health')
   })
 
-  it('the first page shows a company within 5 s after its grant is revoked, and removes it when it is connected again', async () => {
+  it('the first page shows within 5 s that a company must be reconnected, and later that the company is connected again', async () => {
     const page = await at.signIn()
     await connectCompany(at.host, { stage() {}, line() {} })
     await page.getByText('1 of 1 company active').waitFor({ timeout: 5_000 })
@@ -133,7 +136,7 @@ describe('the console in a browser', () => {
     })
   })
 
-  it('the first page shows who paused a process with markup in the reason as text, and an operator resumes it there', async () => {
+  it('the first page shows a paused process with its reason, and an operator can resume the process there', async () => {
     const page = await at.signIn()
     const process = `${at.host.coordinator}/processes/OrderProcess`
     const Reason = '<img src=x onerror=alert(1)>'
@@ -150,7 +153,7 @@ describe('the console in a browser', () => {
       .waitFor({ state: 'detached' })
   })
 
-  it('one event stream keeps all tabs live, and a sign-out in one tab ends all of them', async () => {
+  it('all tabs of a session share one event stream, and a sign-out in one tab signs out all tabs', async () => {
     const pages = [await at.signIn()]
     while (pages.length < 8) pages.push(await at.open('/'))
     for (const page of pages) await isLive(page)
@@ -167,7 +170,7 @@ describe('the console in a browser', () => {
     await third?.getByRole('heading', { name: 'Sign in' }).waitFor({ timeout: 10_000 })
   })
 
-  it('a page on another port can neither read nor change the console with the cookie of the session', async () => {
+  it('a web page on another port can use the console neither in the browser nor with the stolen session cookie', async () => {
     await at.signIn()
     const [cookie] = await at.context.cookies()
     expect(cookie).toMatchObject({ name: 'console', httpOnly: true, sameSite: 'Strict' })
@@ -185,8 +188,8 @@ describe('the console in a browser', () => {
     )
     server.close()
     expect(outcome).toBe('blocked')
-    // Cookies do not depend on the port, so the other port gets the cookie. Without the headers that only a browser
-    // sets, the cookie is not sufficient.
+    // Cookies do not depend on the port, so the server on the other port receives the session cookie. But the console
+    // also requires headers that only a browser can set.
     expect(cookieOfPort).toContain('console=')
     const stolen = await fetch(`${at.console.url}/api/integrity`, {
       method: 'POST',

@@ -6,7 +6,7 @@ import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
 const COLOURS = ['ground', 'surface', 'line', 'text', 'muted', 'accent', 'on-accent', 'bad']
 
-describe('the small pages that services send', () => {
+describe('the HTML pages of token-service and of the sandbox provider', () => {
   let at: ConsoleBrowser
 
   beforeAll(async () => {
@@ -14,7 +14,7 @@ describe('the small pages that services send', () => {
   })
   afterAll(() => at?.[Symbol.asyncDispose]())
 
-  /** Opens a page, which may request nothing else. */
+  /** Opens a URL, and checks that the page loads no further resources. */
   async function open(url: string): Promise<Page> {
     const page = await at.context.newPage()
     const requests: string[] = []
@@ -44,12 +44,15 @@ describe('the small pages that services send', () => {
     ['disconnected', 'Disconnected', '/disconnected?realmId=4620816365291'],
     ['reconnect', 'Connect your company', '/reconnect'],
     ['connect-unknown', 'The connect link cannot be used', `/connect/${'x'.repeat(43)}`],
-  ])('the page %s is accessible in both themes and three widths', async (name, title, path) => {
-    const page = await open(at.host.tokenService + path)
-    expect(await page.getByRole('heading', { level: 1 }).textContent()).toContain(title)
-    await expectAccessible(page, `small-${name}`)
-    await page.close()
-  })
+  ])(
+    'the page %s is accessible in the light and the dark theme at three widths',
+    async (name, title, path) => {
+      const page = await open(at.host.tokenService + path)
+      expect(await page.getByRole('heading', { level: 1 }).textContent()).toContain(title)
+      await expectAccessible(page, `small-${name}`)
+      await page.close()
+    },
+  )
 
   it('the page of a connect link leads to the consent page of the sandbox, which names the companies', async () => {
     const page = await open(await connectLink())
@@ -65,7 +68,7 @@ describe('the small pages that services send', () => {
     await page.close()
   })
 
-  it('the small pages of the services have the colours of the console, in both themes', async () => {
+  it('the HTML pages of the services have the colours of the console in the light and the dark theme', async () => {
     const small = await open(`${at.host.tokenService}/connected`)
     const large = await at.signIn()
     for (const colorScheme of ['light', 'dark'] as const)
@@ -80,7 +83,7 @@ describe('the small pages that services send', () => {
       }
   })
 
-  it('no small page of a service violates its Content-Security-Policy', () => {
+  it('no HTML page of the services violates its Content-Security-Policy', () => {
     expect(at.problems).toEqual([])
   })
 })

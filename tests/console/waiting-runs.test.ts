@@ -1,4 +1,4 @@
-/** Tests in a browser that the page of a company shows the runs that wait for it. */
+/** Tests in a browser that the page of a company shows the runs that wait for this company. */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -17,7 +17,7 @@ const credential = (realm: string): CredentialView => ({
   Attempts: 0,
 })
 
-describe('the runs that wait for a company', () => {
+describe('the runs that wait for a company in the console', () => {
   let at: FakeConsole
   let page: Page
 
@@ -36,7 +36,7 @@ describe('the runs that wait for a company', () => {
 
   const waiting = () => page.getByRole('region', { name: 'Waiting runs' })
 
-  it('the page of a company shows how many runs wait for it, the newest of them, and follows changes without a reload', async () => {
+  it('the page of a company lists the newest waiting runs with the total number, and changes without a reload', async () => {
     await page.goto(`${at.url}/companies/1`)
     const list = waiting().getByRole('listitem')
     await expect.poll(() => list.count()).toBe(5)
@@ -52,7 +52,7 @@ describe('the runs that wait for a company', () => {
     expect(await page.getByRole('link', { name: 'other', exact: true }).count()).toBe(0)
   })
 
-  it('the page of a company for which no run waits says so', async () => {
+  it('the page of a company states that no run waits for the company', async () => {
     await page.goto(`${at.url}/companies/2`)
     await expect
       .poll(() => waiting().textContent())
