@@ -9,7 +9,6 @@ import { CompanyPage } from './pages/company.tsx'
 import { DeadLettersPage } from './pages/dead-letters.tsx'
 import { ProcessesPage } from './pages/processes.tsx'
 import { RunPage } from './pages/run.tsx'
-import { RunsPage } from './pages/runs.tsx'
 import { NowPage } from './pages/now.tsx'
 import { ServicesPage } from './pages/services.tsx'
 import { SettingsPage } from './pages/settings.tsx'
@@ -20,6 +19,7 @@ import { match, usePath } from './router.ts'
 import { useSettings } from './settings.ts'
 
 // The browser loads the code of the following pages only when a person opens one of them.
+const RunsPage = lazy(async () => ({ default: (await import('./runs.ts')).RunsPage }))
 const BulkPage = lazy(async () => ({ default: (await import('./later.ts')).BulkPage }))
 const ActivityPage = lazy(async () => ({ default: (await import('./later.ts')).ActivityPage }))
 const LimitsPage = lazy(async () => ({ default: (await import('./later.ts')).LimitsPage }))

@@ -1,8 +1,10 @@
 /**
- * The pages and dialogs that the first page does not need. The browser loads all of them as one file. With a file for
- * each of them, the bundler would also split the code that they share with the first page, and the first page would
- * need ten files.
+ * The pages and dialogs that the first page does not need. The browser loads all of them as one file. They import the
+ * first page, so that the bundler writes all code that is shared with it to one file. Without this import it would
+ * write a file for each set of pages that share code, and the first page would need all of these files.
  */
+import './start.tsx'
+
 export { default as ActivityPage } from './pages/activity.tsx'
 export { default as BulkPage } from './pages/bulk.tsx'
 export { default as ChartsPage } from './pages/charts.tsx'

@@ -7,6 +7,7 @@ import { type Asset, type BuiltApp, buildApp, readApp, writeApp } from './build-
 
 /** The first load of a page: HTML, styles and script, compressed. */
 const MAX_FIRST_LOAD_BYTES = 150 * 1_024
+const MAX_FIRST_SCRIPT_BYTES = 120 * 1_024
 const MAX_PAGE_BYTES = 25 * 1_024
 
 describe('the browser bundle of the console', () => {
@@ -45,6 +46,12 @@ describe('the browser bundle of the console', () => {
     const bytes = bytesOf(firstLoad())
     expect(bytes).toBeGreaterThan(30 * 1_024)
     expect(bytes).toBeLessThan(MAX_FIRST_LOAD_BYTES)
+  })
+
+  it('the first load of a console page transfers at most 120 KB of scripts, in at most three files', () => {
+    const scripts = [...firstLoad()].filter(({ path }) => path.endsWith('.js'))
+    expect(bytesOf(scripts)).toBeLessThan(MAX_FIRST_SCRIPT_BYTES)
+    expect(scripts.length).toBeLessThanOrEqual(3)
   })
 
   it('each console page that is loaded on demand adds at most 25 KB', () => {
