@@ -7,8 +7,8 @@ export interface KnownCompaniesDeps {
   /** How long a company counts as connected after token-service has confirmed it, in ms. */
   readonly connectedMs?: number
   /**
-   * How long a company counts as not connected after token-service has reported that it is not, in ms. The time is
-   * short, because the company can be connected at any moment.
+   * How long a company counts as unknown after token-service has not found its credential, in ms. The time is short,
+   * because the company can be connected at any moment.
    */
   readonly unknownMs?: number
   readonly maxEntries?: number

@@ -59,8 +59,8 @@ export function operationRoutes({
   cursors,
 }: OperationRouteDeps) {
   /**
-   * Returns an operation if the caller may see it. The operation's list of failed runs can contain runs of every realm
-   * that its starter's key covers, so the caller's key must cover these realms too.
+   * Returns an operation if the caller may see it. An operation contains a list of failed runs, which may belong to any
+   * realm of the key that started the operation. Therefore the caller's key must cover these realms too.
    */
   const visibleTo = async (c: Context, id: string): Promise<OperationSummary> => {
     const operation = await source.operation(id)

@@ -56,9 +56,8 @@ export function nextTicks(
 }
 
 /**
- * Returns the number of seconds by which a run starts later than it is queued: 0 or more, and less than
- * `jitterSeconds`. It is always the same for one company, so that the time between two runs of the company does not
- * vary.
+ * Returns the jitter in seconds: the time from the queueing of a run to its start, less than `jitterSeconds`. The
+ * jitter is always the same for one company, so that the time between two runs of the company does not vary.
  */
 export function delaySeconds({ jitterSeconds }: ScheduleTiming, of: string): number {
   if (jitterSeconds === 0) return 0

@@ -27,7 +27,10 @@ export interface WebhookStarter extends AsyncDisposable {
 }
 
 const BATCH = 500
-/** The milliseconds from a request to its poll, so that one poll finds the webhooks of many transitions. */
+/**
+ * The milliseconds between a request for a poll and the poll. This delay lets one poll find the webhooks of many
+ * transitions.
+ */
 const HINT_MS = 10
 
 /**

@@ -122,8 +122,8 @@ const webhooksOf = (receivers: Receivers, { type, messageId, data, lane }: Event
     }))
 
 /**
- * Returns the `webhook-id`: the message id of the event in at most 255 printable characters. It contains no full stop,
- * because the signature separates its parts by full stops.
+ * Returns the `webhook-id`: the message id of the event in at most 255 printable characters. The `webhook-id` contains
+ * no full stop, because full stops separate the parts of the signed text.
  */
 function messageIdOf(parts: readonly (string | number)[]): string {
   const id =

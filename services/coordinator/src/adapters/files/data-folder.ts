@@ -68,7 +68,8 @@ async function spaceOf(folder: string): Promise<Space> {
     return { free: bavail * bsize, total: blocks * bsize }
   } catch (error) {
     const parent = dirname(resolve(folder))
-    // The folder is created with its first file. Until then, the nearest existing folder above it is checked.
+    // The data folder is created when its first file is written. Until then, the nearest existing folder above it is
+    // checked.
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || parent === resolve(folder))
       throw error
     return spaceOf(parent)

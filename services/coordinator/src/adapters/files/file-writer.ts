@@ -102,8 +102,8 @@ function makeFolder(folder: string): void {
     for (let made = last; made.length >= first.length; made = dirname(made))
       syncFolder(dirname(made))
   } catch (error) {
-    // The new folders are removed again. Otherwise the next attempt would find them and report success without flushing
-    // their parents, although a power failure could still remove the folders.
+    // The new folders are removed again. If they remained, the next attempt would find them and report success without
+    // flushing their parents. A power failure could then still remove the folders.
     try {
       for (let made = last; made.length >= first.length; made = dirname(made)) fs.rmdirSync(made)
     } catch {

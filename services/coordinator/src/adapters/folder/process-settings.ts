@@ -15,11 +15,11 @@ const upperSnake = (name: string): string =>
     .toUpperCase()
 
 /**
- * Builds the function that reads the settings of a process. It returns the process with the values of its settings, or
- * one line per faulty setting, without the value.
+ * Builds the function that reads the settings of a process. The function returns the process with the values of its
+ * settings, or one line per faulty setting, without the value.
  *
- * @param reserved the variables of the coordinator itself. A process may not declare one of them, because it would read
- * a value that is not meant for it. Two settings may not have the same variable either.
+ * @param reserved the variables of the coordinator itself. A process may not declare any of these variables, because
+ * the process would read a value that is not meant for it. Two settings may not have the same variable either.
  */
 export function createSettingsReader(env: Environment, reserved: readonly string[]) {
   const owners = new Map(

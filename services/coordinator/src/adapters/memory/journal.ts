@@ -70,7 +70,7 @@ export function readJournal(snapshotPath: string, journalPath: string): Loaded {
     const end = bytes.indexOf(0x0a, length)
     const line = end === -1 ? null : parseLine(bytes.toString('utf8', length, end))
     if (line === null) {
-      // If no valid line follows, an invalid line is the incomplete end of an append that was never acknowledged.
+      // An invalid line that no valid line follows is the incomplete end of an append that was never acknowledged.
       if (end === -1 || !hasWholeLine(bytes, end + 1)) break
       throw damaged(journalPath)
     }

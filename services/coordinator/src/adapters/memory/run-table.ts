@@ -27,7 +27,7 @@ export interface RunTable {
   /** Returns the run that has absorbed the transaction. */
   absorberOf(process: string, transactionId: string): StoredRun | undefined
   absorbedBy(run: RunKey): readonly string[]
-  /** Returns the ids that each run has absorbed. */
+  /** Returns, for each run, the ids of the transactions that it has absorbed. */
   allAbsorbed(): Absorbed[]
   /** Returns how many runs have a slot of this process and key. */
   countSlots(process: string, key: string): number

@@ -29,8 +29,8 @@ export async function onCredentialUsable(
 }
 
 /**
- * Calls `erase` for each credential whose removal was requested with the erasure of its runs. If `erase` resolves with
- * false, the event is delivered again.
+ * Calls `erase` for each removed credential if its removal event requests the erasure of the company's runs. If `erase`
+ * resolves with false, the event is delivered again.
  */
 export async function onErasureRequested(
   bus: MessageBus,

@@ -16,8 +16,8 @@ import type { Traceparents } from '../../worker/traceparent.ts'
 import { outgoingDeadLetter } from './dead-letter-queue.ts'
 
 /**
- * Sends and receives step messages over the message bus. Each step has a queue of its own, so that the broker's
- * console shows the backlog of each step.
+ * Sends and receives step messages over the message bus. Each step has a queue of its own, so that RabbitMQ's
+ * management page shows the backlog of each step.
  */
 export function createStepQueue(
   bus: MessageBus,

@@ -61,8 +61,8 @@ describe('a connection to PostgreSQL', () => {
   })
 
   // The published driver has a fault that the patch in patches/ fixes: it mixes the rows of an interrupted statement
-  // into the next result on its connection. A granted claim then looked like a claim of an unknown run, and its message
-  // was dead-lettered.
+  // into the next result on its connection. A successful claim then looked like the claim of an unknown run, and the
+  // message of the run was dead-lettered.
   it.each([
     ['fails with an error', '1 / (3 - i)'],
     ['loses its connection', 'case when i = 3 then pg_terminate_backend(pg_backend_pid()) end'],

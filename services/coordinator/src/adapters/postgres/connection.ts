@@ -283,7 +283,7 @@ const unavailable = (cause?: unknown): IntegrationError =>
 
 /**
  * Milliseconds that are added to each timeout. When the coordinator continues after it was frozen, its timers fire
- * before it reads responses that have already arrived. The added time lets it read these responses first.
+ * before it reads responses that have already arrived. The added time lets the coordinator read these responses first.
  */
 const GRACE_MS = 100
 

@@ -82,8 +82,8 @@ export const isRunOf = (sql: Sql, alias: Alias) => {
 }
 
 /**
- * True if the row `h` of `"Order_Debounce"` refers to this run. This run is always the first run of its transaction,
- * because replays are not debounced.
+ * True if the row `h` of `"Order_Debounce"` refers to the run of the row `alias`. A row of `"Order_Debounce"` always
+ * refers to the first run of a transaction, because replays are not debounced.
  */
 export const isFirstRunOf = (sql: Sql, alias: Alias) => {
   const other = sql(alias)

@@ -8,8 +8,8 @@ import type {
 } from '../../../transaction/action.ts'
 
 /**
- * Returns the CTE that records an action on each row of the CTE `changed`. It is part of the statement that makes the
- * change, so that a change is recorded if and only if it is committed.
+ * Returns the CTE that records an action on each row of the CTE `changed`. The CTE is part of the statement that makes
+ * the change, so that the action is recorded if and only if the change is committed.
  */
 export const recordOnChanged = (
   sql: postgres.Sql | postgres.TransactionSql,

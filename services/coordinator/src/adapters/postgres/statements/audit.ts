@@ -177,7 +177,8 @@ async function countCompleted(
 }
 
 /**
- * Returns PostgreSQL's estimate of the number of entries of an index, updated by each VACUUM or ANALYZE of the table.
+ * Returns PostgreSQL's estimate of how many entries an index has. Each VACUUM or ANALYZE of the table updates the
+ * estimate.
  */
 const entriesOf = (tx: postgres.TransactionSql, index: string) =>
   tx`(select reltuples::float8 from pg_class where oid = to_regclass(${`"${index}"`}))`

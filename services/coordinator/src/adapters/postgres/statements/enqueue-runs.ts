@@ -13,7 +13,10 @@ import type {
 import { deadlineFrom } from '../predicates.ts'
 import { claimOf, runOf, type RunRow } from '../rows.ts'
 
-/** How often the insertion of an id is tried if its existing run is deleted each time before it can be read. */
+/**
+ * The maximum number of tries to insert an id. Another try is needed if a run with this id exists, but is deleted
+ * before it can be read.
+ */
 const MAX_TRIES = 3
 
 /**

@@ -176,8 +176,8 @@ export async function parkRuns(
 }
 
 /**
- * The maximum number of rows that one call removes, in addition to the rows that get a slot. A row is removed if its
- * run no longer waits.
+ * The maximum number of rows that one call removes because their runs no longer wait. Rows whose runs get a slot do not
+ * count.
  */
 const MAX_REMOVED = 100
 /** The maximum number of groups whose slots one call assigns. */

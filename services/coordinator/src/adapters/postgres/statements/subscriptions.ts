@@ -3,8 +3,8 @@ import type postgres from 'postgres'
 /**
  * Stores the routing keys that a process subscribes to, each with the time of this statement, in a row of
  * `"Order_Installation"`. Returns the keys that were stored within the last `keptMs` milliseconds. Older keys stay in
- * the row for 30 days, because after an outage of all replicas the change feed must still read them. No row is inserted
- * for a process that never wanted an event.
+ * the row for 30 days, because after an outage of all replicas the change feed must still read the changes with these
+ * keys. No row is inserted for a process that has never subscribed to an event.
  */
 export async function keepSubscriptions(
   sql: postgres.Sql,

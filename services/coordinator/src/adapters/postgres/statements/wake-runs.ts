@@ -3,7 +3,7 @@ import type { Run } from '../../../transaction/run.ts'
 import { isRunOf } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
-/** Makes runs due again: at most `limit` of those that wait for this credential. */
+/** Makes at most `limit` runs due again that wait for this credential. */
 export async function wakeRuns(
   sql: postgres.Sql,
   credential: string,
