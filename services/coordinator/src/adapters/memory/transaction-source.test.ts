@@ -186,7 +186,7 @@ describe('the files of the in-memory transaction source', () => {
     },
   )
 
-  it('the journal and the snapshot do not contain the data of runs that are erased', async () => {
+  it('the journal and the snapshot do not contain the data of erased runs', async () => {
     const source = await createMemoryTransactionSource(folder)
     const data = { TransactionID: '1', InitialData: 'personal data', Realm: 'r1' }
     await source.queue(outline, [data])

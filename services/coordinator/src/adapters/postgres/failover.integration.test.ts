@@ -99,7 +99,7 @@ describe('a coordinator with a PostgreSQL primary and a standby', () => {
     )
   })
 
-  it('the coordinator logs one warning and reports a note while the only standby of PostgreSQL is asynchronous', async () => {
+  it('while the only standby of PostgreSQL is asynchronous, the coordinator logs one warning and /health/ready shows a note', async () => {
     await using connection = connect(urlOf(primary))
     await connection.ready()
     await eventually(() =>

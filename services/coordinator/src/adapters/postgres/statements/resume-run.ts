@@ -8,7 +8,7 @@ import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { latestReplayId, lockRun, lockTransaction } from './lock-run.ts'
 
-/** Resumes the latest run, which has failed or was cancelled: makes the step at which it ended due again. */
+/** Resumes the latest run, which has failed or was cancelled. The step at which the run ended becomes due again. */
 export async function resumeRun(
   tx: postgres.TransactionSql,
   process: ProcessOutline,
