@@ -34,7 +34,7 @@ describe('the plan of a cluster test', () => {
       rounds.map((round) => `${round.fault.name} ${round.seed}`),
     )
 
-  it('the plan of a cluster test causes every fault with every seed, in one cluster', () => {
+  it('the plan of a cluster test causes every fault with every seed, and uses one cluster for all of them', () => {
     expect(plan([fault('a'), fault('b')], [1, 2])).toEqual([['a 1', 'b 1', 'a 2', 'b 2']])
   })
 

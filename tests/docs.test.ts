@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest'
 const read = (path: string): Promise<string> =>
   readFile(new URL(`../${path}`, import.meta.url), 'utf8')
 
-describe('the documents', () => {
+describe('the Markdown documents of the repository', () => {
   it('docs/errors.md explains every error code with its status, and no other code', async () => {
     const text = await read('docs/errors.md')
     const sections = [...text.matchAll(/^### (\w+)\n(\d+)\./gm)].map(([, code, status]) => [

@@ -406,7 +406,7 @@ describe('the Kubernetes component with the console', () => {
     )
   })
 
-  it('the pod of the console mounts only one secret, which has the key of the console and the users file, and is created by the commands in docs/console.md', () => {
+  it('the pod of the console mounts only the secret that the commands in docs/console.md create', () => {
     const [{ projected }] = pod.volumes as readonly [Volume]
     const sources = (projected?.sources ?? []).map(({ secret }) => secret)
     expect(sources.map(({ name }) => name)).toEqual(['integration-host-console'])

@@ -18,7 +18,7 @@ import { startSystem, type System } from '../support/system.ts'
 const REALM = '4620816365291'
 const program = await chromiumProgram()
 
-describe.runIf(program !== null)('the owner of a company in a browser', () => {
+describe.runIf(program !== null)('connecting and disconnecting a company in a browser', () => {
   let system: System
   let browser: Browser
   let context: BrowserContext
@@ -123,7 +123,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     expect((await (await sent).allHeaders())['origin']).toBe(system.url('token-service'))
   })
 
-  it('a double click on the page of a connect link starts only one authorization, and no request to the provider has the ticket', async () => {
+  it('a double click on the page of a connect link starts one authorization, and the provider does not receive the ticket of the link', async () => {
     const link = await createLink({})
     const ticket = new URL(link).pathname.split('/').at(-1) ?? ''
     const toProvider: Request[] = []

@@ -41,8 +41,8 @@ export async function postgresPrimary(cluster: Cluster): Promise<Machine> {
 
 /**
  * Promotes the PostgreSQL standby that has received most of the write-ahead log, and makes the other standby follow it.
- * Every acknowledged commit is on at least one standby, so this standby has all of them. Only the other one may lack
- * the latest commits.
+ * Every acknowledged commit is on at least one standby, so the promoted standby has all acknowledged commits. Only the
+ * other standby may lack the latest commits.
  */
 export async function promoteStandby(cluster: Cluster, lost: Machine): Promise<void> {
   const received = `SELECT pg_wal_lsn_diff(pg_last_wal_receive_lsn(), '0/0')`

@@ -27,7 +27,7 @@ export interface PlannedRound {
 
 export interface RunOptions {
   readonly signal: AbortSignal
-  /** Called before each fault. Returns whether no further fault may be caused. */
+  /** Called before each fault. If the function returns true, the run ends and no further fault is caused. */
   readonly isTimeOver: () => boolean
   readonly onRound: (round: Round, planned: PlannedRound) => Promise<void>
 }
@@ -94,7 +94,7 @@ async function abortOf(signal: AbortSignal): Promise<never> {
   throw signal.reason as Error
 }
 
-/** Returns the round, with an error if the fault is planned maintenance and repeated calls have failed. */
+/** Returns the round. Adds an error if the fault is planned maintenance and a call has failed in all three attempts. */
 function checkService({ isPlannedWork }: Fault, round: Round): Round {
   const { unservedCalls, error } = round
   if (isPlannedWork === undefined || unservedCalls === 0 || error !== null) return round

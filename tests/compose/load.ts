@@ -9,7 +9,7 @@ const CALL_DEADLINE_MS = 15_000
  * accepted, as an application would.
  */
 export interface Load {
-  /** Numbers of the accepted orders. */
+  /** The order numbers of the accepted orders. */
   readonly accepted: readonly string[]
   /** Number of successful (`good`) and failed (`bad`) reads of the company. */
   readonly reads: { good: number; bad: number }

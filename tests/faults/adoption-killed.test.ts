@@ -21,7 +21,7 @@ const IN_FLIGHT = 4
 const clientSecret = randomBytes(24).toString('base64url')
 const env = { CLIENT_SECRET: clientSecret }
 
-describe('adopting the grants of another program', () => {
+describe('the adoption of grants of another program', () => {
   let system: System
   let realms = 9_341_470_000
   const stop = () => system.service('token-service').stop('SIGTERM')
@@ -90,7 +90,7 @@ describe('adopting the grants of another program', () => {
     return all.filter((_, n) => statuses[n] !== 200)
   }
 
-  it(`an adoption reports every line of its file as stored or as refused although token-service is killed while it adopts ${GRANTS} grants`, async () => {
+  it(`an adoption of ${GRANTS} grants reports an outcome for every line of its file although token-service is killed meanwhile`, async () => {
     const grants = await foreignGrants(GRANTS)
     const DIES_FOR = `ACC-${grants.realms[GRANTS / 2]}`
     await start({ DIES_AT: 'after response', DIES_FOR })

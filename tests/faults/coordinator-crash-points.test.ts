@@ -248,51 +248,55 @@ const untilCompleted = (database: DatabaseAssertions, count: number): Promise<vo
   )
 
 describe('a coordinator that is killed during a step', { concurrent: true }, () => {
-  it.for(crashPoints)('$name', { timeout: TIMEOUT_MS }, async (point, { annotate }) => {
-    await using fixture = await startFixture(point)
-    const { database, queues, target, system } = fixture
-    let slowestMs = 0
-    for (let round = 1; round <= ROUNDS; round += 1) {
-      const order = `r${round}`
-      await fixture.suspendSurvivor()
-      const { process, url } = await fixture.startDoomed(point.failpoint, order)
-      if (point.failpoint === null)
-        target.intercept = async ({ path }) => {
-          if (path !== '/order') return false
-          target.intercept = null
-          await process.stop('SIGKILL')
-          return true
-        }
-      await queueOrder(system, url, order)
-      if (point.failpoint === null) {
-        await eventually(() => expect(target.intercept).toBeNull())
-        await process.ended
-      } else await diedAt(process, point.failpoint)
-      expect(await rowOf(database, order)).toEqual(point.row)
-      if (point.messages !== null)
-        await eventually(async () => expect(await queues.ready()).toEqual(point.messages))
+  it.for(crashPoints)(
+    'another coordinator completes the order: $name',
+    { timeout: TIMEOUT_MS },
+    async (point, { annotate }) => {
+      await using fixture = await startFixture(point)
+      const { database, queues, target, system } = fixture
+      let slowestMs = 0
+      for (let round = 1; round <= ROUNDS; round += 1) {
+        const order = `r${round}`
+        await fixture.suspendSurvivor()
+        const { process, url } = await fixture.startDoomed(point.failpoint, order)
+        if (point.failpoint === null)
+          target.intercept = async ({ path }) => {
+            if (path !== '/order') return false
+            target.intercept = null
+            await process.stop('SIGKILL')
+            return true
+          }
+        await queueOrder(system, url, order)
+        if (point.failpoint === null) {
+          await eventually(() => expect(target.intercept).toBeNull())
+          await process.ended
+        } else await diedAt(process, point.failpoint)
+        expect(await rowOf(database, order)).toEqual(point.row)
+        if (point.messages !== null)
+          await eventually(async () => expect(await queues.ready()).toEqual(point.messages))
 
-      await point.meanwhile?.(fixture, order)
-      await database.expireLeases()
-      const resumedAt = performance.now()
-      await fixture.resumeSurvivor()
-      await untilCompleted(database, round)
-      slowestMs = Math.max(slowestMs, performance.now() - resumedAt)
-      const calls = target.calls.filter((call) => call.order === `O-${order}`)
-      expect(calls.filter(({ path }) => path === '/order')).toHaveLength(point.orderCalls)
-      expect(calls.filter(({ path }) => path === '/report')).toHaveLength(1)
-      await eventually(async () => expect(await queues.ready()).toEqual({}))
-    }
-    const ids = Array.from({ length: ROUNDS }, (_, round) => `r${round + 1}`)
-    expect(await database.expectConsistent(ids, target)).toEqual({
-      inDoubt: point.inDoubt * ROUNDS,
-      repeatedCalls: (point.orderCalls - 1) * ROUNDS,
-    })
-    await annotate(
-      `${point.name}: ${ROUNDS} of ${ROUNDS}, completed at most ${(slowestMs / 1_000).toFixed(1)} s after the lease expired`,
-      'measurement',
-    )
-  })
+        await point.meanwhile?.(fixture, order)
+        await database.expireLeases()
+        const resumedAt = performance.now()
+        await fixture.resumeSurvivor()
+        await untilCompleted(database, round)
+        slowestMs = Math.max(slowestMs, performance.now() - resumedAt)
+        const calls = target.calls.filter((call) => call.order === `O-${order}`)
+        expect(calls.filter(({ path }) => path === '/order')).toHaveLength(point.orderCalls)
+        expect(calls.filter(({ path }) => path === '/report')).toHaveLength(1)
+        await eventually(async () => expect(await queues.ready()).toEqual({}))
+      }
+      const ids = Array.from({ length: ROUNDS }, (_, round) => `r${round + 1}`)
+      expect(await database.expectConsistent(ids, target)).toEqual({
+        inDoubt: point.inDoubt * ROUNDS,
+        repeatedCalls: (point.orderCalls - 1) * ROUNDS,
+      })
+      await annotate(
+        `${point.name}: ${ROUNDS} of ${ROUNDS}, completed at most ${(slowestMs / 1_000).toFixed(1)} s after the lease expired`,
+        'measurement',
+      )
+    },
+  )
 
   it.for([
     ['before replay', false],

@@ -142,7 +142,7 @@ describe.each(personalities)(
       expect((await sandboxClient(system).calls(realm)).granted).toBe(0)
     })
 
-    it(`three token-services refresh ${COMPANIES} companies once each with bounded concurrency, and serve other companies meanwhile`, async () => {
+    it(`three token-services refresh ${COMPANIES} companies once each, and still issue tokens for other companies meanwhile`, async () => {
       const expired = Array.from({ length: COMPANIES }, (_, index) => String(9_341_470_000 + index))
       const valid = Array.from({ length: VALID_COMPANIES }, (_, index) =>
         String(9_341_480_000 + index),

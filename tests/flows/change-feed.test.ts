@@ -97,7 +97,8 @@ async function startedRuns(): Promise<readonly string[]> {
   return rows.map(({ id }) => id)
 }
 /**
- * Makes changes of all operations. Returns the ids of all changes, and the ids of the last change of each object.
+ * Creates invoices, and updates or deletes some of them. Returns the event ids of all changes, and for each remaining
+ * invoice the event id of its last change.
  */
 async function changeBooks() {
   const all = new Set<string>()

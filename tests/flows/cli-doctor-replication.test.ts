@@ -122,7 +122,7 @@ describe('the doctor command against replicated backends', () => {
     })
   })
 
-  it('doctor reports PostgreSQL standbys if no commit waits for them, or if every commit waits for a certain one', async () => {
+  it('doctor reports PostgreSQL standbys for which no commit waits, and a single standby for which every commit waits', async () => {
     await using opened = new AsyncDisposableStack()
     const { backends, stop } = await startPrivateServers(['postgres'])
     opened.defer(stop)

@@ -16,7 +16,7 @@ interface CheckResult {
   readonly Mend: string | null
 }
 
-describe('the doctor command while work is not completed', () => {
+describe('the doctor command while runs are unfinished or credentials are faulted', () => {
   let system: System
   let sql: postgres.Sql
   beforeAll(async () => {
@@ -75,7 +75,7 @@ describe('the doctor command while work is not completed', () => {
     expect(await doctor('coordinator')).toEqual({ code: 0, results: [] })
   })
 
-  it('doctor reports the credential for which runs wait, but no run that waits for a slot', async () => {
+  it('doctor reports the credential for which runs wait, and does not report runs that wait for a slot of their process', async () => {
     for (const [id, name] of [
       ['w1', 'ACC-77'],
       ['w2', 'ACC-77'],
@@ -101,7 +101,7 @@ describe('the doctor command while work is not completed', () => {
     await sql`delete from "Order_Header" where "Status" = 'Waiting'`
   })
 
-  it('doctor reports a problem if a run has failed in doubt, even if this happened long ago', async () => {
+  it('doctor reports a problem if a run has failed with a step in doubt, even if the failure was long ago', async () => {
     const old = new Date(Date.now() - 30 * 86_400_000).toISOString()
     await insert('d1', {
       Status: 'Failed',

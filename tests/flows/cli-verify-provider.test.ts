@@ -112,7 +112,7 @@ describe('verify-provider against the sandbox', () => {
   }
 
   describe('verify-provider against a provider that behaves like Intuit', () => {
-    it('at a provider that behaves like Intuit, verify-provider reports "as documented" for every check except that of the host name', async () => {
+    it('at a provider that behaves like Intuit, verify-provider reports "as documented" for every check except the host name check', async () => {
       const { code, lines, line, deviations, stderr } = await verify()
       expect([code, deviations]).toEqual([
         0,
@@ -149,7 +149,7 @@ describe('verify-provider against the sandbox', () => {
         expect(line(step)).toBe('skipped: no accounting address: set ACCOUNTING_URL')
     })
 
-    it('without the scope openid, verify-provider skips the checks of the id token, and without an accounting scope, those of the company', async () => {
+    it('verify-provider skips the id token checks without the scope openid, and the company checks without an accounting scope', async () => {
       const withoutOpenId = await verify({ env: { SCOPE: 'com.intuit.quickbooks.accounting' } })
       expect([withoutOpenId.code, withoutOpenId.line('id token')]).toEqual([
         0,

@@ -64,7 +64,7 @@ describe('an order that runs through RabbitMQ and PostgreSQL', () => {
     expect(headers).toEqual([{ ReplayID: 0 }])
   })
 
-  it('the first replay of an order is run 1 beside run 0, with new idempotency keys and a second file', async () => {
+  it('the first replay of an order has the run number 1, uses new idempotency keys and writes a second file', async () => {
     expect(await requestDemoApi(system, '/replay?number=66')).toEqual({
       status: 200,
       text: 'Replay started for 66',

@@ -167,7 +167,7 @@ describe('the installed package', () => {
       export default defineProcess('Wrong', { input: z.object({ amount: z.number() }) })
         .step('one', (step) => step.complete({ half: step.initialData.amount / 2 }))
         .step('two', (step) => step.complete(step.previous.data.half.toFixed()))
-        // @ts-expect-error one has no member double
+        // @ts-expect-error the data of step "one" has no member "double"
         .step('three', (step) => step.complete(step.item('one').data.double))\n`
     await writeFile(join(project, 'processes/wrong.ts'), wrong)
     expect(await run('npm', ['run', '--silent', 'check'])).toMatchObject({ code: 0, stdout: '' })
@@ -224,7 +224,7 @@ describe('the installed package', () => {
       const sales = createClient({ coordinator, key }).process<{ customer: string; amount: number }>('Invoice')
       const options = { realm: '${REALM}', tags: { channel: 'shop' } }
       const queued: Run = await sales.queue('client-1', { customer: 'Ada', amount: 66 }, options)
-      // @ts-expect-error a status that no run has
+      // @ts-expect-error "Unknown" is not a status of a run
       if (queued.Status === 'Unknown') throw new Error('unknown')
       const run = await sales.run('client-1').completed({ signal: AbortSignal.timeout(60_000) })
       const error: unknown = await sales.run('gone').get().catch((reason: unknown) => reason)

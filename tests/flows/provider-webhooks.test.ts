@@ -98,7 +98,7 @@ describe('the webhooks of the provider', () => {
     },
   )
 
-  it('if each webhook arrives five times, in random order and sometimes with a wrong signature, all events of a change have the same id', async () => {
+  it('all events of a change have the same id if its webhook arrives five times, in random order and with wrong signatures', async () => {
     await sandbox('PUT', 'webhooks', { copies: 5, shuffled: true, wrongSignaturePercent: 20 })
     await change(60)
     await allAcknowledged(300)

@@ -99,7 +99,7 @@ async function closedBy(name: ServiceName, reason: string): Promise<number> {
 const PROBE = 'GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n'
 const WITHOUT_KEY = 'GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n'
 
-describe.each(KEYED)('clients without a key, on %s', (name) => {
+describe.each(KEYED)('connections of clients without a key to %s', (name) => {
   it.each([
     ['a health probe', PROBE, 'HTTP/1.1 200 '],
     ['an unauthorized request', WITHOUT_KEY, 'HTTP/1.1 401 '],

@@ -51,7 +51,7 @@ async function readiness(): Promise<{ status: number; writes: unknown }> {
 }
 
 describe('token-service while Redis rejects writes', () => {
-  it('while Redis is full, token-service is not ready, but stores a rotation in flight and issues valid tokens, and it recovers later', async () => {
+  it('while Redis is full, token-service reports not ready, but stores a rotation in flight and issues valid tokens', async () => {
     const [connected, later] = ['4620816365101', '4620816365102']
     const sandbox = sandboxClient(system)
     const tokens = tokenServiceClient(system)

@@ -29,40 +29,43 @@ describe('the routes in the OpenAPI documents of the services', () => {
   })
   afterAll(() => system[Symbol.asyncDispose]())
 
-  it.each(keyed)('%s responds 401 on every documented route without a valid key', async (name) => {
-    const { paths } = (await (await fetch(`${system.url(name)}/openapi.json`)).json()) as OpenApi
-    const routes = Object.entries(paths).flatMap(([path, methods]) =>
-      Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
-    )
-    // The gateway handles its proxy route outside the Hono router. The route is therefore missing in the list of
-    // routes and is added here.
-    const all =
-      name === 'accounting-gateway'
-        ? [...routes, 'GET /v3/company/1/query', 'POST /v3/company/1/invoice']
-        : routes
-    const closed = all.filter(
-      (route) => !OPEN.has(route.split(' ')[1] ?? '') && !OPEN_FOR_BROWSERS.has(route),
-    )
-    expect(closed.length).toBeGreaterThan(0)
-    for (const route of closed) {
-      const [method = '', path = ''] = route.split(' ')
-      const url = system.url(name) + path.replace(/\{\w+\}/g, 'ACC-1')
-      for (const authorization of [
-        null,
-        'Bearer wrong-key-wrong-key-wrong-key-wrong',
-        `Basic ${btoa(`:${system.serviceKey}`)}`,
-        system.serviceKey,
-      ]) {
-        const response = await fetch(url, {
-          method,
-          headers: authorization === null ? {} : { Authorization: authorization },
-        })
-        expect([route, authorization, response.status]).toEqual([route, authorization, 401])
-        expect(response.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)
-        await response.body?.cancel()
+  it.each(keyed)(
+    'every documented route of %s responds 401 to a request without a valid key',
+    async (name) => {
+      const { paths } = (await (await fetch(`${system.url(name)}/openapi.json`)).json()) as OpenApi
+      const routes = Object.entries(paths).flatMap(([path, methods]) =>
+        Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
+      )
+      // The gateway handles its proxy route outside the Hono router. The route is therefore missing in the list of
+      // routes and is added here.
+      const all =
+        name === 'accounting-gateway'
+          ? [...routes, 'GET /v3/company/1/query', 'POST /v3/company/1/invoice']
+          : routes
+      const closed = all.filter(
+        (route) => !OPEN.has(route.split(' ')[1] ?? '') && !OPEN_FOR_BROWSERS.has(route),
+      )
+      expect(closed.length).toBeGreaterThan(0)
+      for (const route of closed) {
+        const [method = '', path = ''] = route.split(' ')
+        const url = system.url(name) + path.replace(/\{\w+\}/g, 'ACC-1')
+        for (const authorization of [
+          null,
+          'Bearer wrong-key-wrong-key-wrong-key-wrong',
+          `Basic ${btoa(`:${system.serviceKey}`)}`,
+          system.serviceKey,
+        ]) {
+          const response = await fetch(url, {
+            method,
+            headers: authorization === null ? {} : { Authorization: authorization },
+          })
+          expect([route, authorization, response.status]).toEqual([route, authorization, 401])
+          expect(response.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)
+          await response.body?.cancel()
+        }
       }
-    }
-  })
+    },
+  )
 
   it.each([...keyed, 'demo-api', 'sandbox-provider', 'webhook-receiver'] as const)(
     '%s serves its health, metrics and API documentation without a key',

@@ -147,7 +147,8 @@ export async function startSystem(
       ...amqp,
       ...provider,
       ...profile,
-      // Only the discovery document of the strict sandbox contains the accounting URL. Intuit's does not.
+      // The discovery document of the strict sandbox contains the accounting URL. Intuit's discovery document does not
+      // contain it.
       ...(personality === 'intuit' && { ACCOUNTING_URL: url('sandbox-provider') }),
       TOKEN_SERVICE_URL: url('token-service'),
     },

@@ -31,7 +31,10 @@ export const exchanges = [
   { name: COORDINATORS_EXCHANGE, type: 'fanout' },
 ] as const
 
-/** The queues that a coordinator declares only with a `WEBHOOKS_FILE`, or with a process that has `on`. */
+/**
+ * The queues that a coordinator declares only if `WEBHOOKS_FILE` is set, or if a process has `on` (is started by
+ * changes).
+ */
 const optionalQueues = [
   webhooksTopology,
   processTopology(WEBHOOK_PROCESS, [WEBHOOK_STEP]),

@@ -12,7 +12,10 @@ export interface RedisPair extends AsyncDisposable {
   readonly address: Relay
   /** The relay between the primary and the replica. The replica receives the writes over this relay. */
   readonly link: Relay
-  /** The connections of the test itself. A failover does not change to which server each of them leads. */
+  /**
+   * The connections of the test itself. Each of the two connections stays connected to its server, even after a
+   * failover.
+   */
   readonly primary: Redis
   readonly replica: Redis
   /**

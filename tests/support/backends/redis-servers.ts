@@ -9,7 +9,7 @@ import { ServerGroup } from './server-group.ts'
 
 export interface RedisServer {
   readonly port: number
-  /** `127.0.0.1:port` */
+  /** The host and the port of the server: `127.0.0.1:<port>`. */
   readonly address: string
   /** Kills the server at once, without a shutdown. */
   kill(): Promise<void>

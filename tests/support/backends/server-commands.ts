@@ -104,7 +104,8 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
       port: String(port),
       unix_socket_directories: '',
       max_connections: '300',
-      // fsync is disabled. The tests only need data that survives the death of the process, and written data does.
+      // fsync is disabled. The tests only need data that survives the death of the process, for which a write without
+      // fsync is sufficient.
       fsync: 'off',
     }
     return {
