@@ -4,7 +4,7 @@ import { timeFormat, zoneOf } from './time-format.ts'
 const TIME = new Date('2026-11-24T23:12:04.120Z')
 const plain = (text: string): string => text.replaceAll(/\s/g, ' ')
 
-describe('the times of the console', () => {
+describe('the format of times in the console', () => {
   it('the console shows times in the chosen zone, and adds the name of the zone to a time with a date', () => {
     const utc = timeFormat('UTC', 'en-GB')
     const kathmandu = timeFormat('Asia/Kathmandu', 'en-GB')

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { visible, visibleLines } from './visible.ts'
 
-describe('a text from outside', () => {
+describe('the display of text that comes from outside the console', () => {
   it.each([
     ['an usual id', 'order-66', 'order-66'],
     ['words, accents and emoji', 'Café Zoë 😀 שלום', 'Café Zoë 😀 שלום'],

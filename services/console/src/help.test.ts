@@ -11,7 +11,7 @@ const anchorsOf = (file: string): ReadonlySet<string> =>
   new Set(blocksOf(file).flatMap((block) => (block.kind === 'heading' ? [block.id] : [])))
 const text = (value: string) => ({ kind: 'text', text: value })
 
-describe('the help pages', () => {
+describe('the help pages of the console', () => {
   it('the Markdown parser reads headings, paragraphs, lists, code and tables', () => {
     const blocks = parseMarkdown(
       '# Title `x`\none\ntwo\n- first\n  goes on\n- second\n\n1. third\n\n```sh\na | b\n```\n| H |\n| --- |\n| a \\| b |\n<!-- no -->\n',
@@ -75,7 +75,7 @@ describe('the help pages', () => {
     },
   )
 
-  it('every link within the runbook and within the errors leads to an existing anchor', () => {
+  it('every link within docs/runbook.md and within docs/errors.md leads to an existing anchor', () => {
     const anchors = new Map(
       ['runbook.md', 'errors.md'].map((file) => [file, anchorsOf(`docs/${file}`)]),
     )

@@ -34,7 +34,7 @@ const HEALTH_MS = 3_000
 const ALERTS_MS = 15_000
 /** The metrics are read with every third check of the health. */
 const CHECKS_PER_METRICS = 3
-/** The first page changes because of transitions at most once in this interval. */
+/** The minimum time between two changes of the first page that are caused by transitions of runs. */
 const TRANSITIONS_MS = 500
 /** The maximum number of runs that a frame names. */
 const MAX_NAMED_RUNS = 200

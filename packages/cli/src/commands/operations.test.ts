@@ -136,7 +136,7 @@ describe('the command `operations start`', () => {
     reports = [operation({ Reason }), operation({ Status: 'Completed' })]
     const { out } = await cli(['show', ID, '--watch'], { typed: [], columns: 60 })
     const [first = ''] = out.split('\u001b')
-    // The line with the reason has 93 columns, so it takes two rows. No other line is wrapped.
+    // The line with the reason has 93 columns, so the terminal wraps this line into two rows. No other line is wrapped.
     const rows = first.trimEnd().split('\n').length + 1
     expect(first.split('\n').filter((line) => line.length > 60)).toEqual([`Reason       ${Reason}`])
     expect(out).toContain(`\u001b[${rows}A\u001b[J`)
@@ -148,7 +148,8 @@ describe('the command `operations start`', () => {
     const screen = { typed: [], columns: 40, rows: 9 }
     const { out } = await cli(['show', ID, '--watch'], screen)
     const [first = ''] = out.split('\u001b')
-    // The reason takes three rows, for which the screen has no room. `Started by` is the line before it.
+    // The line with the reason takes three rows, which do not fit on the screen. `Started by` is the last line that
+    // fits.
     expect(first.trimEnd().split('\n').at(-1)).toMatch(/^Started by/)
   })
 

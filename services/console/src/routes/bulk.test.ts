@@ -40,7 +40,7 @@ const BODY = {
   Reason: 'the target is back',
 }
 
-describe('actions on many runs', () => {
+describe('the actions of the console on many runs', () => {
   let coordinator: FakeService
   let console: ConsoleFixture
   let cookie: string

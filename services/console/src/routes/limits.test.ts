@@ -82,7 +82,7 @@ describe('the limits API of the console', () => {
     })
   })
 
-  it('GET /api/limits/{realm} reports that the key of the console lacks the scope', async () => {
+  it('GET /api/limits/{realm} reports that the gateway does not accept the key of the console', async () => {
     isKeyRejected = true
     const response = await at.request('/api/limits/42', { cookie })
     isKeyRejected = false

@@ -48,7 +48,7 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
   const cookie = isHttps ? '__Host-console-sign-in' : 'console-sign-in'
   const tags = ['session']
 
-  /** Responds to a rejected sign-in with a page that leads to another attempt. */
+  /** Responds to a rejected sign-in with a page that has a link to the sign-in page. */
   async function asPage(c: Context, work: () => Promise<Response>): Promise<Response> {
     try {
       return await work()

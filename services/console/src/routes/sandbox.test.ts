@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type ConsoleFixture, startConsoleFixture } from '../../test-support/console-fixture.ts'
 import { type FakeService, startFakeService } from '../../test-support/fake-service.ts'
 
-describe('the sandbox page', () => {
+describe('the sandbox page of the console', () => {
   let sandbox: FakeService
   let tokenService: FakeService
   let at: ConsoleFixture

@@ -22,10 +22,7 @@ export interface SearchRouteDeps {
   readonly installation: () => Installation
 }
 
-/**
- * The maximum number of hits. Together with the pages, which the browser adds, there are at most
- * 20.
- */
+/** The maximum numbers of hits of each kind. The browser adds hits among the pages, up to 20 hits in total. */
 const RUNS = 7
 const COMPANIES = 5
 const PROCESSES = 3

@@ -72,7 +72,7 @@ describe('a session of the console', () => {
   })
 })
 
-describe('the sessions of a person', () => {
+describe('the sessions of a person at the console', () => {
   it('the list of the sessions of a person has only valid sessions, newest first, and none of another person with the same name', async () => {
     const { clock, sessions } = sessionsAt()
     await sessions.begin(ADA)
@@ -115,7 +115,7 @@ describe('a one-time link of the console', () => {
   })
 })
 
-describe('the users file', () => {
+describe('the users file of the console', () => {
   it('a line of the users file accepts only the password for which it was made', async () => {
     const users = parseUsers(
       `# team\n\n${await userLine('ada@example.com', 'operator', 'pässword')}\n`,
@@ -134,7 +134,7 @@ describe('the users file', () => {
   })
 })
 
-describe('the delay after failed sign-ins', () => {
+describe('the delay after failed sign-ins at the console', () => {
   it('the sign-in delay for a name doubles with each failure up to 60 s, and ends with a success', () => {
     let now = 0
     const delay = createSignInDelay(() => now)

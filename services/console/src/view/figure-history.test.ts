@@ -26,7 +26,7 @@ const service = (name: string, ...replicas: readonly Replica[]): readonly Servic
 ]
 const steps = (count: number) => `coordinator_steps_total{outcome="completed"} ${count}`
 
-describe('the metrics of the last hour', () => {
+describe('the figure history: the metrics of the last hour', () => {
   it('the figure history adds the increases of the counters of all replicas, minute by minute', () => {
     const history = createFigureHistory(charts)
     for (const [second, one, two] of [

@@ -54,7 +54,7 @@ const installation = (groups: readonly RunGroup[] | null): Installation => ({
 })
 const process = { Process: 'Order', Steps: ['order', 'csv'] }
 
-describe('the queues of a process', () => {
+describe('the queues of a process on the page Processes', () => {
   it('the queues of a process contain the due runs and the times of its steps, and its dead letters', () => {
     const counted = installation([group('Queued', 4), group('Failed', 2), group('Cancelled', 1)])
     const times = [

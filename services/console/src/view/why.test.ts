@@ -13,7 +13,7 @@ const explained = (run: Partial<ExplainedRun>): string =>
     ...run,
   })
 
-describe('the sentence on the state of a run', () => {
+describe('the sentence that explains the state of a run', () => {
   it.each<[Partial<ExplainedRun>, string]>([
     [
       { ErrorClass: 'http_503' },
