@@ -17,7 +17,7 @@ import type { Config } from './config.ts'
 import { countDecryptionFailures } from './metrics.ts'
 import type { TokenServiceAdapters } from './service.ts'
 
-/** The store operations that are recorded as spans: those of token issuance, refresh and code exchange. */
+/** The store operations that are recorded as spans: the operations of token issuance, refresh and code exchange. */
 const TRACED = ['get', 'put', 'acquire', 'recordIntent', 'commit', 'settle', 'release'] as const
 
 /**

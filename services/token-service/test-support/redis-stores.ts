@@ -5,8 +5,8 @@ import { dropKeys, openTestRedis, type TestRedis, testKeys, usable } from './ser
 
 export interface RedisStores {
   /**
-   * Opens a store with the given encryption keys, by default those of the test file. The `prefix` of an earlier store
-   * opens the same store again.
+   * Opens a store with the given encryption keys, by default the keys of the test file. The `prefix` of an earlier
+   * store opens the same store again.
    */
   readonly open: (keys?: KeyRing, prefix?: string) => Promise<TestRedis>
   /** Opens a store, and resolves when it is available. */

@@ -98,8 +98,8 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
   return async (callback) => {
     const { state } = callback
     const request = authorization.requestOf(callback) // throws for another browser (C1)
-    // The state is checked before a permit is requested, so that repeated callbacks do not wait for one. A callback
-    // that arrives after the first one has finished is a replay and gets no result.
+    // The state is checked before a permit is requested, so that repeated callbacks do not wait for a permit. A
+    // callback that arrives after the first callback has finished is a replay and gets no result.
     if (await authorizations.isStateUsed(state))
       return resultOfFirst(callback, { mayBeFinished: false })
     // Only a holder of a service key can get a state that is not bound to a browser. A callback with such a state

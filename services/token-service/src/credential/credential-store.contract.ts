@@ -347,7 +347,7 @@ export function credentialStoreContract(
       expect((await held('ACC-1', 'c')).intent?.fence).toBe(second.lease.fence)
     })
 
-    it('a failed refresh without a fault stores the time of the next attempt, and keeps the refresh intent only if requested', async () => {
+    it('settle() without a fault stores the time of the next attempt, and keeps the refresh intent only if requested', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease, 0)

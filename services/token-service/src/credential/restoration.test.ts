@@ -1,4 +1,7 @@
-/** Tests when a token pair is stored again. In each test, the file store has an older state than the token pair. */
+/**
+ * Tests under which conditions a lost token pair is stored again. In each test, the file store has an older state than
+ * the token pair.
+ */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { auditContextOf, grantOf, START } from '../../test-support/grants.ts'

@@ -1,6 +1,6 @@
 /**
  * Transfers credentials to another installation. Two installations must never refresh the same grant, because each
- * rotation can invalidate the refresh token of the other.
+ * rotation can invalidate the refresh token of the other installation.
  *
  * X1  A credential gets the fault `transferred` under its lease before its tokens are exported. No refresh is therefore
  *     in flight during the export, and none starts in this installation afterwards.

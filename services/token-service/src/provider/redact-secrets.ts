@@ -3,8 +3,8 @@
  * plain text.
  *
  * A regular expression for all escaped spellings of a secret would be too slow, because its time is proportional to the
- * product of both lengths. For an echoed code of 2,048 `&` it took 7 s, and the process could not serve any other
- * request during this time.
+ * length of the text multiplied by the length of the secret. For an echoed code of 2,048 `&` it took 7 s, and the
+ * process could not serve any other request during this time.
  */
 
 export const REDACTED = '[redacted]'
@@ -124,7 +124,7 @@ export function redactSecrets(text: string, secrets: readonly string[]): string 
 
 /**
  * Returns the two forms in which a secret is searched: the secret itself, and a text with one character for each UTF-8
- * byte of the secret. Decoding `%C3%BC` gives the second form. Both are equal for an ASCII secret.
+ * byte of the secret. Decoding `%C3%BC` gives the second form. The two forms are equal for an ASCII secret.
  */
 const spellingsOf = (secret: string): string[] => [
   ...new Set([secret, Buffer.from(secret, 'utf8').toString('latin1')]),

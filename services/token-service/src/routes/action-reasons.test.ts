@@ -66,7 +66,7 @@ describe('the reason of an action on a credential', () => {
     expect(await audited(2)).toEqual([['granted'], ['faulted', 'one more attempt']])
   })
 
-  it('a removal without a body has no reason', async () => {
+  it('the audit entry of a removal without a body has no reason', async () => {
     expect((await service.ask(PATH, { method: 'DELETE' })).status).toBe(204)
     expect(await audited(2)).toEqual([['granted'], ['removed']])
   })

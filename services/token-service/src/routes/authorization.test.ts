@@ -409,7 +409,7 @@ describe('the pages of the authorization flow', () => {
   )
 })
 
-describe('a callback without a company', () => {
+describe('a callback that names no company', () => {
   it('if a callback names no company because SCOPE lacks a scope, the response names this scope', async () => {
     const file = await openTestFile(testKeys())
     closing.defer(() => file.remove())

@@ -64,7 +64,10 @@ export function createRedisLists(
   const isBuilt = async (): Promise<boolean> =>
     (await using(() => redis.exists(KEYS.indexBuilt))) === 1
 
-  /** Returns groups of sets. Every credential that fulfils the conditions is in at least one set of each group. */
+  /**
+   * Returns one group of index sets for each condition. A credential that fulfils the condition is in at least one set
+   * of the group.
+   */
   function groupsOf({ states, classes, tags }: CredentialFilter, hasStates: boolean): string[][] {
     return [
       ...(hasStates && states.length > 0 && !states.includes('active')
@@ -76,7 +79,8 @@ export function createRedisLists(
   }
 
   /**
-   * Returns the parts of sets that cost least to read, and the conditions that must still be checked for their entries.
+   * Chooses the cheapest way to read a list. Returns the parts of sets to read (`sources`), and the groups of sets in
+   * which their entries must also be found (`within`).
    */
   async function planOf(
     text: string,
