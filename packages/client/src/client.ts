@@ -93,7 +93,8 @@ const REREAD_MS = 30_000
  * Creates a client. It sends requests only in calls of its methods. An event stream is open only while a call of
  * `completed()` waits.
  *
- * @throws {TypeError} if an address or the key has a form that cannot be used. The message contains neither.
+ * @throws {TypeError} if an address or the key has a form that cannot be used. The message contains neither the address
+ * nor the key.
  */
 export function createClient(options: ClientOptions): Client {
   const { attempts = 3, pauseMs = 500, timeoutMs = 60_000, pollMs = 1_000, provider } = options

@@ -1,4 +1,4 @@
-/** The problems that the client reports: the problems of the services, and those of the client itself. */
+/** The problems that the client reports: the problems of the services, and the problems of the client itself. */
 import type { Problem as ProblemDocument } from '@integration-host/shared/contracts/problem'
 import type { RunDetailResponse } from '@integration-host/shared/contracts/run'
 import type { ErrorCode, errorCodes } from '@integration-host/shared/errors'

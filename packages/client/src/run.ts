@@ -32,9 +32,9 @@ export interface QueueOptions extends ActOptions {
    */
   readonly notBefore?: QueueTransaction['NotBefore']
   /**
-   * Requests with the same key, process and realm start one run, with the data of the last request. It starts `Seconds`
-   * after the last request, and at most `MaxSeconds` (10 times `Seconds` by default) after the first one. The promise
-   * resolves with that run.
+   * Requests with the same key, process and realm start one run, with the data of the last request. The run starts
+   * `Seconds` after the last request, and at most `MaxSeconds` (10 times `Seconds` by default) after the first request.
+   * The promise resolves with that run.
    */
   readonly debounce?: QueueTransaction['Debounce']
 }
@@ -42,15 +42,15 @@ export interface QueueOptions extends ActOptions {
 export interface ReplayOptions<Input> extends ActOptions {
   /** The first step that runs again. The results of earlier steps are copied. By default, all steps run again. */
   readonly fromStep?: ReplayTransaction['fromStep']
-  /** The initial data of the new run; by default the same as that of the previous run. */
+  /** The initial data of the new run; by default the initial data of the previous run. */
   readonly initialData?: Input
 }
 
 /** The transactions of one process. */
 export interface ProcessClient<Input> {
   /**
-   * Queues a transaction, and resolves when it is stored durably. The request is repeated after a lost response,
-   * because queuing the same id, data, realm and tags a second time is not an error.
+   * Queues a transaction, and resolves when the transaction is stored durably. The request is repeated after a lost
+   * response, because queuing the same id, data, realm and tags a second time is not an error.
    *
    * @throws {ProblemError} `transaction_conflict` if the id is used for other data, `input_invalid`,
    *   `process_not_found`, …

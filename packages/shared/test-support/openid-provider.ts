@@ -85,7 +85,7 @@ export async function startTestProvider(
     const [id, secret] = Buffer.from(header?.replace('Basic ', '') ?? '', 'base64')
       .toString()
       .split(':')
-      // RFC 6749 §2.3.1: both parts are encoded as in a form.
+      // The client id and the client secret are form-encoded (RFC 6749 §2.3.1).
       .map((part) => new URLSearchParams(`part=${part}`).get('part'))
     return id === CLIENT_ID && secret === CLIENT_SECRET
   }

@@ -9,7 +9,7 @@ import { type Scope, SERVICE_SCOPES } from './scope.ts'
 const REMEMBERED_HEADERS = 10_000
 
 /**
- * The keys that callers may present to a service: the keys of `SERVICE_API_KEY(S)` and those of `SERVICE_KEYS_FILE`.
+ * The keys that callers may present to a service: the keys in `SERVICE_API_KEY(S)` and in `SERVICE_KEYS_FILE`.
  */
 export class AccessKeys {
   readonly #serviceKeys: readonly (readonly [digest: string, Grants])[]

@@ -26,8 +26,8 @@ export interface OpenedAccessKeys extends Disposable {
 }
 
 /**
- * Loads the keys of a service: those of the settings and those of the key file. Changes of the key file take effect
- * without a restart.
+ * Loads the keys of a service from its settings and its key file. Changes of the key file take effect without a
+ * restart.
  */
 export function openAccessKeys(
   { SERVICE_API_KEY, SERVICE_KEYS_FILE }: Settings,

@@ -3,7 +3,7 @@ import { Realm } from './realm.ts'
 
 /**
  * Topic exchange of the changes in the books of companies; the routing key is `<provider>.<entity>.<operation>`, for
- * example `intuit.Invoice.update`. The webhook receiver and the change feed publish to it.
+ * example `intuit.Invoice.update`. The webhook receiver and the change feed publish to this exchange.
  */
 export const PROVIDER_EXCHANGE = 'integration.provider'
 

@@ -20,7 +20,10 @@ export const RealmActivity = z
   .meta({ ref: 'RealmActivity' })
 export type RealmActivity = z.output<typeof RealmActivity>
 
-/** The response of `GET /realms`: companies in a cool-down first, then those with waiting calls, then the busiest. */
+/**
+ * The response of `GET /realms`: companies in a cool-down first, then companies with waiting calls, then the companies
+ * with the most calls.
+ */
 export const RealmActivityList = z
   .object({
     Limits: z.object({ PerSecond: z.int(), PerMinute: z.int(), Concurrent: z.int() }),

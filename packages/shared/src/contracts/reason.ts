@@ -7,7 +7,8 @@ import { z } from 'zod'
 const UNSAFE_CHARACTERS = /[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
 
 /**
- * The reason of an action, from the body of its request: 1-500 characters on one line. It is stored in the action log.
+ * The reason of an action, from the body of its request: 1-500 characters on one line. The reason is stored in the
+ * action log.
  */
 export const Reason = z
   .string()

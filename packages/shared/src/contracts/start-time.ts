@@ -41,8 +41,8 @@ const seconds = z
 
 /**
  * Several requests with the same `Key` start only one run. If a run of this key still waits for its start, a new
- * request replaces the run's initial data. The request also moves the start to `Seconds` after itself, but at most
- * to `MaxSeconds` after the first request.
+ * request replaces the run's initial data. The start of the run then moves to `Seconds` after the new request, but at
+ * most to `MaxSeconds` after the first request.
  */
 export const Debounce = z
   .strictObject({

@@ -28,8 +28,8 @@ export const ladder: Topology = {
     name: delayName(name),
     bindings: [{ exchange: delayName(name), routingKey: '' }],
     messageTtlMs: ms,
-    // The dead-letter exchange of a delay queue gets no routing key. An expired message then keeps its own routing key
-    // and returns to the queue of its step.
+    // A delay queue has no dead-letter routing key, so an expired message keeps its own routing key and returns to the
+    // queue of its step.
     deadLetter: { exchange: STEPS_EXCHANGE },
   })),
 }

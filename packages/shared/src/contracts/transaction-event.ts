@@ -12,8 +12,8 @@ export const TRANSACTIONS_EXCHANGE = 'integration.transactions'
 export const COORDINATORS_EXCHANGE = 'integration.coordinators'
 
 /**
- * One transition of a transaction's header. It contains only identifiers and the state of the run, because business
- * data stays in the database. Events of earlier releases lack the members that have a default here.
+ * One state transition of a run. The event contains only identifiers and the state of the run, because business data
+ * stays in the database. Events of earlier releases lack the members that have a default here.
  */
 export const TransactionEvent = z.object({
   // The event id contains the names of the process and of the transaction in percent-encoding. Percent-encoding throws
@@ -23,12 +23,12 @@ export const TransactionEvent = z.object({
   ReplayID,
   Status: z.enum(headerStatuses),
   StepName: z.string(),
-  /** The number of attempts of the due step so far. */
+  /** The number of attempts so far of the step that is due. */
   Attempt: z.int().nonnegative().default(0),
   ErrorClass: z.string().nullable().default(null),
   /** The credential that a `Waiting` run waits for. */
   WaitingFor: z.string().nullable().default(null),
-  /** Whether the due step is in doubt: an earlier attempt may have taken effect. */
+  /** Whether the step that is due is in doubt: an earlier attempt may have taken effect. */
   InDoubt: z.boolean().default(false),
   /** The time from which the step is due; `null` if the run is over. */
   NextAttemptAt: z.iso.datetime().nullable().default(null),

@@ -130,8 +130,7 @@ export const AttemptView = z
 export type AttemptView = z.output<typeof AttemptView>
 
 /**
- * The response of `GET …/transactions/{id}`: the header of the transaction, its step items, and all attempts of the
- * steps.
+ * The response of `GET …/transactions/{id}`: the run, its step items, and all attempts of the steps.
  */
 export const TransactionView = HeaderView.extend({
   Items: z.array(ItemView),

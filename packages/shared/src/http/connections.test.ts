@@ -17,8 +17,8 @@ afterEach(() => void vi.useRealTimers())
 const wait = (ms: number): void => void vi.advanceTimersByTime(ms)
 
 /**
- * Opens a connection. With `isKeyed` the connection is authenticated. With `served` or `isKeyed` its first request
- * has received a response.
+ * Opens a connection. With `isKeyed` the connection is authenticated. With `served` or `isKeyed`, the first request of
+ * the connection has received a response.
  */
 function open({ isKeyed = false, served = false } = {}): Socket {
   const socket = new Socket()

@@ -5,7 +5,9 @@
 import { createHash } from 'node:crypto'
 import { html, raw } from 'hono/html'
 
-/** The colours are those of the console (services/console/app/styles/main.css); a test compares them. */
+/**
+ * The pages have the same colours as the console (services/console/app/styles/main.css); a test compares the colours.
+ */
 const STYLE = `
 :root {
   color-scheme: light dark;

@@ -40,7 +40,7 @@ export interface MessageBus extends AsyncDisposable {
   ): Consumer
 
   /**
-   * Returns the number of a queue's ready messages and of its consumers; `null` if the broker is unavailable or the
+   * Returns how many ready messages and how many consumers a queue has; `null` if the broker is unavailable or the
    * queue does not exist.
    */
   depth(queue: string): Promise<QueueDepth | null>

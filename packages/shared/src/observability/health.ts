@@ -115,8 +115,8 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
 
 /**
  * Returns the part of an error that may be logged: its code, or its class if the error has no code. The messages of
- * drivers' errors are left out, because they may contain secrets. Of a Redis error reply, only the first word of the
- * message is returned, which is the code of the reply.
+ * drivers' errors are left out, because they may contain secrets. For a Redis error reply, returns only the first word
+ * of the message, which is the error code.
  */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown'

@@ -6,7 +6,9 @@ describe('the metrics that Prometheus scrapes', () => {
   beforeEach(() => void vi.useFakeTimers())
   afterEach(() => void vi.useRealTimers())
 
-  /** Returns a function that scrapes the metrics once and returns how many times they have been computed so far. */
+  /**
+   * Returns a function that scrapes the metrics once and returns how many times the metrics have been computed so far.
+   */
   function scraper(): () => Promise<number> {
     const metrics = createMetrics('test')
     let computed = 0

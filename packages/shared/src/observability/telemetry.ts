@@ -76,7 +76,7 @@ export async function serveTraced(
   })
 }
 
-/** The result of a call: the status of its response, or a short reason why there is none. */
+/** The result of a call: the status of the response, or a short reason why no response arrived. */
 export type CallResult = number | string
 
 /** Calls another service in a span. `send` receives the headers that carry the trace context. */

@@ -127,7 +127,7 @@ export function parsePostgresUrl(text: string): PostgresAddress {
   }
 }
 
-// `URLSearchParams` is not used, because it decodes `+` as a space, which libpq does not.
+// `URLSearchParams` is not used, because it decodes `+` as a space, while libpq leaves `+` unchanged.
 function parametersOf(query: string): Map<string, string> {
   const parts = query.split('&').filter((part) => part !== '')
   return new Map(

@@ -66,7 +66,10 @@ export class ServerSocket extends EventEmitter {
     return this.#phase.kind === 'closed' ? 'closed' : 'open'
   }
 
-  /** The PostgreSQL server process of the session; `null` if the session is not open, or if the driver is ending it. */
+  /**
+   * The PostgreSQL server process of the session; `null` if the session is not open, or if the driver is ending the
+   * session.
+   */
   get backend(): Backend | null {
     return this.#phase.kind === 'open' && !this.#isEnding ? this.#phase.session.backend : null
   }

@@ -17,8 +17,8 @@ export interface Encryption {
   /** Reads the TLS files. Called for each connection, so that rotated files are used. */
   readonly read: () => TlsContent
   /**
-   * Whether root certificates are configured: a file, or `sslrootcert=system`. `require` verifies the chain only if
-   * they are.
+   * Whether root certificates are configured: a file, or `sslrootcert=system`. With `sslmode=require`, the certificate
+   * chain is verified only if root certificates are configured.
    */
   readonly hasRoots: boolean
 }
@@ -36,8 +36,8 @@ export class TlsNotOffered extends Error {
 }
 
 /**
- * Whether TLS is used. With `offered`, TLS is used if the server offers it. The modes `prefer` and `allow` have two
- * choices, and the second is tried if the first fails.
+ * Whether TLS is used. With `offered`, TLS is used if the server offers TLS. The modes `prefer` and `allow` have two
+ * choices, and the second choice is tried if the first choice fails.
  */
 export type Choice = 'plain' | 'offered' | 'tls'
 export const choices: Readonly<Record<SslMode, readonly [Choice, Choice?]>> = {

@@ -14,7 +14,7 @@ export interface Backoff {
 
 /** Returns the milliseconds to wait after failed attempt number `attempt`, which counts from 1. */
 export function backoffMs(attempt: number, { baseMs, capMs, random }: Backoff): number {
-  // The exponent is limited, because a larger one could overflow to Infinity. With an exponent of 30, every pause has
-  // reached its limit.
+  // The exponent is limited, because a larger exponent could overflow to Infinity. With an exponent of 30, every pause
+  // has reached its limit.
   return Math.floor(random * Math.min(capMs, baseMs * 2 ** Math.min(attempt - 1, 30)))
 }

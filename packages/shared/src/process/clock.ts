@@ -1,4 +1,6 @@
-/** The time of a service: what time it is, and which code runs later. Tests use a clock that they move themselves. */
+/**
+ * The clock of a service, which returns the time and runs code later. Tests use a clock that they advance themselves.
+ */
 import { setTimeout as sleep } from 'node:timers/promises'
 
 export interface Clock {

@@ -42,7 +42,7 @@ export interface RunOptions {
   readonly logTo?: LogStream
   /** The log level of the lines that this function writes; `info` by default. */
   readonly logLevel?: LogLevel
-  /** Ends the service when it is aborted, in place of SIGTERM and SIGINT. */
+  /** Aborting this signal ends the service, in place of SIGTERM and SIGINT. */
   readonly stop?: AbortSignal
   /** The service's name in traces; `name` by default. `OTEL_SERVICE_NAME` takes precedence. */
   readonly tracedAs?: string

@@ -1,4 +1,4 @@
-/** An error in a response body of the accounting API, and the error class of a run that fails with it. */
+/** An error in a response body of the accounting API, and the error class of a run that fails with this error. */
 
 export interface ProviderFault {
   /** The provider's own error code, such as `5020`; empty if the body contains no code. */

@@ -196,7 +196,7 @@ describe('an address that lists Sentinels', () => {
     const sentinel = await sentinelOf(previous, 'sentinel config-epoch main 0')
     await using connection = openRedis(addressOf([sentinel]))
     await expectWritesTo(connection, previous)
-    // A Sentinel that has performed a failover informs the other Sentinels by such a message.
+    // A Sentinel that has performed a failover sends this message to the other Sentinels.
     const id = 'a'.repeat(40)
     const hello = ['127.0.0.1', '2', id, '9', 'main', '127.0.0.1', String(next.port), '9'].join()
     await run(sentinel, 'PUBLISH', '__sentinel__:hello', hello)

@@ -40,8 +40,8 @@ export class FastPathConnection {
   /** The response to the request in flight; `null` if no request is in flight. */
   #response: FastPathResponse | null = null
   /**
-   * Bytes that arrived while a request was in flight or while the socket's write buffer was full. They are parsed later
-   * (I2).
+   * Bytes that arrived while a request was in flight or while the socket's write buffer was full. These bytes are
+   * parsed later (I2).
    */
   #pending: Buffer[] = []
   /**

@@ -124,7 +124,7 @@ const VIA = '1.1 integration-host'
 
 /**
  * Returns the headers to send upstream. `Authorization` is added last, so that no rule for the removal of headers
- * applies to it.
+ * applies to this header.
  */
 export function requestHeaders(raw: HeaderList, bearer: string): string[] {
   const named = namedByConnection(raw)

@@ -343,8 +343,8 @@ export class ProxyCall {
   }
 
   /**
-   * Returns a permit without a promise if one is available at once. Most calls are far from the limits of their realm,
-   * so this saves time.
+   * Returns a permit synchronously if a permit is available at once. This saves time, because most calls are far from
+   * the limits of their realm.
    */
   #acquirePermit(realm: string): Permit | Promise<Permit> {
     // The AbortController is created only when it is needed, because most calls get a permit at once.

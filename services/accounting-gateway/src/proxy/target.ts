@@ -77,7 +77,7 @@ const QUERY = /^\/v3\/company\/[^/]+\/query(?:\?|$)/
 
 /**
  * Returns the scope that a call needs. A query needs only `gateway:read`, even if it is sent as POST. A path in another
- * spelling needs `gateway:write`, because the accounting API may read it as an operation that writes.
+ * spelling needs `gateway:write`, because the accounting API may read such a path as an operation that writes.
  */
 export const scopeOf = (method: string, { path }: CompanyTarget): Scope =>
   method === 'GET' || method === 'HEAD' || (method === 'POST' && QUERY.test(path))

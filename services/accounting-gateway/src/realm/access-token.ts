@@ -91,8 +91,8 @@ interface Entry {
 const EXPIRY_MARGIN_MS = 5_000
 const REFRESH_MARGIN_MS = 60_000
 /**
- * The age at which a cached token is requested again, in ms. Credential events also cause a new request, but they can
- * be lost while the message broker is unavailable.
+ * The age at which a cached token is requested again, in ms. Credential events also cause a new request, but such
+ * events can be lost while the message broker is unavailable.
  */
 const MAX_AGE_MS = 300_000
 /** Minimum pause between a failed request or refresh and the next one, in ms. */

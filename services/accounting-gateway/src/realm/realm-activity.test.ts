@@ -40,7 +40,7 @@ describe('the activity of companies at the gateway', () => {
     )
   })
 
-  it('the activity log lists companies in a cool-down first, then those with waiting calls, then the busiest', async () => {
+  it('the activity log lists companies in a cool-down first, then companies with waiting calls, then the busiest companies', async () => {
     let at = 1_000_000
     const granted = Promise.withResolvers<Permit>()
     const coolDowns: string[] = []

@@ -41,7 +41,9 @@ export interface RealmActivityLog {
   /** Records the end of a call. `failed` is `null` for a call with a status below 400. */
   callEnded(realm: string, failed: FailedCallRecord | null): void
   find(realm: string): RealmState
-  /** Returns companies in a cool-down first, then those with waiting calls, then the busiest. */
+  /**
+   * Returns companies in a cool-down first, then companies with waiting calls, then the companies with the most calls.
+   */
   list(): readonly RealmState[]
 }
 

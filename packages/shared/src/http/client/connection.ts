@@ -349,7 +349,7 @@ const announcesForbiddenBody = (status: number, headers: HeaderList): boolean =>
   (headerValue(headers, 'transfer-encoding') !== null ||
     Number(headerValue(headers, 'content-length') ?? 0) > 0)
 
-/** The error if a response is not valid, if its head is too large, or if it switches to another protocol. */
+/** The error if a response is not valid, if its head is too large, or if the server switches to another protocol. */
 const NO_HTTP = Object.assign(new Error('the response is not valid HTTP'), { code: 'NO_HTTP' })
 
 const isTimeout = (error: Error): boolean => 'code' in error && error.code === 'ETIMEDOUT'

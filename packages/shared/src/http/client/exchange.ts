@@ -6,7 +6,7 @@ export interface HttpRequest {
   readonly path: string
   /**
    * Header fields, sent unchanged after `Host` and `Connection`. If a request has a body but no field that announces
-   * it, `Content-Length` or `Transfer-Encoding` is added.
+   * the body, `Content-Length` or `Transfer-Encoding` is added.
    */
   readonly headers: HeaderList
   /** The parts of a body that is in memory, or a body that arrives while it is sent; `null` if there is no body. */

@@ -9,7 +9,7 @@ const ALSO_DEAD = '127.0.0.1:2'
 
 const startNode = (): Promise<Relay> => startRelay(process.env['TEST_AMQP_URL'] ?? '', 5_672)
 
-/** Returns the broker's URL with these nodes in place of its host. */
+/** Returns the broker's URL with its host replaced by these nodes. */
 const listed = (...nodes: readonly (Relay | string)[]): string => {
   const broker = new URL(process.env['TEST_AMQP_URL'] ?? '')
   const hosts = nodes.map((node) => (typeof node === 'string' ? node : new URL(node.url).host))

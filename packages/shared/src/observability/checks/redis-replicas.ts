@@ -18,8 +18,8 @@ export const DEFAULT_MAX_LAG_SECONDS = 10
 const CHECK = 'replicas'
 
 /**
- * Checks whether enough replicas are connected, and whether writes wait for them. As in Redis, a replica counts if its
- * state is `online` and its lag is at most `maxLagSeconds`.
+ * Checks whether enough replicas are connected, and whether writes wait for these replicas. As in Redis, a replica
+ * counts if its state is `online` and its lag is at most `maxLagSeconds`.
  */
 export function checkRedisReplicas(replication: RedisReplication): CheckResult {
   const { info, required, minToWrite, maxLagSeconds } = replication

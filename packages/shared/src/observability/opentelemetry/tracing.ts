@@ -98,7 +98,7 @@ export function startOpenTelemetry(
 
 /**
  * Returns the trace context from the headers of a request. The header `tracestate` (W3C Trace Context §3.3) is ignored,
- * because its data of tracing vendors would be sent on to the provider.
+ * because the service would send the vendor data of this header on to the provider.
  */
 const traceOf = ({ traceparent }: Readonly<Record<string, unknown>>): Context =>
   propagation.extract(ROOT_CONTEXT, { traceparent })

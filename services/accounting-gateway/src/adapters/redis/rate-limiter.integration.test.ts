@@ -52,8 +52,8 @@ const waitLimit =
     signal: new AbortController().signal,
   })
 /**
- * Returns the highest number of calls within any second. The times are those that Redis recorded, because a busy test
- * machine can receive a granted permit late.
+ * Returns the highest number of calls within any second. The times are taken from Redis, because a busy test machine
+ * can receive a granted permit late.
  */
 async function mostWithinASecond({ redis }: Awaited<ReturnType<typeof replica>>): Promise<number> {
   const sentAt = (await redis.zrange('throttle:{1}:calls', 0, '-1', 'WITHSCORES'))
@@ -180,8 +180,8 @@ describe('prefetched permits', () => {
     const rates = { perSecond: 40, perMinute: 1_000, concurrent: 1_000 }
     const [one, two] = [await replica(rates), await replica(rates)]
     expect(await permittedAtOnce(one, 1)).toBe(1)
-    // After this pause, more than one second has passed since the permits were reserved. They still count, because a
-    // prefetched permit may be used for two seconds.
+    // After this pause, more than one second has passed since the permits were reserved. The permits still count,
+    // because a prefetched permit may be used for two seconds.
     await new Promise((resolve) => setTimeout(resolve, 1_200))
     let permitted = 0
     // Each gateway replica appears twice, because a replica prefetches permits in its first round and uses them in its
