@@ -408,7 +408,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
         })
         const id = await start('resume', { Ids: names, PerSecond: 50 })
         await eventually(() => expect(hung).toHaveLength(5))
-        if (which === 'another one') replica()
+        if (which === 'another replica') replica()
         expect(await reached(id, 'Completed')).toMatchObject({
           Done: 30,
           Skipped: 0,
