@@ -124,11 +124,9 @@ export function coordinatorContract(
         await host.queue(id)
         await host.reached(id, 'Completed')
         await until(() => host.log.filter(({ msg }) => msg === 'step completed').length === 3)
-        expect(host.log.filter(({ msg }) => msg === 'step start').map(({ step }) => step)).toEqual([
-          'order',
-          'report',
-          'csv',
-        ])
+        expect(
+          host.log.filter(({ msg }) => msg === 'step started').map(({ step }) => step),
+        ).toEqual(['order', 'report', 'csv'])
         expect(host.log.some(({ msg }) => msg === 'coordinator starting')).toBe(true)
       })
 
@@ -291,7 +289,7 @@ export function coordinatorContract(
         expect(run.Attempts.map(({ Attempt }) => Attempt)).toEqual([1, 2, 1])
       })
 
-      it('a call in doubt that an operator settles as done is not repeated, and the next step reads the data that the operator gave', async () => {
+      it('a call in doubt that an operator settles as done is not repeated; the next step reads the given data', async () => {
         processName = 'Trial'
         const first = (step: Step<string>) =>
           step.execute({ url: `${step.initialData}/charges`, method: 'POST' })
@@ -450,7 +448,7 @@ export function coordinatorContract(
         await host.reached(id, 'Completed')
       })
 
-      it('a step in flight at the deadline ends normally; the run then fails before its next step, and resumes at that step', async () => {
+      it('a step in flight at the deadline ends normally; the run fails before its next step', async () => {
         let calls = 0
         const id = fresh()
         const slow = async (step: Step) => {
@@ -542,7 +540,7 @@ export function coordinatorContract(
       })
     })
 
-    describe('recovery after failures', () => {
+    describe('a coordinator after the death of a worker or the loss of a message', () => {
       it('the run of a dead worker is recovered when the lease of that worker expires', async () => {
         const source = await backends.openSource({ leaseMs: 1_000, sweepMs: 100 })
         const id = fresh()

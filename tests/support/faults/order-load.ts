@@ -151,5 +151,6 @@ async function killRepeatedly(
 }
 
 const hasStepsInFlight = (victim: ServiceProcess): boolean =>
-  countLogLines(victim, 'step start') >
-  countLogLines(victim, 'step completed') + countLogLines(victim, 'step not completed')
+  countLogLines(victim, 'step started') >
+  countLogLines(victim, 'step completed') +
+    countLogLines(victim, 'step did not complete in this attempt')

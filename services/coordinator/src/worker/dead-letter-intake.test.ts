@@ -147,7 +147,7 @@ describe('the intake of dead letters', () => {
     state.error = new Error('a defect')
     expect(await handle(message('a'))).toBe('requeue')
     expect(state.consumer).toBeNull()
-    expect(logged).toContain('dead letter could not be stored; it stays in its queue')
+    expect(logged).toContain('dead letter could not be stored; the message stays in its queue')
   })
 
   it('the intake of dead letters republishes a message that was returned eight times, so that the broker never deletes it', async () => {
@@ -180,13 +180,13 @@ describe('the dead-letter queues of processes that are not loaded', () => {
     await eventually(() => expect(state.polls).toBeGreaterThan(polls + 1))
   }
 
-  it('while all stored processes are loaded, the intake of dead letters checks for no further queue', async () => {
+  it('if all processes that have runs are loaded, the intake checks for no dead-letter queues of unloaded processes', async () => {
     const intake = intakeOn()
     await nextPoll(intake)
     expect(intake.state.checks).toEqual([])
   })
 
-  it('the intake consumes the existing dead-letter queue of an unloaded process, and checks for a missing one again after five minutes', async () => {
+  it('the intake consumes the dead-letter queue of an unloaded process, and checks for missing queues every five minutes', async () => {
     const intake = intakeOn()
     const { state } = intake
     state.stored = ['P', 'Removed', 'Missing']

@@ -61,7 +61,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
   const { now } = clock
   const shutdown = new AbortController()
   const consumers = createProcessConsumers({ queue, kind: 'dead letter', queues: 'dead.*', log })
-  /** For each process whose queue is consumed, the number of dead letters that may still be stored. */
+  /** For each process whose queue is consumed: how many more dead letters the store may hold. */
   const rooms = new Map<string, number>()
   const recheckAt = new Map<string, number>()
   const full = new Set<string>()
@@ -90,7 +90,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
       await store.addDeadLetter(letter)
       return true
     } catch (error) {
-      // The consumer is cancelled. The next check of the queues starts it again.
+      // The consumer is cancelled here. The next check of the queues starts a consumer again.
       consumers.stop(process)
       if (!hasCode(error, 'store_unavailable')) return reported(process, error)
     }
@@ -102,7 +102,10 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
   }
 
   function reported(process: string, error: unknown): false {
-    log.error({ err: error, process }, 'dead letter could not be stored; it stays in its queue')
+    log.error(
+      { err: error, process },
+      'dead letter could not be stored; the message stays in its queue',
+    )
     return false
   }
 
@@ -176,8 +179,8 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
 }
 
 /**
- * Returns the dead letter to store for a message. It contains the key of a run if the message is a step message of the
- * same process.
+ * Returns the dead letter to store for a message. The dead letter contains the key of a run if the message is a step
+ * message of the same process.
  */
 export function deadLetterOf(process: string, message: DeadMessage): NewDeadLetter {
   const { content, contentBytes } = message
@@ -206,14 +209,12 @@ function stableIdOf({ messageId, content, contentBytes }: DeadMessage): string {
     : `${withoutControls(messageId)}#${digest.slice(0, 16)}`
 }
 
-/**
- * Returns the id of the message of a dead letter; empty if the message has none. This is the inverse of `stableIdOf`.
- */
+/** Returns the message id from which `stableIdOf` has built the id of a dead letter; empty if the message has no id. */
 export const messageIdOf = ({ MessageID }: Pick<NewDeadLetter, 'MessageID'>): string =>
   MessageID.startsWith('sha256:') ? '' : MessageID.replace(/#[0-9a-f]{16}$/, '')
 
 /**
- * Matches characters that are replaced: PostgreSQL cannot store U+0000 or an unpaired surrogate, and control characters
- * could manipulate a terminal.
+ * Replaces characters with U+FFFD: U+0000 and unpaired surrogates, which PostgreSQL cannot store, and control
+ * characters, which could manipulate a terminal.
  */
 const withoutControls = (text: string): string => text.replace(/[\p{Cc}\p{Cs}]/gu, '\ufffd')

@@ -40,10 +40,10 @@ export type IntakeResult =
   | 'delivery_limit'
 
 export interface IntakeMessage {
-  /** The message id; empty if the message has none. */
+  /** The message id; empty if the message has no id. */
   readonly messageId: string
   readonly content: Buffer
-  /** The header `traceparent`; `null` if the message has none. */
+  /** The header `traceparent`; `null` if the message has no such header. */
   readonly traceparent: string | null
   /** How often the broker has returned the message to the queue. */
   readonly deliveryCount: number
@@ -51,7 +51,7 @@ export interface IntakeMessage {
   readonly renewals: number
 }
 
-/** The port to the queues of one kind. */
+/** The port to the queues of one kind (`start.<Process>` or `on.<Process>`). */
 export interface IntakeQueue<Message extends IntakeMessage> extends ProcessQueue<Message> {
   /**
    * Publishes a copy of the message as a new message, for which the broker counts returns from 0.
@@ -67,7 +67,7 @@ export interface IntakeQueue<Message extends IntakeMessage> extends ProcessQueue
   deadLetter(process: string, message: Message, reason: string): Promise<void>
 }
 
-/** What a message requests: a run, nothing, or something that is not possible. */
+/** What a message requests: a transaction to queue, nothing (`ignored`), or something impossible (`reason`). */
 export type ReadMessage<Ignored extends string> =
   | StartRequest
   /** The message is acknowledged and counted as this result, and starts no run. */
@@ -95,13 +95,16 @@ export interface MessageIntakeDeps<Message extends IntakeMessage, Ignored extend
   ) => ReadMessage<Ignored> | Promise<ReadMessage<Ignored>>
   /** Whether a transaction that already exists with other data is acknowledged as a duplicate. */
   readonly ignoresConflicts?: boolean
-  /** Called before each check of which queues are to be consumed. If it fails, no further queue is consumed. */
+  /** Called before each check of which queues are to be consumed. If the call fails, no further queue is consumed. */
   readonly prepare?: () => Promise<void>
   /** Returns the names of the processes whose queues are consumed. */
   readonly processes: () => readonly string[]
   /** Whether the queues outlive this OS process. */
   readonly isDurable: boolean
-  /** Whether transactions are queued in batches. A batch belongs to no trace, so it is false while tracing is on. */
+  /**
+   * Whether transactions are queued in batches. While tracing is on, the value is false, because a batch cannot belong
+   * to the trace of a single message.
+   */
   readonly isBatched: boolean
   readonly retryStore: StoreRetry
   readonly log: Logger
@@ -135,8 +138,8 @@ const HOLD_MS = 600_000
 const RETURN_PAUSE_MS = 1_000
 /**
  * The pause before a republished message is handled. Without the pause, the message might be handled before its
- * original is acknowledged. If it then crashed the coordinator, the original would be returned once more, and could
- * reach the delivery limit.
+ * original is acknowledged. If the message then crashed the coordinator, the original would be returned once more, and
+ * could reach the delivery limit.
  */
 const RENEWED_PAUSE_MS = 200
 
@@ -180,7 +183,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
         return 'transaction' in read ? enqueue(read) : read
       })
     } catch (error) {
-      log.error({ err: error, process }, `${kind} could not be queued`)
+      log.error({ err: error, process }, `the transaction of a ${kind} could not be queued`)
       const code = error instanceof IntegrationError ? error.code : 'unexpected error'
       return deadLetter(process, message, 'failed', `failed: ${code}`)
     }
@@ -218,8 +221,8 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     } catch (error) {
       if (!TRANSIENT.some((code) => hasCode(error, code))) throw error
     }
-    // The consumer is started again only when no message is left that waits for the store. If the store can be read but
-    // not written, each new consumer would otherwise receive more messages that cannot be stored.
+    // The consumer is started again only when no message of the process is left that waits for the store. If the store
+    // can be read but not written, each new consumer would otherwise receive more messages that cannot be stored.
     held.set(process, (held.get(process) ?? 0) + 1)
     consumers.stop(process)
     const signal = AbortSignal.any([shutdown.signal, AbortSignal.timeout(holdMs)])

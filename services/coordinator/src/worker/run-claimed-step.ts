@@ -84,9 +84,9 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       attempt: run.Attempt,
     }
     let child: Logger | null = null
-    // The child logger is created for the first log line. A step without log lines therefore needs none.
+    // The child logger is created for the first log line, so that a step without log lines does not need one.
     const stepLog = (): Logger => (child ??= log.child(fields))
-    if (log.isLevelEnabled('info')) stepLog().info('step start')
+    if (log.isLevelEnabled('info')) stepLog().info('step started')
     if (run.Version === 1 || run.Attempt > 1) publisher.publishEvent(run)
     const startedAt = now()
     let call: StepCall | undefined
@@ -122,7 +122,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       return null
     }
     const durationMs = now() - startedAt
-    // An outcome that requests a retry is counted as a failure if no attempt is left.
+    // An outcome that would lead to a retry is counted as a failure if no attempt is left.
     const result = transition.status === 'Failed' ? 'failed' : outcome.kind
     deps.count(run.Process, run.StepName, result, durationMs)
     if (tracing !== undefined) traceOutcome(tracing, result, transition)
@@ -133,11 +133,11 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
     }
     const isExpected = outcome.kind === 'completed' || outcome.kind === 'later'
-    // The response that began the cool-down was logged already. The waits of the other steps, and further cool-downs while
-    // they wait, are logged only at the level debug, because many steps of one company may wait.
+    // The step that got the response which began the cool-down was already logged. Many steps of one company may wait
+    // for the cool-down, so each wait, and each further 429 during the wait, is logged only at the level debug.
     if (outcome.kind === 'held' && (outcome.response === null || outcome.isRepeated === true))
       stepLog().debug(details, 'step waits for the end of a cool-down')
-    else if (!isExpected) stepLog().warn(details, 'step not completed')
+    else if (!isExpected) stepLog().warn(details, 'step did not complete in this attempt')
     else if (log.isLevelEnabled('info'))
       stepLog().info(
         details,
@@ -162,7 +162,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
   ): Promise<StepOutcome | null> {
     const { run } = claim
     const { InDoubt: isInDoubt } = run
-    // The lease is not renewed, so the run fails as `deadline_exceeded`.
+    // The deadline of the run has passed. The step is not run and the lease is released, so the run fails as
+    // `deadline_exceeded`.
     if (isPastDeadline(run)) return { kind: 'released', isInDoubt }
     const handler = definition.steps.get(run.StepName)
     if (handler === undefined)
@@ -202,7 +203,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
         endsAt,
         settings: deps.settings,
         log: stepLog,
-        // If tracing is on, the HTTP client replaces this header by one of the same trace.
+        // If tracing is on, the HTTP client replaces this header with one that belongs to the same trace.
         traceparent: () => tracing?.headers()['traceparent'] ?? deps.traceparentOf(run),
         onCall,
         abort,
@@ -249,7 +250,7 @@ function traceOutcome(
   if (outcome === 'failed' || outcome === 'retry') traces.fail(errorClass ?? outcome)
 }
 
-/** Returns the claim of the next step. It equals what the store contains after a transition that keeps the lease. */
+/** Returns the claim of the next step. The claim equals the stored state after a transition that keeps the lease. */
 function claimAfter(
   { lease, run, items }: Claim,
   next: RunState,
