@@ -131,7 +131,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       expect(await deadLetters(host)).toEqual([])
     })
 
-    it('a change that is delivered again starts no second run, even if the second delivery names another operation or gives the time more precisely', async () => {
+    it('a redelivered change starts no second run, even if its operation or the precision of its time differs', async () => {
       const host = await start()
       const event = changeEvent()
       await publishEvent(host, event)

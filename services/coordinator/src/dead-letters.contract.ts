@@ -143,7 +143,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       expect(JSON.parse(letters[1]?.Content ?? '')).toEqual(stepMessage('unknown'))
     })
 
-    it('the list of dead letters has the first 1 KiB of each content, and the response for a single one has the first 64 KiB', async () => {
+    it('the list of dead letters has 1 KiB of each content; the response for one dead letter has 64 KiB', async () => {
       const host = await start()
       const text = `${'x'.repeat(1_023)}€${'y'.repeat(100_000)}`
       await dead(host, { body: Buffer.from(text) })
@@ -183,7 +183,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       ])
     })
 
-    it('a repeated message is stored once, even without an id, whereas messages with the same id but different contents are all stored', async () => {
+    it('a repeated message is stored once, even without an id; different contents with the same id are all stored', async () => {
       const host = await start()
       for (const message of [
         { messageId: 'a', body: 'one' },
@@ -341,7 +341,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('a dead-letter request is rejected with 400 if it has an unknown body member or the header If-Match, and with 404 if the process is unknown', async () => {
+    it('a dead-letter request with an unknown body member, an If-Match header or an unknown process is rejected', async () => {
       const host = await start()
       await dead(host, {})
       const [letter] = await stored(host, 1)

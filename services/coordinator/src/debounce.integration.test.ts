@@ -34,7 +34,7 @@ describe('debounced transactions on several replicas', () => {
     Debounce: { Key, Seconds },
   })
 
-  it('hundreds of concurrent requests with five debounce keys result in one waiting run per key, and each repeated request is recognized', async () => {
+  it('hundreds of concurrent requests with five debounce keys result in one waiting run per key', async () => {
     const requests = Array.from({ length: 500 }, (_, n) => transaction(`many ${n}`, `key ${n % 5}`))
     const send = () =>
       Promise.all(requests.map(async (one, n) => first(await replica(n).queue(outline, [one]))))
@@ -79,7 +79,7 @@ describe('debounced transactions on several replicas', () => {
     expect(results.flat().filter(({ outcome }) => outcome === 'absorbed')).toHaveLength(100)
   })
 
-  it('if a request arrives during the claim of the waiting run, the data of the request is either in the claim or in a new run', async () => {
+  it('a request during the claim of a waiting run is either absorbed, which delays the claim, or starts a new run', async () => {
     const rounds = 60
     let claims = 0
     for (let round = 0; round < rounds; round += 1) {
@@ -108,7 +108,7 @@ describe('debounced transactions on several replicas', () => {
     expect(claims).toBeLessThanOrEqual(rounds)
   })
 
-  it('with payload keys, the absorbed data can be decrypted in the waiting run, and a replay has the same data', async () => {
+  it('with payload keys, the absorbed data can be decrypted in the waiting run, and a replay of the run has the same data', async () => {
     const source = sealed(replica(0))
     await source.queue(outline, [transaction('sealed a', 'sealed')])
     await source.queue(outline, [transaction('sealed b', 'sealed')])
@@ -121,7 +121,7 @@ describe('debounced transactions on several replicas', () => {
     expect(replay).toMatchObject({ InitialData: 'sealed b', DebounceKey: null, Absorbed: 0 })
   })
 
-  it('retention deletes the debounce key of a purged run, and deletes the absorbed ids together with the row of the run', async () => {
+  it('retention deletes the debounce key of a purged run, and deletes the absorbed ids together with the run', async () => {
     const source = replica(0)
     await source.queue(outline, [transaction('old a', 'old'), transaction('old b', 'old')])
     await source.cancel(outline.name, 'old a', null, anAct)

@@ -56,7 +56,7 @@ describe('the removal of a credential', () => {
   const isErased = async (host: Fixture, id: string): Promise<boolean> =>
     (await host.run(id)).InitialData === null
 
-  it('the removal of a credential erases the ended runs of its company and their files if the event requests the erasure', async () => {
+  it('the event of a removed credential can request that the ended runs of the company and their files are erased', async () => {
     await using host = await startFixture(backends)
     await cancelled(host, '1', 'e1')
     await cancelled(host, '2', 'e2')

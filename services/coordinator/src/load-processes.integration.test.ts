@@ -85,7 +85,7 @@ describe('a coordinator whose PROCESSES names a folder', () => {
     expect(output).not.toContain('value-')
   })
 
-  it('a coordinator does not run a process with a missing setting until the setting is set, and runs its other processes', async () => {
+  it('a coordinator runs a process only when all settings of the process are set, and runs other processes meanwhile', async () => {
     await put('good.ts', withSettings)
     await put('other.ts', good.replace('Good', 'Other'))
     const processesOf = async (env: Readonly<Record<string, string>>) => {

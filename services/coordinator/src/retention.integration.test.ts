@@ -62,7 +62,7 @@ describe.each(['embedded', 'real'] as const)('retention on the %s backends', (ki
     })
   })
 
-  it('a late duplicate of a purged run starts no run: the response is 200 with the stub, and a bulk request reports `exists`', async () => {
+  it('a late duplicate of a purged run starts no run; the response contains the stub of the purged run', async () => {
     const calls = host.target.calls.length
     for (const data of [MARKER, 'other data']) {
       const response = await host.queue('old', data)

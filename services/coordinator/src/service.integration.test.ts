@@ -145,7 +145,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(polls - before).toBeLessThan(5)
   })
 
-  it('PostgreSQL rejects the insertion of a run whose values would make a statement fail for its whole batch', async () => {
+  it('PostgreSQL rejects values in the row of a run that would later make a statement for many runs fail', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -303,7 +303,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(text).not.toContain('business data')
   })
 
-  it('a call is aborted when another replica cancels its run, but not if the run was resumed before the event arrives', async () => {
+  it('the cancellation of a run at another replica aborts its call, unless the run was resumed before the event arrives', async () => {
     const host = use(await startFixture(backends))
     const id = fresh()
     const watched = await watchEvents(host, id)

@@ -95,7 +95,7 @@ export interface CoordinatorAdapters {
   readonly call?: HttpCall
   /** A function that serves the HTTP interface. Default: listens on `HOST` and `PORT`. */
   readonly serve?: (app: Hono) => Promise<RunningService>
-  /** Times that replace the defaults. Tests set shorter ones. */
+  /** The intervals and time limits that replace the defaults. Tests set shorter ones. */
   readonly timing?: Pick<WorkerDeps, 'renewMs' | 'rampMs' | 'drainMs'> & {
     readonly onlineIntervalMs?: number
     readonly offlineIntervalMs?: number

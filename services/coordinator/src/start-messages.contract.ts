@@ -331,7 +331,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       expect(Date.parse(run.NextAttemptAt ?? '') - Date.now()).toBeGreaterThan(3_000_000)
     })
 
-    it('a start message whose transaction makes the store fail is dead-lettered, and the other messages of its batch start their runs', async () => {
+    it('a start message whose transaction makes the store fail is dead-lettered; other messages of its batch start runs', async () => {
       const host = await start({
         wrapSource: (source) => ({
           ...source,

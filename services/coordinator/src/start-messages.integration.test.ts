@@ -6,7 +6,7 @@ import { startMessagesContract } from './start-messages.contract.ts'
 
 startMessagesContract('real')
 
-it('the actor of a start message is the user whom the broker has verified; a message without a user has no actor', async () => {
+it('the actor of a start message is the user that the broker has verified; without a user there is no actor', async () => {
   await using backends = await openBackends('real')
   await using host = await startFixture(backends)
   const url = process.env['TEST_AMQP_URL'] ?? ''

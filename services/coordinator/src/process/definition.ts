@@ -19,7 +19,7 @@ export interface ProcessDefinition {
   readonly name: string
   /** @internal */
   readonly requireInternet: boolean
-  /** The limits of the steps of the process that have no limits of their own. @internal */
+  /** The default limits of the steps. A step may have its own limits instead. @internal */
   readonly limits: StepLimits
   /** @internal */
   readonly dispatch: 'message' | 'inline'
@@ -27,9 +27,9 @@ export interface ProcessDefinition {
   readonly version: string | null
   /** The time limit of a whole run in milliseconds; `null` if there is none. @internal */
   readonly deadlineMs: number | null
-  /** `null` if the number of runs in progress is not limited. @internal */
+  /** The limit on the number of runs in progress; `null` if there is no limit. @internal */
   readonly concurrency: Concurrency | null
-  /** The changes that start a run. @internal */
+  /** The changes in the books of companies that start a run. @internal */
   readonly on: readonly ChangeTrigger[]
   /** @internal */
   readonly schedules: readonly Schedule[]
@@ -120,7 +120,7 @@ export const MARK = { [DEFINITION]: true }
 export const isDefinition = (value: unknown): value is ProcessDefinition =>
   typeof value === 'object' && value !== null && DEFINITION in value
 
-/** Whether clients can start runs of the process. */
+/** Whether clients can start runs of the process. Clients cannot start runs of a built-in process. */
 export const isStartable = ({ runBuiltIn }: ProcessDefinition): boolean => runBuiltIn === undefined
 
 /** Returns the limits of a step: its own limits, or else the limits of its process. */

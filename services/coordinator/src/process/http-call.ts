@@ -57,7 +57,7 @@ export interface StepCall {
   /** The URL without its user info, query and fragment, because these may contain secrets. */
   readonly url: string
   readonly traceId: string
-  /** `null` if there was no response, or if the response had no id. */
+  /** The id that the target gave to its response; `null` if there was no response, or if the response had no id. */
   readonly responseId: string | null
 }
 

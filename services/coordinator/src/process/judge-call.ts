@@ -37,7 +37,7 @@ export const mayHaveTakenEffect = (outcome: CallOutcome): boolean =>
 /** The calls that a cool-down delays: those with the same credential, or those to the same target. */
 export interface CallOwner {
   readonly credential: string | undefined
-  /** `target:<Process>/<name>`; `undefined` if the call has no target. */
+  /** The name of the target for cool-downs, `target:<Process>/<name>`; `undefined` if the call has no target. */
   readonly targetKey: string | undefined
 }
 

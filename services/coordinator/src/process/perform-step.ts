@@ -52,7 +52,7 @@ export interface StepInput {
   readonly before: string | undefined
   /** The result of the `input` schema of the process for the initial data. */
   readonly initialData: unknown
-  /** Whether an earlier attempt may have taken effect. */
+  /** Whether an earlier attempt of the step may have taken effect. If so, `confirm` is called first. */
   isInDoubt: boolean
 }
 
@@ -72,7 +72,9 @@ export async function perform(
   let calls = 0
   let fetches = 0
   let hasDoubt = isInDoubt
-  /** Whether a successful call may have changed something at its target. */
+  /**
+   * Whether a successful call may have changed something at its target. If so, a later error leaves the step in doubt.
+   */
   let hasResult = false
   const redaction = process.bound?.redaction ?? null
   const short = (text: string): string => shortRedacted(process, text)

@@ -131,7 +131,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('a run is in doubt if the outcome of its step is in doubt, and is no longer in doubt after the step has completed', () => {
+  it('a run is in doubt if the outcome of its step is in doubt, until the step has completed', () => {
     for (const outcome of [retry, failed, waiting, told429, released]) {
       expect(advance(run(), { ...outcome, isInDoubt: true }, options).isInDoubt).toBe(true)
       expect(advance(run(), outcome, options).isInDoubt).toBe(false)

@@ -99,7 +99,9 @@ export interface Transition {
   readonly errorClass: string | null
   /** Whether an earlier attempt of the due step may have taken effect. */
   readonly isInDoubt: boolean
-  /** Whether the worker keeps the lease and continues with the next step. */
+  /**
+   * Whether the worker keeps the lease and continues with the next step, instead of publishing a message for the step.
+   */
   readonly continues?: boolean
   /** The last call of the attempt; absent if the attempt sent no call. */
   readonly call?: StepCall
@@ -122,7 +124,7 @@ export interface TransitionOptions {
   readonly policy: RetryPolicy
   /** A random number in [0, 1), for the jitter of retries. */
   readonly random: number
-  /** Whether the same worker continues with the next step. */
+  /** Whether the same worker continues with the next step (`dispatch: 'inline'`). */
   readonly isInline?: boolean
 }
 

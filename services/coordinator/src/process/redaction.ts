@@ -28,10 +28,10 @@ export interface Redaction {
 
 const REPLACEMENT = '[secret]'
 
-/** A string or a number in JSON text. */
+/** Matches a string or a number in JSON text. */
 const LITERAL = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g
 
-/** `secrets` are pairs of a name and a secret. Returns `null` if there are no secrets. */
+/** Builds the redaction of these secrets. Returns `null` if there are no secrets. */
 export function createRedaction(
   secrets: readonly (readonly [name: string, secret: Secret])[],
 ): Redaction | null {
@@ -152,7 +152,7 @@ const anyNotation = (text: string): string =>
       : `(?:${notationsOf(part).join('|')})`,
   )
 
-/** Returns the sources of patterns for one character. */
+/** Returns regular expressions (as text) for the ways in which one character can be written. */
 function notationsOf(character: string): readonly string[] {
   const literal = character.replace(/[$.*+?()[\]{}|^/]/, String.raw`\$&`)
   const percent = Buffer.from(character, 'utf8').toString('hex').replaceAll(/../g, '%$&')

@@ -29,7 +29,7 @@ export function retryDelayMs(
 // The longest Retry-After that is respected: a day. A longer one counts as a mistake of the target.
 const MAX_RETRY_AFTER_MS = 86_400_000
 
-/** The class of an HTTP status for the step that made the call. */
+/** What an HTTP status means for the step that made the call: completed, retried later, or failed. */
 export type CallVerdict = 'completed' | 'retry' | 'failed'
 
 /** 2xx is success; 408, 425, 429 and 5xx may be temporary; any other status is permanent. */

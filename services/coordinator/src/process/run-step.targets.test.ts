@@ -352,7 +352,7 @@ describe('the input of a process', () => {
     expect(outcome).toMatchObject({ kind: 'completed', data: { amount: 66, note: 'none' } })
   })
 
-  it('a run fails before its first step if its initial data does not match the schema, and the error has the paths of the invalid values', async () => {
+  it('a run fails before its first step if its initial data does not match the schema, and names the invalid members', async () => {
     const { outcome } = await outcomeOf(() => Promise.reject(new Error('has run')), [], {
       definition,
       initialData: { amount: 'much', note: 7 },

@@ -81,7 +81,7 @@ describe('a step that throws an error whose members cannot be read', () => {
 })
 
 describe('an HTTP call that a step makes', () => {
-  it('a call of a step is reported without user info and query before it is sent, and again with the id of its response', async () => {
+  it('a call of a step is reported without user info and query, before it is sent and after its response', async () => {
     const reported: StepCall[] = []
     let before: readonly StepCall[] = []
     await outcomeOf(
@@ -102,7 +102,7 @@ describe('an HTTP call that a step makes', () => {
     expect(reported.slice(1)).toEqual([{ ...call, responseId: 'tid-1' }])
   })
 
-  it('the first call of a step sends the idempotency key of the step, and each further call appends a number to the key', async () => {
+  it('the first call of a step sends the idempotency key of the step; further calls append a number to the key', async () => {
     const { calls, outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/a', query: { q: 'ä&b', n: 1 } })
@@ -168,7 +168,7 @@ describe('an HTTP call that a step makes', () => {
     expect(refused.outcome).toMatchObject({ kind: 'failed', errorClass: 'realm_foreign' })
   })
 
-  it('a step that calls with the credential of its realm fails at once if its run has no realm, and the error names the missing Realm', async () => {
+  it('a step of a run without a realm fails at once if it calls with the credential of its realm', async () => {
     const { calls, outcome } = await outcomeOf(
       (step: Step) =>
         step.execute(
@@ -296,7 +296,7 @@ describe('an error body of the provider', () => {
     })
   })
 
-  it('after a 401 with an unknown error code, a call is retried in a minute, when the gateway may refresh the token again', async () => {
+  it('after a 401 with an unknown error code, a call is retried after a minute', async () => {
     const body = JSON.stringify({ fault: { error: [{ code: '3200' }] } })
     const { outcome } = await outcomeOf(throughGateway, [answered(401, body)])
     expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'http_401', retryAfterMs: 60_000 })
@@ -354,7 +354,7 @@ describe('a 429 response to a call with a credential', () => {
       ).toBe('completed')
   })
 
-  it('a second 429 response is marked as repeated if steps still wait for the start time that they got after the first one', async () => {
+  it('a second 429 is marked as repeated if steps still wait for a start time after the first 429', async () => {
     const clock = { now: 0 }
     const coolDowns = createCoolDowns(() => clock.now)
     const throttled = () => outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { coolDowns })
@@ -366,7 +366,7 @@ describe('a 429 response to a call with a credential', () => {
     expect((await throttled()).outcome).not.toHaveProperty('isRepeated')
   })
 
-  it('a call does not wait in the gateway if other steps of the same company still wait for their start time after a cool-down', async () => {
+  it('a call does not wait in the gateway while other steps of its company wait for their start time', async () => {
     const clock = { now: 0 }
     const coolDowns = createCoolDowns(() => clock.now)
     await outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { coolDowns })

@@ -40,7 +40,7 @@ export interface Calling {
 export interface SentCall {
   readonly outcome: CallOutcome
   readonly method: string
-  /** Names the call in error texts. */
+  /** The name of the call in error texts: its method and its URL without the query. */
   readonly what: string
   readonly owner: CallOwner
 }

@@ -15,14 +15,14 @@ export interface StepRequest extends RequestContent {
 export interface TargetRequest<Name extends string = string> extends RequestContent {
   /** The name of the target. */
   readonly target: Name
-  /** Begins with a slash. It is appended to the URL of the target. */
+  /** The path of the request. The path begins with a slash, and is appended to the URL of the target. */
   readonly path: string
   readonly url?: never
 }
 
 /** The parts of a request that do not depend on where it is sent. */
 export interface RequestContent {
-  /** Default: GET. */
+  /** The HTTP method. Default: GET. */
   readonly method?: string
   /** The parameters that are appended to the URL. */
   readonly query?: Readonly<Record<string, string | number | boolean>>

@@ -16,7 +16,7 @@ describe('the types of steps', () => {
     step.setStatus('Completed')
   }
 
-  it('the type of the data that a step returns is known in the next step and in each later step that names it in its type', () => {
+  it('the data type of a step is known in the next step and in all later steps that declare this step', () => {
     expectTypeOf<Step<string>['previous']>().toEqualTypeOf<null>()
     expectTypeOf<Parameters<typeof report>[0]['previous']['data']>().toEqualTypeOf<{
       Order: string

@@ -130,7 +130,7 @@ describe('the limit of calls in flight to a target', () => {
     expect(admitted).toHaveLength(3)
   })
 
-  it('a waiting call is admitted within a tenth of a second after a call of another replica to its target has ended', async () => {
+  it('a waiting call is admitted within a tenth of a second after a call of another replica has ended', async () => {
     const { admit, admitted, source } = start()
     const limits = { intervalMs: 0, concurrent: 1 }
     await source.reserveCall({ ...erp, limits, slot: 'elsewhere', maxWaitMs: 0, holdMs: 60_000 })

@@ -40,7 +40,7 @@ export type Admission =
   | { readonly kind: 'admitted'; readonly end: () => Promise<void> }
   /** The call cannot be sent in time. The step should try again after `delayMs`. */
   | { readonly kind: 'deferred'; readonly delayMs: number }
-  /** The step may send no further call. */
+  /** The step was aborted, or may send no further calls, so the call must not be sent. */
   | { readonly kind: 'aborted' }
   /** The transaction source is not available. */
   | { readonly kind: 'unavailable' }

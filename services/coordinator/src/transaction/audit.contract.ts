@@ -80,7 +80,7 @@ export function auditContract(name: string, open: () => Promise<TransactionSourc
       expect(inexact).toEqual({ unfinished: false, endedBadly: false, completed: false })
     })
 
-    it('failed and cancelled runs are counted by error class and step, and each count shows how many of them are in doubt', async () => {
+    it('failed and cancelled runs are counted by error class and step, in total and in doubt', async () => {
       const oldest = await run(await queue('1'), failed)
       await sleep(5)
       await run(await queue('2'), { ...failed, isInDoubt: true })

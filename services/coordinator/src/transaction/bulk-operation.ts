@@ -34,7 +34,7 @@ export interface OperationRequest {
   readonly Process: string
   readonly DryRun: boolean
   readonly Request: {
-    /** Either `Filter` or `Ids` is given. */
+    /** The filter that selects the runs. A request has either `Filter` or `Ids`. */
     readonly Filter?: RunFilter | undefined
     readonly Ids?: readonly string[] | undefined
     readonly FromStep?: string | undefined
@@ -149,7 +149,7 @@ export interface OperationStore {
     progress: OperationProgress,
     end?: OperationEnd,
   ): Promise<OperationStatus | null>
-  /** Returns the numbers of operations that have not ended. */
+  /** Returns the numbers of running and paused operations. */
   countOperations(): Promise<Readonly<Record<'Running' | 'Paused', number>>>
 }
 

@@ -38,7 +38,10 @@ export interface NewDeadLetter {
   readonly Process: string
   readonly MessageID: string
   readonly Reason: string
-  /** The run that the message names. All three members are null if the message names no run of this process. */
+  /**
+   * The step of a run that the message names. `TransactionID`, `ReplayID` and `StepName` are null if the message names
+   * no run of this process.
+   */
   readonly TransactionID: string | null
   readonly ReplayID: number | null
   readonly StepName: string | null

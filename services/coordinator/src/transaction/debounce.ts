@@ -22,7 +22,7 @@ export interface WaitingRun {
 export interface DebounceState {
   /** Returns run 0 of the transaction, or the run that has absorbed the transaction. */
   readonly knownRun: (transactionId: string) => Run | undefined
-  /** @param key a {@link debounceKeyText} */
+  /** @param key the text that {@link debounceKeyText} returns */
   readonly waitingRun: (key: string) => WaitingRun | undefined
 }
 
@@ -35,7 +35,7 @@ export interface DebouncePlan {
   readonly changed: ReadonlyMap<string, WaitingRun>
   readonly absorbed: readonly {
     readonly transaction: DebouncedTransaction
-    /** The `TransactionID` of the run. */
+    /** The `TransactionID` of the run that absorbs the transaction. */
     readonly by: string
   }[]
 }

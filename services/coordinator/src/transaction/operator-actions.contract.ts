@@ -204,7 +204,7 @@ export function operatorActionsContract(
       })
     })
 
-    it('a step cannot be settled while an attempt is in flight; settling it after the lease has expired records the lost attempt', async () => {
+    it('a step cannot be settled while an attempt is in flight, but can when the lease has expired', async () => {
       await queue()
       await record(doubtful)
       const { lease, run } = await claim(await retry())
@@ -376,7 +376,7 @@ export function operatorActionsContract(
       await resume(inOperation('op-2'))
     })
 
-    it('a bulk operation replays a transaction only once, and only if the run that its search found is still the latest run', async () => {
+    it('a bulk operation replays a transaction once, and only if no newer run was started since the search', async () => {
       await queue()
       await source.cancel(process.name, '66', null, anAct)
       const replay = (act: Act) => source.replay(process, '66', fromStart, act)

@@ -70,7 +70,7 @@ export interface PayloadStore {
 }
 
 export interface ResealingProgress {
-  /** The key with which the pass seals. */
+  /** The id of the key with which the pass encrypts payloads. */
   readonly keyId: string
   /** The last run that the pass has read; `null` if the pass has read no run yet. */
   readonly after: RunKey | null

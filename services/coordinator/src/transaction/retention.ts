@@ -84,7 +84,7 @@ export interface Retention {
   continuePurge(owner: string): Promise<boolean>
   /** Completes a pass over these processes: records the numbers of purged runs and deleted ids in the action log. */
   endPurge(owner: string, processes: readonly string[]): Promise<void>
-  /** Checks at most `limit` finished runs after a position. */
+  /** Checks the next `limit` finished runs after a position, and returns the runs that may be purged. */
   purgeable(policy: RetentionPolicy, after: EndPosition, limit: number): Promise<PurgeablePage>
   /**
    * Purges the given runs, except those that may no longer be purged, and records that their files remain. Returns the

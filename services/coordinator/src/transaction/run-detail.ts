@@ -38,7 +38,7 @@ export interface RunDetail {
   readonly items: readonly Item[]
   /** The returned attempts, oldest first. */
   readonly attempts: readonly Attempt[]
-  /** The number of all attempts. */
+  /** The number of all attempts, including those that are not returned. */
   readonly attemptCount: number
 }
 

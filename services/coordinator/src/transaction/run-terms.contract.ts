@@ -110,7 +110,7 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
       ])
     })
 
-    it('a run fails as deadline_exceeded after its deadline, whatever it waits for, and keeps its last error and its in-doubt flag', async () => {
+    it('a run fails as deadline_exceeded at its deadline, whatever it waits for, and keeps its last error', async () => {
       const soon = of(null, SOON_MS)
       await queue('queued', soon)
       await record(await claim(await queue('retried', soon)), busy)
@@ -191,7 +191,7 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
       expect((await stored('1')).attempts).toMatchObject([{ Outcome: 'in_doubt' }])
     })
 
-    it('a resumed or settled run gets a new deadline from the current definition, and a change of an active run keeps its deadline', async () => {
+    it('an ended run gets a new deadline when it is resumed or settled; actions on an active run keep the deadline', async () => {
       const run = await queue('1', of('1', SOON_MS))
       await record(await claim(run), { ...failed, isInDoubt: true })
       const resumed = await source.resume(of('2', HOUR_MS), '1', null, anAct)

@@ -209,7 +209,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await stateOf('a2')).toMatchObject({ ConcurrencyKey: 'a' })
     })
 
-    it('a run without a stored concurrency key is claimed with the key that was computed for the claim, and keeps this key', async () => {
+    it('a run without a stored concurrency key is claimed with a computed key, and keeps this key', async () => {
       const run = await queue('a')
       const stored: SlotRequest = { limit: 1, key: null }
       expect(await claim(run, stored)).toEqual({
@@ -238,7 +238,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await claim(third, stored)).toMatchObject({ kind: 'unkeyed', initialData: 'x' })
     })
 
-    it('a cancelled run releases its slot, and a run that is cancelled while it waits for a slot never gets one', async () => {
+    it('a cancelled run releases its slot, or never gets one if it was waiting for a slot', async () => {
       const [a, b, c] = (await queueAll('a', 'b', 'c')) as [Run, Run, Run]
       await claimed(a)
       await parked(b)

@@ -33,7 +33,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
       return reservation.waitMs
     }
 
-    it('concurrent reservations of calls to a target get times that are one interval apart', async () => {
+    it('concurrent reservations of calls to a target get start times that are one interval apart', async () => {
       const limits = { intervalMs: 60_000 }
       const reserved = await Promise.all(
         Array.from({ length: 20 }, () => reserve(limits, { maxWaitMs: 3_600_000 })),

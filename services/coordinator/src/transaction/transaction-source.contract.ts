@@ -112,7 +112,7 @@ export function transactionSourceContract(
         }
       })
 
-      it('queueing an id again reports it as existing if the data is equal, and as a conflict if the data or the realm differs', async () => {
+      it('queueing an id again is reported as existing with equal data, and as a conflict with other data or another realm', async () => {
         const data = { b: 1, a: [2] }
         await queue('1', data)
         const results = await source.queue(process, [
@@ -133,7 +133,7 @@ export function transactionSourceContract(
         ])
       })
 
-      it('if the worker of a run that was claimed when it was queued is lost, the run continues after its lease has expired', async () => {
+      it('if the worker of a run that was claimed while queueing is lost, the run continues after its lease has expired', async () => {
         const start = { owner: 'worker-1', limit: 1 }
         const transactions = ['1', '2'].map((TransactionID) => ({
           TransactionID,

@@ -10,7 +10,7 @@ const inline = defineProcess('Inline', { dispatch: 'inline' }).step('only', (ste
   step.complete(),
 )
 
-/** Creates arrivals for a test. Their runs end when `finish` is called, and fail when `fail` is called. */
+/** Creates the object under test. Its runs end when the test settles the promise of `started`. */
 function arrivalsOf() {
   const state = { isOpen: true }
   const started: { readonly id: string; readonly end: PromiseWithResolvers<void> }[] = []
@@ -29,8 +29,8 @@ function arrivalsOf() {
     }),
   })
   /**
-   * Queues transactions into a source that inserts all of them or only the first ones. Returns how many of them the
-   * source may claim.
+   * Queues `count` transactions into a source that inserts only the first `inserted` ones. Returns how many of them the
+   * source was allowed to claim.
    */
   async function queue(
     count: number,
@@ -69,7 +69,7 @@ describe('runs that start on arrival, without a step message', () => {
     expect(await queue(10, { inserted: 0 })).toBe(4)
   })
 
-  it('runs that start on arrival reserve capacity before they are stored, and release it if they are not stored as new', async () => {
+  it('starting runs on arrival reserves capacity before the runs are stored, and releases the capacity of runs that are not claimed', async () => {
     const { arrivals, queue } = arrivalsOf()
     const stored = Promise.withResolvers<never>()
     const first = arrivals.queue(inline, 3, () => stored.promise)
@@ -79,7 +79,7 @@ describe('runs that start on arrival, without a step message', () => {
     expect(await queue(10, { inserted: 0 })).toBe(4)
   })
 
-  it('no run starts on arrival if its process sends a message per step, limits its runs, is paused, or waits for the internet', async () => {
+  it('no run starts on arrival if its process has a message per step or a concurrency limit, is paused, or waits for the internet', async () => {
     const { queue, state } = arrivalsOf()
     const perStep = defineProcess('PerStep').step('only', (step) => step.complete())
     const limited = defineProcess('Limited', { dispatch: 'inline', concurrency: 1 }).step(
@@ -92,7 +92,7 @@ describe('runs that start on arrival, without a step message', () => {
     expect(await queue(1)).toBe(0)
   })
 
-  it('a run that fails unexpectedly after it started on arrival releases its capacity and is logged, and a shutdown waits for started runs', async () => {
+  it('if runs that started on arrival fail unexpectedly, each failure is logged, and a shutdown waits until their capacity is released', async () => {
     const { arrivals, queue, started, logged } = arrivalsOf()
     await queue(4)
     const shutdown = arrivals[Symbol.asyncDispose]()

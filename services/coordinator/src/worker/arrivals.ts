@@ -37,8 +37,8 @@ export interface ArrivalsDeps {
 
 export function createArrivals({ gate, owner, prefetch, runClaimed, log }: ArrivalsDeps): Arrivals {
   /**
-   * For each process, the capacity in use: by deliveries that are not settled, by runs that started on arrival, and by
-   * runs that may still do so.
+   * For each process, the capacity in use: the unsettled deliveries, the runs that started on arrival, and the capacity
+   * that is reserved for such runs.
    */
   const inProgress = new Map<string, number>()
   const running = new Set<Promise<void>>()
@@ -50,8 +50,8 @@ export function createArrivals({ gate, owner, prefetch, runClaimed, log }: Arriv
   }
 
   /**
-   * A new run must not overtake an older one whose message is waiting. While messages wait, the broker keeps about
-   * `prefetch` deliveries in progress. So no message waits if fewer than half of them are in progress.
+   * A new run must not overtake an older run whose message is waiting. While messages wait, the broker keeps about
+   * `prefetch` deliveries in progress. So no message waits if fewer than half as many deliveries are in progress.
    */
   const roomOf = (process: ProcessDefinition): number => {
     if (process.dispatch !== 'inline' || process.concurrency !== null) return 0

@@ -75,8 +75,8 @@ export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
   const read = createChangeReader({
     async wants(process, routingKey) {
       if (wanted.get(process)?.has(routingKey) === true) return true
-      // Another replica may have subscribed to the key since the last check. It stores a key before it declares the
-      // binding (B1), so no replica subscribes to a key that is not stored now.
+      // Another replica may have subscribed to the key since the last check. A replica stores a key before it declares
+      // the binding (B1), so no replica subscribes to a key that is not stored now.
       const own = routingKeysOf(processes.get(process)?.on ?? [])
       return (await store.keepSubscriptions(process, own)).includes(routingKey)
     },

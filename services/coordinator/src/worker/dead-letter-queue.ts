@@ -13,7 +13,7 @@ export interface DeadLetterQueue extends ProcessQueue<DeadMessage> {
 }
 
 export interface DeadMessage {
-  /** The id of the message that could not be processed; empty if it has none. */
+  /** The id of the message that could not be processed; empty if the message has no id. */
   readonly messageId: string
   readonly reason: string
   /** The first `MAX_CONTENT_BYTES` of the content, or the whole content if it is shorter. */

@@ -15,7 +15,7 @@ function storeOf(count: number, ended: Set<number>) {
   const store = {
     ended,
     erased,
-    /** Called after each page was read. */
+    /** Called after the erasure has read a page. */
     onPage: (_numbers: readonly number[]): void => {},
     reads: 0,
     endings: 0,

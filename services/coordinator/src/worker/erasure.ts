@@ -45,8 +45,8 @@ const MAX_PASSES = 10
 
 /**
  * Returns a function that erases runs page by page. A run can end, or be replayed, after a pass has read its page.
- * Therefore passes are repeated until one of them finds nothing to erase. `filesLeft` and `notEnded` are the counts of
- * the last pass.
+ * Therefore passes are repeated until a pass finds nothing to erase. `filesLeft` and `notEnded` are the counts of the
+ * last pass.
  */
 export function createErasure({ source, removeFiles, isLoaded, log }: ErasureDeps): Erase {
   /** Removes the files of runs. Returns the number of removed files, and the runs whose files are all removed. */

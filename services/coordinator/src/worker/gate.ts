@@ -35,8 +35,8 @@ export function createGate({ processes, now, random, shutdown, rampMs }: GateDep
     [...processes.values()].some(({ requireInternet }) => requireInternet)
   let isOnline: boolean | null = null
   /**
-   * The names of the paused business processes; `null` until they are read from the transaction source. No process runs
-   * before that, because otherwise a paused process would run for a moment at each start.
+   * The names of the paused business processes; `null` until they are read from the transaction source. Until then no
+   * process runs, because otherwise a paused process would run for a moment at each start.
    */
   let paused: PausedNames | null = null
   let rampEndsAt = 0

@@ -34,8 +34,7 @@ export interface DeliveryDeps {
 }
 
 /**
- * Builds the handler of deliveries. The handler claims the run to which a message refers, and runs the due step of this
- * run.
+ * Builds the handler of deliveries. The handler claims the run that a message names, and runs the due step of the run.
  */
 export function createDeliveryHandler(deps: DeliveryDeps) {
   const { source, queue, processes, gate, publisher, log, owner } = deps
@@ -80,8 +79,9 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
   }
 
   /**
-   * Claims a run. If another program has inserted its row, the concurrency key is not stored. The claim is then
-   * repeated with the key that its initial data gives; the run fails if the data gives no key.
+   * Claims a run. If another program has inserted its row, no concurrency key is stored. In this case the key is
+   * computed from the initial data and the claim is repeated with the key. If the data results in no key, the run
+   * fails.
    */
   async function claimOf(definition: ProcessDefinition, request: ClaimRequest) {
     const claim = (wanted: ClaimRequest) =>

@@ -107,8 +107,9 @@ export function createOperations(deps: OperationsDeps): Operations {
       )
   }
   /**
-   * Executes an action. If the source rejects it, the rejection is recorded durably before it is thrown. An action on a
-   * transaction that does not exist is not recorded, because otherwise callers could fill the log with invented ids.
+   * Executes an action. If the source rejects the action, the rejection is recorded durably before the error is thrown.
+   * An action on a transaction that does not exist is not recorded, because otherwise callers could fill the log with
+   * invented ids.
    */
   const attempt = async (
     action: Omit<RejectedAction, 'Outcome'>,

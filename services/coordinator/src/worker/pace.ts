@@ -8,12 +8,12 @@ export interface Pace {
 
 /** @param now returns milliseconds of a monotonic clock */
 export function createPace(perSecond: number, now: () => number): Pace {
-  /** The start times of the latest actions, oldest first: at least the latest `perSecond` of them. */
+  /** The start times of the latest actions, oldest first. At least the latest `perSecond` start times are kept. */
   let starts: number[] = []
   let nextAt = Number.NEGATIVE_INFINITY
   return {
     delayMs(count) {
-      // One second after this start, `count` further actions are allowed.
+      // As soon as this start is a second ago, `count` further actions are allowed.
       const blocking = starts.at(-(perSecond - count + 1))
       const at = now()
       const startAt = Math.max(at, nextAt, blocking === undefined ? 0 : blocking + 1_000)

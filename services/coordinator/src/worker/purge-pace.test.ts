@@ -21,7 +21,7 @@ describe('the pace of the purge', () => {
     expect(nextPace(fast, 400, 4_000).size).toBe(100)
   })
 
-  it('the pause after a batch of the purge is a quarter of the batch time to four times that time, and grows with the square of the slowdown', () => {
+  it('the pause after a batch of the purge grows with the square of the slowdown, from a quarter of the batch duration to four times the duration', () => {
     const fast = paceAfter(firstPace, 20, 0.1)
     expect(fast.pauseMs).toBeCloseTo(10, 1)
     expect(nextPace(fast, 400, 80).pauseMs).toBeCloseTo(80, 0)
@@ -29,7 +29,7 @@ describe('the pace of the purge', () => {
     expect(nextPace(fast, 400, 400).pauseMs).toBeCloseTo(1_600, -1)
   })
 
-  it('the pauses of the purge become short again after 600 batches with the same slowdown', () => {
+  it('after 600 equally slow batches, the purge treats their duration as normal, and its pauses are short again', () => {
     const fast = paceAfter(firstPace, 20, 0.1)
     expect(paceAfter(fast, 1, 0.3).pauseMs).toBeGreaterThan(80)
     expect(paceAfter(fast, 600, 0.3).pauseMs).toBeCloseTo(10, 1)

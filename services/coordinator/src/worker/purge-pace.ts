@@ -7,8 +7,8 @@ export interface PurgePace {
   /** The number of runs of the next batch. */
   readonly size: number
   /**
-   * The lowest time per run so far. It rises by 0.2 % per batch, so that a permanent slowdown stops counting as load
-   * after some minutes, for example when a table no longer fits into memory.
+   * The lowest time per run so far, in milliseconds. The value rises by 0.2 % per batch. So a permanent slowdown, for
+   * example when a table no longer fits into memory, counts as normal after some minutes.
    */
   readonly bestMs: number
   readonly pauseMs: number
@@ -21,11 +21,11 @@ export interface PurgePace {
 const MIN_SIZE = 100
 export const MAX_SIZE = 1_000
 const TARGET_MS = 40
-/** The length of the pause without a slowdown, as a share of the duration of the batch. */
+/** The length of the pause after a batch without a slowdown, as a fraction of the duration of the batch. */
 const PAUSE = 0.25
 /**
- * The maximum length of the pause: four times the duration of the batch, so that the purge works at least a fifth of
- * the time.
+ * The maximum slowdown. It limits the pause to four times the duration of the batch, so that the purge works at least a
+ * fifth of the time.
  */
 const MAX_SLOWDOWN = 4
 const BEST_DRIFT = 1.002

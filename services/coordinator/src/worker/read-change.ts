@@ -57,7 +57,8 @@ export function createChangeReader({
       return { reason: `payload_too_large: may have at most ${MAX_BYTES} bytes` }
     const event = eventOf(message.content)
     if (event === null) return { reason: 'malformed: the message is not a provider event' }
-    // The id must be the one that every publisher derives from the change, because it makes the run of a change unique.
+    // The id must be the one that every publisher derives from the change. Otherwise one change could start several
+    // runs.
     if (event.Id !== providerEventId(event))
       return { reason: 'invalid_request: Id is not the id of this change' }
     if (event.Source === 'webhook') onDelivery()
@@ -87,7 +88,9 @@ const transactionOf = (event: ProviderEvent): QueueTransaction => ({
   InitialData: changeOf(event),
 })
 
-/** Returns the transaction of a dead letter that is a provider event; `null` if it is not one. */
+/**
+ * Returns the transaction of a dead letter that is a provider event; `null` if the dead letter is not a provider event.
+ */
 export function transactionOfEvent(content: Buffer): QueueTransaction | null {
   const event = eventOf(content)
   return event === null || event.Id !== providerEventId(event) ? null : transactionOf(event)

@@ -5,8 +5,8 @@ import { checkedQueueable, MAX_TRANSACTION_BYTES, utf8Of } from '../transaction/
 import type { StartMessage } from './start-queue.ts'
 
 /**
- * Returns the transaction of a start message, or the reason why it has none. If the body has no `TransactionID`, the
- * message id is used. The reason begins with a stable code and contains no data of the message.
+ * Returns the transaction of a start message, or the reason why the message has none. If the body has no
+ * `TransactionID`, the message id is used. The reason begins with a stable code and contains no data of the message.
  */
 export function readStartMessage({
   content,

@@ -23,7 +23,7 @@ export interface ResealingDeps {
   readonly onProgress: (progress: ResealingProgress | null) => void
 }
 
-/** The number of runs in a batch. It is small because the payloads of each run may be large. */
+/** The number of runs in a batch. The number is small because the payloads of each run may be large. */
 const BATCH = 50
 const COUNT_BATCH = 1_000
 /** Milliseconds between two batches, so that a pass does not slow down the runs. */
@@ -34,19 +34,19 @@ const PAUSE_MS = 20
 const EVERY_MS = 86_400_000
 
 /**
- * Encrypts with the active key all payloads that are in plain text or encrypted with another key. It works in small
- * batches, on one replica at a time.
+ * Encrypts with the active key all payloads that are in plain text or encrypted with another key. The work is done in
+ * small batches, by one replica at a time.
  *
- * A pass is followed by another pass in two cases: if it replaced payloads, because a replica that still has the old
- * keys may have written meanwhile; or if it continued at the position of a lost replica, because it has not read all
- * payloads. A payload that cannot be decrypted stays unchanged, and counts as outdated.
+ * A pass is followed by another pass in two cases. First, if the pass has replaced payloads: a replica that still has
+ * the old keys may have written meanwhile. Second, if the pass has continued at the position of a lost replica, and
+ * therefore has not read all payloads. A payload that cannot be decrypted stays unchanged, and counts as outdated.
  */
 export function startResealing(deps: ResealingDeps): AsyncDisposable {
   const { source, keys, owner, log, clock, random, intervalMs, onProgress } = deps
   const payloads = createPayloads(keys)
   const keyId = keys.activeKeyId
   let isClosed = false
-  /** Whether the log says that all payloads are sealed. Daily passes do not log this again. */
+  /** Whether it was already logged that all payloads are sealed, so that the daily passes do not log this again. */
   let isReported = false
 
   async function poll(): Promise<boolean> {

@@ -25,7 +25,7 @@ import { firstPace, MAX_SIZE, nextPace, type PurgePace } from './purge-pace.ts'
 import type { RemoveFilesOfRuns } from './run-files.ts'
 
 export interface RetentionSettings {
-  /** The number of days; 0 keeps the runs for ever. If it is undefined, the default of the installation applies. */
+  /** The number of days; 0 keeps the runs for ever. If undefined, the default of the installation applies. */
   readonly completedDays: number | undefined
   readonly failedDays: number | undefined
   readonly dedupeDays: number
@@ -72,7 +72,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   const startedAt = now()
   const shutdown = new AbortController()
   let policies: readonly RetentionPolicy[] | null = null
-  /** Each kind of work has its own pace, because a row takes a different time in each of them. */
+  /** Each kind of work has its own pace, because the time that a row takes depends on the kind of work. */
   const paces = new Map<Work, PurgePace>()
 
   /** Reads the default of the installation, and logs which retention applies. Called once. */
@@ -102,7 +102,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
 
   /**
    * Calls `work` in batches until no row is left. `work` resolves with the number of changed rows, or with `null` if no
-   * row was left. Resolves with false if it stopped earlier, because of a shutdown or because another replica has the
+   * row was left. Resolves with false if the work was stopped earlier, by a shutdown or because another replica has the
    * lease.
    */
   async function inBatches(
@@ -207,8 +207,8 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
 }
 
 /**
- * Returns the retention of each loaded process, and that of webhooks. Runs of webhooks may exist even if their process
- * is not loaded, because `WEBHOOKS_FILE` may have been unset.
+ * Returns the retention of each loaded process and of the process of webhooks. Webhooks may have runs even if their
+ * process is not loaded, because `WEBHOOKS_FILE` may have been unset since then.
  */
 function policiesOf(
   { processes, retention }: Pick<RetentionDeps, 'processes' | 'retention'>,

@@ -5,7 +5,7 @@ import type { RunKey } from '../transaction/run.ts'
 import { createRemoveFilesOfRuns } from './run-files.ts'
 
 describe('the files of runs', () => {
-  it('the files of a run are those that its process lists; a process that is not loaded or has no `files` lists none', async () => {
+  it('a run has the files that its process lists, and none if the process is not loaded', async () => {
     const other = defineProcess('Other', { steps: { only: () => {} } })
     const removed: string[] = []
     const removeFiles = createRemoveFilesOfRuns(

@@ -18,7 +18,7 @@ export type RemoveFilesOfRuns = <Run extends RunKey>(
  * Returns a function that removes the files of runs. The files of a process that is not loaded are unknown, so they are
  * not removed.
  *
- * @param remove removes files. Its results are in the order of the paths; `false` means that a file did not exist.
+ * @param remove removes files. The results have the order of the paths; `false` means that a file did not exist.
  */
 export function createRemoveFilesOfRuns(
   processes: ReadonlyMap<string, ProcessDefinition>,

@@ -31,7 +31,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       await backends[Symbol.asyncDispose]()
     })
     beforeEach(() => {
-      // Each test uses a process of its own, so that it finds only its own runs.
+      // Each test uses its own process, so that it finds only its own runs.
       process = { name: `P${crypto.randomUUID().slice(0, 8)}`, steps: ['first', 'last'] }
       stack = new AsyncDisposableStack()
     })
@@ -168,8 +168,8 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       await cancel(names)
       let created = 0
       replica({
-        // Each resumed run is cancelled again at once, so that it matches again. Another run that
-        // matches is queued, too.
+        // Each resumed run is cancelled again at once, so that the run matches the filter again. A new run that matches
+        // the filter is queued as well.
         async after(name) {
           created += 1
           const another = `new${created}`
@@ -329,7 +329,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       expect(await reached(id, 'Paused')).toMatchObject({ Done: 4, FailedByCode: {} })
     })
 
-    it('a dry run counts the runs that the bulk operation itself would change: only the latest, and only those that are not erased', async () => {
+    it('a dry run counts the runs that the bulk operation would change: only latest runs that are not erased', async () => {
       await queue(['twice', 'once', 'erased'])
       await cancel(['twice', 'once', 'erased'])
       await source.replay(process, 'twice', { fromStep: null, latest: null }, anAct)
@@ -368,7 +368,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       replica({ before: () => void times.push(performance.now()) })
       const id = await start('cancel', { Ids: names, PerSecond: 30 })
       await reached(id, 'Completed')
-      // A slow machine can only delay an action, so it cannot increase this number.
+      // A slow machine only delays actions, so it cannot cause more actions in the first second.
       expect(times.filter((at) => at < startedAt + 1_000).length).toBeLessThanOrEqual(30)
       expect(times).toHaveLength(60)
     })

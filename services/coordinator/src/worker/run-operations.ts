@@ -77,12 +77,13 @@ const MAX_STREAK = 20
 export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner {
   const { source, retryStore, log, clock, random, intervalMs, renewMs = RENEW_MS } = deps
   const shutdown = new AbortController()
-  /** For each claimed operation, the promise of the work on it. The map key is the owner of the lease. */
+  /** The promises of the work on the claimed operations. The key of the map is the owner of the lease. */
   const inProgress = new Map<string, Promise<void>>()
 
   async function poll(): Promise<boolean> {
     while (inProgress.size < MAX_OPERATIONS && !shutdown.signal.aborted) {
-      // Each claim has a different owner, so this replica can claim an operation again if its work on it hangs.
+      // Each claim has a different owner. So this replica can claim an operation again even if its earlier work on the
+      // operation hangs.
       const owner = `${deps.owner} ${crypto.randomUUID().slice(0, 8)}`
       const operation = await source.claimOperation(deps.processes, owner)
       if (operation === null) break
@@ -117,7 +118,10 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     const pace = createPace(operation.Request.PerSecond, () => performance.now())
     let streak = NO_STREAK
     let batches = 0
-    /** The progress before the first batch of the current streak (failures in a row with the same 5xx). */
+    /**
+     * The progress before the first batch of the current streak. A streak consists of failures in a row with the same
+     * 5xx.
+     */
     let beforeStreak = progress
     try {
       for (;;) {
@@ -136,8 +140,8 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
           await source.recordProgress(lease, progress, { kind: 'release' })
           return
         }
-        // The operation is released only after the delay of its next batch, so that the next replica may start at once.
-        // It is not released during a streak, because the length of the streak is not recorded.
+        // The operation is released only after the delay before its next batch, so that the next replica may start at
+        // once. During a streak the operation is not released, because the length of the streak is not recorded.
         if (batches >= TURN_BATCHES && streak.length === 0) {
           await record(progress, { kind: 'release' })
           return
@@ -157,8 +161,8 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
             { operationId: operation.ID, reason },
             'bulk operation was paused after too many failures',
           )
-          // A continued operation retries the runs of the streak. Runs that were already changed are not changed again
-          // (B2).
+          // If the operation is continued, the runs of the streak are tried again. Runs that were already changed are
+          // not changed again (B2).
           await record(beforeStreak, { kind: 'paused', reason })
           return
         }
@@ -187,7 +191,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
       }))
       return { Batch, Position: end, IsLastBatch: end >= Ids.length }
     }
-    // The operation skips runs that were created after it, even if they match.
+    // The operation skips runs that were created after the operation, even if they match the filter.
     const startedAt = new Date(Date.parse(CreatedAt) + 1).toISOString()
     const isEarlier = Filter.until !== undefined && Date.parse(Filter.until) < Date.parse(startedAt)
     const { runs, next } = await source.search({
@@ -233,8 +237,8 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
 
   /**
    * Returns the latest run of a transaction, or throws the error with which the action would reject that run. Returns
-   * `null` if nothing has to be checked. A dry run checks every run. An operation checks only requested ids, because a
-   * search returns only runs that the operation may change.
+   * `null` if no check is needed: a search returns only runs that the key of the operation may change. The runs of
+   * requested ids must be checked, and a dry run checks all runs.
    */
   async function inspect(
     { Process, DryRun, Request }: Operation,
@@ -280,7 +284,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
   }
 }
 
-/** Whether an action can change this run, which must be the latest of its transaction. */
+/** Whether an action can change a run. The run must be the latest run of its transaction. */
 const allows: Readonly<Record<BulkAction, (run: Pick<Run, 'Status' | 'ErasedAt'>) => boolean>> = {
   resume: ({ Status, ErasedAt }) => isResumable(Status) && ErasedAt === null,
   cancel: ({ Status }) => !isOver(Status),
@@ -297,8 +301,8 @@ interface Streak {
 const NO_STREAK: Streak = { code: null, length: 0 }
 
 /**
- * Returns the streak after the next outcome. A streak of `MAX_STREAK` failures is kept, because it pauses the
- * operation.
+ * Returns the streak after the next outcome. A streak that has reached `MAX_STREAK` failures does not change any more,
+ * because it pauses the operation.
  */
 function nextStreak(streak: Streak, outcome: RunOutcome): Streak {
   if (streak.length >= MAX_STREAK) return streak

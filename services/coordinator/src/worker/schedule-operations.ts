@@ -25,9 +25,9 @@ export interface ScheduleOperations {
 }
 
 export interface StartedRuns {
-  /** The id of the transaction; `null` if there is one transaction for each company. */
+  /** The id of the transaction; `null` if the schedule starts one transaction for each company. */
   readonly transactionId: string | null
-  /** The time of the start in epoch ms. */
+  /** The time at which an operator started the schedule, in epoch ms. */
   readonly at: number
 }
 

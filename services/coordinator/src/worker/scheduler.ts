@@ -3,8 +3,8 @@
  * transaction source ensures that each scheduled time starts its runs only once.
  *
  * A schedule with a run per company fires in two parts. First its time is stored as an open tick. Then the runs are
- * queued, one page of companies at a time, and the position in the list of companies is stored together with the runs
- * of the page. If the coordinator is lost, or token-service is unavailable, any coordinator can continue at this
+ * queued, one page of companies at a time. The position in the list of companies is stored together with the runs of
+ * each page. If the coordinator is lost, or token-service is unavailable, any coordinator can continue at the stored
  * position.
  */
 import { hasCode } from '@integration-host/shared/errors'
@@ -49,7 +49,7 @@ const BATCH = 20
 const MAX_BATCHES = 20
 /** The maximum number of pages of companies that one check reads for an open tick. */
 const MAX_PAGES = 20
-/** The longest delay of a Node timer. */
+/** The longest delay that a Node timer accepts. */
 const MAX_TIMER_MS = 2_147_483_647
 
 export function startScheduler(deps: SchedulerDeps): Scheduler {
@@ -153,7 +153,7 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
 const scheduleOf = (transactionId: string): string =>
   transactionId.slice(0, transactionId.indexOf('@'))
 
-/** Returns the run to be queued for a schedule at a time. */
+/** Returns the transaction that a schedule queues at a scheduled time. */
 export function transactionOf(
   definition: ProcessDefinition | undefined,
   schedule: Schedule,
@@ -172,8 +172,7 @@ export function transactionOf(
     InitialData: input as NewTransaction['InitialData'],
     ...(realm !== null && { Realm: realm }),
     ...(key !== null && { ConcurrencyKey: key }),
-    // The jitter counts from the present instead of the scheduled time, so that the runs of a missed time are spread as
-    // well.
+    // The delay counts from now instead of the scheduled time, so that the runs of a missed time are spread as well.
     ...(seconds > 0 && { NotBefore: seconds }),
   }
 }

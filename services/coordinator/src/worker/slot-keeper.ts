@@ -33,7 +33,7 @@ export interface SlotKeeperDeps {
   readonly onRecovered: (count: number) => void
 }
 
-/** A poll assigns slots with at most this number of statements. The next poll assigns the rest. */
+/** The maximum number of statements with which one poll assigns slots. The next poll assigns the rest. */
 const MAX_CALLS = 20
 const RECOVERED = 500
 

@@ -14,11 +14,11 @@ export interface StartRequest {
 const MAX_BATCH = 100
 
 /**
- * Returns a function that queues one transaction of a process. One statement queues the transactions that wait at the
- * same time and have the same actor, because a statement for each transaction would be several times slower.
+ * Returns a function that queues one transaction of a process. Transactions that wait at the same time and have the
+ * same actor are queued by one statement, because a statement for each transaction would be several times slower.
  *
  * If the store is unavailable, all transactions of the batch fail. After any other error, each transaction is queued
- * separately, so that only the one that caused the error fails.
+ * separately, so that only the transaction that caused the error fails.
  */
 export function createStartBatches(
   process: string,

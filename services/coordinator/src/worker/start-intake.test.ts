@@ -37,7 +37,7 @@ function intakeOn({ holdMs = 60_000 } = {}) {
   const dead: string[] = []
   const counted: StartResult[] = []
   const logged: string[] = []
-  /** For each statement, the number of its transactions. */
+  /** The number of transactions in each statement, in the order of the statements. */
   const batches: number[] = []
   const state = {
     error: null as Error | null,
@@ -117,14 +117,14 @@ describe('the intake of start messages', () => {
     expect(counted).toHaveLength(250)
   })
 
-  it('while the store is unavailable, the intake keeps a start message in flight and starts no consumer that could receive more', async () => {
+  it('while the store is unavailable, the intake keeps a start message in flight and consumes no other messages', async () => {
     const { state, consuming } = intakeOn()
     const { handle } = await consuming()
     state.error = unavailable
     const settled = handle(message())
     await eventually(() => expect(state.consumer).toBeNull())
     const { starts } = state
-    // Every poll of the store succeeds, because the store can be read.
+    // Every poll of the store succeeds: the store can be read, but not written.
     const { polls } = state
     await eventually(() => expect(state.polls).toBeGreaterThan(polls + 3))
     expect(state.starts).toBe(starts)
@@ -163,7 +163,7 @@ describe('the intake of start messages', () => {
     expect(counted).toEqual([])
   })
 
-  it('a start message that was returned eight times is published as a new message, so that it does not reach the delivery limit', async () => {
+  it('a start message that was returned eight times is published as a new message before it reaches the delivery limit', async () => {
     const { state, again, counted, consuming } = intakeOn()
     const { handle } = await consuming()
     expect(await handle(message({ deliveryCount: 7 }))).toBe('ack')

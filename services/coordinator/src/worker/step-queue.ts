@@ -38,7 +38,7 @@ export interface DueStep extends RunKey {
 }
 
 export interface StepDelivery {
-  /** The parsed message; `null` if it is not a step message. */
+  /** The parsed message; `null` if the message is not a step message. */
   readonly due: DueStep | null
   readonly content: Buffer
   readonly messageId: string

@@ -11,7 +11,7 @@ export interface StepInFlight {
 /** The steps that this replica currently runs, at most one per run. */
 export interface StepsInFlight {
   readonly leases: readonly Lease[]
-  /** Adds a step. Returns a function that removes it. */
+  /** Adds a step. Returns a function that removes the step. */
   add(step: StepInFlight): () => void
   /** Aborts a step whose lease was lost, unless this replica has claimed the run again in the meantime. */
   abortLost(lease: Lease): void
@@ -20,7 +20,7 @@ export interface StepsInFlight {
    * cancellation.
    */
   abortCancelled(run: RunKey & Pick<Run, 'Version'>): void
-  /** Blocks calls that were not sent yet: those of all steps, or only those of steps that need the internet. */
+  /** Blocks the calls that were not sent yet, either of all steps or only of the steps that need the internet. */
   blockNewCalls(which: 'all' | 'internet'): void
   abortAll(reason: AbortReason): void
 }

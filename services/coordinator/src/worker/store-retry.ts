@@ -18,8 +18,8 @@ export type StoreRetry = <Result>(
 const STORE = ['store_unavailable'] as const
 
 /**
- * Builds a StoreRetry. It waits 100 ms before the first retry, and up to 2 s before later ones. Jitter shortens each
- * delay by up to half. `random` is in [0, 1).
+ * Builds a StoreRetry. The pause before the first retry is 100 ms. Each further pause is twice as long, up to 2 s.
+ * Jitter shortens each pause by up to half; `random` is in [0, 1).
  */
 export const createStoreRetry =
   (random: () => number): StoreRetry =>

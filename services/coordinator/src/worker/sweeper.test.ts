@@ -127,7 +127,7 @@ describe('the sweeper', () => {
     let asked = 0
     const sweeper = sweeperOn({
       runsAtUnknownStep: [run(1, 'gone')],
-      // The broker responds at the start of the poll, and no longer when the sweeper queries the queue of the unknown
+      // The broker is available at the start of the poll, but not when the sweeper queries the queue of the unknown
       // step.
       waiting: (step) => (step === 'first' && (asked += 1) > 1 ? null : 0),
     })

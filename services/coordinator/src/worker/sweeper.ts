@@ -63,8 +63,8 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   }
 
   /**
-   * Whether more runs may be overdue. A poll sets this to true if it publishes its maximum number of runs, and to false
-   * if it covers all steps and finds fewer runs.
+   * Whether more runs may be overdue. True after a poll that published its maximum number of runs. False after a poll
+   * that covered all steps and found fewer runs.
    */
   let isMoreDue = false
 
@@ -91,7 +91,7 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
     return !isMoreDue
   }
 
-  /** Fails overdue runs whose step was removed from the process. */
+  /** Fails overdue runs whose step no longer exists in the process. */
   async function failRunsAtUnknownStep(): Promise<void> {
     const running = [...processes.values()].filter(({ name }) => worker.isConsuming(name))
     const consumed = new Map<string, boolean>()

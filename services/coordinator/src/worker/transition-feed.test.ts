@@ -29,7 +29,7 @@ describe('a client of /events that reconnects to another coordinator replica', (
     expect(feed.after(eventId(elsewhere))).toEqual([here, after])
   })
 
-  it('the transition feed returns null for a Last-Event-ID that this replica does not know, so that the client gets a reset', () => {
+  it('the transition feed returns null for an unknown Last-Event-ID, so that the client gets a reset', () => {
     const feed = createTransitionFeed(2)
     for (const one of [longBefore, elsewhere, here, after]) feed.add(one)
     expect(feed.after(eventId(longBefore))).toBeNull()

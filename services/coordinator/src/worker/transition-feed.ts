@@ -3,15 +3,15 @@ import type { TransactionEvent } from '@integration-host/shared/contracts/transa
 /**
  * The latest transitions, for the clients of `GET /events`. A client that reconnects continues after its last event.
  *
- * Each replica receives its own transitions at once, and those of other replicas a moment later. Therefore two events
- * may have a different order on two replicas.
+ * Each replica receives its own transitions at once, and the transitions of other replicas a moment later. Therefore
+ * two events may have a different order on two replicas.
  */
 export interface TransitionFeed {
   add(event: TransactionEvent): void
   /**
-   * Returns the events after the event with this id. They are preceded by the events of the last 1,000 ms before that
-   * event, because the replica that served the client before may have sent these in a different order. Returns `null`
-   * if the event with this id has not arrived on this replica yet, or is no longer stored.
+   * Returns the events after the event with this id, preceded by the events of the last 1,000 ms before that event. The
+   * earlier events are repeated because the replica that served the client before may have sent them in a different
+   * order. Returns `null` if the event with this id has not arrived on this replica yet, or is no longer stored.
    */
   after(id: string): readonly TransactionEvent[] | null
   /** Calls `listener` for each new event until the returned function is called. */
@@ -20,8 +20,8 @@ export interface TransitionFeed {
 
 const KEPT = 10_000
 /**
- * The events of this many milliseconds before a client's last event are repeated. Transitions reach the other replicas
- * much faster than that.
+ * The milliseconds before a client's last event whose events are sent again. Transitions reach the other replicas much
+ * faster than that.
  */
 const OVERLAP_MS = 1_000
 

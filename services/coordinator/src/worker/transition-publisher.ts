@@ -13,15 +13,15 @@ import type { TransitionFeed } from './transition-feed.ts'
 export interface TransitionPublisher {
   /**
    * Publishes the event of a transition and, if a step is due after the transition, the message of that step. Resolves
-   * when the broker has confirmed the message, or when publishing has failed. It does not throw if publishing fails:
-   * the row is the outbox, so the sweeper publishes the message again.
+   * when the broker has confirmed the message, or when publishing has failed. A failure is not thrown: the row is the
+   * outbox, so the sweeper publishes the message again.
    */
   publishStep(run: RunState, delayMs?: number): Promise<void>
   /**
    * Publishes the event of a transition whose step waits for a cool-down, and publishes the message of the step after
-   * `delayMs`. Until then the message is only in the memory of this process, because a message that waits for minutes
-   * passes several delay queues, and a crowd of runs may wait for one company. If the process dies, the sweeper publishes
-   * the message; `flush` hands the waiting messages over to the delay queues.
+   * `delayMs`. Until then the message is only in the memory of this process. Many runs may wait for one company, and in
+   * the broker each message would pass several delay queues. If the process dies, the sweeper publishes the message. At
+   * shutdown, `flush` publishes the waiting messages to the delay queues.
    */
   publishHeld(run: RunState, delayMs: number): void
   /** Publishes the events and messages of many runs in the background. `flush` waits until they are published. */
@@ -30,7 +30,10 @@ export interface TransitionPublisher {
   republishStep(run: RunState): Promise<void>
   /** Publishes the event of a transition that needs no message. */
   publishEvent(run: RunState): void
-  /** Publishes the messages of waiting steps with their delays. Resolves when no publishing in the background is in flight. */
+  /**
+   * Publishes the messages of waiting steps with their delays. Resolves when all publishing in the background has
+   * ended.
+   */
   flush(): Promise<void>
 }
 

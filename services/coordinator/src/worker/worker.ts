@@ -39,8 +39,7 @@ export interface Worker extends AsyncDisposable {
   /** Whether this replica currently consumes the steps of a process. */
   isConsuming(process: string): boolean
   /**
-   * Queues transactions, and starts as many of their runs on arrival (without a step message) as this replica has
-   * capacity for.
+   * Queues transactions, and starts runs on arrival (without a step message), as many as this replica has capacity for.
    */
   readonly queueAndStart: Arrivals['queue']
 }
