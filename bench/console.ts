@@ -1,6 +1,7 @@
 /**
- * Measures the web console under load against its budgets. A fake coordinator over HTTP has 10,000 runs and then
- * changes 1,000 of them a second, while five browsers watch. Prints each measured value next to its limit.
+ * Measures the web console under load, and compares the results with the limits of each part. A fake coordinator over
+ * HTTP has 10,000 runs and then changes 1,000 of them a second, while five browsers watch. Prints each measured value
+ * next to its limit.
  *
  *   npm run bench -- console [--minutes 1] [--only start,paint,scroll,load,large,watching] [--rounds 6] [--orders 2000]
  *

@@ -1,6 +1,6 @@
 // Measures how many provider calls and Redis round trips a refresh by token-service needs, and the rate of refreshes.
-// The rate is compared with that of two OAuth libraries that store tokens with a Redis SET. All of them refresh at the
-// same sandbox provider. Prints two tables.
+// The rate is compared with the rate of two OAuth libraries that store tokens with a Redis SET. token-service and the
+// libraries refresh at the same sandbox provider. Prints two tables.
 //   npm run bench -- refresh               token-service and two OAuth libraries
 //   npm run bench -- refresh --replica     token-service without and with REDIS_REPLICAS=1, on a Redis with a replica
 import { parseArgs } from 'node:util'

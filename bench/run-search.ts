@@ -9,7 +9,7 @@ const ROWS = Number(process.env['ROWS'] ?? 10_000_000)
 const UNFINISHED = Number(process.env['UNFINISHED'] ?? 10_000)
 const ROWS_PER_STATEMENT = 250_000
 const LIMIT = 50
-/** How many times the first page of each filter is read, and how many further pages are read. */
+/** For each filter, the number of times that the first page is read, and the number of further pages that are read. */
 const FIRST_PAGES = 60
 const LATER_PAGES = 20
 

@@ -42,7 +42,9 @@ const isOptional = (name: string): boolean => name.startsWith('@opentelemetry/')
  */
 const FOR_TYPES = ['@types/node', 'typescript']
 
-/** Returns the manifest of the root, followed by those of the workspace packages whose code is in the package. */
+/**
+ * Returns the manifest of the root, followed by the manifests of the workspace packages whose code is in the package.
+ */
 export function readWorkspaceManifests(root: string): WorkspaceManifest[] {
   return ['package.json', ...globSync('{services/*,packages/*,host}/package.json', { cwd: root })]
     .map((file) => ({

@@ -105,7 +105,7 @@ describe('the check of the import direction', () => {
     ).toEqual([])
   })
 
-  it('the import check reports a browser program that imports Node, its server, or a value of a contract', () => {
+  it('the import check reports a browser program that imports a Node module, server code, or a runtime value of a contract', () => {
     const path = 'services/console/app/pages/now.tsx'
     for (const line of [
       `import { x } from 'node:fs'`,

@@ -38,7 +38,7 @@ describe('the plan of a cluster test', () => {
     expect(plan([fault('a'), fault('b')], [1, 2])).toEqual([['a 1', 'b 1', 'a 2', 'b 2']])
   })
 
-  it('the plan of a cluster test starts a new cluster for each upgrade from the first release, and causes the other faults after the upgrade', () => {
+  it('the plan of a cluster test starts a new cluster for each upgrade, and causes the other faults after the upgrade', () => {
     expect(plan([fault('a'), fault('upgrade', 'first release')], [1, 2])).toEqual([
       ['upgrade 1', 'a 1'],
       ['upgrade 2', 'a 2'],

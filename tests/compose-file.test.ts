@@ -142,7 +142,7 @@ describe('the compose file', () => {
     expect(withAll.map(([name]) => name)).toEqual(['init', 'real-provider'])
   })
 
-  it('the key file is mounted only by cli, init and the services that accept keys, and only cli and init can change it', () => {
+  it('only init, cli and the services that accept keys mount the key file, and the services cannot change the file', () => {
     const mounted = all.flatMap(([name, service]) =>
       (service.volumes ?? [])
         .filter((volume) => volume.startsWith('service-keys:'))

@@ -58,8 +58,8 @@ export function printRatios(measured: Rounds<Entry>): void {
 }
 
 /**
- * Prints a comparison of the coordinator of this checkout with that of another checkout. Each ratio compares two
- * results of the same round; the medians of these ratios are printed.
+ * Prints a comparison of the coordinator of this checkout with the coordinator of another checkout. Each ratio compares
+ * two results of the same round; the medians of these ratios are printed.
  */
 export function printAgainst(measured: Rounds<Entry>): void {
   const rows: [string, Row][] = []

@@ -76,7 +76,7 @@ describe('the command `integration-host init`', () => {
     expect((await cli(['init', 'a', 'b'])).stderr).toContain("Unexpected argument 'b'")
   })
 
-  it('the help of `init`, `dev` and `start` does not list options that apply only to commands that call a running installation', async () => {
+  it('the help of `init`, `dev` and `start` lists no options of the commands that call a running installation', async () => {
     for (const command of ['init', 'dev', 'start']) {
       const { code, stdout } = await cli([command, '--help'])
       expect([code, stdout]).toEqual([0, expect.stringContaining(`integration-host ${command}`)])
@@ -121,7 +121,7 @@ describe('the command `integration-host dev`', () => {
     ])
   })
 
-  it('`integration-host dev` reloads a changed process file before the next step, and keeps the last valid version if the new one is invalid', async () => {
+  it('`integration-host dev` reloads a changed process file, but keeps the last valid version if the file is invalid', async () => {
     expect((await init('.')).code).toBe(0)
     const file = join(folder, 'processes/counter.ts')
     const counter = (result: number) =>
@@ -275,7 +275,7 @@ describe('a webhook that the provider sends to the embedded host', () => {
     120_000, // the sweeper publishes the step of the run after 15 s
   )
 
-  it('after SIGKILL and a restart, a webhook that the embedded host had accepted with 200 is a dead letter if the process rejects its data', async () => {
+  it('the embedded host dead-letters an accepted webhook after SIGKILL and a restart if the process rejects the data', async () => {
     await writeFile(join(folder, 'processes/export.ts'), REJECTING_EXPORT)
     {
       await using first = dev()

@@ -153,7 +153,7 @@ describe('the HTTP client that the package exports', () => {
     await process.run('delayed').cancel()
   })
 
-  it('completed() reads a run again only if the run may have ended, and one event stream serves all runs of a client', async () => {
+  it('all calls of completed() share one event stream, and read a run again only if the run may have ended', async () => {
     const { client, streams, reads } = connect()
     const process = client.process(PROCESS)
     await setProcess('pause')
@@ -169,7 +169,7 @@ describe('the HTTP client that the package exports', () => {
     expect(streams()[0]?.signal?.aborted).toBe(true)
   })
 
-  it('the client resumes a broken event stream after the last received event, and requests only the run that ended in the meantime', async () => {
+  it('the client resumes a broken event stream, and requests only the run that ended in the meantime', async () => {
     await using relay = await startRelay(host.coordinator, 80)
     const reopened = Promise.withResolvers<void>()
     const released = Promise.withResolvers<void>()
@@ -201,7 +201,7 @@ describe('the HTTP client that the package exports', () => {
     expect(streams()).toHaveLength(2)
   })
 
-  it('completed() polls the run after the rejection of its only request for the event stream', async () => {
+  it('completed() polls the run if the coordinator rejects the request for the event stream', async () => {
     const { client, streams, reads } = connect({ key: COMPANY_KEY })
     const process = client.process(PROCESS)
     await setProcess('pause')
@@ -253,7 +253,7 @@ describe('the HTTP client that the package exports', () => {
     expect(await problemOf(run.cancel())).toMatchObject({ code: 'transaction_not_active' })
   })
 
-  it('a call of the client rejects with the problem in the response, or with a problem of its own if the response has none', async () => {
+  it('a failed call of the client rejects with the problem in the response, or else with a problem that the client creates', async () => {
     const { client } = connect()
     const process = client.process(PROCESS)
     await process.queue('p1', { customer: 'Ada' })
@@ -274,7 +274,7 @@ describe('the HTTP client that the package exports', () => {
     for (const [call, problem] of problems) expect(await problemOf(call())).toMatchObject(problem)
   })
 
-  it('if no response arrives, the client sends a read or a new transaction three times, but an action on a run only once', async () => {
+  it('if no response arrives, the client repeats reads and new transactions, but never an action on a run', async () => {
     await using relay = await startRelay(host.coordinator, 80)
     relay.away()
     const { client, sent } = connect({ coordinator: relay.url })
@@ -322,7 +322,7 @@ describe('the HTTP client that the package exports', () => {
       expect((await company.fetch('/customer', { method: 'POST', body: '{' })).status).toBe(400)
     })
 
-    it('if the response to a POST was lost, the client repeats the POST with the same idempotency key, and the provider creates one entity', async () => {
+    it('if the response to a POST was lost, the client repeats the POST without creating a second entity', async () => {
       await using relay = await startRelay(host.accountingGateway, 80)
       const { client, sent } = connect({ gateway: relay.url, provider: 'intuit' })
       const before = await entitiesCreated()
@@ -389,7 +389,7 @@ describe('the HTTP client that the package exports', () => {
     expect(() => connect().client.process('..').run('1')).toThrow('must not be')
   })
 
-  it('the OpenAPI document has every request of the client, and its schemas have the same members as the types of the client', async () => {
+  it('the OpenAPI document describes every request of the client, and the schemas match the types of the client', async () => {
     const response = await fetch(`${host.coordinator}/openapi.json`)
     const { paths, components } = (await response.json()) as {
       paths: Record<string, Record<string, unknown>>

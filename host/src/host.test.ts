@@ -52,7 +52,7 @@ describe('the embedded host', () => {
       `${host.accountingGateway}/v3/company/${REALM}/query?query=select%20*%20from%20CompanyInfo`,
     )
 
-  it('the embedded host runs the demo: it queues and replays an order, and writes one CSV file for each of the two runs', async () => {
+  it('the embedded host runs an order and its replay, and writes one CSV file for each of the two runs', async () => {
     await using host = await start()
     await tellStory(host, silent)
     expect((await readdir(join(dataDir, 'OrderCSV'))).toSorted()).toEqual([
@@ -280,7 +280,7 @@ describe('the embedded host', () => {
     expect(await readFile(join(dataDir, 'credentials.json'))).toEqual(before)
   })
 
-  it('the embedded host creates a key with which applications cannot export grants, and does not create the key again after its revocation', async () => {
+  it('the embedded host creates a key without permission to export grants, and never recreates the key after its revocation', async () => {
     const list = join(dataDir, 'secrets/service_keys.json')
     const statusOf = async (method: string, url: string): Promise<number> => {
       const key = await readFile(join(dataDir, 'secrets/application_key'), 'utf8')

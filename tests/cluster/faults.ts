@@ -125,9 +125,9 @@ const redis: readonly Fault[] = [
       const primary = await redisPrimary(cluster)
       for (const n of cluster.others(primary))
         await restartInTurn(cluster, [[`redis-${n}`], [`sentinel-${n}`]])
-      // Sentinel promotes a replica before it demotes the primary. Between the two, both servers would accept writes,
-      // and the writes to the previous primary would be lost although the other replica acknowledges them. Therefore
-      // writes are paused during the failover.
+      // Sentinel promotes a replica before it demotes the primary. In the time between, both servers would accept
+      // writes. The writes to the previous primary would be lost, although the other replica acknowledges these writes.
+      // Therefore writes are paused during the failover.
       const pause = ['redis-cli', 'CLIENT', 'PAUSE', '10000', 'WRITE']
       await cluster.exec(`redis-${primary}`, ...pause)
       const failover = ['redis-cli', '-p', '26379', 'SENTINEL', 'FAILOVER', 'main']

@@ -10,7 +10,7 @@ import { runDocker } from '../compose/docker.ts'
 /** The commit of the first release, from which a cluster can be upgraded. */
 const FIRST_RELEASE = 'f646b69e62594d888261e62c64d5d1b2f4bcb10a'
 const FIRST_RELEASE_IMAGE = 'integration-host-cluster:first-release'
-/** All images of the cluster test: those of compose.yaml, and that of first-release.yaml. */
+/** All images of the cluster test: the images of compose.yaml, and the image of first-release.yaml. */
 const IMAGES = [
   'integration-host-cluster',
   'integration-host-cluster-packet-filter',

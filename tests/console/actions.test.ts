@@ -112,7 +112,7 @@ describe('the actions on a run in the console', () => {
     expect(actedOn('lost-response')).toHaveLength(1)
   })
 
-  it('another operator sees an action with its person and reason without a reload, and cannot repeat it', async () => {
+  it('another operator sees the person and the reason of an action without a reload, and cannot repeat the action', async () => {
     const page = await openRun('of-two', 'Running')
     const other = await watchedContext(at.browser, at.url)
     const colleague = await signIn(await other.open(page.url()), 'ben')

@@ -30,7 +30,7 @@ describe('the activity page of the console in a browser', () => {
     expect(at.problems).toEqual([])
   })
 
-  it('the page Activity lists actions, connections of companies and sign-ins, links to the companies, and shows markup in a reason as text', async () => {
+  it('the page Activity lists actions, connections of companies and sign-ins, and shows markup in a reason as text', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'All activity' }).click()
     await page.getByRole('heading', { name: 'Activity', level: 1 }).waitFor()

@@ -109,7 +109,7 @@ describe('the pages about companies in the console', () => {
     await history.getByText('the provider is back').waitFor()
   })
 
-  it('the page of a company disconnects the company only after a person has given a reason and typed the id of the company', async () => {
+  it('a company is disconnected only after a person has given a reason and typed the id of the company', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
     await page.getByRole('button', { name: 'Disconnect…' }).click()

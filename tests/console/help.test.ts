@@ -26,7 +26,7 @@ describe('the help pages of the console in a browser', () => {
       body: '{}',
     })
 
-  it('a condition on the page Now links to its section of the runbook, and the browser sends no request to another host', async () => {
+  it('a condition on the page Now links to the section of the runbook that explains the condition', async () => {
     const page = await at.signIn()
     const foreign: string[] = []
     page.on('request', (request) => {

@@ -204,7 +204,7 @@ describe('hostile texts on the pages of the console', () => {
     }
   })
 
-  it('a rejected action shows the message of the service as text in its dialog', async () => {
+  it('the dialog of a rejected action shows the error message of the service as text', async () => {
     const page = await at.signIn()
     await page.goto(`${at.url}/runs/${PROCESS}/${LOADED}`)
     at.fake.reject = (method) =>

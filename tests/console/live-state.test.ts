@@ -110,7 +110,7 @@ describe('the live state of the pages of the console', () => {
     await state.getByText('Failed', { exact: true }).waitFor()
   })
 
-  it('a run with 5,000 attempts and a body of 1 MB opens with its newest attempts, and the body is read only on request', async () => {
+  it('the page of a run with 5,000 attempts loads only the newest attempts, and a large body only on request', async () => {
     at.fake.add(['large'], largeRun)
     const page = await at.signIn()
     const requests: string[] = []

@@ -64,7 +64,7 @@ describe('the sign-in to the console at an OpenID provider', () => {
     expect(other.url()).toBe(`${at.console.url}/companies`)
   })
 
-  it('after an OpenID sign-in, a person who may not use the console sees a page of the console with the reason', async () => {
+  it('a person who may not use the console sees the reason after the OpenID sign-in', async () => {
     provider.signInAs({ email: 'mallory@example.com', email_verified: true })
     const page = await at.open('/')
     await page.getByRole('link', { name: 'Sign in at localhost' }).click()

@@ -87,7 +87,7 @@ describe('the page Processes and the page of dead letters in the console', () =>
     ])
   })
 
-  it('the page of dead letters shows each dead letter with its remedy, and a person can requeue or delete a dead letter', async () => {
+  it('a person can requeue or delete a dead letter on a page that shows its content and its remedy', async () => {
     const letter = {
       Process: 'OrderProcess',
       MessageID: 'm',

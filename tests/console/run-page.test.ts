@@ -120,7 +120,7 @@ describe('the page of a run in the console', () => {
     await timeline().locator('.dragged').waitFor({ state: 'detached' })
   })
 
-  it('the page of a run lists the existing runs if the URL names a missing run, and ignores an invalid run number', async () => {
+  it('the page of a run lists the existing runs of the transaction if the URL names a missing run', async () => {
     await show('?run=7')
     const alert = page.getByRole('alert')
     await expect.poll(() => alert.textContent()).toBe('No run 7 of first. There is 0.')

@@ -95,7 +95,7 @@ describe('the pages about runs in the console', () => {
     )
   })
 
-  it('the page of a run shows its changes live, replays it from a step, and shows its data on demand', async () => {
+  it('the page of a run shows changes live, replays the run from a step, and shows data on demand', async () => {
     const page = await at.signIn()
     await queue('66', 66)
     await page.goto(`${at.console.url}/runs/OrderProcess/66`)
@@ -168,7 +168,7 @@ describe('the pages about runs in the console', () => {
     }
   })
 
-  it('while the coordinator is unavailable, the page Runs keeps its list and reports the failure, and it recovers without a reload', async () => {
+  it('while the coordinator is unavailable, the page Runs keeps its list and reports the failure', async () => {
     const page = await at.signIn()
     let isUnavailable = false
     await page.route('**/api/runs?*', (route) =>

@@ -19,7 +19,7 @@ describe('an order that runs through RabbitMQ and PostgreSQL', () => {
   const file = (name: string): Promise<string> =>
     readFile(join(system.dataDir, 'OrderCSV', name), 'utf8')
 
-  it('an order queued at /queue runs the steps order, report and csv, and its CSV file contains its row', async () => {
+  it('an order queued at /queue runs the steps order, report and csv, and writes a CSV file with its row', async () => {
     expect(await requestDemoApi(system, '/queue?number=66')).toEqual({
       status: 200,
       text: 'Enqueued 66',

@@ -98,7 +98,7 @@ describe('the webhooks of the provider', () => {
     },
   )
 
-  it('all events of a change have the same id if its webhook arrives five times, in random order and with wrong signatures', async () => {
+  it('all events of a change have the same id although its webhook arrives five times, sometimes with a wrong signature', async () => {
     await sandbox('PUT', 'webhooks', { copies: 5, shuffled: true, wrongSignaturePercent: 20 })
     await change(60)
     await allAcknowledged(300)

@@ -167,7 +167,7 @@ describe('the scope of a route', () => {
       ])
   })
 
-  it('a key that is bound to other realms or processes gets 403 on every route with a realm or process in its path', async () => {
+  it('a key gets 403 on every route whose path names a realm or process to which the key is not bound', async () => {
     const before = await everythingWritten()
     for (const route of routes) {
       const bounds = [

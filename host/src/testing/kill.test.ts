@@ -60,7 +60,7 @@ describe('the death of a worker in a test host', () => {
     },
   )
 
-  it('after the death of a worker at the point "after commit", the next step starts without its message, and no step runs twice', async () => {
+  it('if the worker dies at the point "after commit", the next step starts without a message, and no step runs twice', async () => {
     await using fixture = await runWithDeath('after commit', 'prepare')
     await fixture.host.advance('2 minutes')
     fixture.run.toHaveStatus('Completed')
@@ -104,7 +104,7 @@ describe('the death of a worker in a test host', () => {
     mail.toHaveCalled('POST /messages', { times: 2, key: run.key('two') })
   })
 
-  it('the other steps of a killed worker stop too, and another worker continues them when their leases have expired', async () => {
+  it('another worker continues all steps of a killed worker when their leases have expired', async () => {
     await using host = await startTestHost({ processes: notices })
     const mail = host
       .target(MAIL)

@@ -225,7 +225,7 @@ describe('a mistake in a test that uses a test host', () => {
     )
   })
 
-  it('the error for a step that waits for something other than the clock of the test host names the step', async () => {
+  it('the error for a step that does not end names the step and a possible cause', async () => {
     const released = Promise.withResolvers<void>()
     const stuck = defineProcess('Stuck').step('one', async (step) => {
       await released.promise

@@ -10,7 +10,7 @@ const ordersWith = (limits: { readonly perSecond?: number; readonly concurrent?:
   )
 
 describe('the limits of a target in a test host', () => {
-  it('a call to a limited target waits until the limit allows it, on the clock of the test host', async () => {
+  it('a call to a limited target waits, on the clock of the test host, until the limit allows the call', async () => {
     const orders = ordersWith({ perSecond: 1 })
     await using host = await startTestHost({ processes: orders })
     const erp = host.target(ERP).on('POST /orders', { status: 201 })

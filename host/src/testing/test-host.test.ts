@@ -161,7 +161,7 @@ describe('a test host', () => {
     expect(JSON.stringify(run.view)).not.toContain('Ada')
   })
 
-  it('a call without a response ends at its time limit in a test host, and confirm is called before the next attempt', async () => {
+  it('a call without a response ends at its time limit, and `confirm` is called before the next attempt', async () => {
     await using fixture = await startOrders()
     fixture.mail
       .on('POST /messages', ['no response', { status: 202 }])

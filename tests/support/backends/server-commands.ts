@@ -34,7 +34,7 @@ interface ServerFiles {
   readonly folder: string
   /** The folder of the server's programs. */
   readonly programs: string
-  /** A random password for each server, so that no other user of the machine can connect. */
+  /** The random password of the server. Without the password, no other user of the machine can connect. */
   readonly password: string
   readonly rabbitMq: RabbitMqConfig
 }

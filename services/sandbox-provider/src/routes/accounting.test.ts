@@ -258,7 +258,7 @@ describe('entities posted to the accounting API', () => {
     },
   )
 
-  it('the accounting API rejects an update that assigns the name of another entity, and accepts an update without a new name', async () => {
+  it('the accounting API rejects an update that gives an entity the name of another entity', async () => {
     await post('customer', { DisplayName: 'A' })
     await post('customer', { DisplayName: 'B' })
     const same = await post('customer', { Id: '1', SyncToken: '0', DisplayName: 'A' })

@@ -82,7 +82,7 @@ describe('the authorization page', () => {
     expect(page).toContain('Tea &amp; Sons')
   })
 
-  it('the authorization page proposes a realm id for a new company, so that the user only has to enter a name', async () => {
+  it('the authorization page proposes an unused realm id for a new company', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',

@@ -206,7 +206,7 @@ describe('reports of the accounting API', () => {
     })
   })
 
-  it('the report AgedReceivables contains the unpaid invoices of each customer by the number of days since they were due', async () => {
+  it('the report AgedReceivables groups the unpaid invoices of each customer by the number of days overdue', async () => {
     const invoice = (DueDate: string, TotalAmt: number, name: string) =>
       post('invoice', {
         TxnDate: '2026-01-01',
