@@ -2,9 +2,7 @@
  * The embedded host runs the code of all services in one OS process, with files instead of Redis and Postgres, and an
  * in-process bus instead of RabbitMQ. The services call each other over HTTP, as separate processes do.
  */
-import { once } from 'node:events'
 import { accessSync, constants, mkdirSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
 import { join, resolve } from 'node:path'
 import { readEmbeddedConfig as readGatewayConfig } from '@integration-host/accounting-gateway/config'
 import { startAccountingGateway } from '@integration-host/accounting-gateway/service'
@@ -39,6 +37,7 @@ import { readEmbeddedConfig as readReceiverConfig } from '@integration-host/webh
 import { startWebhookReceiver } from '@integration-host/webhook-receiver/service'
 import { startEmbeddedConsole } from './embedded-console.ts'
 import { applicationKeyFile, consoleKey, embeddedSecrets } from './embedded-secrets.ts'
+import { freePorts } from './free-ports.ts'
 import { type Provider, recordProvider, requireProvider } from './provider-of-data.ts'
 import type { Installation } from './story.ts'
 
@@ -112,7 +111,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const secrets = embeddedSecrets(dataDir, options.env, isSandbox)
   // The console's key is created before the services start, because they read the list of keys when they start.
   const keyOfConsole = options.withConsole === true ? await consoleKey(secrets, options.env) : {}
-  const ports = options.ports === 'standard' ? STANDARD_PORTS : await freePorts()
+  const ports = options.ports === 'standard' ? STANDARD_PORTS : await unusedPorts()
   const at = (name: ServiceName): string => `http://127.0.0.1:${ports[name]}`
   // If the sandbox provider (a simulated OAuth provider and accounting API) is used, the settings of a real provider
   // are ignored. Otherwise a service could use parts of both providers. An empty DISCOVERY_URL counts as unset.
@@ -272,12 +271,8 @@ function makeFolder(dataDir: string): void {
   }
 }
 
-/** Returns unused ports. All ports are bound at the same time, so that no port is returned twice. */
-async function freePorts(): Promise<Record<ServiceName, number>> {
-  const servers = SERVICES.map(() => createServer().listen(0, '127.0.0.1'))
-  await Promise.all(servers.map((server) => once(server, 'listening')))
-  const ports = servers.map((server) => (server.address() as AddressInfo).port)
-  await Promise.all(servers.map((server) => new Promise((done) => server.close(done))))
+async function unusedPorts(): Promise<Readonly<Record<ServiceName, number>>> {
+  const ports = await freePorts(SERVICES.length)
   return Object.fromEntries(SERVICES.map((name, index) => [name, ports[index]])) as Record<
     ServiceName,
     number
