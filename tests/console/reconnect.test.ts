@@ -55,9 +55,7 @@ describe('a company with a revoked grant in the console', () => {
     await dialog.getByRole('button', { name: 'Reconnect', exact: true }).click()
     const opened = at.context.waitForEvent('page')
     await page.getByRole('link', { name: 'Open in a new tab' }).click()
-    const owner = await opened
-    await owner.getByRole('button', { name: 'Connect' }).click()
-    return owner
+    return opened
   }
 
   it('the first page shows a company with a revoked grant, the time and class of the fault, and the waiting runs', async () => {
@@ -92,9 +90,23 @@ describe('a company with a revoked grant in the console', () => {
     await state().getByText('Must be reconnected', { exact: true }).waitFor()
   })
 
+  it('the owner who clicks the button of the link twice, or comes back from the provider, continues with the same link', async () => {
+    const owner = await openLink()
+    const link = owner.url()
+    await owner.getByRole('button', { name: 'Connect' }).dblclick()
+    await owner.getByLabel('Northwind Trading').waitFor()
+    await owner.goBack()
+    await owner.getByRole('button', { name: 'Connect' }).click()
+    await owner.getByLabel('Northwind Trading').waitFor()
+    await owner.goto(link)
+    expect(await owner.getByRole('heading').textContent()).toBe('Connect your company')
+    await owner.close()
+  })
+
   it('an owner who chooses another company gets an explanation, and no credential changes', async () => {
     const before = await stored()
     const owner = await openLink()
+    await owner.getByRole('button', { name: 'Connect' }).click()
     await owner.getByLabel('Northwind Trading').check()
     await owner.getByRole('button', { name: 'Connect' }).click()
     await owner.getByText(COMPANY.realm).first().waitFor()
@@ -111,6 +123,7 @@ describe('a company with a revoked grant in the console', () => {
     await run.evaluate("globalThis.isSamePage = true; 'set'")
     await page.evaluate("globalThis.isSamePage = true; 'set'")
     const owner = await openLink()
+    await owner.getByRole('button', { name: 'Connect' }).click()
     await owner.getByLabel(COMPANY.name).check()
     await owner.getByRole('button', { name: 'Connect' }).click()
     await owner.getByRole('heading', { name: 'Connected' }).waitFor()

@@ -15,6 +15,7 @@ export const linkOf = (members: Partial<ConnectLink> = {}): ConnectLink => ({
   expiresAt: Date.now() + 60 * MINUTE_MS,
   createdBy: 'key test',
   usedAt: null,
+  usedBy: null,
   ...members,
 })
 
@@ -39,11 +40,11 @@ export function connectLinkStoreContract(
     it('the connect link store lets only one of many concurrent callers use a link, and keeps the used link', async () => {
       const link = linkOf()
       await store.add(link, Date.now())
-      const at = Date.now()
-      const uses = await Promise.all(Array.from({ length: 10 }, () => store.use(link, at)))
+      const use = { usedAt: Date.now(), usedBy: 'the digest of a cookie' }
+      const uses = await Promise.all(Array.from({ length: 10 }, () => store.use(link, use)))
       expect(uses.filter(Boolean)).toEqual([true])
-      expect(await store.get(link.id)).toEqual({ ...link, usedAt: at })
-      expect(await store.use(linkOf(), at)).toBe(false)
+      expect(await store.get(link.id)).toEqual({ ...link, ...use })
+      expect(await store.use(linkOf(), use)).toBe(false)
     })
 
     it('the connect link store lists links page by page, in the order in which they will be deleted', async () => {

@@ -18,8 +18,8 @@ export interface ConnectLinkStore {
    */
   get(id: string): Promise<ConnectLink | null>
 
-  /** Marks a link as used. Resolves with `false` if it was already used or is not stored. */
-  use(link: ConnectLink, now: number): Promise<boolean>
+  /** Marks a link as used by a browser. Resolves with `false` if it was already used or is not stored. */
+  use(link: ConnectLink, use: LinkUse): Promise<boolean>
 
   /** Returns a page of links in the order of {@link positionOf}, beginning after the position `after`. */
   list(page: { readonly after: string; readonly limit: number }): Promise<readonly ConnectLink[]>
@@ -43,11 +43,18 @@ export const ConnectLink = z
     expiresAt: z.number(),
     /** The caller that created the link, as the audit log names it. */
     createdBy: z.string(),
-    /** The time at which the link was used; `null` if it can still be used. */
+    /** The time at which the link was first used; `null` if it was not used. */
     usedAt: z.number().nullable(),
+    /** The digest of the cookie of the browser that used the link; `null` if it was not used. */
+    usedBy: z.string().nullable().default(null),
   })
   .readonly()
 export type ConnectLink = z.output<typeof ConnectLink>
+
+export interface LinkUse {
+  readonly usedAt: number
+  readonly usedBy: string
+}
 
 /** The maximum number of stored links, which limits the memory of the store. */
 export const MAX_CONNECT_LINKS = 20_000

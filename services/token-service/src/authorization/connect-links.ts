@@ -5,14 +5,17 @@
  * L1  The URL contains a ticket of 256 random bits. The service stores only the digest of the ticket.
  * L2  A GET request for the URL changes nothing, because mail scanners open links. Only the form on the page uses the
  *     link.
- * L3  A link can be used once, across all replicas. Its use starts an authorization that is bound to the browser, as
- *     `GET /authorize` does. While the provider is unavailable, the link stays unused.
+ * L3  A link can be used by one browser, across all replicas. Its use starts an authorization that is bound to the
+ *     browser, as `GET /authorize` does. While the provider is unavailable, the link stays unused.
+ * L4  For ten minutes after the first use, the same browser can use the link again. A person who comes back from the
+ *     provider, chose another company there, or has sent the form twice is not rejected.
  */
 import { randomBytes } from 'node:crypto'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import {
   type Authorization,
+  AUTHORIZATION_TTL_MS,
   requireReturnable,
   type StartedAuthorization,
 } from './authorization-request.ts'
@@ -50,11 +53,12 @@ export interface ConnectLinks {
     readonly createdBy: string
   }): Promise<{ readonly ticket: string; readonly link: ConnectLink }>
   /**
-   * Resolves with the link of a ticket, and changes nothing (L2).
+   * Resolves with the link of a ticket if `browser` can use it, and changes nothing (L2). `browser` is the value of the
+   * cookie; `null` for a browser without it.
    *
    * @throws {IntegrationError} `connect_link_invalid`: the link does not exist, has expired or was used.
    */
-  find(ticket: string): Promise<ConnectLink>
+  find(ticket: string, browser: string | null): Promise<ConnectLink>
   /**
    * Uses the link of a ticket to start an authorization that is bound to `browser`.
    *
@@ -78,10 +82,14 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
     deps.notifyOutbox()
   }
 
-  async function find(ticket: string): Promise<ConnectLink> {
+  async function find(ticket: string, browser: string | null): Promise<ConnectLink> {
     const link = /^[A-Za-z0-9_-]{43}$/.test(ticket) ? await links.get(digest(ticket)) : null
     if (link === null) throw unusable('it does not exist, was withdrawn, or expired long ago')
-    if (link.usedAt !== null) throw usedBefore()
+    if (link.usedAt !== null) {
+      const isSameBrowser = browser !== null && link.usedBy === digest(browser)
+      if (isSameBrowser && now() < link.usedAt + AUTHORIZATION_TTL_MS) return link
+      throw unusable('it was used before, and works only once')
+    }
     if (link.expiresAt <= now()) throw unusable('it has expired')
     return link
   }
@@ -97,6 +105,7 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
         createdAt,
         expiresAt: createdAt + lifetimeSeconds * 1_000,
         usedAt: null,
+        usedBy: null,
       }
       if (!(await links.add(link, createdAt)))
         throw new IntegrationError(
@@ -111,10 +120,13 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
     find,
 
     async use(ticket, browser) {
-      const link = await find(ticket)
+      const link = await find(ticket, browser)
       const { returnTo, realm, label, tags } = link
       const started = await authorization.start({ returnTo, realm, browser, label, tags })
-      if (!(await links.use(link, now()))) throw usedBefore()
+      const isFirstUse =
+        link.usedAt === null && (await links.use(link, { usedAt: now(), usedBy: digest(browser) }))
+      // Another request may have used the link meanwhile. This one continues only if that was the same browser.
+      if (!isFirstUse) await find(ticket, browser)
       // The link is already used. The authorization must therefore not fail if the store becomes unavailable now.
       await audit(link, 'browser', 'link_used').catch(() => {})
       return started
@@ -133,6 +145,3 @@ const unusable = (why: string): IntegrationError =>
     'connect_link_invalid',
     `This link cannot be used: ${why}. Ask the sender for a new one.`,
   )
-
-const usedBefore = (): IntegrationError =>
-  unusable('it was used before, in this browser or in another one, and works only once')

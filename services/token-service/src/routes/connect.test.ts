@@ -123,20 +123,50 @@ describe('a connect link', () => {
     expect((await press(page)).status).toBe(303)
   })
 
-  it('the page of a used connect link says in any browser that the link was used', async () => {
+  it('the page of a used connect link says in any other browser that the link was used', async () => {
     const { page } = await createLink()
-    const { cookie } = startedBy(await press(page))
+    await press(page)
+    const Cookie = `authorization=${'x'.repeat(43)}`
     for (const response of [
-      await press(page, { Cookie: cookie }),
+      await press(page, { Cookie }),
       await press(page),
       await open(page),
+      await open(page, { headers: { Accept: 'text/html', Cookie } }),
     ]) {
       expect([response.status, response.headers.get('Location')]).toEqual([410, null])
       expect(await response.text()).toMatch(/<h1>The connect link cannot be used.*used before/s)
     }
   })
 
-  it('only one of many simultaneous requests can use a connect link', async () => {
+  it('the browser that used a connect link can open and use it again, after it came back from the provider', async () => {
+    const { page } = await createLink({ realm: '7' })
+    const { cookie } = startedBy(await press(page))
+    const opened = await open(page, { headers: { Accept: 'text/html', Cookie: cookie } })
+    expect([opened.status, await opened.text()]).toEqual([200, expect.stringContaining('<form')])
+    const pressed = await press(page, { Cookie: cookie })
+    expect(pressed.status).toBe(303)
+    expect((await finish(pressed, '7')).status).toBe(302)
+  })
+
+  it('two simultaneous requests of the same browser both use a connect link', async () => {
+    const { page } = await createLink()
+    const Cookie = `authorization=${'x'.repeat(43)}`
+    const pressed = await Promise.all([press(page, { Cookie }), press(page, { Cookie })])
+    expect(pressed.map(({ status }) => status)).toEqual([303, 303])
+  })
+
+  it('ten minutes after its first use, a connect link is used for every browser', async () => {
+    const { id, page } = await createLink()
+    const { cookie } = startedBy(await press(page))
+    const link = await links.get(id)
+    if (link === null) throw new Error('the link is not stored')
+    await links.remove(id)
+    await links.add({ ...link, usedAt: null, usedBy: null }, Date.now())
+    await links.use(link, { usedAt: Date.now() - 10 * 60_000, usedBy: link.usedBy ?? '' })
+    expect((await press(page, { Cookie: cookie })).status).toBe(410)
+  })
+
+  it('only one of many browsers can use a connect link at the same time', async () => {
     const { page } = await createLink()
     const pressed = await Promise.all(Array.from({ length: 8 }, () => press(page)))
     expect(pressed.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([

@@ -41,7 +41,7 @@ export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps):
           200: textResponse('the page', 'text/html'),
           302: { description: 'to the same page at the address of REDIRECT' },
           ...browserProblems({
-            410: 'the link does not exist, has expired or was used',
+            410: 'the link does not exist, has expired or was used by another browser',
             503: 'the store is not available',
           }),
         },
@@ -50,7 +50,7 @@ export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps):
         forBrowser(c, async () => {
           const own = atOwnOrigin(c, redirectUri)
           if (own !== null) return c.redirect(own, 302)
-          const { realm, label } = await connectLinks.find(c.req.param('ticket'))
+          const { realm, label } = await connectLinks.find(c.req.param('ticket'), cookie.read(c))
           const name = [label, realm].filter((part) => part !== null).join(', ')
           const company = name === '' ? 'your company' : `the company ${name}`
           const nonce = randomBytes(16).toString('base64')
@@ -58,7 +58,7 @@ export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps):
           return c.html(
             page(
               'Connect your company',
-              `The button takes you to your accounting provider, where you sign in and allow the access to ${company}. It works once, and then for ten minutes in this browser.`,
+              `The button takes you to your accounting provider, where you sign in and allow the access to ${company}. The link works once. In this browser you can use it again for ten minutes.`,
               button('Connect', nonce),
             ),
           )
@@ -77,7 +77,7 @@ export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps):
           ...browserProblems({
             400: 'the request does not come from a navigation',
             403: 'the request comes from another site',
-            410: 'the link does not exist, has expired or was used',
+            410: 'the link does not exist, has expired or was used by another browser',
             503: 'the store is not available, or the discovery document was not fetched yet',
           }),
         },

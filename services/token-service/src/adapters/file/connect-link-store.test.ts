@@ -21,11 +21,11 @@ describe('connect links in files', () => {
     const store = await createFileConnectLinkStore(folder)
     const [kept, used, deleted] = [linkOf(), linkOf(), linkOf()]
     for (const link of [kept, used, deleted]) await store.add(link, Date.now())
-    await store.use(used, Date.now())
+    await store.use(used, { usedAt: Date.now(), usedBy: 'a browser' })
     await store.remove(deleted.id)
     const reopened = await createFileConnectLinkStore(folder)
     expect(await reopened.get(kept.id)).toEqual(kept)
-    expect(await reopened.use(used, Date.now())).toBe(false)
+    expect(await reopened.use(used, { usedAt: Date.now(), usedBy: 'a browser' })).toBe(false)
     expect(await reopened.get(deleted.id)).toBeNull()
   })
 

@@ -56,11 +56,11 @@ export async function createFileConnectLinkStore(
       }
       return true
     },
-    async use(link, at) {
+    async use(link, use) {
       // The copy in memory lets only one of several concurrent callers use a link. If the write to the file fails
       // afterwards, no authorization is started, and the link counts as used until the next start.
-      if (!(await memory.use(link, at))) return false
-      await write({ ...link, usedAt: at })
+      if (!(await memory.use(link, use))) return false
+      await write({ ...link, ...use })
       return true
     },
     async remove(id) {

@@ -33,10 +33,10 @@ export function createMemoryConnectLinkStore(
     async get(id) {
       return get(id)
     },
-    async use({ id }, at) {
+    async use({ id }, use) {
       const link = get(id)
       if (link?.usedAt !== null) return false
-      links.set(id, { ...link, usedAt: at })
+      links.set(id, { ...link, ...use })
       return true
     },
     async list({ after, limit }) {

@@ -34,7 +34,7 @@ describe('many connect links in Redis', () => {
     const key = `authorization:link:${link.id}`
     const [position] = await redis.zrangebylex('authorization:links', '-', '+')
     expect(Number(position?.split(':')[0])).toBe(await redis.pexpiretime(key))
-    await links.use(link, Date.now())
+    await links.use(link, { usedAt: Date.now(), usedBy: 'a browser' })
     expect(await redis.zcard('authorization:links')).toBe(1)
     expect(await redis.pttl(key)).toBeGreaterThan(0)
   })

@@ -91,8 +91,8 @@ export function createRedisConnectLinkStore(options: {
     async get(id) {
       return parsed(await using(() => redis.hget(linkKey(id), 'Link')))
     },
-    use(link, now) {
-      const used = { ...link, usedAt: now }
+    use(link, use) {
+      const used = { ...link, ...use }
       return run(USE, link.id, positionOf(used), JSON.stringify(used), keptUntil(used))
     },
     async list({ after, limit }) {
