@@ -58,6 +58,27 @@ describe('the page of a run in the console', () => {
       .toBeLessThan(720)
   })
 
+  it('the first action on a run whose data the target rejected is a copy with changes, and the menu does not repeat it', async () => {
+    at.fake.add(['rejected'], { Status: 'Failed', ErrorClass: 'http_405', InitialData: DATA })
+    await page.goto(`${at.url}/runs/${PROCESS}/rejected`)
+    const state = page.getByRole('region', { name: 'State' })
+    await state.getByText('The same data is rejected again').waitFor()
+    const copy = page.getByRole('button', { name: 'Queue a copy with changes…' })
+    expect(await copy.count()).toBe(1)
+    expect(await state.getByRole('button').first().textContent()).toBe(await copy.textContent())
+    await expectAccessible(page, 'run-rejected')
+    await copy.click()
+    const dialog = page.getByRole('dialog')
+    await expect
+      .poll(() => dialog.getByLabel('Id', { exact: true }).inputValue())
+      .toBe('rejected-copy')
+    expect(JSON.parse(await dialog.getByLabel('Initial data').inputValue())).toEqual(DATA)
+    await page.keyboard.press('Escape')
+    await show()
+    await state.getByRole('button', { name: 'Resume…' }).waitFor()
+    expect(await state.getByRole('button').first().textContent()).toBe('Resume…')
+  })
+
   it('JSON data is folded beyond three levels, and a person unfolds it level by level or at once', async () => {
     await show('#data')
     const data = page.getByRole('region', { name: 'Data' })

@@ -60,6 +60,7 @@ const run = (Attempts: readonly Attempt[], other: Partial<RunView> = {}): RunVie
   AttemptCount: Attempts.length,
   Runs: [],
   History: [],
+  DataRejected: false,
   Blocked: {},
   Attempts: [...Attempts],
   ...other,

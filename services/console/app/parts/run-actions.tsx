@@ -5,6 +5,7 @@ import { goTo, runApi, runPage } from '../router.ts'
 import { visible } from '../visible.ts'
 import { ActionButton, type ActionButtonProps, reasonOf } from './action-button.tsx'
 import { roleReason } from './blockable-button.tsx'
+import { useRunCopy } from './run-copy.tsx'
 import { RunMenu } from './run-menu.tsx'
 
 /** The consequence of each action, for its confirmation. */
@@ -79,16 +80,22 @@ export function actionsOn(
   )
 }
 
-/** Shows the actions on a run. An action that is not possible now shows the reason. */
+/**
+ * Shows the actions on a run. An action that is not possible now shows the reason. If the data of the run was rejected,
+ * a copy with changes is the first action; otherwise, it is in the menu.
+ */
 export function RunActions({ run, session }: RunActionsProps) {
   const { Process: process, TransactionID: id } = run
   const actions = actionsOn({ session, run }, (number) => goTo(runPage(process, id, number)))
+  const copy = useRunCopy(session, run)
   return (
     <div className="buttons">
+      {run.DataRejected && copy.button}
       {actions.map((offered) => (
         <ActionButton key={offered.action} {...offered} />
       ))}
-      <RunMenu session={session} run={run} />
+      <RunMenu run={run}>{!run.DataRejected && copy.button}</RunMenu>
+      {copy.dialog}
     </div>
   )
 }

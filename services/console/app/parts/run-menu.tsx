@@ -1,40 +1,25 @@
-import { lazy, useEffect, useRef, useState } from 'react'
+import { type ReactNode, useEffect, useRef, useState } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
-import type { SessionView } from '../../src/contracts/session.ts'
 import { copy } from '../copy.ts'
 import { runPage } from '../router.ts'
 import { curlCommand, showCommand } from '../shell-text.ts'
 import { visible, visibleLines } from '../visible.ts'
-import { BlockableButton, roleReason } from './blockable-button.tsx'
-import { LaterPart } from './later.tsx'
 import { MoreMenu } from './more-menu.tsx'
 
-const QueueDialog = lazy(async () => ({ default: (await import('../later.ts')).QueueDialog }))
-
 export interface RunMenuProps {
-  readonly session: SessionView
   readonly run: RunView
+  /** Further actions, which the menu shows first. */
+  readonly children: ReactNode
 }
 
 /** The menu of less frequent actions on a run. */
-export function RunMenu({ session, run }: RunMenuProps) {
-  const [opened, setOpened] = useState<'copy' | 'raw' | null>(null)
-  const close = (): void => setOpened(null)
+export function RunMenu({ run, children }: RunMenuProps) {
+  const [isRaw, setRaw] = useState(false)
   const { Process: process, TransactionID: id, ReplayID: number } = run
-  const isGone = run.PurgedAt !== null || run.ErasedAt !== null
   return (
     <>
       <MoreMenu object={`run ${number} of ${visible(id)}`}>
-        <BlockableButton
-          blocked={
-            roleReason(session) ??
-            (session.SeesData ? undefined : 'This needs the right to see data.') ??
-            (isGone ? 'The data of this run has been removed.' : undefined)
-          }
-          onClick={() => setOpened('copy')}
-        >
-          Queue a copy with changes…
-        </BlockableButton>
+        {children}
         <button type="button" onClick={() => copy(id)}>
           Copy the id
         </button>
@@ -50,16 +35,11 @@ export function RunMenu({ session, run }: RunMenuProps) {
         <button type="button" onClick={() => copy(curlCommand(process, id, number))}>
           Copy as curl
         </button>
-        <button type="button" onClick={() => setOpened('raw')}>
+        <button type="button" onClick={() => setRaw(true)}>
           Show as JSON
         </button>
       </MoreMenu>
-      {opened === 'copy' && (
-        <LaterPart>
-          <QueueDialog run={run} onClose={close} />
-        </LaterPart>
-      )}
-      {opened === 'raw' && <RawDialog run={run} onClose={close} />}
+      {isRaw && <RawDialog run={run} onClose={() => setRaw(false)} />}
     </>
   )
 }

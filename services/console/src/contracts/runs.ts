@@ -2,11 +2,7 @@
 import { ActionView } from '@integration-host/shared/contracts/action'
 import { Reason } from '@integration-host/shared/contracts/reason'
 import { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
-import {
-  AttemptView,
-  headerStatuses,
-  ItemView,
-} from '@integration-host/shared/contracts/transaction'
+import { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
 
 const Why = z.string().meta({ description: 'the state and what helps, in a sentence' })
@@ -38,16 +34,6 @@ export const RunsView = z
       .record(z.string(), z.string())
       .meta({ description: 'the names of the companies of these runs, by realm' }),
     Processes: z.array(z.string()).meta({ description: 'the names of all processes' }),
-    Counts: z
-      .object({
-        Statuses: z.partialRecord(z.enum(headerStatuses), z.int()),
-        InDoubt: z.int(),
-      })
-      .nullable()
-      .meta({
-        description:
-          'the unfinished and badly ended runs of the process of the filter, or of all; null before the first count',
-      }),
   })
   .meta({ ref: 'Runs' })
 export type RunsView = z.output<typeof RunsView>
@@ -67,6 +53,10 @@ export const RunView = RunDetailResponse.omit({ InitialData: true, Items: true, 
       description: 'the runs of the transaction, the latest first',
     }),
     History: z.array(ActionView).meta({ description: 'who acted on the transaction' }),
+    DataRejected: z.boolean().meta({
+      description:
+        'whether the run has failed because its data was rejected, so that a copy with changes helps',
+    }),
     Blocked: z.partialRecord(z.enum(runActions), z.string()).meta({
       description: 'the actions that are not possible now, with the reason',
     }),

@@ -27,8 +27,7 @@ import {
 } from '../contracts/runs.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { Installation } from '../view/installation.ts'
-import { runCounts } from '../view/run-counts.ts'
-import { blockedActions, whyOf } from '../view/why.ts'
+import { blockedActions, isDataRejected, whyOf } from '../view/why.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
 import { ACTION_PROBLEMS, PEER_PROBLEMS } from './peer-problems.ts'
 
@@ -129,7 +128,6 @@ export function runRoutes(deps: RunRouteDeps): Hono {
           Next: page.next_cursor,
           Companies: await companyNames.of(realms),
           Processes: (processes ?? []).map(({ name }) => name),
-          Counts: runCounts(processes, process),
         } satisfies RunsView)
       },
     )
@@ -169,6 +167,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
           Steps: [...steps],
           Runs: runs.items,
           History: actions.items,
+          DataRejected: run.Status === 'Failed' && isDataRejected(run.ErrorClass),
           Blocked: { ...blockedActions(run, runs.items[0]?.ReplayID ?? run.ReplayID) },
         } satisfies RunView)
       },

@@ -120,10 +120,10 @@ describe('the conditions of the page Now', () => {
 
   it.each([
     ['http_503', /Fix the target/],
-    ['http_404', /Another attempt will not help/],
+    ['http_404', /The same data is rejected again/],
     ['step_unknown', /Deploy the process/],
-    ['realm_missing', /Queue the transaction again under another id/],
-    ['input_invalid', /Replay it with corrected data/],
+    ['realm_missing', /Queue a copy with its company/],
+    ['input_invalid', /Queue a copy with corrected data/],
     ['change_feed_rejected', /next sweep/],
     ['step_threw', /Fix the code/],
     [null, /Look at the error/],

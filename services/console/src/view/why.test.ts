@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { type ActionableRun, blockedActions, type ExplainedRun, whyOf } from './why.ts'
+import {
+  type ActionableRun,
+  blockedActions,
+  type ExplainedRun,
+  failureRemedy,
+  isDataRejected,
+  whyOf,
+} from './why.ts'
 
 const explained = (run: Partial<ExplainedRun>): string =>
   whyOf({
@@ -21,7 +28,7 @@ describe('the sentence that explains the state of a run', () => {
     ],
     [
       { ErrorClass: 'http_404' },
-      'Failed at report: the target responded with 404. Another attempt will not help. Fix the call or the data, then resume.',
+      'Failed at report: the target responded with 404. The same data is rejected again. Queue a copy with changes, or fix the target and resume.',
     ],
     [
       { ErrorClass: 'step_unknown' },
@@ -51,6 +58,24 @@ describe('the sentence that explains the state of a run', () => {
   it('the sentence on a run in doubt warns that its call may have taken effect', () => {
     expect(explained({ InDoubt: true })).toContain('look into the target first')
   })
+})
+
+describe('a failure for which the console offers a copy with changes first', () => {
+  it.each(['http_400', 'http_405', 'http_422', 'input_invalid', 'realm_missing'])(
+    'the class %s means that the same data is rejected again',
+    (errorClass) => {
+      expect(isDataRejected(errorClass)).toBe(true)
+      expect(failureRemedy(errorClass)).toContain('Queue a copy')
+    },
+  )
+
+  it.each(['http_429', 'http_503', 'http_302', 'network', 'step_threw', null])(
+    'the class %s does not mean that the data is rejected',
+    (errorClass) => {
+      expect(isDataRejected(errorClass)).toBe(false)
+      expect(failureRemedy(errorClass)).not.toContain('Queue a copy')
+    },
+  )
 })
 
 describe('the actions that a run does not allow', () => {

@@ -41,19 +41,38 @@ function causeOf(errorClass: string): string {
     : `the target responded with ${status}`
 }
 
+/** The error classes of a run whose data cannot be used, apart from the responses `http_4…`. */
+const DATA_REJECTED: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    input_invalid: 'Queue a copy with corrected data.',
+    provider_fault: 'Queue a copy with changed data, or fix the data at the provider and resume.',
+    realm_foreign: 'Queue a copy for the other company, or correct the step and resume.',
+    realm_missing: 'Queue a copy with its company.',
+    transaction_id_invalid: 'Queue a copy under another id.',
+  }),
+)
+
+/**
+ * Whether the target or the coordinator rejected the data of the run. Another attempt sends the same data, so a copy
+ * with changed data is the first thing to try.
+ */
+export const isDataRejected = (errorClass: string | null): boolean =>
+  errorClass !== null && (/^http_4(?!29)/.test(errorClass) || DATA_REJECTED.has(errorClass))
+
 /** Returns what helps a run that failed with this error class. */
 export function failureRemedy(errorClass: string | null): string {
   if (errorClass === null) return 'Look at the error, then resume.'
+  const dataRemedy = DATA_REJECTED.get(errorClass)
+  if (dataRemedy !== undefined) return dataRemedy
+  if (isDataRejected(errorClass))
+    return 'The same data is rejected again. Queue a copy with changes, or fix the target and resume.'
   if (
     /^http_(5|429)/.test(errorClass) ||
     ['network', 'no_answer', 'step_timeout'].includes(errorClass)
   )
     return 'Fix the target, then resume: the same idempotency keys are sent again.'
-  if (/^http_[34]/.test(errorClass))
-    return 'Another attempt will not help. Fix the call or the data, then resume.'
-  if (errorClass === 'realm_missing')
-    return 'Queue the transaction again under another id, with its company as Realm.'
-  if (errorClass === 'input_invalid') return 'Replay it with corrected data.'
+  if (errorClass.startsWith('http_3'))
+    return 'Another attempt will not help, because redirects are not followed. Fix the call, then resume.'
   if (errorClass === 'change_feed_rejected')
     return 'Look at the error. The next sweep reads the same changes.'
   if (errorClass === 'step_unknown') return 'Deploy the process with this step, then resume.'

@@ -1,0 +1,35 @@
+import { lazy, type ReactNode, useState } from 'react'
+import type { RunView } from '../../src/contracts/runs.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { BlockableButton, roleReason } from './blockable-button.tsx'
+import { LaterPart } from './later.tsx'
+
+const QueueDialog = lazy(async () => ({ default: (await import('../later.ts')).QueueDialog }))
+
+/**
+ * Returns the button that queues a copy of a run with changes, and its dialog. They are separate, because a dialog
+ * inside a menu disappears with the menu.
+ */
+export function useRunCopy(
+  session: SessionView,
+  run: RunView,
+): { readonly button: ReactNode; readonly dialog: ReactNode } {
+  const [isOpen, setOpen] = useState(false)
+  const isGone = run.PurgedAt !== null || run.ErasedAt !== null
+  const blocked =
+    roleReason(session) ??
+    (session.SeesData ? undefined : 'This needs the right to see data.') ??
+    (isGone ? 'The data of this run has been removed.' : undefined)
+  return {
+    button: (
+      <BlockableButton blocked={blocked} onClick={() => setOpen(true)}>
+        Queue a copy with changes…
+      </BlockableButton>
+    ),
+    dialog: isOpen && (
+      <LaterPart>
+        <QueueDialog run={run} onClose={() => setOpen(false)} />
+      </LaterPart>
+    ),
+  }
+}
