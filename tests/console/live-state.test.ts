@@ -80,6 +80,26 @@ describe('the live state of the pages of the console', () => {
     await expectAgreement(page)
   })
 
+  it('after a burst of transitions, the pages Now, Runs and Processes show the same numbers of runs', async () => {
+    const now = await at.signIn()
+    const runs = await at.open(`${at.url}/runs`)
+    const processes = await at.open(`${at.url}/processes`)
+    await processes.getByRole('link', { name: /in flight$/ }).waitFor()
+    burst(2)
+    const countOf = (...statuses: readonly string[]): number =>
+      at.fake.runs.filter(({ status }) => statuses.includes(status)).length
+    const [inFlight, failed] = [countOf('Queued', 'Running', 'Retrying'), countOf('Failed')]
+    const numbers = now.locator('.numbers')
+    await expect.poll(() => numbers.textContent()).toContain(`In flight${inFlight}`)
+    expect(await numbers.textContent()).toContain(`Failed${failed}`)
+    for (const [page, ...names] of [
+      [runs, `In flight ${inFlight}`, `Failed ${failed}`],
+      [processes, `${inFlight} in flight`, `${failed} failed`],
+    ] as const)
+      for (const name of names)
+        await expect.poll(() => page.getByRole('link', { name, exact: true }).count()).toBe(1)
+  })
+
   it('the pages show the current status of a run that changed while the event stream of the coordinator was interrupted', async () => {
     const page = await openList()
     const run = at.fake.runs.at(-1) as FakeRun

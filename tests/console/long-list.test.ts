@@ -68,7 +68,6 @@ describe('the list of 10,000 runs in a browser', () => {
         Next: from === 0 ? null : String(from),
         Companies: { 42: HOSTILE[0] },
         Processes: ['OrderProcess'],
-        Counts: null,
       },
     })
   }

@@ -24,7 +24,6 @@ const page = (Runs: RunRow[], Next: string | null): RunsView => ({
   Next,
   Companies: {},
   Processes: [],
-  Counts: null,
 })
 
 describe('a list of runs while a person reads it', () => {

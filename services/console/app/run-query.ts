@@ -16,6 +16,9 @@ export const STATUSES = [
   'Cancelled',
 ] as const satisfies readonly Status[]
 
+/** The statuses of a run in flight, as on all pages. A waiting run is not in flight. */
+export const IN_FLIGHT = ['Queued', 'Running', 'Retrying'] as const satisfies readonly Status[]
+
 /** The maximum number of values of one parameter that the coordinator accepts. */
 const MAX_VALUES = 20
 

@@ -94,10 +94,6 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
       })) ?? null,
   })
 
-  /** The time of the coordinator's latest count. It is the current time if the coordinator has not counted yet. */
-  const countedAt = (): number =>
-    Math.max(...(processes ?? []).map((process) => process.countedAt ?? 0), 0) || Date.now()
-
   let latest = build()
   function build(): { readonly now: NowView; readonly services: ServicesView } {
     const at = Date.now()
@@ -112,7 +108,6 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
         prometheusFailedSince,
         lastEnded: times.lastEnded,
         minutes: tracker.minutes(at),
-        completedSinceCount: tracker.completedSince(countedAt()),
         changes,
       }),
       services: servicesView(state, at),

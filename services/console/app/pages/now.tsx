@@ -1,8 +1,7 @@
-import { useQuery } from '@tanstack/react-query'
 import type { ChangeView, NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
-import { call } from '../api.ts'
 import { duration, full, timeOfDay } from '../clock.ts'
+import { useNow } from '../now.ts'
 import { Ago } from '../parts/ago.tsx'
 import { Conditions } from '../parts/conditions.tsx'
 import { Glyph, State, type Tone } from '../parts/glyph.tsx'
@@ -14,7 +13,7 @@ import { Outside } from '../parts/text.tsx'
  * The first page. It shows what needs a person, and the state of the installation in a few numbers.
  */
 export function NowPage({ session }: { readonly session: SessionView }) {
-  const { data: now } = useQuery({ queryKey: ['now'], queryFn: () => call<NowView>('GET', '/now') })
+  const now = useNow()
   if (now === undefined) return <h1 tabIndex={-1}>Now</h1>
   const count = now.Conditions.length
   return (
@@ -61,7 +60,7 @@ export function NowPage({ session }: { readonly session: SessionView }) {
 }
 
 const isNew = (now: NowView): boolean =>
-  now.Companies?.Total === 0 || (now.Runs !== null && Object.values(now.Runs).every((n) => n === 0))
+  now.Companies?.Total === 0 || (now.Runs !== null && !now.HasRuns)
 
 function Calm({ now }: { readonly now: NowView }) {
   const { LastEnded: last } = now
@@ -108,7 +107,6 @@ function FirstSteps({ session }: { readonly session: SessionView }) {
   )
 }
 
-const IN_FLIGHT = ['Queued', 'Running', 'Retrying', 'Waiting'] as const
 const number = new Intl.NumberFormat()
 
 function Runs({ now }: { readonly now: NowView }) {
@@ -117,22 +115,20 @@ function Runs({ now }: { readonly now: NowView }) {
   const failed = minutes.reduce((sum, { Failed }) => sum + Failed, 0)
   if (runs === null)
     return <p className="muted">The coordinator has not reported its counts yet.</p>
-  const inFlight = IN_FLIGHT.reduce((sum, status) => sum + (runs[status] ?? 0), 0)
   return (
     <>
       <dl className="numbers">
-        <Count name="In flight" value={inFlight} tone="info" />
-        <Count name="Waiting" value={runs.Waiting ?? 0} tone="wait" />
-        <Count name="Failed" value={runs.Failed ?? 0} tone="bad" />
-        <Count name="Completed" value={runs.Completed ?? 0} tone="good" />
+        <Count name="In flight" value={runs.InFlight} tone="info" />
+        <Count name="Waiting" value={runs.Waiting} tone="wait" />
+        <Count name="Failed" value={runs.Failed} tone="bad" />
+        <Count name="Completed, last hour" value={done} tone="good" />
       </dl>
       <MinuteChart minutes={minutes} />
       <p className="muted">
-        In the last hour {number.format(done)} completed and {number.format(failed)} failed
-        {due !== null && due.Count > 0
-          ? `; ${number.format(due.Count)} are due now, the oldest for ${duration(due.OldestSeconds)}`
-          : ''}
-        . Runs in flight are counted once a minute.
+        {number.format(failed)} failed in the last hour.
+        {due !== null &&
+          due.Count > 0 &&
+          ` ${number.format(due.Count)} were due at the coordinator’s last count, the oldest for ${duration(due.OldestSeconds)}.`}
       </p>
     </>
   )

@@ -4,6 +4,7 @@ import type { ProcessesView } from '../../src/contracts/processes.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { duration, full } from '../clock.ts'
+import { useRunCounts } from '../now.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
 import { roleReason } from '../parts/blockable-button.tsx'
@@ -14,13 +15,12 @@ import { ReadProblem } from '../parts/problem.tsx'
 import { ResumeProcessButton } from '../parts/resume-process-button.tsx'
 import { Outside } from '../parts/text.tsx'
 import { exact } from '../parts/timeline.tsx'
+import { IN_FLIGHT, type Status } from '../run-query.ts'
 import { visible } from '../visible.ts'
 
 type Process = ProcessesView['Processes'][number]
 type Schedule = ProcessesView['Schedules'][number]
 
-/** The filter for runs that have not ended. */
-const IN_FLIGHT = 'status=Queued&status=Running&status=Retrying&status=Waiting'
 const number = new Intl.NumberFormat()
 
 /** Shows the processes with their queues, and the schedules that start runs. */
@@ -84,8 +84,8 @@ interface Blockable {
 
 function ProcessPanel({ process, role }: Blockable & { readonly process: Process }) {
   const { Process: name } = process
+  const counts = useRunCounts(name)
   const path = `/processes/${encodeURIComponent(name)}`
-  const runs = `/runs?process=${encodeURIComponent(name)}`
   return (
     <section className="panel" aria-label={visible(name)}>
       <h2 className="outside">
@@ -139,11 +139,14 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
             done={`${name} is paused.`}
           />
         )}
-        <Link to={`${runs}&${IN_FLIGHT}`}>
-          {process.Unfinished === null ? 'Runs' : `${number.format(process.Unfinished)} unfinished`}
+        <Link to={runsOf(name, IN_FLIGHT)}>
+          {counts === undefined ? 'Runs' : `${number.format(counts.InFlight)} in flight`}
         </Link>
-        {process.Failed !== null && process.Failed > 0 && (
-          <Link to={`${runs}&status=Failed`}>{number.format(process.Failed)} failed</Link>
+        {counts !== undefined && counts.Waiting > 0 && (
+          <Link to={runsOf(name, ['Waiting'])}>{number.format(counts.Waiting)} waiting</Link>
+        )}
+        {counts !== undefined && counts.Failed > 0 && (
+          <Link to={runsOf(name, ['Failed'])}>{number.format(counts.Failed)} failed</Link>
         )}
         {role === undefined && (
           <Link to={`/dead-letters/${encodeURIComponent(name)}`}>
@@ -156,6 +159,10 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
     </section>
   )
 }
+
+/** Returns the address of the runs of a process with these statuses. */
+const runsOf = (process: string, statuses: readonly Status[]): string =>
+  `/runs?${new URLSearchParams([['process', process], ...statuses.map((status) => ['status', status])]).toString()}`
 
 /** Shows who paused a process or a schedule, since when it is paused, and why. */
 function Pause({

@@ -56,7 +56,7 @@ function RunList({ session, query, wrong, text }: RunListProps) {
         <h1 tabIndex={-1}>Runs</h1>
         <QueueButton session={session} {...(process !== null && { process })} />
       </div>
-      <Groups query={query} view={list.view} />
+      <Groups query={query} />
       <Filters query={query} view={list.view} />
       <div className="above-list">
         <FilterChips query={query} wrong={wrong} companies={list.companies} />

@@ -1,8 +1,8 @@
-import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { useQueryClient } from '@tanstack/react-query'
 import { type ReactNode, useCallback, useState } from 'react'
-import type { NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
+import { useNow } from '../now.ts'
 import { useDesktopNotices, useTabIcon, useTabTitle } from '../attention.ts'
 import { clockText, timeOfDay, useSeconds } from '../clock.ts'
 import { type LiveState, useLiveState, useLostSince } from '../live.ts'
@@ -53,10 +53,10 @@ export interface FrameProps {
 
 /** The frame of every page: the navigation, the state of the live connection, the clock and the person's menu. */
 export function Frame({ session, path, children }: FrameProps) {
-  const now = useQuery({ queryKey: ['now'], queryFn: () => call<NowView>('GET', '/now') })
+  const now = useNow()
   const live = useLiveState()
   const notice = useNotice()
-  const urgent = now.data?.Conditions.filter(({ Severity }) => Severity !== 'info').length ?? 0
+  const urgent = now?.Conditions.filter(({ Severity }) => Severity !== 'info').length ?? 0
   const shownPages = PAGES.filter(({ path: of }) => of !== '/sandbox' || session.Sandbox)
   const shown = isWithin('/dead-letters', path)
     ? '/processes'
@@ -73,8 +73,8 @@ export function Frame({ session, path, children }: FrameProps) {
   const close = useCallback(() => setOpened(null), [])
   useShortcuts({ onSearch: search, onKeys: keys })
   useTabTitle(name, urgent)
-  useTabIcon(now.data?.Conditions.some(({ Severity }) => Severity === 'critical') === true)
-  useDesktopNotices(now.data?.Conditions)
+  useTabIcon(now?.Conditions.some(({ Severity }) => Severity === 'critical') === true)
+  useDesktopNotices(now?.Conditions)
   return (
     <div className="frame">
       <a className="skip" href="#content">

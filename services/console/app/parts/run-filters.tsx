@@ -1,28 +1,36 @@
 import type { FormEvent } from 'react'
+import type { RunCounts } from '../../src/contracts/now.ts'
 import type { RunsView } from '../../src/contracts/runs.ts'
 import { full } from '../clock.ts'
+import { useRunCounts } from '../now.ts'
 import { goTo, setQuery } from '../router.ts'
-import type { RunQuery, Status } from '../run-query.ts'
+import { IN_FLIGHT, type RunQuery, type Status } from '../run-query.ts'
 import { visible } from '../visible.ts'
 import { Link } from './link.tsx'
 import { Outside } from './text.tsx'
-
-const IN_FLIGHT = ['Queued', 'Running', 'Retrying', 'Waiting'] as const
 
 /**
  * The groups of runs above the list. Each group is a filter by status, except `inDoubt`, which is a
  * separate filter. A failed run in doubt is in two groups.
  */
-const GROUPS = [
+const GROUPS: readonly {
+  readonly name: string
+  readonly statuses: readonly Status[]
+  readonly count?: (counts: RunCounts) => number
+}[] = [
   { name: 'All', statuses: [] },
-  { name: 'In flight', statuses: IN_FLIGHT },
-  { name: 'Needs somebody', statuses: ['Failed', 'Waiting'] },
-  { name: 'Failed', statuses: ['Failed'] },
-  { name: 'Waiting', statuses: ['Waiting'] },
-  { name: 'Retrying', statuses: ['Retrying'] },
+  { name: 'In flight', statuses: IN_FLIGHT, count: ({ InFlight }) => InFlight },
+  {
+    name: 'Needs somebody',
+    statuses: ['Failed', 'Waiting'],
+    count: ({ Failed, Waiting }) => Failed + Waiting,
+  },
+  { name: 'Failed', statuses: ['Failed'], count: ({ Failed }) => Failed },
+  { name: 'Waiting', statuses: ['Waiting'], count: ({ Waiting }) => Waiting },
+  { name: 'Retrying', statuses: ['Retrying'], count: ({ Retrying }) => Retrying },
   { name: 'Completed', statuses: ['Completed'] },
-  { name: 'Cancelled', statuses: ['Cancelled'] },
-] as const satisfies readonly { name: string; statuses: readonly Status[] }[]
+  { name: 'Cancelled', statuses: ['Cancelled'], count: ({ Cancelled }) => Cancelled },
+]
 
 const FIELDS = [
   { name: 'step', label: 'Step' },
@@ -64,11 +72,11 @@ const WITHOUT_CHIP = ['status', 'inDoubt', 'order']
 
 interface FilterProps {
   readonly query: URLSearchParams
-  readonly view: Pick<RunsView, 'Counts' | 'Processes'> | undefined
+  readonly view: Pick<RunsView, 'Processes'> | undefined
 }
 
-export function Groups({ query, view }: FilterProps) {
-  const counts = view?.Counts ?? null
+export function Groups({ query }: { readonly query: URLSearchParams }) {
+  const counts = useRunCounts(query.get('process'))
   const chosen = query.getAll('status').join()
   const isInDoubt = query.get('inDoubt') === 'true'
   const addressOf = (statuses: readonly string[], inDoubt = false): string => {
@@ -81,8 +89,8 @@ export function Groups({ query, view }: FilterProps) {
   }
   return (
     <nav aria-label="Groups of runs" className="chips">
-      {GROUPS.map(({ name, statuses }) => {
-        const count = statuses.reduce((sum, status) => sum + (counts?.Statuses[status] ?? 0), 0)
+      {GROUPS.map(({ name, statuses, count: countOf }) => {
+        const count = counts === undefined ? 0 : (countOf?.(counts) ?? 0)
         return (
           <Link
             key={name}
@@ -90,7 +98,7 @@ export function Groups({ query, view }: FilterProps) {
             isCurrent={!isInDoubt && chosen === statuses.join()}
           >
             {name}
-            {count > 0 && name !== 'Completed' && <span className="muted"> {count}</span>}
+            {count > 0 && <span className="muted"> {count}</span>}
           </Link>
         )
       })}

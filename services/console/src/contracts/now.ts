@@ -1,5 +1,4 @@
 /** The first page: what needs a person, and the state of the installation in a few counts. */
-import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
 
 const severities = ['critical', 'warning', 'info'] as const
@@ -97,6 +96,19 @@ const ChangeView = z.object({
 })
 export type ChangeView = z.output<typeof ChangeView>
 
+/** How many runs are in each group. All pages show the numbers of the same event, so that they agree. */
+const RunCounts = z
+  .object({
+    InFlight: z.int().meta({ description: 'queued, running or retrying' }),
+    Retrying: z.int().meta({ description: 'part of InFlight' }),
+    Waiting: z.int().meta({ description: 'for a company or for a slot' }),
+    Failed: z.int(),
+    Cancelled: z.int(),
+    InDoubt: z.int().meta({ description: 'of all the others' }),
+  })
+  .meta({ ref: 'RunCounts' })
+export type RunCounts = z.output<typeof RunCounts>
+
 export const NowView = z
   .object({
     At: z.iso.datetime().meta({ description: 'the time of the latest check' }),
@@ -106,7 +118,11 @@ export const NowView = z
         'since when the alerts of Prometheus cannot be read; null if they can, or without it',
     }),
     LastEnded: z.object({ Title: z.string(), At: z.iso.datetime() }).nullable(),
-    Runs: z.partialRecord(z.enum(headerStatuses), z.int()).nullable(),
+    Runs: RunCounts.nullable().meta({ description: 'null before the first count' }),
+    RunsOf: z
+      .array(RunCounts.extend({ Process: z.string() }))
+      .meta({ description: 'the same by process' }),
+    HasRuns: z.boolean().meta({ description: 'whether there are or were any runs' }),
     Due: z.object({ Count: z.int(), OldestSeconds: z.number() }).nullable(),
     Companies: z
       .object({ Total: z.int(), Active: z.int(), Failing: z.int(), MustReconnect: z.int() })

@@ -35,8 +35,6 @@ export const ProcessesView = z
             }),
           )
           .meta({ description: 'the due runs of each step, counted once a minute' }),
-        Unfinished: z.int().nullable().meta({ description: 'null before the first count' }),
-        Failed: z.int().nullable(),
         DeadLetters: z.int(),
       }),
     ),

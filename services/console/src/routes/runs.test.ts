@@ -5,8 +5,6 @@ import { userLine } from '@integration-host/shared/access/user-line'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type ConsoleFixture, startConsoleFixture } from '../../test-support/console-fixture.ts'
 import { type FakeService, startFakeService } from '../../test-support/fake-service.ts'
-import { runCounts } from '../view/run-counts.ts'
-import type { ProcessState, RunGroup } from '../view/installation.ts'
 
 const PASSWORD = 'a long password'
 
@@ -85,45 +83,4 @@ describe('the routes of runs, and the disconnection of a company', () => {
       expect(await session.json()).toMatchObject({ SeesData, Role: 'viewer', TracesUrl: null })
     },
   )
-})
-
-describe('the function runCounts()', () => {
-  const group = (process: string, status: string, count: number, inDoubt = 0): RunGroup => ({
-    process,
-    step: 'order',
-    status,
-    errorClass: null,
-    waitingFor: null,
-    count,
-    inDoubt,
-    oldestAt: null,
-  })
-  const processOf = (name: string, groups: readonly RunGroup[] | null): ProcessState => ({
-    name,
-    isLoaded: true,
-    needsInternet: false,
-    isPaused: false,
-    pausedAt: null,
-    pausedBy: null,
-    reason: null,
-    groups,
-  })
-  const processes = [
-    processOf('Orders', [group('Orders', 'Failed', 3, 1), group('Orders', 'Failed', 2)]),
-    processOf('Invoices', [group('Invoices', 'Waiting', 4), group('Invoices', 'Unknown', 9)]),
-    processOf('Uncounted', null),
-  ]
-
-  it('runCounts() sums the runs of each status over all processes or within one process', () => {
-    expect(runCounts(processes, undefined)).toEqual({
-      Statuses: { Failed: 5, Waiting: 4 },
-      InDoubt: 1,
-    })
-    expect(runCounts(processes, 'Invoices')).toEqual({ Statuses: { Waiting: 4 }, InDoubt: 0 })
-  })
-
-  it('runCounts() returns null before the first count', () => {
-    expect(runCounts(null, undefined)).toBeNull()
-    expect(runCounts(processes, 'Uncounted')).toBeNull()
-  })
 })

@@ -18,7 +18,7 @@ const group = (status: string, waitingFor: string | null): RunGroup => ({
   oldestAt: null,
 })
 
-it('the page Now and the conditions show the same numbers of failed and waiting runs, from counts that are newer than the metrics', () => {
+it('the numbers of runs are those of the groups in the conditions, and not those of the metrics, which are older', () => {
   const coordinator = {
     address: 'one',
     misses: 0,
@@ -29,7 +29,7 @@ it('the page Now and the conditions show the same numbers of failed and waiting 
     clockOffsetMs: null,
   }
   const groups = [group('Failed', null), group('Waiting', 'ACC-1'), group('Waiting', 'ACC-2')]
-  const { Runs } = nowView({
+  const { Runs, RunsOf } = nowView({
     at: 0,
     watchedSince: 0,
     installation: {
@@ -53,8 +53,8 @@ it('the page Now and the conditions show the same numbers of failed and waiting 
     prometheusFailedSince: null,
     lastEnded: null,
     minutes: [],
-    completedSinceCount: 2,
     changes: [],
   })
-  expect(Runs).toMatchObject({ Queued: 5, Failed: 3, Waiting: 6, Completed: 2 })
+  expect(Runs).toMatchObject({ InFlight: 0, Failed: 3, Waiting: 6 })
+  expect(RunsOf).toEqual([{ Process: 'Order', ...Runs }])
 })

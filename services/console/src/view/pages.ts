@@ -1,9 +1,9 @@
 /** Turns the state of the installation into the pages of the console. */
-import { type HeaderStatus, headerStatuses } from '@integration-host/shared/contracts/transaction'
 import type { ChangeView, ConditionView, NowView } from '../contracts/now.ts'
 import type { ReplicaView, ServicesView } from '../contracts/services.ts'
 import { type Installation, type Replica, responding } from './installation.ts'
 import { valueOf } from './metric-text.ts'
+import { runCounts } from './run-counts.ts'
 import type { Minute } from './run-tracker.ts'
 
 export interface NowInput {
@@ -14,8 +14,6 @@ export interface NowInput {
   readonly prometheusFailedSince: number | null
   readonly lastEnded: { readonly title: string; readonly at: number } | null
   readonly minutes: readonly Minute[]
-  /** The number of runs that completed after the coordinator's latest count. */
-  readonly completedSinceCount: number
   readonly changes: readonly ChangeView[]
 }
 
@@ -30,7 +28,12 @@ export function nowView(input: NowInput): NowView {
     PrometheusFailedSince:
       input.prometheusFailedSince === null ? null : iso(input.prometheusFailedSince),
     LastEnded: lastEnded === null ? null : { Title: lastEnded.title, At: iso(lastEnded.at) },
-    Runs: runsByStatus(installation, input.completedSinceCount),
+    Runs: runCounts(installation.processes),
+    RunsOf: (installation.processes ?? []).flatMap(({ name }) => {
+      const counts = runCounts(installation.processes, name)
+      return counts === null ? [] : [{ Process: name, ...counts }]
+    }),
+    HasRuns: hasRuns(input),
     Due: dueRuns(installation),
     Companies:
       companies === null
@@ -52,31 +55,16 @@ export function nowView(input: NowInput): NowView {
   }
 }
 
-/**
- * Returns the counts of the coordinator. The counts of failed, waiting and completed runs are corrected by the
- * transitions since the coordinator counted. Every coordinator reports the counts of the shared tables, so the counts
- * of one replica are sufficient.
- */
-function runsByStatus(installation: Installation, completedSinceCount: number): NowView['Runs'] {
-  const samples = responding(installation, 'coordinator')
-    .map((replica) => replica.samples?.get('coordinator_transactions'))
-    .find((found) => found !== undefined && found.length > 0)
-  if (samples === undefined) return null
-  const counts: Partial<Record<HeaderStatus, number>> = {}
-  for (const { labels, value } of samples) {
-    const status = headerStatuses.find(
-      (name) => name.toLowerCase() === labels['status']?.toLowerCase(),
-    )
-    if (status !== undefined) counts[status] = Math.round(value)
-  }
-  const groups = installation.processes?.flatMap((process) => process.groups ?? [])
-  if (groups !== undefined)
-    for (const known of ['Failed', 'Waiting'] as const)
-      counts[known] = groups
-        .filter(({ status }) => status === known)
-        .reduce((sum, { count }) => sum + count, 0)
-  counts.Completed = (counts.Completed ?? 0) + completedSinceCount
-  return counts
+/** Whether there is any run, even one that completed long ago. */
+function hasRuns({ installation, minutes }: NowInput): boolean {
+  const counted = responding(installation, 'coordinator').flatMap(
+    ({ samples }) => samples?.get('coordinator_transactions') ?? [],
+  )
+  return (
+    counted.some(({ value }) => value > 0) ||
+    Object.values(runCounts(installation.processes) ?? {}).some((count) => count > 0) ||
+    minutes.some(({ Done }) => Done > 0)
+  )
 }
 
 function dueRuns(installation: Installation): NowView['Due'] {

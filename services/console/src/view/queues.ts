@@ -12,8 +12,6 @@ export interface Queues {
     OldestSeconds: number
     P95Seconds: number | null
   }[]
-  readonly Unfinished: number | null
-  readonly Failed: number | null
   readonly DeadLetters: number
 }
 
@@ -36,11 +34,6 @@ export function queuesOf(
           labels['process'] === Process && (step === undefined || labels['step'] === step),
       )
       .reduce((sum, { value }) => sum + value, 0)
-  const groups = installation.processes?.find(({ name }) => name === Process)?.groups ?? null
-  const counted = (isCounted: (status: string) => boolean): number | null =>
-    groups === null
-      ? null
-      : groups.reduce((sum, { status, count }) => (isCounted(status) ? sum + count : sum), 0)
   return {
     Queues: Steps.map((step) => ({
       Step: step,
@@ -49,8 +42,6 @@ export function queuesOf(
       P95Seconds:
         times.find(({ labels }) => labels[0] === Process && labels[1] === step)?.value ?? null,
     })),
-    Unfinished: counted((status) => status !== 'Failed' && status !== 'Cancelled'),
-    Failed: counted((status) => status === 'Failed'),
     DeadLetters: Math.round(sampleOf('coordinator_dead_messages')),
   }
 }

@@ -10,20 +10,21 @@ const MAX_RUNS = 50_000
 const MINUTE_MS = 60_000
 const MINUTES = 60
 
-type GroupKey = string
+/** The key of a group of runs; `null` for completed runs, which no page counts. */
+type GroupKey = string | null
 
 interface Followed {
+  readonly process: string
   readonly version: number
-  readonly at: number
-  readonly isCompleted: boolean
-  /** The group in which the first page shows the run; `null` if the first page shows the run in no group. */
-  readonly group: GroupKey | null
   /**
-   * The group that the run left when it entered `group`, and the time at which the run had entered that earlier group;
-   * `null` if the earlier group is unknown.
+   * The groups in which the run was and the times at which it entered them, the latest last. The first one is the group
+   * in which the run was `KEPT_MS` ago. It is missing if the run is newer or is not known to be older.
    */
-  readonly before: { readonly group: GroupKey | null; readonly at: number } | null
+  readonly entered: readonly { readonly group: GroupKey; readonly at: number }[]
 }
+
+/** The coordinator's latest count is not older than this. A replica counts once a minute. */
+const KEPT_MS = 5 * MINUTE_MS
 
 export interface Minute {
   readonly Done: number
@@ -35,27 +36,39 @@ export interface RunTracker {
   follow(event: TransactionEvent): void
   /** Applies the transitions since `countedAt` (epoch ms) to the groups that the coordinator counted then. */
   corrected(process: string, groups: readonly RunGroup[], countedAt: number): readonly RunGroup[]
-  /** Returns how many of the followed runs completed after `ms` (epoch ms). */
-  completedSince(ms: number): number
   /** Returns the runs that ended in each of the last 60 minutes, the oldest minute first. */
   minutes(now: number): readonly Minute[]
 }
 
-const keyOf = (
-  group: Pick<RunGroup, 'process' | 'step' | 'status' | 'errorClass' | 'waitingFor'>,
-) => JSON.stringify([group.process, group.step, group.status, group.errorClass, group.waitingFor])
+type Grouped = Pick<RunGroup, 'process' | 'step' | 'status' | 'errorClass' | 'waitingFor'>
 
-/** Returns the group to which a transition leads; `null` if the first page has no such group. */
-function groupOf(event: TransactionEvent): GroupKey | null {
-  if (event.Status !== 'Failed' && event.WaitingFor === null) return null
-  return keyOf({
-    process: event.Process,
-    step: event.StepName,
-    status: event.Status,
-    errorClass: event.ErrorClass,
-    waitingFor: event.WaitingFor,
-  })
+/**
+ * Returns the group in which the pages count a run. They distinguish the steps and error classes of failed runs and of
+ * those that wait for a company, and no others. Queued and running are one group, because the coordinator does not
+ * publish every start of a step.
+ */
+function groupOf({ process, step, status, errorClass, waitingFor }: Grouped): Grouped {
+  if (status === 'Failed' || waitingFor !== null)
+    return { process, step, status, errorClass, waitingFor }
+  const counted = status === 'Queued' ? 'Running' : status
+  return { process, step: null, status: counted, errorClass: null, waitingFor: null }
 }
+
+const keyOf = (group: Grouped): string => {
+  const { process, step, status, errorClass, waitingFor } = groupOf(group)
+  return JSON.stringify([process, step, status, errorClass, waitingFor])
+}
+
+const keyAfter = (event: TransactionEvent): GroupKey =>
+  event.Status === 'Completed'
+    ? null
+    : keyOf({
+        process: event.Process,
+        step: event.StepName,
+        status: event.Status,
+        errorClass: event.ErrorClass,
+        waitingFor: event.WaitingFor,
+      })
 
 export function createRunTracker(): RunTracker {
   const runs = new Map<string, Followed>()
@@ -76,48 +89,39 @@ export function createRunTracker(): RunTracker {
       const known = runs.get(key)
       if (known !== undefined && known.version >= event.Version) return
       const at = Date.parse(event.At)
-      const group = groupOf(event)
-      const before =
-        known === undefined
-          ? null
-          : known.group === group
-            ? known.before
-            : { group: known.group, at: known.at }
+      const group = keyAfter(event)
+      const before = known?.entered ?? firstSeen(event)
+      const entered = before.at(-1)?.group === group ? before : [...before, { group, at }]
+      const kept = entered.findLastIndex((one) => one.at <= at - KEPT_MS)
       runs.delete(key)
       runs.set(key, {
+        process: event.Process,
         version: event.Version,
-        at,
-        isCompleted: event.Status === 'Completed',
-        group,
-        before,
+        entered: entered.slice(Math.max(0, kept)),
       })
       const [oldest] = runs.keys()
       if (runs.size > MAX_RUNS && oldest !== undefined) runs.delete(oldest)
       countEnd(event, at)
     },
     corrected(process, groups, countedAt) {
-      const counts = new Map(groups.map((group) => [keyOf(group), { ...group }]))
-      const change = (key: GroupKey | null, by: number): void => {
-        if (key === null) return
-        const known = counts.get(key)
-        if (known !== undefined) known.count = Math.max(0, known.count + by)
-        else if (by > 0) {
-          const group = newGroup(key)
-          if (group.process === process) counts.set(key, group)
-        }
+      const changes = new Map<string, number>()
+      const change = (key: GroupKey, by: number): void => {
+        if (key !== null) changes.set(key, (changes.get(key) ?? 0) + by)
       }
-      for (const { at, group, before } of runs.values()) {
-        if (at <= countedAt) continue
-        // The coordinator has counted the run in this group, unless the run entered the group after the count.
-        if (before !== null && before.at <= countedAt) change(before.group, -1)
-        change(group, 1)
+      for (const { process: own, entered } of runs.values()) {
+        const latest = entered.at(-1)
+        if (own !== process || latest === undefined || latest.at <= countedAt) continue
+        const counted = entered.findLast(({ at }) => at <= countedAt)
+        if (counted !== undefined) change(counted.group, -1)
+        change(latest.group, 1)
       }
-      return [...counts.values()]
-    },
-    completedSince(ms) {
-      let count = 0
-      for (const { at, isCompleted } of runs.values()) if (isCompleted && at > ms) count += 1
-      return count
+      const corrected = merged(groups)
+      for (const [key, by] of changes) {
+        const group = corrected.get(key)
+        if (group !== undefined) group.count = Math.max(0, group.count + by)
+        else if (by > 0) corrected.set(key, newGroup(key, by))
+      }
+      return [...corrected.values()]
     },
     minutes(now) {
       const last = Math.floor(now / MINUTE_MS)
@@ -129,13 +133,52 @@ export function createRunTracker(): RunTracker {
   }
 }
 
-function newGroup(key: GroupKey): { -readonly [Member in keyof RunGroup]: RunGroup[Member] } {
+/**
+ * Returns the groups of a run before its first known transition. A run with a later version was in flight before. Its
+ * earlier transitions are unknown, because they happened before the console started.
+ */
+const firstSeen = (event: TransactionEvent): Followed['entered'] =>
+  event.Version < 2
+    ? []
+    : [
+        {
+          group: keyOf({
+            process: event.Process,
+            step: null,
+            status: 'Running',
+            errorClass: null,
+            waitingFor: null,
+          }),
+          at: -Infinity,
+        },
+      ]
+
+type Count = { -readonly [Member in keyof RunGroup]: RunGroup[Member] }
+
+/** Returns the counts of the coordinator in the groups that the pages distinguish. */
+function merged(groups: readonly RunGroup[]): Map<string, Count> {
+  const counts = new Map<string, Count>()
+  for (const group of groups) {
+    const key = keyOf(group)
+    const known = counts.get(key)
+    if (known === undefined) counts.set(key, { ...group, ...groupOf(group) })
+    else {
+      known.count += group.count
+      known.inDoubt += group.inDoubt
+      if (group.oldestAt !== null)
+        known.oldestAt = Math.min(known.oldestAt ?? group.oldestAt, group.oldestAt)
+    }
+  }
+  return counts
+}
+
+function newGroup(key: string, count: number): Count {
   const [process, step, status, errorClass, waitingFor] = JSON.parse(key) as [
     string,
-    string,
+    string | null,
     string,
     string | null,
     string | null,
   ]
-  return { process, step, status, errorClass, waitingFor, count: 1, inDoubt: 0, oldestAt: null }
+  return { process, step, status, errorClass, waitingFor, count, inDoubt: 0, oldestAt: null }
 }

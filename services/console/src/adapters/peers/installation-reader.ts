@@ -20,7 +20,6 @@ const ProcessList = z.object({
       PausedAt: z.iso.datetime().nullable(),
       PausedBy: z.string().nullable(),
       Reason: z.string().nullable(),
-      BuiltIn: z.boolean(),
     }),
   ),
   not_loaded: z.array(z.object({ Process: z.string() })),
@@ -101,9 +100,7 @@ export function createInstallationReader(
         PausedBy: null,
         Reason: null,
       }))
-      const loaded = items
-        .filter(({ BuiltIn }) => !BuiltIn)
-        .map((process) => ({ ...process, isLoaded: true }))
+      const loaded = items.map((process) => ({ ...process, isLoaded: true }))
       return Promise.all(
         [...loaded, ...missing].map(async (process) => {
           const { Process, isLoaded, RequireInternet, Paused, PausedAt, PausedBy, Reason } = process

@@ -1,0 +1,16 @@
+/** What the first page shows. Each page has the numbers of runs from it, so that all pages show the same numbers. */
+import { useQuery } from '@tanstack/react-query'
+import type { NowView, RunCounts } from '../src/contracts/now.ts'
+import { call } from './api.ts'
+
+/** Returns the state of the installation, which the event stream keeps current; `undefined` until it was read. */
+export const useNow = (): NowView | undefined =>
+  useQuery({ queryKey: ['now'], queryFn: () => call<NowView>('GET', '/now') }).data
+
+/** Returns the numbers of runs of a process, or of all processes; `undefined` before the coordinator has counted. */
+export function useRunCounts(process: string | null): RunCounts | undefined {
+  const now = useNow()
+  return process === null
+    ? (now?.Runs ?? undefined)
+    : now?.RunsOf.find(({ Process }) => Process === process)
+}

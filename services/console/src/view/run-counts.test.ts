@@ -1,0 +1,55 @@
+import { describe, expect, it } from 'vitest'
+import type { ProcessState, RunGroup } from './installation.ts'
+import { runCounts } from './run-counts.ts'
+
+describe('runCounts', () => {
+  const group = (process: string, status: string, count: number, inDoubt = 0): RunGroup => ({
+    process,
+    step: 'order',
+    status,
+    errorClass: null,
+    waitingFor: null,
+    count,
+    inDoubt,
+    oldestAt: null,
+  })
+  const processOf = (name: string, groups: readonly RunGroup[] | null): ProcessState => ({
+    name,
+    isLoaded: true,
+    needsInternet: false,
+    isPaused: false,
+    pausedAt: null,
+    pausedBy: null,
+    reason: null,
+    groups,
+  })
+  const processes = [
+    processOf('Orders', [group('Orders', 'Failed', 3, 1), group('Orders', 'Failed', 2)]),
+    processOf('Invoices', [
+      group('Invoices', 'Waiting', 4),
+      group('Invoices', 'Queued', 1),
+      group('Invoices', 'Running', 1),
+      group('Invoices', 'Retrying', 2),
+      group('Invoices', 'Unknown', 9),
+    ]),
+    processOf('Uncounted', null),
+  ]
+
+  const NONE = { InFlight: 0, Retrying: 0, Waiting: 0, Failed: 0, Cancelled: 0, InDoubt: 0 }
+
+  it('runCounts() sums the runs of each group over all processes or within one process', () => {
+    const invoices = { ...NONE, InFlight: 4, Retrying: 2, Waiting: 4 }
+    expect(runCounts(processes)).toEqual({ ...invoices, Failed: 5, InDoubt: 1 })
+    expect(runCounts(processes, 'Invoices')).toEqual(invoices)
+  })
+
+  it('runCounts() does not count a waiting run as a run in flight', () => {
+    const waiting = processOf('P', [group('P', 'Waiting', 3)])
+    expect(runCounts([waiting])).toEqual({ ...NONE, Waiting: 3 })
+  })
+
+  it('runCounts() returns null before the first count', () => {
+    expect(runCounts(null)).toBeNull()
+    expect(runCounts(processes, 'Uncounted')).toBeNull()
+  })
+})
