@@ -53,7 +53,7 @@ export type Problem = ServiceProblem | ClientProblem
 /** The code of a problem. docs/errors.md describes each code of a service. */
 export type ProblemCode = Problem['code']
 
-/** The problem with a certain code. */
+/** The type of the problem with the code `Code`. */
 export type ProblemOf<Code extends ProblemCode> = Extract<Problem, { readonly code: Code }>
 
 /** The error with which the methods of the client reject. `switch (error.problem.code)` narrows the problem. */

@@ -233,7 +233,7 @@ function createAlarm(signal: AbortSignal | undefined) {
 }
 
 /**
- * Returns a text as one segment of a path.
+ * Returns a text as one segment of a URL path.
  *
  * @throws {TypeError} for an empty text, and for `.` and `..`, which a URL would resolve to another resource.
  */

@@ -37,8 +37,8 @@ const open = async (options: GatewayOptions = {}): Promise<Gateway> =>
   opened.use(await startGateway(upstream.url, tokens.url, options))
 
 /**
- * Returns a handler that responds with the given statuses in turn and then repeats the last one. `drop` closes the
- * connection without a response.
+ * Returns a handler that responds with the given statuses in turn, and then always with the last status. `drop` closes
+ * the connection without a response.
  */
 const statuses =
   (

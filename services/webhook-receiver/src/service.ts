@@ -25,7 +25,10 @@ export interface ReceiverAdapters {
   readonly failpoint?: (point: Failpoint) => Promise<void> | void
 }
 
-/** The maximum memory of all bodies in flight: enough for 16 bodies of maximum size, or for thousands of usual ones. */
+/**
+ * The maximum memory of all bodies in flight: enough for 16 bodies of maximum size, or for thousands of bodies of usual
+ * size.
+ */
 const MAX_BYTES_IN_FLIGHT = 16 * 1_048_576
 /** The maximum number of ignored changes that are logged for one delivery. The metrics count all ignored changes. */
 const LOGGED_IGNORED_CHANGES = 10

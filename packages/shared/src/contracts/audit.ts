@@ -94,8 +94,8 @@ export function auditHash(entry: Omit<AuditEntry, 'Hash'>): string {
 }
 
 /**
- * For each event in `facts`, returns an audit entry that is chained to the previous one. The first entry is chained to
- * `head`.
+ * For each event in `facts`, returns an audit entry that is chained to the previous entry. The first entry is chained
+ * to `head`.
  */
 export function chain(head: AuditHead, facts: readonly AuditFact[]): AuditEntry[] {
   let last = head

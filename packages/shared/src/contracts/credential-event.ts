@@ -18,7 +18,7 @@ export const credentialEventKinds = [
 ] as const
 export type CredentialEventKind = (typeof credentialEventKinds)[number]
 
-/** Body of a credential event. No token ever travels in a message. */
+/** The body of a credential event. A message never contains a token. */
 export const CredentialEvent = z.object({
   Name: CredentialName,
   Environment: z.string(),

@@ -66,7 +66,7 @@ describe('the tags of a credential', () => {
   })
 })
 
-describe('a change of label and tags', () => {
+describe('the request to change the label and tags of a credential', () => {
   it('a change of labels keeps the stored value of an absent member, and removes a member that is null', () => {
     expect(LabelChange.parse({ Label: null })).toStrictEqual({ Label: null })
     expect(LabelChange.parse({ Tags: { a: 'b' } })).toStrictEqual({ Tags: { a: 'b' } })
@@ -86,7 +86,7 @@ describe('a change of label and tags', () => {
   })
 })
 
-describe('a credential event', () => {
+describe('the schema of a credential event', () => {
   const event = {
     Name: 'ACC-1',
     Environment: '1',

@@ -9,8 +9,8 @@ const MAX_TAGS = 10
 
 /**
  * The characters that a label or tag must not contain: control characters, line and paragraph separators, unpaired
- * surrogates, and bidirectional control characters. The latter reorder the text that follows (Unicode TR9, "Trojan
- * Source").
+ * surrogates, and bidirectional control characters. Bidirectional control characters reorder the text that follows them
+ * (Unicode TR9, "Trojan Source").
  */
 const REJECTED = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
 

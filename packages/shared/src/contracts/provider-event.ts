@@ -75,7 +75,10 @@ export const ProviderEvent = z.object({
   ChangedAt: z.iso.datetime(),
   /** For a merge: the id of the object that was merged into `EntityId` and deleted. */
   DeletedId: EntityId.optional(),
-  /** `webhook`: the provider delivered the change. `change-feed`: the change was read from the provider. */
+  /**
+   * How the change became known. `webhook`: the provider sent a webhook. `change-feed`: the service read the change
+   * feed of the provider.
+   */
   Source: z.enum(['webhook', 'change-feed']),
 })
 export type ProviderEvent = z.output<typeof ProviderEvent>

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { Realm } from './realm.ts'
 
-/** What one replica of the gateway has seen of a company. Other replicas may have seen other calls. */
+/** The calls of a company, as one replica of the gateway has seen them. Other replicas may have seen other calls. */
 export const RealmActivity = z
   .object({
     Realm,

@@ -49,7 +49,7 @@ describe('accepting a connection at the connection limit', () => {
     expect(closed).toEqual(['room'])
   })
 
-  it('at the connection limit, unauthenticated connections are replaced before authenticated ones that have been idle longer', () => {
+  it('at the connection limit, unauthenticated connections are replaced even before authenticated connections that have been idle longer', () => {
     const sockets = [open({ isKeyed: true }), open({ isKeyed: true })]
     wait(60_000)
     sockets.push(open(), open())

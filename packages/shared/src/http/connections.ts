@@ -30,7 +30,7 @@ const UNAUTHENTICATED_MAX_BUSY_MS = 10_000
 
 const STATE = Symbol('ConnectionState')
 
-/** What the server knows about a connection. */
+/** The state of one connection to the server. */
 export class ConnectionState {
   /** Whether one of the requests on this connection has presented a valid service key. */
   isAuthenticated = false

@@ -45,7 +45,7 @@ describe('the metrics that Prometheus scrapes', () => {
     expect((await scrape()) - afterBurst).toBe(40)
   })
 
-  it('a scrape between two computations of the metrics returns the result of the last one', async () => {
+  it('a scrape between two computations of the metrics returns the result of the last computation', async () => {
     const metrics = createMetrics('test')
     const calls = metrics.counter('calls_total', 'Calls')
     for (let scrapes = 0; scrapes < 100; scrapes += 1) await metrics.readForScrape()

@@ -16,7 +16,7 @@ export interface QueueLimits {
 /** A counting semaphore with `permits` permits, which it gives to the waiting callers in the order of their calls. */
 export function createSemaphore(permits: number): Semaphore {
   let free = permits
-  /** The waiting callers in order. Each function gives its caller a permit. */
+  /** The waiting callers in order. Each element is a function that gives its caller a permit. */
   const waiting = new Set<() => void>()
 
   function release(): void {

@@ -66,7 +66,7 @@ describe('a list of Redis servers', () => {
     await expectWritesTo(connection, second)
   })
 
-  it('the client uses the new Redis primary while the previous one rejects writes because it lost its replicas', async () => {
+  it('the client uses the new Redis primary while the previous primary rejects writes because it lost its replicas', async () => {
     const isolated = await servers.start()
     const promoted = await replicaOf(isolated)
     await using connection = openRedis(listed(isolated, promoted))
@@ -191,7 +191,7 @@ describe('an address that lists Sentinels', () => {
     await expectUp(connection)
   })
 
-  it('the client disconnects from a Redis primary as soon as a Sentinel announces another one', async () => {
+  it('the client disconnects from a Redis primary as soon as a Sentinel announces another primary', async () => {
     const [previous, next] = [await servers.start(), await servers.start()]
     const sentinel = await sentinelOf(previous, 'sentinel config-epoch main 0')
     await using connection = openRedis(addressOf([sentinel]))

@@ -101,7 +101,7 @@ describe('an envelope of a secret at rest', () => {
 describe('an envelope that authenticates labels', () => {
   const labels = '["2026-01-01T01:00:00.000Z"]'
 
-  it('an envelope that authenticates labels can be opened with the same labels, but not with different ones', () => {
+  it('an envelope that authenticates labels can be opened with the same labels, but not with different labels', () => {
     const envelope = ring.sealWithLabels('RT-1', place, labels)
     expect(ring.openWithLabels(envelope, place, labels)).toEqual({
       plaintext: 'RT-1',

@@ -1,7 +1,7 @@
 /** Why a TLS connection failed, in words that may be logged. */
 export interface TlsFailure {
   readonly reason: string
-  /** What an operator can do. `*` stands for the prefix of the backend's settings, such as `REDIS`. */
+  /** The action that an operator can take. `*` stands for the prefix of the backend's settings, such as `REDIS`. */
   readonly remediation: string
 }
 

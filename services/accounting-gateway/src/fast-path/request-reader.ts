@@ -63,7 +63,7 @@ const MAX_BODY_BYTES = 262_144
 
 /**
  * Maximum number of header names and values. Node's HTTP server has the same limit and responds 431 to a request beyond
- * it. Node does not document this number: it follows from the default of `maxHeadersCount`.
+ * this limit. Node does not document this number: it follows from the default of `maxHeadersCount`.
  */
 const MAX_HEADERS = 1_000
 
@@ -88,7 +88,7 @@ export class RequestReader implements MessageReceiver {
   read(bytes: Buffer): BufferedRequest | null {
     const method = methodOf(bytes)
     if (method === null) return null
-    // Only the head is parsed, so bytes in the body that look like a request are never parsed as one.
+    // Only the head is parsed, so bytes in the body that look like a request are never parsed as a request.
     const headEnd = bytes.indexOf('\r\n\r\n', 0, 'latin1') + 4
     if (headEnd < 4 || headEnd > MAX_HEAD_BYTES) return null
     this.#head = null

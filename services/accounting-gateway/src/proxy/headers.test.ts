@@ -125,7 +125,7 @@ describe('headers that make a request ambiguous', () => {
   })
 })
 
-describe('the Transfer-Encoding of a request', () => {
+describe('the Transfer-Encoding of a request to the gateway', () => {
   it.each([
     ['is absent', '1.1', []],
     ['is absent in HTTP/1.0', '1.0', []],

@@ -95,11 +95,11 @@ const REFRESH_MARGIN_MS = 60_000
  * events can be lost while the message broker is unavailable.
  */
 const MAX_AGE_MS = 300_000
-/** Minimum pause between a failed request or refresh and the next one, in ms. */
+/** Minimum pause between a failed request or refresh and the next request or refresh, in ms. */
 const FAILURE_COOL_DOWN_MS = 5_000
 /** Minimum time between two forced refreshes if upstream rejects every token (I5). */
 const FORCED_REFRESH_COOL_DOWN_MS = 60_000
-/** When the cache has this many entries, expired entries are removed before another one is added. */
+/** When the cache has this many entries, expired entries are removed before a new entry is added. */
 const SWEEP_AT = 10_000
 
 export function createAccessTokens({

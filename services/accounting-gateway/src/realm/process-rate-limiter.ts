@@ -17,7 +17,7 @@ const MINUTE_MS = 60_000
  */
 const CONCURRENCY_POLL_MS = 50
 const INITIAL_RING_SIZE = 16
-/** When at least this many realms are in memory, idle realms are evicted before another one is added. */
+/** When at least this many realms are in memory, idle realms are evicted before a new realm is added. */
 const SWEEP_AT = 1_000
 
 /** The calls that this process has sent for one realm. */

@@ -5,7 +5,10 @@
 import type { GatewayLimits, RealmLimits } from './throttle.ts'
 
 const MAX_FAILED = 20
-/** The maximum number of recorded companies. The company that was recorded first is dropped for a new one. */
+/**
+ * The maximum number of recorded companies. When a new company is added beyond this number, the company that was
+ * recorded first is dropped.
+ */
 const MAX_REALMS = 10_000
 const SECONDS = 60
 

@@ -25,7 +25,7 @@ export const batchRates = ({ calls, batchesPerMinute }: ProviderLimits): RealmRa
 })
 
 export interface Permit {
-  /** Frees the call's concurrency slot. A second call has no effect. */
+  /** Frees the call's concurrency slot. Calling this function again has no effect. */
   release(): void
 }
 
@@ -170,7 +170,7 @@ export function createRealmLimits({
   }
 
   // Runs a loop while calls of the realm wait. The loop gets a permit for the first call of the queue, and then for the
-  // next one (I2).
+  // next call (I2).
   async function serveQueue(realm: string, queue: Queue, firstPauseMs: number): Promise<void> {
     let pauseMs = firstPauseMs
     while (queue.waiters.length > 0) {

@@ -31,7 +31,7 @@ export interface Delivery {
   readonly body: Buffer
   /** The header `intuit-signature`; `null` if it is missing. */
   readonly signature: string | null
-  /** Aborts at the deadline for the response to the provider. */
+  /** A signal that aborts at the deadline for the response to the provider. */
   readonly deadline: AbortSignal
   /** Called when no event of the delivery is in flight any more. This can be after the deadline. */
   readonly onSettled: () => void

@@ -4,7 +4,7 @@ import type { BodyMemory } from './body-memory.ts'
 export interface BodyLimits {
   readonly memory: BodyMemory
   readonly maxBytes: number
-  /** Aborts at the deadline for the complete body. */
+  /** A signal that aborts at the deadline for the complete body. */
   readonly deadline: AbortSignal
 }
 

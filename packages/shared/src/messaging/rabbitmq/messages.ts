@@ -9,8 +9,8 @@ export const publishOptions = (message: OutgoingMessage): Options.Publish => ({
   messageId: message.messageId,
   type: message.type,
   timestamp: Math.floor(Date.now() / 1_000),
-  // The headers are a new object without the received ones. If the header `x-death` were copied, the broker would
-  // detect a dead-letter cycle and drop the message.
+  // A message has only the headers that the publisher has set, and not the headers of a delivery that is published
+  // again. If the header `x-death` were copied, the broker would detect a dead-letter cycle and drop the message.
   headers: { ...message.headers },
   ...(message.correlationId !== undefined && { correlationId: message.correlationId }),
 })
