@@ -7,7 +7,7 @@ import { readEmbeddedConfig } from '@integration-host/coordinator/config'
 import type { ConnectedCompanies } from '@integration-host/coordinator/connected-companies'
 import type { HttpCall } from '@integration-host/coordinator/http-call'
 import type { ProcessDefinition } from '@integration-host/coordinator/process'
-import { type CoordinatorAdapters, startCoordinator } from '@integration-host/coordinator/service'
+import { startCoordinator } from '@integration-host/coordinator/service'
 import type { TransactionSource } from '@integration-host/coordinator/transaction-source'
 import { StepMessage } from '@integration-host/shared/contracts/step-message'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -44,7 +44,7 @@ export interface Replica extends AsyncDisposable {
 }
 
 /** The HTTP interface of the coordinator. */
-type App = Parameters<NonNullable<CoordinatorAdapters['serve']>>[0]
+type App = Parameters<NonNullable<Parameters<typeof startCoordinator>[1]['serve']>>[0]
 
 export interface ReplicaDeps {
   readonly source: TransactionSource

@@ -1,24 +1,18 @@
 import { hostname } from 'node:os'
 import { openAccessKeys } from '@integration-host/shared/access/key-file'
-import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
-import { type Clock, systemClock } from '@integration-host/shared/process/clock'
+import { systemClock } from '@integration-host/shared/process/clock'
 import { type RunningService, StartupError } from '@integration-host/shared/process/lifecycle'
-import type { Logger } from '@integration-host/shared/observability/logger'
 import { changesTopology } from '@integration-host/shared/contracts/topology'
-import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createEventPublisher } from '@integration-host/shared/messaging/provider-events'
-import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
-import type { Hono } from 'hono'
+import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { createFileRemover } from './adapters/files/remove-files.ts'
 import { watchDataFolder } from './adapters/files/data-folder.ts'
 import { createThreadedFiles } from './adapters/files/threaded-files.ts'
-import { type LoadedProcesses, loadedOf, loadProcesses } from './adapters/folder/processes.ts'
+import { loadedOf, loadProcesses } from './adapters/folder/processes.ts'
 import { createLoadReport } from './adapters/folder/report-failures.ts'
-import type { WatchProcesses } from './adapters/folder/watch-processes.ts'
 import { openReceivers } from './adapters/files/webhooks-file.ts'
 import { createHttpCaller } from './adapters/http/http-call.ts'
-import type { WebhookPostOptions } from './adapters/http/webhook-post.ts'
 import { createProbe } from './adapters/http/probe.ts'
 import { createDeadLetterQueue } from './adapters/message-bus/dead-letter-queue.ts'
 import { createStartQueue } from './adapters/message-bus/start-queue.ts'
@@ -29,17 +23,15 @@ import { joinTransactionEvents } from './adapters/message-bus/transaction-events
 import { createApp } from './app.ts'
 import { CHANGE_FEED, createChangeFeed } from './change-feed/sweep.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
+import type { CoordinatorAdapters } from './coordinator-adapters.ts'
 import { followCredentials } from './credentials.ts'
 import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
-import type { ConnectedCompanies } from './company/connected-companies.ts'
 import { routingKeysOf } from './process/change-trigger.ts'
 import { isStartable, outlineOf, type ProcessDefinition } from './process/definition.ts'
-import type { HttpCall } from './process/http-call.ts'
 import { createPayloads } from './transaction/payload.ts'
 import { createSealedSource } from './transaction/sealed-source.ts'
 import type { Audit } from './transaction/audit.ts'
-import type { TransactionSource } from './transaction/transaction-source.ts'
 import { createAuditor } from './worker/auditor.ts'
 import { countDeadLetters } from './worker/count-dead-letters.ts'
 import { createConnectivity } from './worker/connectivity.ts'
@@ -56,53 +48,10 @@ import { createEventStreams } from './routes/event-streams.ts'
 import { createSealedCursors } from './routes/sealed-cursors.ts'
 import { needsChangeFeed, startTriggers } from './triggers.ts'
 import { addWebhookProcess, startWebhooks } from './webhooks.ts'
-import type { WebhookTiming } from './webhook/deliver.ts'
 import type { PausedNames } from './worker/gate.ts'
 import { createTransitionFeed } from './worker/transition-feed.ts'
 import { createTransitionPublisher } from './worker/transition-publisher.ts'
-import { createWorker, type Worker, type WorkerDeps } from './worker/worker.ts'
-
-export interface CoordinatorAdapters {
-  readonly logger: Logger
-  readonly health: Health
-  readonly metrics?: Metrics
-  readonly source: TransactionSource
-  readonly bus: MessageBus
-  /**
-   * The processes to run, or the result of loading them: processes together with failures to report. Default: the
-   * built-in processes.
-   */
-  readonly processes?: readonly ProcessDefinition[] | LoadedProcesses
-  /**
-   * An option for development: replaces a running process when its file changes. Default: processes are not replaced.
-   */
-  readonly watchProcesses?: WatchProcesses
-  /**
-   * A clock that is used for durations only, because the transaction source has its own clock. Default: the clock of
-   * the machine.
-   */
-  readonly clock?: Clock
-  readonly waitForClock?: WorkerDeps['waitForClock']
-  /** Returns a random number in [0, 1), for the jitter of delays. */
-  readonly random?: () => number
-  /**
-   * Whether the coordinator reads the provider's change feed to find changes whose webhooks were missed. Default: true.
-   */
-  readonly readsChangeFeed?: boolean
-  /** The list of connected companies. Default: the list of token-service. */
-  readonly companies?: ConnectedCompanies
-  /** A function that makes the HTTP calls of the steps. Default: calls over connections that the coordinator opens. */
-  readonly call?: HttpCall
-  /** A function that serves the HTTP interface. Default: listens on `HOST` and `PORT`. */
-  readonly serve?: (app: Hono) => Promise<RunningService>
-  /** The intervals and time limits that replace the defaults. Tests set shorter ones. */
-  readonly timing?: Pick<WorkerDeps, 'renewMs' | 'rampMs' | 'drainMs'> & {
-    readonly onlineIntervalMs?: number
-    readonly offlineIntervalMs?: number
-    readonly confirmMs?: number
-    readonly webhooks?: WebhookTiming & WebhookPostOptions
-  }
-}
+import { createWorker, type Worker } from './worker/worker.ts'
 
 /** Starts the coordinator on a transaction source and a message bus, which the caller opens and closes. */
 export async function startCoordinator(

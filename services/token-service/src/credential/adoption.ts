@@ -23,8 +23,7 @@ import { hasCode } from '@integration-host/shared/errors'
 import { backoffMs } from '@integration-host/shared/process/backoff'
 import { createSemaphore } from '@integration-host/shared/process/semaphore'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
-import type { Secret } from '@integration-host/shared/secrets/secret'
-import type { Provider, ProviderResponse, TokenSet } from '../provider/provider.ts'
+import type { Provider, ProviderResponse } from '../provider/provider.ts'
 import {
   type Adoption,
   adoptionId,
@@ -35,28 +34,18 @@ import {
   unavailable,
   withoutAdoption,
 } from './adoption-outcome.ts'
-import { expiryNotice, type Grant, grantLimits, refreshDueAt } from './credential.ts'
+import { type Grant, refreshDueAt } from './credential.ts'
 import {
   type AdoptionClaim,
   type CredentialStore,
   type LeasedCredential,
   VersionConflict,
 } from './credential-store.ts'
-import type { LabelsChange } from './labels.ts'
+import { adoptedGrant, type ForeignGrant } from './foreign-grant.ts'
 import { acquireLease, type LeaseDeps } from './lease.ts'
 import { auditFactOf } from './outbox.ts'
 import type { Failpoint, RefreshTiming } from './refresh.ts'
 import type { KeptPair } from './restoration.ts'
-
-/** A grant that another program obtained from the provider. */
-export interface ForeignGrant {
-  readonly realm: string
-  readonly environment: string
-  /** The newest refresh token that the other program received. */
-  readonly refreshToken: Secret
-  /** The label and tags for the credential. */
-  readonly labels: LabelsChange
-}
 
 export interface AdoptionDeps extends LeaseDeps {
   readonly store: Pick<
@@ -208,7 +197,10 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
             const reason = `the provider says that this is a grant of company ${tokens.realm}; correct the line`
             return refused(target, 'realm_mismatch', reason, null)
           }
-          const stored = await commit(adoptedGrant(grant, tokens, startedAt), target)
+          const stored = await commit(
+            adoptedGrant(grant, tokens, { startedAt, idleLimitMs: deps.idleLimitMs }),
+            target,
+          )
           await store.endAdoption(name, claim).catch(() => {})
           return stored
         }
@@ -315,31 +307,6 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
       (credential) => credential?.version ?? 0,
       () => undefined,
     )
-
-  const adoptedGrant = (
-    { realm, environment, refreshToken, labels }: ForeignGrant,
-    tokens: TokenSet,
-    startedAt: number,
-  ): Grant => {
-    const limits = grantLimits(tokens, startedAt, deps.idleLimitMs)
-    // Without a new refresh token, the sent one stays valid (RFC 6749 §6).
-    const next = tokens.refreshToken ?? refreshToken
-    const isRotated = next.reveal() !== refreshToken.reveal()
-    return {
-      name: credentialName(realm),
-      environment,
-      expiresAt: startedAt + Math.floor(tokens.lifetimeSeconds * 1_000),
-      refreshedAt: startedAt,
-      ...limits,
-      expiryNoticeDays: expiryNotice(limits.hardExpiresAt, startedAt),
-      accessToken: tokens.accessToken,
-      refreshToken: next,
-      idToken: tokens.idToken,
-      previous: isRotated ? { token: refreshToken, retiredAt: startedAt } : null,
-      isUnused: isRotated,
-      ...labels,
-    }
-  }
 
   async function refused(
     { name, who }: Target,

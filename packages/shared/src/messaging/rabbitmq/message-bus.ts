@@ -30,7 +30,8 @@ import { CLOSE_TIMEOUT_MS, closeConnection, keepConnected, streamOf, within } fr
 import { deliveryOf, publishOptions } from './messages.ts'
 import { createSettlements, type Settlements } from './settlements.ts'
 import { queueArguments } from './queue-arguments.ts'
-import { brokerReason, inequivalenceOf, versionOf } from './broker-errors.ts'
+import { brokerReason, versionOf } from './broker-errors.ts'
+import { createDeclarationLog } from './declaration-log.ts'
 
 export interface RabbitMqOptions {
   /** The connection's name on RabbitMQ's management page. */
@@ -74,8 +75,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   let publisher: ConfirmChannel | null = null
   let isClosing = false
   let isBlocked = false
-  /** The incompatible declaration that was logged last. Retries of this declaration are not logged again. */
-  let loggedInequivalence: string | null = null
+  const declarationLog = createDeclarationLog(logger)
 
   const named = (name: string): string => prefix + name
   // An exclusive queue needs a name that no other replica of the service uses.
@@ -127,10 +127,10 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     try {
       for (const topology of topologies) await assertTopology(channel, topology)
     } catch (error) {
-      logInequivalence(error)
+      declarationLog.rejected(error)
       throw error
     }
-    loggedInequivalence = null
+    declarationLog.accepted()
     model = current
     publisher = channel
     channel.on('close', () => restart(current, 'publishing channel closed'))
@@ -160,21 +160,6 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     queue.exclusive
       ? { durable: false, exclusive: true, autoDelete: true }
       : { durable: true, arguments: queueArguments(queue, prefix) }
-
-  /** Logs a rejected declaration only once, although the declaration is retried. */
-  function logInequivalence(error: unknown): void {
-    const differs = inequivalenceOf(error)
-    const text = JSON.stringify(differs)
-    if (differs === null || text === loggedInequivalence) return
-    loggedInequivalence = text
-    logger.error(
-      {
-        ...differs,
-        remediation: `delete this ${differs.kind}: it is declared again (docs/rabbitmq.md)`,
-      },
-      'exchange or queue exists with incompatible arguments; messaging is disabled until that exchange or queue is deleted',
-    )
-  }
 
   async function startConsumer(current: ChannelModel, consumer: RunningConsumer): Promise<void> {
     const channel = await current.createChannel()

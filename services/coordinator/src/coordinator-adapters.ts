@@ -1,0 +1,59 @@
+import type { Clock } from '@integration-host/shared/process/clock'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import type { Health } from '@integration-host/shared/observability/health'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Metrics } from '@integration-host/shared/observability/metrics'
+import type { RunningService } from '@integration-host/shared/process/lifecycle'
+import type { Hono } from 'hono'
+import type { LoadedProcesses } from './adapters/folder/processes.ts'
+import type { WatchProcesses } from './adapters/folder/watch-processes.ts'
+import type { WebhookPostOptions } from './adapters/http/webhook-post.ts'
+import type { ConnectedCompanies } from './company/connected-companies.ts'
+import type { ProcessDefinition } from './process/definition.ts'
+import type { HttpCall } from './process/http-call.ts'
+import type { TransactionSource } from './transaction/transaction-source.ts'
+import type { WebhookTiming } from './webhook/deliver.ts'
+import type { WorkerDeps } from './worker/worker.ts'
+
+/** What the coordinator is started with: its store and message bus, and replacements for its other adapters. */
+export interface CoordinatorAdapters {
+  readonly logger: Logger
+  readonly health: Health
+  readonly metrics?: Metrics
+  readonly source: TransactionSource
+  readonly bus: MessageBus
+  /**
+   * The processes to run, or the result of loading them: processes together with failures to report. Default: the
+   * built-in processes.
+   */
+  readonly processes?: readonly ProcessDefinition[] | LoadedProcesses
+  /**
+   * An option for development: replaces a running process when its file changes. Default: processes are not replaced.
+   */
+  readonly watchProcesses?: WatchProcesses
+  /**
+   * A clock that is used for durations only, because the transaction source has its own clock. Default: the clock of
+   * the machine.
+   */
+  readonly clock?: Clock
+  readonly waitForClock?: WorkerDeps['waitForClock']
+  /** Returns a random number in [0, 1), for the jitter of delays. */
+  readonly random?: () => number
+  /**
+   * Whether the coordinator reads the provider's change feed to find changes whose webhooks were missed. Default: true.
+   */
+  readonly readsChangeFeed?: boolean
+  /** The list of connected companies. Default: the list of token-service. */
+  readonly companies?: ConnectedCompanies
+  /** A function that makes the HTTP calls of the steps. Default: calls over connections that the coordinator opens. */
+  readonly call?: HttpCall
+  /** A function that serves the HTTP interface. Default: listens on `HOST` and `PORT`. */
+  readonly serve?: (app: Hono) => Promise<RunningService>
+  /** The intervals and time limits that replace the defaults. Tests set shorter ones. */
+  readonly timing?: Pick<WorkerDeps, 'renewMs' | 'rampMs' | 'drainMs'> & {
+    readonly onlineIntervalMs?: number
+    readonly offlineIntervalMs?: number
+    readonly confirmMs?: number
+    readonly webhooks?: WebhookTiming & WebhookPostOptions
+  }
+}
