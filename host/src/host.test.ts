@@ -200,7 +200,7 @@ describe('the embedded host', () => {
     }
   })
 
-  it('the embedded host refuses to start on a data folder that another running host uses', async () => {
+  it('the embedded host does not start with a data folder that another running host uses', async () => {
     await using host = await start()
     await expect(start()).rejects.toMatchObject({
       name: 'StartupError',
@@ -241,7 +241,7 @@ describe('the embedded host', () => {
     await eventually(async () => expect(await ask(replay)).toBe('Replay started for 66'))
   })
 
-  it('the embedded host refuses to start if the keys of stored credentials are missing, and generates no new keys', async () => {
+  it('the embedded host does not start and generates no keys if the keys of stored credentials are missing', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)
@@ -255,7 +255,7 @@ describe('the embedded host', () => {
     await expect(stat(path)).rejects.toMatchObject({ code: 'ENOENT' })
   })
 
-  it('the embedded host refuses to start if DATA_DIR is a file, and names the setting', async () => {
+  it('the start of the embedded host fails with an error that names DATA_DIR if this setting names a file', async () => {
     const path = join(dataDir, 'a-file')
     await writeFile(path, '')
     dataDir = path
@@ -263,7 +263,7 @@ describe('the embedded host', () => {
     dataDir = dirname(path)
   })
 
-  it('the embedded host refuses to start if stored credentials were encrypted with other keys, and does not change the credentials', async () => {
+  it('the embedded host does not start and changes no credential if stored credentials were encrypted with other keys', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)

@@ -197,7 +197,7 @@ describe('the doctor command against a running system', () => {
     expect((await doctor('rabbitmq,coordinator')).problems).toEqual([])
   })
 
-  it('doctor prints one line for each backend that refuses connections', async () => {
+  it('doctor prints one line for each backend that rejects connections', async () => {
     const { code, results } = await doctor('redis,postgres,rabbitmq,provider,demo-api', {
       REDIS_URL: 'redis://127.0.0.1:2',
       DATABASE_URL: 'postgresql://postgres@127.0.0.1:2/x',

@@ -184,7 +184,7 @@ describe('the scope of a route', () => {
   })
 
   it('a key that has only the scope of a route is not rejected because of its scope', async () => {
-    // The other routes use the company, so it is removed last.
+    // Routes with DELETE remove the company that the other routes need, so these routes are called last.
     const inOrder = routes.toSorted(
       (a, b) => Number(a.method === 'DELETE') - Number(b.method === 'DELETE'),
     )

@@ -110,8 +110,8 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
   const tracked = trackedSource(source, work, () => isDead)
   const replicaSource: TransactionSource = {
     ...tracked,
-    // Only a delivered message tells the test host which step is in progress. Therefore this `queue` only stores runs,
-    // and never claims their first step.
+    // The test host learns only from a delivered message which step is in progress. Therefore this `queue` only stores
+    // runs, and never claims their first step.
     queue: (process, transactions, by) => tracked.queue(process, transactions, by),
     async claim(message) {
       if (isDead) return { kind: 'stale' }

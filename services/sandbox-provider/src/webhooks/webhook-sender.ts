@@ -37,7 +37,7 @@ export interface WebhookCounts {
   readonly waiting: number
   readonly givenUp: number
   readonly attempts: number
-  /** The number of attempts by response status. `0` stands for no response within 3 s. */
+  /** The number of attempts by response status. The key `0` counts the attempts without a response within 3 s. */
   readonly statuses: Readonly<Record<string, number>>
 }
 
