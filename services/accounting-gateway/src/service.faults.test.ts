@@ -172,7 +172,7 @@ describe('the repetition of a failed attempt by the gateway', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('the gateway responds 502 without revealing the address of upstream if upstream refuses the connection', async () => {
+  it('the gateway responds 502 without revealing the address of upstream if upstream rejects the connection', async () => {
     const { port } = upstream
     await upstream[Symbol.asyncDispose]()
     const proxy = await open()

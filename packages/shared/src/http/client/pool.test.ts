@@ -517,6 +517,6 @@ it('every request in flight fails when the HTTP connection pool is closed', asyn
   expect(await call).toBe('unreachable')
 })
 
-it('an HTTP request fails as unreachable if the server refuses the connection', async () => {
+it('an HTTP request fails as unreachable if the server rejects the connection', async () => {
   expect(await failureOf(get(client('http://127.0.0.1:1')))).toBe('unreachable')
 })
