@@ -120,8 +120,8 @@ export function changesContract(kind: 'embedded' | 'real'): void {
     it('if twenty changes are delivered five times in a different order, each of them starts one run', async () => {
       const host = await start()
       const events = Array.from({ length: 20 }, (_, n) => changeEvent({ EntityId: String(n) }))
-      // Publishes each event five times: of the hundred deliveries, the loop publishes every seventh one and continues
-      // at the beginning. Because 7 and 100 have no common divisor, each delivery is published once.
+      // Publishes each of the twenty events five times in a mixed order: `n * 7 % 100` takes each value from 0 to 99
+      // once, because 7 and 100 have no common divisor.
       for (let n = 0; n < 100; n += 1) {
         const event = events[((n * 7) % 100) % 20]
         if (event !== undefined) await publishEvent(host, event)

@@ -275,7 +275,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('the action log records the reason for which one or all dead letters of a process were deleted', async () => {
+    it('the deletion of one or all dead letters of a process is recorded in the action log with its reason', async () => {
       const host = await start()
       for (const body of ['1', '2', '3']) await dead(host, { body })
       const [letter] = await stored(host, 3)

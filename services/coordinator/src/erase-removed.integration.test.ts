@@ -105,7 +105,7 @@ describe('the removal of a credential', () => {
     await until(() => isErased(host, 'e1'))
   })
 
-  it('if the store fails, the same coordinator processes the removal of a credential again; after a shutdown, another one does', async () => {
+  it('the removal of a credential is processed again by the same coordinator after a store failure, and by another after a shutdown', async () => {
     const failing = async () => {
       throw new IntegrationError('store_unavailable', 'a test')
     }

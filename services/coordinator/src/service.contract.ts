@@ -591,7 +591,7 @@ export function coordinatorContract(
         expect(host.target.callsTo('/report')).toHaveLength(runs)
       })
 
-      it('a worker ignores duplicate and outdated step messages, and those of finished runs', async () => {
+      it('a worker ignores a step message that is a duplicate, is outdated, or names a finished run', async () => {
         const host = await start()
         const id = fresh()
         await host.queue(id)

@@ -91,7 +91,7 @@ export async function startCoordinator(
   })
   const addsChangeFeed = (): boolean => readsChangeFeed && needsChangeFeed(processes)
   if (addsChangeFeed()) processes.set(CHANGE_FEED, changeFeed)
-  /** The list of names starts with the loaded processes; names of processes that are added later are appended. */
+  /** The names of the loaded processes. The name of a process that is loaded later is appended. */
   const processNames = [...processes.keys()]
   const reportLoaded = createLoadReport({ logger: log, health, metrics: serviceMetrics })
   reportLoaded(loaded)

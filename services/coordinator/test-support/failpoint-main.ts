@@ -11,9 +11,11 @@
  *   the sweeper.
  * - `PROBE_MS`: the interval of the internet probes.
  * - `PROCESS`: the business process to run instead of the order process. `inline` is the order process with `dispatch:
- *   'inline'`; the first step of `company` calls a company through the gateway, that of `short` completes the run, and
- *   `changes` is like `short`, but changes of invoices start its runs. Every company is connected, unless
- *   `TOKEN_SERVICE_URL` is set. Then `DIES_WITH` can also be the id of a change from the change feed, or a realm.
+ *   'inline'`. The first step of `company` calls a company through the gateway. The first step of `short` completes the
+ *   run. `changes` is like `short`, but changes of invoices start its runs. - `TOKEN_SERVICE_URL`: if it is not set,
+ *   every company counts as connected.
+ *
+ * In a sweep of the change feed, `DIES_WITH` is the id of a change or a realm, instead of the id of a transaction.
  */
 import { writeSync } from 'node:fs'
 import { PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'

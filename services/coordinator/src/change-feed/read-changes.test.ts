@@ -23,7 +23,7 @@ interface Provider {
   readonly rejects?: readonly ProviderEntity[]
   /** The maximum number of objects in a response; with more, the response is too large. */
   readonly tooLarge?: number
-  /** Called before each query. */
+  /** Called for each query, before the fake provider selects the objects of the response. */
   readonly onQuery?: (objects: ReadObject[]) => void
 }
 

@@ -2,8 +2,8 @@
  * Reads everything that was changed in the books of a company since a time.
  *
  * F1  The change feed returns at most 1,000 objects, and nothing in the response shows that there are more. A response
- *     with 1,000 objects therefore counts as incomplete: each of its entities is read separately, and if that response
- *     is incomplete too, the time range is halved.
+ *     with 1,000 objects therefore counts as incomplete: each requested entity is then read separately. If the response
+ *     for a single entity is incomplete too, the time range is halved.
  * F2  A request to the change feed cannot limit the end of its time range. So the later half is read from the change
  *     feed, and the earlier half by query. A query returns no deletions, so `unread` names the deletions that may be
  *     missing.

@@ -1,6 +1,7 @@
 /**
  * The built-in process that reads the change feed of each connected company, and publishes the changes as provider
- * events. The events have the ids of their webhooks, so only changes whose webhooks were missed start runs.
+ * events. A change has the same event id in the change feed and in a webhook, so a sweep starts runs only for changes
+ * whose webhooks were missed.
  *
  * W1  The cursor of the company moves only after the broker has confirmed all events before it. A sweep that is
  *     interrupted is repeated from the same cursor.

@@ -3,8 +3,9 @@
  * the change feed of a company.
  *
  * When the first process subscribes to changes, every company gets a cursor, from which its first sweep reads. A
- * company whose credential becomes usable gets a cursor too; if its last sweep is overdue, it is swept at once. After a
- * pause of the provider's deliveries, all companies are swept, because deliveries may have been lost.
+ * company whose credential becomes usable gets a cursor too. If the cursor of such a company is overdue, the company is
+ * swept at once. After a pause of the provider's deliveries, all companies are swept, because deliveries may have been
+ * lost.
  */
 import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -61,9 +62,9 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
   let begunAt = Number.NEGATIVE_INFINITY
 
   /**
-   * If the deliveries have paused, begins a sweep of all companies. Then stores the time of this delivery. In the
-   * opposite order, the sweep would be lost if this coordinator crashed after storing the time; in this order, the next
-   * delivery begins the sweep.
+   * If the deliveries have paused, begins a sweep of all companies. Then stores the time of this delivery. The sweep is
+   * begun first, because a crash between the two actions must not lose the sweep: as long as the time is not stored,
+   * the next delivery begins the sweep.
    */
   async function keepDelivery(): Promise<void> {
     const ageMs = await source.deliveryAgeMs()
@@ -71,7 +72,7 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
       const minutes = Math.floor(ageMs / 60_000)
       log.info(
         { minutes },
-        'first webhook of the provider after a pause; the changes of all companies are read',
+        'webhooks of the provider arrive again after a pause; the changes of all companies are read',
       )
       await deps.sweepAll(`the provider had delivered nothing for ${minutes} minutes`)
     }

@@ -53,7 +53,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.delayOf('ACC-1')).toBeGreaterThan(6_100 - clock.now)
   })
 
-  it('after a second cool-down, steps call at the rate of the calls that were accepted before it', () => {
+  it('after a second cool-down, steps call at the rate of the calls that were accepted between the two cool-downs', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 200; n += 1) coolDowns.delayOf('ACC-1')
@@ -67,12 +67,12 @@ describe('the cool-down of a credential', () => {
     let calls = 0
     for (clock.now = 2_400; clock.now < 12_400; clock.now += 10)
       if (coolDowns.delayOf('ACC-1') === null) calls += 1
-    // Four calls were accepted in the second before the second cool-down. So about four calls per second are made in
-    // the ten seconds after the cool-down.
+    // Four calls were accepted within one second between the two cool-downs. So about four calls per second are made in
+    // the ten seconds after the latest cool-down.
     expect(calls).toBe(39)
   })
 
-  it('the steps that wait for a first cool-down get start times at the rate of the calls in the second before the cool-down', () => {
+  it('after a first cool-down, the start times have the rate of the calls that were accepted in the preceding second', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     for (let n = 0; n < 4; n += 1) coolDowns.accepted('ACC-1')
     clock.now = 900

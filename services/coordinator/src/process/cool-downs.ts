@@ -13,7 +13,7 @@ export interface CoolDowns {
   start(key: string, retryAfterMs: number | null): number
   /**
    * Returns the milliseconds until the calling step may make its call. `null` means that the step may call now; the
-   * call then counts against the call rate of the queue.
+   * call then counts against the call rate of the key.
    */
   delayOf(key: string): number | null
   /** Whether a cool-down has begun and has not ended. `delayOf` then returns a delay. */
@@ -24,7 +24,7 @@ export interface CoolDowns {
    */
   isHeld(key: string): boolean
   /**
-   * Must be called after each response that starts no cool-down. The call rate of a queue is computed from these
+   * Must be called after each response that starts no cool-down. The call rate of the key is computed from these
    * responses.
    */
   accepted(key: string): void
@@ -35,10 +35,11 @@ export interface CoolDowns {
  * different start time, so that the steps do not all call at once. The queue is kept until the last start time has
  * passed, even if the cool-down ends earlier.
  *
- * The calls of a queue are limited to a call rate, because each further 429 would stop all of them. The rate is that of
- * the calls which were accepted between the two latest cool-downs, and it rises slightly with each accepted call. The
- * start times are a little closer together than the rate permits, because a start time that passes without a call is
- * lost to all steps. A step that comes too early for the rate gets a new start time at the end of the queue.
+ * The calls of a queue are limited to a call rate, because each further 429 would stop all of them. The call rate
+ * equals the rate of the calls that were accepted between the two latest cool-downs, and rises slightly with each
+ * accepted call. The start times are a little closer together than the rate permits, because a start time that passes
+ * without a call is lost to all steps. A step that comes too early for the rate gets a new start time at the end of the
+ * queue.
  */
 interface Queue {
   /** The end of the cool-down, epoch ms. */
@@ -60,8 +61,8 @@ interface Queue {
 export function createCoolDowns(now: () => number): CoolDowns {
   const queues = new Map<string, Queue>()
   /**
-   * For each key without a queue: the number of accepted calls, and since when they are counted. A count covers at most
-   * a second.
+   * For each key without a queue: the number of accepted calls, and the time at which the count began. A count begins
+   * again after a second.
    */
   const recent = new Map<string, { readonly since: number; count: number }>()
   const endOf = ({ until, nextAt }: Queue): number => Math.max(until, nextAt)
@@ -151,7 +152,10 @@ const MIN_MEASURED_MS = 1_000
 const MIN_MEASURED_CALLS = 3
 /** The maximum number of keys whose accepted calls are counted. */
 const MAX_RECENT = 10_000
-/** A queue that made fewer calls than its call rate permits may make up for the calls of this time only. */
+/**
+ * A queue that has made fewer calls than its call rate permits may catch up on the missing calls of the last second,
+ * but not on older ones.
+ */
 const BURST_MS = 1_000
 // The following factors were chosen by the simulation in the test. With them, a queue makes 80 to 90 % of the permitted
 // calls, gets a 429 for one in 50 calls, and claims each run 2.4 times on average.

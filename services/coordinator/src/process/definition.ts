@@ -52,8 +52,8 @@ export interface ProcessDefinition {
   /** The values of the settings; `null` until `bindSettings` has set them. @internal */
   readonly bound: BoundSettings | null
   /**
-   * Set only for a process that is built into the coordinator. This function runs the step instead of a step function,
-   * and its promise must not reject. It makes its calls with `deps`. Clients cannot queue transactions of such a
+   * The function that runs the steps of a built-in process, in place of step functions; absent in other processes. It
+   * makes its calls with `deps`, and its promise must not reject. Clients cannot queue transactions of a built-in
    * process.
    *
    * @internal

@@ -1,5 +1,6 @@
 /**
- * Calls a step function with its `step` argument, and derives the outcome from what it does (O1 to O3 in run-step.ts).
+ * Calls a step function with its `step` argument, and derives the outcome of the step from what the function does
+ * (rules O1 to O3 in run-step.ts).
  */
 import { headerValue } from '@integration-host/shared/http/client/header-list'
 import type { Logger } from '@integration-host/shared/observability/logger'

@@ -129,7 +129,7 @@ describe('a step that calls a target with limits', () => {
     expect(held.size).toBe(0)
   })
 
-  it('a step that is aborted while its call waits for a limit sends no call and occupies no slot, and its attempt is not counted', async () => {
+  it('a step that is aborted while its call waits for a limit sends no call, occupies no slot and counts no attempt', async () => {
     const { source, limiter, held } = startSource()
     await source.reserveCall(occupied)
     const abort = new StepAbort()

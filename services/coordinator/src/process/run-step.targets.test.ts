@@ -259,8 +259,8 @@ describe('the secret of a target', () => {
   it.each([
     ['12345678', '{"id":1234567890}', '{"id":"[secret]"}'],
     ['12345678', '{"id":1.2345678e7}', '{"id":"[secret]"}'],
-    // All numbers without the secret keep their digits and their notation. The first member `a` is redacted, although a
-    // parser would return only the second one.
+    // All numbers without the secret keep their digits and their notation. The first of the two members `a` is
+    // redacted, although a JSON parser would return only the second.
     [
       '12345678',
       '{ "n": 9007199254740993, "a": 12345678, "a": 1.50 }',
@@ -352,7 +352,7 @@ describe('the input of a process', () => {
     expect(outcome).toMatchObject({ kind: 'completed', data: { amount: 66, note: 'none' } })
   })
 
-  it('a run fails before its first step if its initial data does not match the schema, and names the invalid members', async () => {
+  it('a run whose initial data does not match the schema fails before its first step, and its error names the invalid members', async () => {
     const { outcome } = await outcomeOf(() => Promise.reject(new Error('has run')), [], {
       definition,
       initialData: { amount: 'much', note: 7 },

@@ -168,7 +168,7 @@ describe('an HTTP call that a step makes', () => {
     expect(refused.outcome).toMatchObject({ kind: 'failed', errorClass: 'realm_foreign' })
   })
 
-  it('a step of a run without a realm fails at once if it calls with the credential of its realm', async () => {
+  it('a step of a run without a realm fails at once if it derives the credential of a call from the realm', async () => {
     const { calls, outcome } = await outcomeOf(
       (step: Step) =>
         step.execute(

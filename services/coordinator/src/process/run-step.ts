@@ -1,11 +1,12 @@
 /**
- * Runs a step function and derives the outcome of the step from what it does.
+ * Runs a step function and derives the outcome of the step from what the function does.
  *
  * O1  The first call that ends the step (a failed `execute`, `fail`, `waitFor`) decides the outcome. Code that the step
  *     runs afterwards can neither change the outcome nor send a call.
- * O2  A step whose function throws an error is retried; one whose function returns without a status has failed.
- * O3  A step is in doubt from the moment a call is sent until the effect of the call is known: when the target has
- *     rejected the call, when its response shows the effect, or when `confirm` reports that the call had no effect.
+ * O2  A step is retried if its function throws an error, and fails if its function returns without a status.
+ * O3  A step is in doubt from the moment at which a call is sent until the effect of the call is known. The effect is
+ *     known when the target has rejected the call, when the response shows the effect, or when `confirm` reports that
+ *     the call had no effect.
  */
 import type { Claim } from '../transaction/transaction-source.ts'
 import { checkedInput } from './input-check.ts'

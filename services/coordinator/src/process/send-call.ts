@@ -17,7 +17,10 @@ export interface SendDeps extends JudgeDeps {
   readonly limiter: TargetLimiter
   /** Returns the `traceparent` of the next call. Each call has its own span id. */
   readonly traceparent: () => string
-  /** Called before each call is sent, and again with the id of its response. */
+  /**
+   * Called directly before a call is sent. Called a second time, with the id of the response, if the response has an
+   * id.
+   */
   readonly onCall: (call: StepCall) => void
   readonly abort: StepAbort
   /** The time at which the step is aborted because of its time limit (epoch ms). */

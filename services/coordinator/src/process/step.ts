@@ -149,10 +149,9 @@ export interface Step<
   ): Promise<StepResponse<Data>>
   /**
    * Makes a call that does not decide the status of the step. The step evaluates the response, and then calls
-   * `complete`, `waitFor` or `fail`. The attempt ends as in `execute` only if the response concerns the credential or
-   * the target as a whole, or if there is none: a credential that cannot be refreshed, a cool-down (429), an expired
-   * token (401 with a credential), or no response. Each fetch has its own idempotency key; the idempotency key of the
-   * step is reserved for `execute`.
+   * `complete`, `waitFor` or `fail`. In four cases the attempt ends as in `execute`: there is no response, the response
+   * starts a cool-down (429), the access token has expired (401 with a credential), or the credential cannot be
+   * refreshed. Each fetch has its own idempotency key; the idempotency key of the step is reserved for `execute`.
    */
   fetch(request: StepRequest | TargetRequest<TargetName>, options?: CallOptions): Promise<StepReply>
   /** Completes the step without a call. */

@@ -60,7 +60,10 @@ function start(change: Partial<TargetCalls> = {}) {
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-/** The milliseconds by which a call may be sent after its reserved time. Timers are rounded up. */
+/**
+ * The tolerance in milliseconds: a call may be sent this much later than its reserved time, because timers are rounded
+ * up.
+ */
 const TIMER_MS = 2
 
 describe('the limit of calls per second to a target', () => {
@@ -76,7 +79,7 @@ describe('the limit of calls per second to a target', () => {
     }
   })
 
-  it('a call that would have to wait too long for its target is deferred until its time, and reserves nothing', async () => {
+  it('a call that would have to wait too long for its target is deferred to a later start, and reserves nothing', async () => {
     const { admit, admitted } = start()
     await admit({ intervalMs: 2_000 })
     expect(await admit({ intervalMs: 2_000 }, { waitMs: 1_999 })).toEqual({
@@ -108,7 +111,7 @@ describe('the limit of calls per second to a target', () => {
     // The test lets time pass without firing timers, as if the process were blocked.
     vi.setSystemTime(now() + 700)
     await vi.advanceTimersByTimeAsync(590)
-    // If calls were sent late, all three waiting calls would have been sent by now.
+    // If calls were sent although their reserved time had passed, all three waiting calls would have been sent by now.
     expect(admitted.length).toBeLessThan(4)
     await vi.advanceTimersByTimeAsync(2_000)
     expect(admitted).toHaveLength(4)

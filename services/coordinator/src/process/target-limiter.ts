@@ -50,8 +50,8 @@ export interface TargetLimiterDeps {
   /** A clock that is used for durations only. */
   readonly clock: Pick<Clock, 'now' | 'setTimeout'>
   /**
-   * Gets each promise with which a call waits for the clock, and returns the promise that the call awaits. Default:
-   * returns the same promise.
+   * Called with each promise with which a call waits for the clock. The call awaits the returned promise instead.
+   * Default: returns the given promise.
    */
   readonly waitForClock?: WaitForClock | undefined
 }
@@ -228,8 +228,8 @@ export function createTargetLimiter({
 const keyOf = ({ Process, Target }: TargetKey): string => `${Process}/${Target}`
 
 /**
- * The time from the end of a call's time limit until its slot expires. It exceeds the time limit of an SQL statement,
- * because a call is sent only after the response to the statement that reserved its slot.
+ * A slot expires this long after the time limit of its call. The value exceeds the time limit of an SQL statement,
+ * because a call is sent only after the statement that reserved its slot has returned.
  */
 export const SLOT_GRACE_MS = 15_000
 /**
@@ -248,8 +248,8 @@ const MIN_SPACING_MS = 100
 
 /**
  * The start times of deferred steps, for each target. `start` is called when a step cannot wait until the next possible
- * call to its target. Before the time of that call, `delayOf` returns a different delay for each step, `spacingMs`
- * apart; afterwards it returns `null`.
+ * call to its target. Until the time of that call, `delayOf` returns the delays of further steps: each delay is
+ * `spacingMs` longer than the previous one. After that time, `delayOf` returns `null`.
  */
 function createDeferrals(now: () => number) {
   const schedules = new Map<string, { until: number; nextAt: number; readonly spacingMs: number }>()

@@ -66,8 +66,8 @@ export function csvFileName(run: {
   return `Order_${plain.length <= MAX_NAME ? plain : shortened(plain)}.${run.replayId}.csv`
 }
 
-// File systems allow 255 bytes for a name. A shortened name never equals a complete one, because no encoded id contains
-// `%-`.
+// File systems allow 255 bytes for a name. A shortened id contains `%-` before its digest. A complete id never contains
+// `%-`, so the two kinds of names cannot be equal.
 const MAX_NAME = 200
 const shortened = (plain: string): string =>
   `${plain.slice(0, 140)}%-${createHash('sha256').update(plain).digest('hex').slice(0, 40)}`

@@ -115,7 +115,7 @@ describe('the actions of callers on runs and processes', () => {
     expect((await post(`${transactions}/o-own/cancel`, '', by('operator'))).status).toBe(200)
   })
 
-  it("queueing with the installation's own key is recorded only if the request names a person or a reason; with other keys it is always recorded", async () => {
+  it("queueing with the installation's own key is recorded only with a person or reason; queueing with another key is always recorded", async () => {
     const body = (id: string, more = {}) => ({ TransactionID: id, InitialData: 'secret', ...more })
     await post(transactions, body('q-service'))
     await post(transactions, body('q-erp'), by('erp'))

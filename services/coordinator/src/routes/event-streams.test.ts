@@ -155,7 +155,7 @@ describe('the event streams of /events', () => {
     expect(reading.ids).toEqual(['1', '2', '3', '4', '5'])
   })
 
-  it('a client that has read nothing for 5 s is disconnected, and one that reads within 5 s stays connected', () => {
+  it('a client that has read nothing for 5 s is disconnected; a client that reads within 5 s stays connected', () => {
     const [stalled, slow] = [open(), open()]
     stalled.isRead = slow.isRead = false
     publish(event(1))

@@ -71,8 +71,8 @@ const MS_PER_WRITE = 1
  */
 const KEEP_ALIVE_MS = 15_000
 /**
- * The interval at which each stream is checked: how long its client has read nothing, how long it was idle, and whether
- * the client may still read it.
+ * The interval at which each stream is checked. A check disconnects a client that has read nothing for too long, writes
+ * a comment to an idle stream, and ends a stream that the client may no longer read.
  */
 const CHECK_MS = 1_000
 /** The maximum number of missed events that are serialised at once for a client that reconnects. */

@@ -20,10 +20,10 @@ export interface EventRouteDeps {
 
 /**
  * `GET /events` streams every transition, or only those of one process, as server-sent events. The `id` of an event is
- * unique and the same on every replica. With `Last-Event-ID`, a stream on any replica continues after that event, and
- * repeats some events that preceded it. The event `reset` reports that the stream cannot continue after that event.
- * `Version` orders the events of a run, because they may come from several replicas. The stream ends when its key is
- * revoked, has expired, or may no longer read these events.
+ * unique and the same on every replica. With `Last-Event-ID`, a stream on any replica continues after the event with
+ * this id, and repeats some events that preceded it. If the stream cannot continue there, the client gets the event
+ * `reset`. `Version` orders the events of a run, because they may come from several replicas. The stream ends when its
+ * key is revoked, has expired, or may no longer read these events.
  */
 export function eventRoutes({ streams, operations, keys }: EventRouteDeps) {
   return new Hono().get(

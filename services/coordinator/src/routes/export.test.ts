@@ -29,7 +29,7 @@ let source: TransactionSource
 let host: Fixture
 /** Called for each page of an export. */
 let onPage = (_process: string): void => {}
-/** Awaited at the beginning of each export. */
+/** Called at the beginning of each export. The export continues when the promise has resolved. */
 let onBegin = async (): Promise<void> => {}
 beforeAll(async () => {
   backends = await openBackends('embedded')

@@ -69,7 +69,7 @@ const MAX_UNREAD_MS = 60_000
 /**
  * `GET /transactions/export` streams as NDJSON the finished runs that the key may read: one process after another, and
  * each process in the order in which its runs ended. A line with `next_cursor` follows after every 1,000 runs and after
- * the last run; after the last run it is null. A client continues an interrupted export by passing the last
+ * the last run. In the last line, `next_cursor` is null. A client continues an interrupted export by passing the last
  * `next_cursor` as `cursor`. It starts the next export by passing the `Until` of this export as `since`.
  */
 export function exportRoutes({ source, keys, logger, shutdown, cursors }: ExportRouteDeps) {

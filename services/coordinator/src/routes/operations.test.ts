@@ -81,7 +81,7 @@ const finished = (id: string, status = 'Completed'): Promise<OperationDetail> =>
   })
 
 describe('POST /operations', () => {
-  it('a bulk operation changes its runs in the background, and each change causes an event and an action log entry with actor and reason', async () => {
+  it('a bulk operation changes its runs in the background, with an event and an action log entry for each change', async () => {
     for (const id of ['a1', 'a2']) await host.queue(id, 'business data', '42')
     const events = await watchEvents(host, 'a2')
     const started = await start(cancelOf('a1', 'a2', 'gone', 'a1'), {
@@ -126,7 +126,7 @@ describe('POST /operations', () => {
     expect(metrics).toMatch(/coordinator_operations\{status="Paused".*\} 0/)
   })
 
-  it('a bulk operation finds its runs with the filter of the run list, and a dry run only lists them', async () => {
+  it('a bulk operation selects runs with the filter of the run list; a dry run only lists the selected runs', async () => {
     for (const id of ['f1', 'f2', 'g1']) await host.queue(id)
     const body = {
       Action: 'cancel',

@@ -463,8 +463,8 @@ describe('reading transactions', () => {
     })
     await host.queue('doubtful')
     const run = await host.reached('doubtful', 'Retrying')
-    // The next attempt may be running when the list is requested. When that attempt has failed, the run is Retrying
-    // again.
+    // While the next attempt of the run is in flight, the run is not in the list of `Retrying` runs. So the list is
+    // requested again until that attempt has failed too.
     const page = await eventually(async () => {
       const response = await host.call(`${transactions}?status=Retrying`)
       const body = (await response.json()) as { items: unknown[] }

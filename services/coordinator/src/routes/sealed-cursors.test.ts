@@ -16,7 +16,7 @@ describe('the cursor of a list', () => {
       expect(Buffer.from(part, 'base64url').toString('latin1')).not.toContain('invoice')
   })
 
-  it('a list cursor stays valid after a new first key was added to the list of keys, but not after the key that encrypted it was removed', () => {
+  it('a list cursor stays valid when a new first key is added, and becomes invalid when the key that encrypted it is removed', () => {
     const cursor = cursors.seal('runs', position)
     expect(createSealedCursors([newer, older]).open('runs', cursor, Position)).toEqual(position)
     expect(() => createSealedCursors([newer]).open('runs', cursor, Position)).toThrow('cursor')

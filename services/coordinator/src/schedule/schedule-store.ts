@@ -98,8 +98,8 @@ export interface StoredSchedule {
   readonly pausedBy: string | null
   readonly reason: string | null
   /**
-   * The time at which a coordinator first stored the schedules of the process without this schedule; `null` while the
-   * process has this schedule.
+   * The time at which this schedule was marked as removed, because the definition of the process no longer contained
+   * it; `null` while the process has this schedule.
    */
   readonly removedAt: string | null
   /**

@@ -12,7 +12,7 @@ const define = (schedules: unknown, input?: z.ZodType) =>
   }).step('s', run)
 
 describe('the schedules of a process definition', () => {
-  it('by default a schedule uses UTC, starts one run at each of its times, makes up for the latest missed time only, and has neither jitter nor input', () => {
+  it('by default a schedule uses UTC, starts one run at each time, starts only the latest missed run, and has no jitter or input', () => {
     expect(define([nightly]).schedules).toEqual([
       {
         ...nightly,

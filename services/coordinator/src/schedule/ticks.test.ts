@@ -79,7 +79,7 @@ describe('the times for which a due schedule starts runs', () => {
       due: ['2026-11-23T13:00:00.000Z'],
       nextAt: '2026-11-23T14:00:00.000Z',
     })
-    // The clock is back at 12:00:02. The schedule must not be due before 14:00.
+    // When the clock has jumped back to 12:00:02, the schedule must not be due: its next time is 14:00.
     expect(jumped.nextAt).toBeGreaterThan(at('2026-11-23T12:00:02Z'))
   })
 })

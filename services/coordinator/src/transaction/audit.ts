@@ -12,8 +12,8 @@ import type { Pauses } from './pause.ts'
  */
 export interface RunGroup extends Pick<Run, 'Process' | 'Status' | 'ErrorClass' | 'WaitingFor'> {
   /**
-   * The step of the runs. Of the ended runs with one error class, an audit reads the step only of a limited number, the
-   * oldest runs first. The newer runs form a group whose `StepName` is `null`.
+   * The step of the runs. If many ended runs have the same error class, an audit reads the steps of only a limited
+   * number of them, the oldest ones. The newer runs form a group whose `StepName` is `null`.
    */
   readonly StepName: string | null
   readonly Count: number

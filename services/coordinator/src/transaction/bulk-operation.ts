@@ -169,7 +169,7 @@ export type RunOutcome = { readonly TransactionID: string; readonly ReplayID: nu
   | { readonly kind: 'done' | 'skipped' }
   /** `isServerError` means that the store or a backend has failed, so another attempt may succeed. */
   | { readonly kind: 'failed'; readonly code: string; readonly isServerError: boolean }
-  /** The operation is a dry run, and without the dry run would change this run. */
+  /** The operation is a dry run; a real operation would change this run. */
   | { readonly kind: 'matched'; readonly status: OperationDetail['Matches'][number]['Status'] }
 )
 

@@ -152,7 +152,7 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
       expect((await queue('f', { Realm: '2' })).outcome).toBe('conflict')
     })
 
-    it('one call can contain debounced transactions, which are absorbed in their order, and others, which are queued', async () => {
+    it('one call can contain debounced transactions, which are absorbed in order, and other transactions, which are queued', async () => {
       const more = { Debounce: { ...debounce, Key: 'invoice 8' } }
       const results = await source.queue(process, [
         transaction('a'),

@@ -31,7 +31,7 @@ export interface ErasableRun extends RunKey {
 }
 
 export interface RunToErase extends ErasableRun {
-  /** Whether the files of the run are still to be removed by a coordinator that has loaded the process. */
+  /** True if the files of the run remain until a coordinator that has loaded the process removes them. */
   readonly filesLeft?: boolean
 }
 

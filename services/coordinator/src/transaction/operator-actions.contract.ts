@@ -343,7 +343,7 @@ export function operatorActionsContract(
       expect(await source.actions({ limit: 100 })).toHaveLength(1)
     })
 
-    it('a replay with new initial data shows that its data was changed, and a replay of that replay keeps the new data', async () => {
+    it('a replay with new initial data shows that its data was changed, and the next replay keeps the new data', async () => {
       await queue()
       const replay = async (initialData?: object | null) => {
         await source.cancel(process.name, '66', null, anAct)

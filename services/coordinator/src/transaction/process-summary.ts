@@ -11,7 +11,10 @@ export interface ProcessSummary {
   readonly IsLowerBound: boolean
 }
 
-/** The maximum number of groups of each kind. The largest groups are kept. */
+/**
+ * The maximum number of groups of unfinished runs, and the maximum number of groups of ended runs. The smallest groups
+ * are left out.
+ */
 const MAX_GROUPS = 1_000
 
 export function summaryOf(

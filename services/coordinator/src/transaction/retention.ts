@@ -53,8 +53,8 @@ export interface PurgeablePage {
 export interface PurgeTurn {
   readonly kind: 'begun' | 'waiting'
   /**
-   * How many milliseconds ago the last pass over a process ended, for the process whose last pass is the oldest. `null`
-   * if at least one process has had no pass yet.
+   * Of all processes of the caller, the process that has waited longest for a pass counts: this is the time in
+   * milliseconds since its last pass ended. `null` if at least one process has had no pass yet.
    */
   readonly lastPassMs: number | null
 }

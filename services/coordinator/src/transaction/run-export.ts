@@ -8,8 +8,9 @@ import type { Run } from './run.ts'
 
 export interface RunExports {
   /**
-   * Returns the end of an export: `wanted`, but at the latest a minute ago. Newer runs are not exported yet: a run gets
-   * its end time before its transaction is committed, so it may become visible later than a run that ended after it.
+   * Returns the end of an export: the time `wanted`, or a minute ago if `wanted` is later or `null`. Newer runs are not
+   * exported yet: a run gets its end time before its transaction is committed, so it may become visible later than a
+   * run that ended after it.
    */
   exportEnd(wanted: string | null): Promise<string>
   /** Reads at most `limit` runs after a position. Purged runs are omitted. */

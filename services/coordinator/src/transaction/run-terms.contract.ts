@@ -15,7 +15,10 @@ const of = (version: string | null, deadlineMs: number | null = null): ProcessOu
   deadlineMs,
 })
 const HOUR_MS = 3_600_000
-/** A deadline that is long enough for the statements that a test executes before it, on a machine under load. */
+/**
+ * A time limit of a run, long enough that a test can execute its first statements before the deadline, even on a
+ * machine under load.
+ */
 const SOON_MS = 1_000
 
 const done: StepOutcome = { kind: 'completed', response: null, data: { a: 1 }, endsRun: false }

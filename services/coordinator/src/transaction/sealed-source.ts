@@ -60,8 +60,8 @@ type PassedThrough =
 
 /**
  * Returns a transaction source that encrypts payloads before it stores them in `source`, and decrypts them when it
- * reads them. A payload that cannot be decrypted is returned as stored. A claim with such a payload is marked, because
- * its step must not run.
+ * reads them. A payload that cannot be decrypted is returned as stored. A claim that contains such a payload is marked
+ * as unreadable, and the worker then does not run the step.
  */
 export function createSealedSource(
   source: TransactionSource,

@@ -101,7 +101,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
         aSearch(process.name, { filter: { waitingFor: ['concurrency'] } }),
       )
       expect(found.runs.map(({ TransactionID }) => TransactionID)).toEqual(['b'])
-      // A second delivery of b's step message changes nothing.
+      // A second delivery of the step message of run b changes nothing.
       expect(await claim(b)).toEqual({ kind: 'stale' })
       expect((await stateOf('b'))?.Version).toBe(b.Version + 1)
     })
@@ -160,7 +160,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       const held = await record(await claimed(a), faulted)
       const claimOfB = await claimed(b)
-      // The credential becomes usable while the other run has the only slot.
+      // The credential of run a becomes usable while run b has the only slot.
       const [woken] = await source.wake('ACC-1', 10)
       expect(woken).toMatchObject({ TransactionID: 'a', Status: 'Running' })
       const waiting = await parked(woken as Run)
@@ -175,7 +175,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       await parked(c)
       await parked(b)
       const ended = await record(claimOfA, failed)
-      // The slot is free, and two runs wait for it.
+      // The slot of run a is free, and the runs b and c wait for it.
       await parked(d)
       const order: string[] = []
       for (let released: RunState = ended; ;) {
@@ -312,7 +312,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo(null, null)).toEqual(['d'])
     })
 
-    it('a lowered limit interrupts no run, and no run starts until fewer runs than the limit are in progress', async () => {
+    it('after the limit was lowered, running runs continue, and a run starts only when fewer runs than the limit are in progress', async () => {
       const two: SlotRequest = { limit: 2, key: WHOLE_PROCESS }
       const [a, b, c] = (await queueAll('a', 'b', 'c')) as [Run, Run, Run]
       const claimOfA = await claimed(a, two)

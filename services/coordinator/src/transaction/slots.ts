@@ -22,8 +22,8 @@ export interface Slots {
    * runs. Their steps are due.
    *
    * @param limits the processes whose slots are assigned
-   * @param released runs that may have released their slots: only slots of the same limits are assigned. `null` means
-   *   all slots of these processes.
+   * @param released runs that may have released their slots: only slots of the groups (process and key) to which these
+   *   runs belong are assigned. `null` means all slots of these processes.
    */
   grantSlots(limits: readonly ProcessLimit[], released: readonly RunKey[] | null): Promise<Grants>
 }

@@ -54,7 +54,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
       }
     })
 
-    it('the time until the next call to a target depends on the limit of the caller, so that versions with different limits can run together', async () => {
+    it('the time until the next call to a target depends on the limit of the caller, because replicas may have different limits', async () => {
       const wait = { maxWaitMs: 3_600_000 }
       await reserve({ intervalMs: 60_000 }, wait)
       const second = waitOf(await reserve({ intervalMs: 600_000 }, wait))

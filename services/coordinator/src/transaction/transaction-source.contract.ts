@@ -434,7 +434,7 @@ export function transactionSourceContract(
         expect((await claim(next as Run)).run.InDoubt).toBe(false)
       })
 
-      it('a failed run in doubt stays in doubt after a resume, but a replay of it is not in doubt', async () => {
+      it('a failed run in doubt stays in doubt after a resume, but its replay is not in doubt', async () => {
         const claimed = await claim(await queue('1'))
         await record(claimed, { ...failed, isInDoubt: true })
         const resumed = await claim(await source.resume(process, '1', null, anAct))

@@ -29,8 +29,8 @@ function arrivalsOf() {
     }),
   })
   /**
-   * Queues `count` transactions into a source that inserts only the first `inserted` ones. Returns how many of them the
-   * source was allowed to claim.
+   * Queues `count` transactions into a fake source that claims at most the first `inserted` of them. Returns how many
+   * runs the source was allowed to claim.
    */
   async function queue(
     count: number,
@@ -79,7 +79,7 @@ describe('runs that start on arrival, without a step message', () => {
     expect(await queue(10, { inserted: 0 })).toBe(4)
   })
 
-  it('no run starts on arrival if its process has a message per step or a concurrency limit, is paused, or waits for the internet', async () => {
+  it('no run starts on arrival if its process dispatches by message, has a concurrency limit, is paused, or waits for the internet', async () => {
     const { queue, state } = arrivalsOf()
     const perStep = defineProcess('PerStep').step('only', (step) => step.complete())
     const limited = defineProcess('Limited', { dispatch: 'inline', concurrency: 1 }).step(

@@ -50,8 +50,9 @@ export function createArrivals({ gate, owner, prefetch, runClaimed, log }: Arriv
   }
 
   /**
-   * A new run must not overtake an older run whose message is waiting. While messages wait, the broker keeps about
-   * `prefetch` deliveries in progress. So no message waits if fewer than half as many deliveries are in progress.
+   * Returns how many runs may start on arrival. A new run must not overtake an older run whose message waits in the
+   * queue. While messages wait, the broker keeps about `prefetch` deliveries of this replica in progress. Fewer than
+   * `prefetch / 2` deliveries in progress therefore show that no message waits.
    */
   const roomOf = (process: ProcessDefinition): number => {
     if (process.dispatch !== 'inline' || process.concurrency !== null) return 0

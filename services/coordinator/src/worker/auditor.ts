@@ -31,8 +31,8 @@ export function createAuditor(deps: AuditorDeps): Auditor {
   const recheckAt = new Map<string, number>()
 
   /**
-   * Whether another coordinator runs the step. If so, the queue of the step usually has a consumer. While the process
-   * is paused or waits for the internet, the queue has no consumer, so it is enough that the queue is declared.
+   * Whether another coordinator runs the step. Usually the consumer of the step's queue shows this. While the process
+   * is paused or waits for the internet, the queue has no consumer; the existence of the queue then suffices.
    */
   async function isRun(process: string, step: string, paused: PausedNames): Promise<boolean> {
     const where = `${process}.${step}`

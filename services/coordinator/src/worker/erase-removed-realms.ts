@@ -50,7 +50,7 @@ export function createRealmErasure(deps: RealmErasureDeps) {
       else
         log.warn(
           { credential, erased, files, filesLeft, more, notEnded },
-          'runs of a removed company keep their data; cancel those that have not ended, then send POST /erasures',
+          'runs of a removed company keep their data; cancel its unfinished runs, then send POST /erasures',
         )
       return true
     }

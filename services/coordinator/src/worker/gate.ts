@@ -7,8 +7,8 @@ export type PausedNames = Pick<ReadonlySet<string>, 'has'>
 /** Decides whether the steps of a business process may run now. */
 export interface Gate {
   /**
-   * Whether the steps of the process may run now. They may not while the worker shuts down or the process is paused.
-   * The steps of a process that needs the internet also may not run while the internet is unreachable.
+   * Whether the steps of the process may run now. No step runs while the worker shuts down or the process is paused. If
+   * the process needs the internet, no step runs while the internet is unreachable.
    */
   isOpen(process: ProcessDefinition): boolean
   /** Whether at least one process needs the internet to run its steps. */

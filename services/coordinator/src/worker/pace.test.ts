@@ -27,7 +27,7 @@ describe('the pace of a bulk operation', () => {
     },
   )
 
-  it('the actions of a bulk operation are spread over the second', () => {
+  it('the actions of a bulk operation are spread evenly over each second', () => {
     let clock = 0
     const pace = createPace(50, () => clock)
     const delays = [1, 2, 3].map(() => {

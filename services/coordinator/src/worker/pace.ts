@@ -1,4 +1,6 @@
-/** Limits the number of actions that start in any second, and spreads them over the second. */
+/**
+ * Limits the number of actions that start in any period of one second, and spreads the actions evenly over each second.
+ */
 export interface Pace {
   /** Returns how many milliseconds to wait before the next `count` actions; `count` is at most `perSecond`. */
   delayMs(count: number): number
@@ -13,7 +15,8 @@ export function createPace(perSecond: number, now: () => number): Pace {
   let nextAt = Number.NEGATIVE_INFINITY
   return {
     delayMs(count) {
-      // As soon as this start is a second ago, `count` further actions are allowed.
+      // At most `perSecond - count` actions may have started within the last second. So the `count` actions wait until
+      // a second has passed since this start.
       const blocking = starts.at(-(perSecond - count + 1))
       const at = now()
       const startAt = Math.max(at, nextAt, blocking === undefined ? 0 : blocking + 1_000)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { firstPace, MAX_SIZE, nextPace, type PurgePace } from './purge-pace.ts'
 
-/** Returns the pace of a purge after `times` full batches in which each run takes `perRunMs`. */
+/** Returns the pace (batch size and pause) of a purge after `times` full batches in which each run takes `perRunMs`. */
 function paceAfter(from: PurgePace, times: number, perRunMs: number): PurgePace {
   let pace = from
   for (let n = 0; n < times; n += 1) pace = nextPace(pace, pace.size, pace.size * perRunMs)
@@ -21,7 +21,7 @@ describe('the pace of the purge', () => {
     expect(nextPace(fast, 400, 4_000).size).toBe(100)
   })
 
-  it('the pause after a batch of the purge grows with the square of the slowdown, from a quarter of the batch duration to four times the duration', () => {
+  it('the pause after a batch of the purge grows with the square of the slowdown, up to four times the batch duration', () => {
     const fast = paceAfter(firstPace, 20, 0.1)
     expect(fast.pauseMs).toBeCloseTo(10, 1)
     expect(nextPace(fast, 400, 80).pauseMs).toBeCloseTo(80, 0)

@@ -6,7 +6,8 @@ import type { StartMessage } from './start-queue.ts'
 
 /**
  * Returns the transaction of a start message, or the reason why the message has none. If the body has no
- * `TransactionID`, the message id is used. The reason begins with a stable code and contains no data of the message.
+ * `TransactionID`, the message id becomes the `TransactionID`. The reason begins with a stable code and contains no
+ * data of the message.
  */
 export function readStartMessage({
   content,

@@ -186,7 +186,7 @@ describe('the retention of finished runs', () => {
     expect(await isPurged(files, '2')).toBe(true)
   })
 
-  it('if a replica dies after a purge before it has removed the files of the run, they are removed after its restart', async () => {
+  it('if a replica dies between the purge of a run and the removal of its files, the files are removed after the restart', async () => {
     const order = define('Order')
     await cancelled(order, '1')
     nowMs += 366 * DAY_MS

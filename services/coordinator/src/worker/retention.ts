@@ -72,7 +72,10 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   const startedAt = now()
   const shutdown = new AbortController()
   let policies: readonly RetentionPolicy[] | null = null
-  /** Each kind of work has its own pace, because the time that a row takes depends on the kind of work. */
+  /**
+   * Each kind of work has its own pace (batch size and pause), because the time that a row takes depends on the kind of
+   * work.
+   */
   const paces = new Map<Work, PurgePace>()
 
   /** Reads the default of the installation, and logs which retention applies. Called once. */

@@ -133,8 +133,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
     }
     const isExpected = outcome.kind === 'completed' || outcome.kind === 'later'
-    // The step that got the response which began the cool-down was already logged. Many steps of one company may wait
-    // for the cool-down, so each wait, and each further 429 during the wait, is logged only at the level debug.
+    // The 429 that began the cool-down was already logged as a warning. Many steps of one company may wait for the same
+    // cool-down, so their waits, and further 429 responses during the waits, are logged only at the level debug.
     if (outcome.kind === 'held' && (outcome.response === null || outcome.isRepeated === true))
       stepLog().debug(details, 'step waits for the end of a cool-down')
     else if (!isExpected) stepLog().warn(details, 'step did not complete in this attempt')

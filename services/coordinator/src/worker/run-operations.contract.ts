@@ -162,7 +162,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       expect((await source.get(process.name, names[0] ?? '', 0))?.run.Status).toBe('Cancelled')
     })
 
-    it('a bulk operation changes each run once, and ignores runs that are queued, or match again, while it works', async () => {
+    it('a bulk operation changes each run only once, even if the run matches again, and ignores runs queued after its start', async () => {
       const names = ids(12)
       await queue(names)
       await cancel(names)

@@ -236,9 +236,9 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
   }
 
   /**
-   * Returns the latest run of a transaction, or throws the error with which the action would reject that run. Returns
-   * `null` if no check is needed: a search returns only runs that the key of the operation may change. The runs of
-   * requested ids must be checked, and a dry run checks all runs.
+   * Checks whether the operation may change the latest run of a transaction, and returns this run. Throws the error
+   * with which the action would be rejected. Returns `null` without a check if the run was found by a search, because a
+   * search returns only runs that the key of the operation may change. A dry run checks these runs too.
    */
   async function inspect(
     { Process, DryRun, Request }: Operation,

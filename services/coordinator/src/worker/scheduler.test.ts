@@ -63,6 +63,6 @@ it('three schedulers queue one run for each of 1,000 companies, although token-s
   const found = runs.map(({ Realm }) => Realm ?? '')
   const delays = new Set(runs.map(({ NotBefore }) => NotBefore))
   expect(found.toSorted()).toEqual(realms)
-  // The jitter spreads the runs over the hour.
+  // The jitter of an hour spreads the start times of the runs.
   expect(delays.size).toBeGreaterThan(500)
 })

@@ -63,8 +63,8 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   }
 
   /**
-   * Whether more runs may be overdue. True after a poll that published its maximum number of runs. False after a poll
-   * that covered all steps and found fewer runs.
+   * Whether more runs may be overdue than the last poll has published. It becomes true if a poll publishes its maximum
+   * number of runs, and false if a poll covers all steps and finds fewer runs.
    */
   let isMoreDue = false
 

@@ -20,8 +20,8 @@ export interface TransitionFeed {
 
 const KEPT = 10_000
 /**
- * The milliseconds before a client's last event whose events are sent again. Transitions reach the other replicas much
- * faster than that.
+ * The events of this many milliseconds before a client's last event are sent again. Transitions reach the other
+ * replicas in much less time.
  */
 const OVERLAP_MS = 1_000
 

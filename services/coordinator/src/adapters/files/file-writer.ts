@@ -142,8 +142,8 @@ function flushFolder(folder: string, files: readonly OpenFile[]): void {
   try {
     syncFolder(folder)
   } catch (error) {
-    // Linux reports a write error to only one fsync. A second fsync would succeed although data was lost, so the files
-    // must be reported as failed after the first one.
+    // Linux reports a write error to only one fsync. If the fsync were repeated, it would succeed although data was
+    // lost. Therefore one failed fsync is enough to report the files as failed.
     for (const one of files) if (one.failure === null) fail(one, error)
   }
 }

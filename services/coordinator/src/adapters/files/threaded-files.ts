@@ -22,8 +22,8 @@ const SLOW_BATCH_MS = 250
 const MAX_BATCH = 200
 
 /**
- * Writes the files of steps atomically on writer threads. The first thread starts with the first file; disposal
- * terminates idle threads.
+ * Writes the files of steps atomically on writer threads. The first thread starts when the first file is written;
+ * disposal terminates idle threads.
  *
  * All pending files are sent to one thread as one message, and the thread makes its blocking calls one after the
  * other. With Node's own thread pool, the five calls for each file took a sixth of the main thread's time under

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { shortText } from '../../process/judge-call.ts'
 import { withoutGeneration } from './module-hook.ts'
 
-/** The reason why a process file or a package could not be loaded. Its processes do not run. */
+/** The reason why a process file or a package could not be loaded. The processes of this file or package do not run. */
 export interface LoadFailure {
   /** The path of the file or folder, or the name of the package. */
   readonly file: string
@@ -15,7 +15,7 @@ export interface LoadFailure {
   /** The kind of the fault, such as `SyntaxError`. It contains no text of the file. */
   readonly kind: string
   /**
-   * Whether an earlier version of the file was loaded. The processes of that version keep running. Set only when files
+   * True if an earlier version of the file was loaded: the processes of that version keep running. Set only when files
    * are loaded again.
    */
   readonly hasLoadedBefore?: boolean
@@ -73,8 +73,8 @@ export function importFailure(
 }
 
 /**
- * Explains an error at the end of a file. Node's parser reports a missing bracket there, because every later line could
- * still have closed it.
+ * Explains an error at the end of a file: Node's parser reports a missing closing bracket there, because any later line
+ * could still have contained it.
  */
 const withEndExplained = (message: string): string =>
   message.endsWith("got '<eof>'")
@@ -91,7 +91,10 @@ export function exitPlace(isOfUser: (path: string) => boolean): string | null {
   return place === null ? null : `${place.path}:${place.line}`
 }
 
-/** The texts of a value that a file has thrown. URLs in these texts have no query parameter `generation`. */
+/**
+ * An error that a process file has thrown, as texts. The query parameter `generation` is removed from the URLs in these
+ * texts.
+ */
 interface Thrown {
   readonly kind: string
   readonly message: string
@@ -153,8 +156,8 @@ const pathOf = (url: string): string | null => {
 }
 
 /**
- * Returns the line that imports a module that was not found. For a relative import, Node's error contains the full
- * path.
+ * Returns the place of the import of a module that was not found. If the import is relative, Node's error contains the
+ * full path of the module, so only the file name is searched for.
  */
 function importIn(path: string, specifier: string): Place | null {
   const name = specifier.split(/[/\\]/).at(-1) ?? specifier

@@ -15,7 +15,8 @@ import { registerHooks } from 'node:module'
 import { pathToFileURL } from 'node:url'
 
 /**
- * The module to which `integration-host` resolves. A checkout has it as TypeScript, a built installation as JavaScript.
+ * The module to which `integration-host` resolves. It is a TypeScript file in a checkout, and a JavaScript file in a
+ * built installation.
  */
 const API = new URL(
   import.meta.url.endsWith('.ts') ? '../../process/api.ts' : '../../process/api.js',
@@ -30,11 +31,11 @@ const GENERATION = 'generation'
 
 export interface ModuleHook {
   /**
-   * Returns the module specifier with which a package is imported in a generation. Packages are resolved from the
-   * working directory.
+   * Returns the specifier with which a package is imported in a generation (one load of all process files). Packages
+   * are resolved from the working directory.
    */
   packageSpecifier(name: string, generation: number): string
-  /** The URLs of imported files of the user, and of files of the user that were not found. */
+  /** The URLs of the user's files: those that were imported, and those that an import did not find. */
   readonly files: ReadonlySet<string>
 }
 
@@ -91,7 +92,8 @@ export function installModuleHook(packageRoots: readonly URL[]): ModuleHook {
 }
 
 /**
- * Returns the URL of a module in a generation. Node loads each URL only once, so each generation needs its own URLs.
+ * Returns the URL of a module in a generation (one load of all process files). Node loads each URL only once, so each
+ * generation needs its own URLs.
  */
 export function ofGeneration(url: string, generation: number): string {
   const versioned = new URL(url)

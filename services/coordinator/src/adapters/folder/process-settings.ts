@@ -3,7 +3,10 @@ import { ConfigError, type Environment, parseConfig } from '@integration-host/sh
 import { z } from 'zod'
 import { bindSettings, type ProcessDefinition } from '../../process/definition.ts'
 
-/** Returns the variable of a setting: for example `INVOICE_EXPORT_ERP_URL` for `erpUrl` of `InvoiceExport`. */
+/**
+ * Returns the name of the environment variable of a setting: for example `INVOICE_EXPORT_ERP_URL` for the setting
+ * `erpUrl` of the process `InvoiceExport`.
+ */
 export const variableOf = (process: string, setting: string): string =>
   `${upperSnake(process)}_${upperSnake(setting)}`
 

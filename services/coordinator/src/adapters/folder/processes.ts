@@ -35,7 +35,10 @@ export interface LoadedProcesses {
   readonly failures: readonly LoadFailure[]
 }
 
-/** Returns the loaded processes. Definitions that do not come from files have no failures. */
+/**
+ * Returns the loaded processes. A list of definitions is converted to a load result without failures, because no file
+ * was loaded.
+ */
 export const loadedOf = (given: readonly ProcessDefinition[] | LoadedProcesses): LoadedProcesses =>
   'definitions' in given
     ? given

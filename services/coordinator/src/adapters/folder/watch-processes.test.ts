@@ -104,7 +104,7 @@ describe('a coordinator that watches its process files', () => {
     expect(await processesReport()).toMatchObject({ status: 'up' })
   })
 
-  it('a reload of changed files does not abort or repeat the step in flight, and the run continues with the next step of the new version', async () => {
+  it('a reload of changed files neither aborts nor repeats the step in flight; the next step runs in the new version', async () => {
     await using target = await startTarget()
     const response = Promise.withResolvers<void>()
     target.on('/slow', async (_, reply) => {
@@ -200,7 +200,7 @@ describe('a coordinator that watches its process files', () => {
     expect(coordinator.output()).not.toContain('two processes have the name')
   })
 
-  it('the log says that an earlier version keeps running only if an earlier version of the file was loaded', async () => {
+  it('the log entry of a broken file mentions a running earlier version only if an earlier version was loaded', async () => {
     await put('a.ts', returning('1'))
     await put('b.ts', returning('2', 'Another'))
     await put('c.ts', withSetting)

@@ -101,8 +101,8 @@ describe('sending a webhook', () => {
   it('a webhook call resolves its host name only once, so that a later response of the name server has no effect', async () => {
     let calls = 0
     const { port } = await serve((_, response) => ((calls += 1), response.end()))
-    // The second address is that of this test's server. The test simulates DNS rebinding: an attacker's name server
-    // returns another address for the second query.
+    // The test simulates DNS rebinding: the attacker's name server returns a different address for the second query.
+    // That second address, 127.0.0.1, belongs to the server of this test.
     const { resolve, asked } = resolverOf(['192.0.2.1'], ['127.0.0.1'])
     const post = createWebhookPost({ resolve, timeoutMs: 200 })
     const result = await post(request(new URL(`http://hooks.example.com:${port}/`), false))

@@ -37,8 +37,8 @@ export function auditRuns(
 }
 
 /**
- * Removes the definition version from a run. Ended runs are counted without regard to their version, because the
- * PostgreSQL source counts them in an index without a version column.
+ * Returns a copy of a run without its definition version. An audit does not group ended runs by version, because the
+ * PostgreSQL source counts ended runs in an index that has no version column.
  */
 const withoutVersion = (stored: StoredRun): StoredRun => ({
   ...stored,

@@ -1,4 +1,4 @@
-/** The cursors of the change feeds and the times of webhook deliveries in the memory source. */
+/** The memory source's store of change feed cursors, and of the time of the provider's last delivery. */
 import type { ChangeCursor, ChangeCursors } from '../../change-feed/change-cursors.ts'
 import type { Subscriptions } from '../../transaction/subscriptions.ts'
 import type { MemoryStore } from './store.ts'

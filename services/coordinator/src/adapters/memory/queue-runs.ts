@@ -130,7 +130,7 @@ export function createMemoryQueue(
       ...plain.map((transaction, n) => [transaction, first.results[n]] as const),
       ...debounced.map((transaction, n) => [transaction, second.results[n]] as const),
     ])
-    // Each transaction has a result in exactly one of the two lists.
+    // Each transaction is either in `plain` or in `debounced`, so each of them has a result.
     return transactions.map((transaction) => results.get(transaction) as QueueResult)
   }
 }

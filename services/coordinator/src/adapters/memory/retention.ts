@@ -26,8 +26,8 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
     return { ...rest, counts: { ...counts, [action]: { ...counts[action], [process]: count } } }
   }
   /**
-   * Commits the entries. Each entry counts one run and contains the new count, so an entry is built only after the
-   * previous one was applied.
+   * Builds and commits the entries one after another. Each entry adds 1 to a count and contains the new count, so it
+   * can be built only after the previous entry was applied.
    */
   async function commitCounted(entries: readonly (() => Entry)[]): Promise<number> {
     await Promise.all(entries.map((entry) => commit(entry())))

@@ -69,7 +69,10 @@ export function createRunTable(): RunTable {
 
   /** The newest run that was queued for each debounce key. */
   const debounces = new Map<string, string>()
-  /** The ids of the absorbed transactions, in two maps: the ids of each run, and the run of each id. */
+  /**
+   * The absorbed transactions. `absorbed` maps each run to the ids that it has absorbed; `absorbers` maps each of these
+   * ids to its run.
+   */
   const absorbed = new Map<string, { readonly run: RunKey; readonly ids: Set<string> }>()
   const absorbers = new Map<string, string>()
 

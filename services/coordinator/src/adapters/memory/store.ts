@@ -56,9 +56,12 @@ interface State {
 /** The stored state of the retention. */
 export interface RetentionState {
   readonly keepsByDefault: boolean
-  /** The time at which the last pass was completed, epoch ms. */
+  /** The time at which the last retention pass was completed, epoch ms. */
   readonly passedAt: number | null
-  /** The number of runs that the current pass has changed, by action (purge or forget) and process. */
+  /**
+   * The number of runs that the current retention pass has purged and the number that it has forgotten (deleted), by
+   * process.
+   */
   readonly counts: Readonly<Record<'purge' | 'forget', Readonly<Record<string, number>>>>
 }
 

@@ -2,7 +2,7 @@ import type { TargetCalls, TargetKey } from '../../transaction/target-calls.ts'
 
 /**
  * Counts the calls to targets with limits. The counts are not stored, because only one OS process uses the memory
- * source, and all its calls end with the process.
+ * source, and no call continues after this process has ended.
  *
  * @param now - returns epoch ms
  */

@@ -188,7 +188,8 @@ export async function createMemoryTransactionSource(
       if (stored === undefined) return null
       const run = transitions.recorded(stored, lease, transition, times())
       if (run === null) return null
-      // These members are left out of the result, because the caller has them in its claim, in decrypted form.
+      // `InitialData` and the other unused members are left out of the result, because the caller already has them,
+      // decrypted, in its claim.
       const { InitialData: _data, Realm: _realm, CreatedAt: _at, ...moved } = await commitRun(run)
       const { DefinitionVersion: _version, DeadlineAt: _deadline, ...state } = moved
       return state

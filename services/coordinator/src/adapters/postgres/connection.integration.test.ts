@@ -83,8 +83,8 @@ describe('a connection to PostgreSQL', () => {
     },
   )
 
-  // EPIPE has five capital letters, like an SQLSTATE. A client that mistakes EPIPE for an SQLSTATE dead-letters the
-  // message of a claim and loses the outcome of a step.
+  // EPIPE has five capital letters, like an SQLSTATE. If the coordinator mistook EPIPE for an SQLSTATE, it would treat
+  // a lost connection as an invalid statement: it would dead-letter step messages and lose the outcomes of steps.
   it.each(['EPIPE', 'ECONNRESET', 'EAI_AGAIN', 'CONNECTION_CLOSED'])(
     'a query fails with store_unavailable if its connection breaks with %s',
     async (code) => {
@@ -235,8 +235,8 @@ describe('the pool of connections to PostgreSQL', () => {
       await expect(connection.run((sql) => sql`select 1`)).rejects.toMatchObject({
         code: 'store_unavailable',
       })
-    // The pool may try to connect once for each of its connections. The check of the server runs once per second, and
-    // may also try to connect each time.
+    // Each connection of the pool may make one attempt to connect. The check of the server runs once per second, and
+    // each check may make one more attempt.
     const checks = Math.ceil((performance.now() - startedAt) / 1_000)
     expect(relay.connections - before).toBeLessThan(5 + checks + 4)
     relay.restore()
@@ -273,7 +273,7 @@ describe('the pool of connections to PostgreSQL', () => {
   })
 })
 
-describe('an unsupported database', () => {
+describe('a coordinator with an unsupported database', () => {
   /**
    * Connects as a coordinator does. Returns the reported reason why the database is not ready, and each line of
    * the log.

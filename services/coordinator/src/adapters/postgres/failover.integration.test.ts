@@ -79,7 +79,7 @@ const countConnections = async ({ sql }: PostgresNode): Promise<number> => {
 }
 
 describe('a coordinator with a PostgreSQL primary and a standby', () => {
-  it('the coordinator connects to the primary in whatever order the hosts are listed, even if the first host refuses connections', async () => {
+  it('the coordinator connects to the primary in whatever order the hosts are listed, even if the first host rejects connections', async () => {
     await using afterStandby = connect(urlOf(standby, primary))
     await afterStandby.ready()
     await standby.kill()
@@ -207,8 +207,8 @@ describe('a coordinator whose PostgreSQL waits for a frozen synchronous standby'
         reason: 'no synchronous standby acknowledges commits',
       }),
     )
-    // The test counts the connections for 6 s, which is three times as long as a statement waits for its response.
-    // Without a limit there would be 40 connections.
+    // The test counts the connections for 6 s, which is three times as long as a statement waits for its response. If
+    // the pool did not limit its connections, it would have 40 of them by then.
     for (let checks = 0; checks < 6; checks += 1) {
       counts.push(await countConnections(primary))
       await primary.sql`select pg_sleep(1)`

@@ -8,7 +8,10 @@ export interface MonitorDeps {
     readonly onnotify: (channel: string) => void
     readonly onclose: () => void
   }) => postgres.Sql
-  /** All connections that are opened to the same address, including the monitor's. */
+  /**
+   * All connections that this coordinator opens to the address of the monitored server, including the monitor's own
+   * connection.
+   */
   readonly sockets: ServerSockets
   /**
    * Whether the connections need a server that accepts writes. Such connections are closed when their server becomes a

@@ -66,7 +66,8 @@ export function createConnectedCompanies({
       const { status, body } = await get(`credentials?${query.toString()}`)
       if (status !== 200) throw rejected(status)
       const page = Page.safeParse(body)
-      // A page whose cursor equals the requested one would be requested again for ever.
+      // A response whose `next_cursor` is the cursor of its own request is invalid: the caller would request the same
+      // page for ever.
       if (!page.success || (after !== null && page.data.next_cursor === after))
         throw unavailable('token-service sent an invalid response')
       return {

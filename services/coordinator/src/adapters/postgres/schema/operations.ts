@@ -26,9 +26,9 @@ export const orderWebhook = pgTable(
     Receiver: key('Receiver').notNull(),
     Realm: text('Realm'),
     /**
-     * Webhooks of a receiver with the same value are sent one after another. The value is the realm of the event.
-     * Events without a realm need no order, so they are spread over 64 other values, and 64 of their webhooks can be in
-     * flight.
+     * Webhooks of a receiver with the same `OrderedBy` are sent one after another. `OrderedBy` is the realm of the
+     * event. Events without a realm need no order, so they are spread over 64 other values, and up to 64 of their
+     * webhooks can be in flight.
      */
     OrderedBy: key('OrderedBy').notNull(),
     InitialData: jsonb('InitialData').notNull(),
@@ -149,7 +149,7 @@ export const orderTarget = pgTable(
   (table) => [primaryKey({ columns: [table.Process, table.Target] })],
 )
 
-/** The schedules of the processes, and when each of them is due next. */
+/** The schedules of the processes, and the time at which each schedule is due next. */
 export const orderSchedule = pgTable(
   'Order_Schedule',
   {
@@ -171,8 +171,8 @@ export const orderSchedule = pgTable(
     PausedBy: text('PausedBy'),
     Reason: text('Reason'),
     /**
-     * The time at which a coordinator first stored the schedules of the process without this schedule; null while the
-     * process has this schedule.
+     * The time at which this schedule was marked as removed, because the definition of the process no longer contained
+     * it; null while the process has this schedule.
      */
     RemovedAt: time('RemovedAt'),
     UpdatedAt: time('UpdatedAt').notNull().defaultNow(),

@@ -36,9 +36,9 @@ export async function auditTables(
   const paused = await pausedProcesses(tx)
   const unfinished = await unfinishedGroups(tx)
   const orphanItems = await countOrphanItems(tx)
-  // The following statements must not use bitmap scans, because a bitmap scan reads the whole index before it returns
-  // its first row, whatever the LIMIT is. The previous statements need bitmap scans. This does no harm, because they
-  // use indexes that contain only unfinished or recent rows.
+  // From here on, bitmap scans are disabled: a bitmap scan reads the whole index before it returns its first row, even
+  // with a small LIMIT. The statements above need bitmap scans. There they do no harm, because the indexes of these
+  // statements contain only unfinished or recent rows.
   await tx`set local enable_bitmapscan = off`
   const { groups: endedBadly, isLowerBound } = await endedBadlyGroups(tx)
   const completed = await countCompleted(tx, { count: sumOf(endedBadly), isLowerBound })

@@ -103,8 +103,8 @@ export function insertRuns(
   { sweepMs, leaseMs }: { readonly sweepMs: number; readonly leaseMs: number },
   by: Actor | undefined,
 ): Promise<RunRow[]> {
-  // Each of these groups of columns is left out of the statement if no run of the batch needs it, because most
-  // processes use none of them.
+  // The columns for concurrency keys, delays, debouncing and claims are left out of the statement if no run of the
+  // batch needs them, because most processes use none of these features.
   const isKeyed = transactions.some(({ ConcurrencyKey }) => ConcurrencyKey !== undefined)
   const isDelayed = transactions.some(({ NotBefore }) => NotBefore !== undefined)
   const isDebounced = transactions.some(({ Debounce }) => Debounce !== undefined)

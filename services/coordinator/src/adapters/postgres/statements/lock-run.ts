@@ -41,9 +41,10 @@ export async function latestReplayId(
 }
 
 /**
- * Locks a run for the rest of the database transaction. Without a `replayId`, locks the latest run. Two checks are made
- * under the lock, so that no other transition can happen between these checks and the change: whether the run has the
- * required version, and whether the bulk operation has already changed the transaction.
+ * Locks a run for the rest of the database transaction. Without a `replayId`, locks the latest run. Under the lock,
+ * checks that the run has the required version. If a bulk operation makes the change, also checks that this operation
+ * has not changed the transaction before. Because of the lock, no other transition can happen between these checks and
+ * the change.
  *
  * @throws {IntegrationError} `transaction_not_found`, `transaction_purged` or `version_moved`.
  * @throws {DoneBefore} if the bulk operation has already changed the run.

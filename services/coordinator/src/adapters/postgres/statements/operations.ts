@@ -53,7 +53,8 @@ export async function startOperation(
   { Action, Process, DryRun, Request }: OperationRequest,
   act: AuditContext,
 ): Promise<Operation> {
-  // Operations of one service key are started one after another. Therefore each start counts all operations before it.
+  // The lock lets only one operation of a service key start at a time. Therefore the count contains every operation
+  // that was started before this one.
   await sql`select pg_advisory_xact_lock(hashtextextended(${`operations of ${act.by.keyId}`}, 0))`
   const open = await sql`
     select from "Order_Operation" where "FinishedAt" is null and "KeyID" = ${act.by.keyId}

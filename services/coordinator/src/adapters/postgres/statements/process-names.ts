@@ -36,8 +36,8 @@ export async function endedRanges(
   sql: postgres.Sql | postgres.TransactionSql,
   process: string | null,
 ): Promise<readonly EndedRange[] | null> {
-  // If the process is fixed, the comparison must begin with the column after `Process`. Otherwise PostgreSQL begins
-  // each search at the first entry of the process instead of at the compared values.
+  // If the process is given, `Process` must not be part of the row comparison. With it, PostgreSQL would begin each
+  // search at the first index entry of the process instead of at the compared values.
   const [columns, last, inProcess] =
     process === null
       ? [

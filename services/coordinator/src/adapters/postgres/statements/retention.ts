@@ -94,7 +94,7 @@ export async function endPurge(
       order by process`
 }
 
-/** Adds the number of rows in the CTE `changed` to the count of each process. */
+/** For each process, adds the number of its rows in the CTE `changed` to the stored count of the process. */
 const addToCounts = (sql: postgres.Sql, action: keyof typeof COUNTS) => sql`
   insert into "Order_Installation" as i ("Name", "Value")
   select ${COUNTS[action]} || "Process", to_jsonb(count(*)) from changed group by "Process" order by 1

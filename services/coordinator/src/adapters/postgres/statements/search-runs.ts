@@ -154,8 +154,8 @@ function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Sourc
     ...(isUnfinishedOnly ? [[unfinished(MAX_UNFINISHED)]] : []),
     ...(tag.length > 0 ? [[tagged]] : realm.length > 0 ? [[ofRealm]] : []),
     // With a filter by error class, the failed runs of the class are read first, because there are few of them. Without
-    // a class, the runs of the version are read first, because they are closer together in the index than all failed
-    // and cancelled runs.
+    // a filter by error class, the runs of the definition version are read first, because they are closer together in
+    // the index than all failed and cancelled runs.
     ...(filter.class === undefined ? [...byVersion, ...byEnd] : [...byEnd, ...byVersion]),
     // No index has the order in which unfinished runs were changed, so all of them are sorted.
     isInOrder ? [newest] : [completed, unfinished(null)],

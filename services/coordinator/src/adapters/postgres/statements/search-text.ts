@@ -34,8 +34,8 @@ export interface SearchText {
     table?: string,
   ): string
   /**
-   * Like `scan`, for failed and cancelled runs. The ranges contain only the statuses, error classes and in-doubt flags
-   * of the filter.
+   * Like `scan`, for failed and cancelled runs. Every range has a status, an error class and an in-doubt flag that the
+   * filter allows.
    */
   scanEnded(ranges: readonly Range[], by: readonly string[], most: number): string
   /**

@@ -1,7 +1,7 @@
 /**
  * The statements on `"Order_Slot"`. Each of them runs in a database transaction that has first locked the slots of its
  * processes and keys. A separate statement acquires this lock, so that the next statement sees what was committed
- * during the wait for the lock. Rows are locked only after this lock.
+ * during the wait for the lock. A transaction acquires this lock before it locks any row.
  */
 import type postgres from 'postgres'
 import { WAITS_FOR_SLOT } from '../../../process/concurrency.ts'
@@ -176,8 +176,8 @@ export async function parkRuns(
 }
 
 /**
- * The maximum number of rows that one call removes because their runs no longer wait. Rows whose runs get a slot do not
- * count.
+ * The maximum number of rows that one call removes because the run of the row no longer waits. A row whose run gets a
+ * slot does not count.
  */
 const MAX_REMOVED = 100
 /** The maximum number of groups whose slots one call assigns. */
