@@ -4,7 +4,10 @@ import { counted, plain } from './terminal.ts'
 /** Returns the lines that describe a fault: the reason, the trace id for the provider's support, and the remedy. */
 export const faultLines = (fault: Fault): string[] =>
   [
-    ['Fault', `${fault.Code}, since ${fault.At}, after ${counted(fault.Attempts, 'attempt')}`],
+    [
+      'Fault',
+      `${fault.Code}, since ${fault.Since ?? fault.At}, after ${counted(fault.Attempts, 'attempt')}`,
+    ],
     ['Message', fault.Message],
     ...(fault.TraceId === undefined ? [] : [['Trace id', fault.TraceId]]),
     ...(fault.NextTryAt === undefined ? [] : [['Next try', fault.NextTryAt]]),

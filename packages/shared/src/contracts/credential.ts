@@ -10,7 +10,10 @@ export const Fault = z
       description:
         "Couldn't refresh token for realm <credential_name>, <token endpoint response body>",
     }),
-    At: z.iso.datetime(),
+    At: z.iso.datetime().meta({ description: 'when the last refresh failed' }),
+    Since: z.iso.datetime().optional().meta({
+      description: 'when the first refresh since the last success failed with a fault',
+    }),
     Attempts: z.int().nonnegative(),
     TraceId: z.string().optional().meta({ description: "the provider's trace id (intuit_tid)" }),
     Remedy: z.string().optional().meta({ description: 'what to do' }),

@@ -23,6 +23,7 @@ describe('the fault of a credential', () => {
       Code: 'invalid_grant',
       Message: `Couldn't refresh token for realm ACC-12, {"error":"invalid_grant"}`,
       At: '2026-01-01T00:00:00.000Z',
+      Since: '2026-01-01T00:00:00.000Z',
       Attempts: 2,
       TraceId: 'tid-1',
       Remedy: expect.stringContaining('Reconnect'),
@@ -44,7 +45,7 @@ describe('the fault of a credential', () => {
       Final: false,
       Rejections: 1,
       NextTryAt: '2026-01-01T00:05:00.000Z',
-      Remedy: expect.stringContaining('tried again at NextTryAt'),
+      Remedy: expect.stringContaining('tried again by itself'),
     })
     expect(Fault.parse(fault)).toEqual(fault)
     expect([isTerminal(fault), isProvisional(fault), isGrantRejected(fault)]).toEqual([

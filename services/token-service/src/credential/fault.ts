@@ -78,12 +78,12 @@ export const faultClasses = {
 export type FaultClass = keyof typeof faultClasses
 
 const PROVISIONAL_REMEDY =
-  'Wait: the provider rejected the refresh token, which it may also do in an outage, so the token is tried again at NextTryAt. If the owner of the company disconnected the application, or another program uses this grant, reconnect the company.'
+  'Wait: the provider rejected the refresh token, which it may also do in an outage, so the token is tried again by itself. If the owner of the company disconnected the application, or another program uses this grant, reconnect the company.'
 
 /** The remedies of provisional faults for which waiting alone does not help. */
 const PROVISIONAL_REMEDIES: Partial<Record<FaultClass, string>> = {
-  disconnected: `${faultClasses.disconnected.remedy} The token is tried once more at NextTryAt, because the provider may also reject it in an outage.`,
-  used_elsewhere: `${faultClasses.used_elsewhere.remedy} The token is tried again at NextTryAt, because the provider may also reject it in an outage.`,
+  disconnected: `${faultClasses.disconnected.remedy} The token is tried once more by itself, because the provider may also reject it in an outage.`,
+  used_elsewhere: `${faultClasses.used_elsewhere.remedy} The token is tried again by itself, because the provider may also reject it in an outage.`,
 }
 
 /** The remedy of `invalid_grant` if the store may have lost a newer token pair. */
@@ -91,7 +91,7 @@ const SUPERSEDED_REMEDY =
   'Reconnect the company. Either Redis lost a newer token pair of this company when it changed its primary or was restarted, and the provider accepts only that pair. Or the provider has ended the grant: its owner disconnected the application, or another program used the grant.'
 
 const PROVISIONAL_SUPERSEDED_REMEDY =
-  'Reconnect the company, or wait: Redis changed its primary or was restarted after this token pair was stored. If it lost a newer token pair of this company then, waiting does not help. If not, the provider may have rejected the token because of an outage: the token is tried again at NextTryAt.'
+  'Reconnect the company, or wait: Redis changed its primary or was restarted after this token pair was stored. If it lost a newer token pair of this company then, waiting does not help. If not, the provider may have rejected the token because of an outage: the token is tried again by itself.'
 
 /** Returns whether this fault means that the grant has ended, either finally or provisionally. */
 export const isGrantRejected = (fault: Fault | null): boolean =>
@@ -110,6 +110,8 @@ export const isProvisional = (fault: Fault | null): fault is Fault =>
 export interface FaultContext {
   /** The time at which the refresh failed, in epoch ms. */
   readonly at: number
+  /** The time at which the first refresh since the last success failed, in epoch ms. Default: `at`. */
+  readonly since?: number
   /** The number of failed refreshes since the last success. */
   readonly attempts: number
   /** How often the provider has rejected the refresh token. */
@@ -125,7 +127,14 @@ export function faultOf(
   name: string,
   faultClass: FaultClass,
   response: Pick<ProviderResponse, 'body' | 'traceId'>,
-  { at, attempts, rejections = 0, retryAt = null, isPossiblySuperseded = false }: FaultContext,
+  {
+    at,
+    since = at,
+    attempts,
+    rejections = 0,
+    retryAt = null,
+    isPossiblySuperseded = false,
+  }: FaultContext,
 ): Fault {
   const hasTwoCauses = faultClass === 'invalid_grant' && isPossiblySuperseded
   const finalRemedy = hasTwoCauses ? SUPERSEDED_REMEDY : faultClasses[faultClass].remedy
@@ -136,6 +145,7 @@ export function faultOf(
     Code: faultClass,
     Message: `Couldn't refresh token for realm ${name}, ${response.body}`,
     At: new Date(at).toISOString(),
+    Since: new Date(since).toISOString(),
     Attempts: attempts,
     ...(response.traceId !== null && { TraceId: response.traceId }),
     Remedy: retryAt === null ? finalRemedy : provisionalRemedy,

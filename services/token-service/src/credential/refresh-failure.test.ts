@@ -108,7 +108,7 @@ describe('the fault and the retry time that a failed refresh stores', () => {
     const again = settlementOf(failing, failureOf('provider_bad_response'), context)
     expect(again).toMatchObject({
       attempts: 2,
-      fault: { Code: 'provider_bad_response' },
+      fault: { Code: 'provider_bad_response', Since: fault.At },
       isPublished: false,
     })
     expect(settlementOf(failing, failureOf('invalid_grant'), context).isPublished).toBe(true)

@@ -100,6 +100,7 @@ export function settlementOf(
     const faultClass = isFaultClass(failureClass) ? failureClass : 'provider_unavailable'
     fault = faultOf(credential.name, faultClass, failure.response, {
       at,
+      since: standing === null ? at : Date.parse(standing.Since ?? standing.At),
       attempts,
       rejections,
       retryAt,
