@@ -82,6 +82,7 @@ describe('the summary of a process', () => {
           ErrorClass: 'http_400',
           Count: 1,
           OldestCreatedAt: expect.stringMatching(/Z$/),
+          FirstEndedAt: expect.stringMatching(/Z$/),
         },
       ],
       IsLowerBound: false,

@@ -31,7 +31,7 @@ const Summary = z
         DefinitionVersion: z.string().nullable(),
       }),
     ),
-    EndedBadly: z.array(Group).meta({
+    EndedBadly: z.array(Group.extend({ FirstEndedAt: z.iso.datetime().nullable() })).meta({
       description:
         'failed and cancelled; a null StepName: runs newer than those whose step was read, because there are many',
     }),

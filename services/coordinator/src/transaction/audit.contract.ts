@@ -91,13 +91,14 @@ export function auditContract(name: string, open: () => Promise<TransactionSourc
       const { endedBadly, unfinished, runsByStatus } = await audit()
       const group = { Process: process.name, WaitingFor: null, Status: 'Failed' }
       const http400 = { ...group, ErrorClass: 'http_400' }
-      const { CreatedAt: OldestCreatedAt } = oldest
+      const { CreatedAt: OldestCreatedAt, CompletedAt: FirstEndedAt } = oldest
       expect(endedBadly[0]).toEqual({
         ...http400,
         StepName: 'order',
         Count: 2,
         InDoubt: 1,
         OldestCreatedAt,
+        FirstEndedAt,
       })
       const one = { Count: 1, InDoubt: 0 }
       expect(endedBadly.slice(1)).toEqual(

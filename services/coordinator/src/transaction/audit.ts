@@ -23,6 +23,12 @@ export interface RunGroup extends Pick<Run, 'Process' | 'Status' | 'ErrorClass' 
   readonly OldestCreatedAt: string
 }
 
+/** A group of failed or cancelled runs. */
+export interface EndedGroup extends RunGroup {
+  /** The time at which the first of these runs ended; `null` if their rows were not read, because there are too many. */
+  readonly FirstEndedAt: string | null
+}
+
 export interface UnfinishedGroup extends RunGroup, Pick<Run, 'DefinitionVersion'> {
   readonly StepName: string
   /** The number of runs in the group that a worker could claim now. */
@@ -39,7 +45,7 @@ export interface AuditCounts {
   readonly at: string
   readonly unfinished: readonly UnfinishedGroup[]
   /** Failed and cancelled runs. */
-  readonly endedBadly: readonly RunGroup[]
+  readonly endedBadly: readonly EndedGroup[]
   readonly completed: number
   /** Says which of the counts are not exact. */
   readonly inexact: {

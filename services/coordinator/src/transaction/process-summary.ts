@@ -1,4 +1,4 @@
-import type { Audit, RunGroup, UnfinishedGroup } from './audit.ts'
+import type { Audit, EndedGroup, RunGroup, UnfinishedGroup } from './audit.ts'
 
 /** The counts of one process in the latest audit, without completed runs. */
 export interface ProcessSummary {
@@ -6,7 +6,7 @@ export interface ProcessSummary {
   readonly Process: string
   readonly Unfinished: readonly Omit<UnfinishedGroup, 'Process' | 'due' | 'oldestDueMs' | 'stuck'>[]
   /** Failed and cancelled runs. */
-  readonly EndedBadly: readonly Omit<RunGroup, 'Process' | 'WaitingFor'>[]
+  readonly EndedBadly: readonly Omit<EndedGroup, 'Process' | 'WaitingFor'>[]
   /** Whether there may be more runs than were counted. */
   readonly IsLowerBound: boolean
 }

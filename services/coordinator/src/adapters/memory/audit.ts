@@ -1,4 +1,9 @@
-import { type Audit, auditOf, type UnfinishedGroup } from '../../transaction/audit.ts'
+import {
+  type Audit,
+  auditOf,
+  type EndedGroup,
+  type UnfinishedGroup,
+} from '../../transaction/audit.ts'
 import type { Pauses } from '../../transaction/pause.ts'
 import { isOver } from '../../transaction/status.ts'
 import { STUCK_MS } from '../../transaction/transaction-source.ts'
@@ -21,10 +26,7 @@ export function auditRuns(
   const counts = {
     at: new Date(now).toISOString(),
     unfinished: groupsOf(runs.filter(isActive), now),
-    endedBadly: groupsOf(endedBadly.map(withoutVersion), now).map(
-      ({ due: _due, oldestDueMs: _oldest, stuck: _stuck, DefinitionVersion: _version, ...group }) =>
-        group,
-    ),
+    endedBadly: endedGroups(endedBadly.map(withoutVersion), now),
     completed: count(isCompleted),
     inexact: { unfinished: false, endedBadly: false, completed: false },
     itemViolations: {
@@ -44,6 +46,24 @@ const withoutVersion = (stored: StoredRun): StoredRun => ({
   ...stored,
   header: { ...stored.header, DefinitionVersion: null },
 })
+
+function endedGroups(runs: readonly StoredRun[], now: number): EndedGroup[] {
+  return groupsOf(runs, now).map(
+    ({ due: _due, oldestDueMs: _oldest, stuck: _stuck, DefinitionVersion: _version, ...group }) => {
+      const ends = runs
+        .map(({ header }) => header)
+        .filter(
+          ({ Process, Status, StepName, ErrorClass }) =>
+            Process === group.Process &&
+            Status === group.Status &&
+            StepName === group.StepName &&
+            ErrorClass === group.ErrorClass,
+        )
+        .flatMap(({ CompletedAt }) => CompletedAt ?? [])
+      return { ...group, FirstEndedAt: ends.toSorted()[0] ?? null }
+    },
+  )
+}
 
 function groupsOf(runs: readonly StoredRun[], now: number): UnfinishedGroup[] {
   const groups = new Map<string, UnfinishedGroup>()

@@ -3,6 +3,7 @@ import {
   type Audit,
   auditOf,
   type AuditCounts,
+  type EndedGroup,
   type RunGroup,
   type UnfinishedGroup,
 } from '../../../transaction/audit.ts'
@@ -86,7 +87,7 @@ function unfinishedGroups(tx: postgres.TransactionSql): Promise<UnfinishedGroup[
  */
 async function endedBadlyGroups(
   tx: postgres.TransactionSql,
-): Promise<{ readonly groups: RunGroup[]; readonly isLowerBound: boolean }> {
+): Promise<{ readonly groups: EndedGroup[]; readonly isLowerBound: boolean }> {
   const ranges = await endedRanges(tx, null)
   if (ranges === null) return { groups: [], isLowerBound: true }
   const share = (max: number): number => Math.floor(max / Math.max(1, ranges.length))
@@ -100,9 +101,10 @@ async function endedBadlyGroups(
         select count(*)::int from (
           select from "Order_Header" h where ${isInRange} limit ${share(MAX_ENDED)}) h) counted
       cross join lateral (
-        select "StepName" as step, count(*)::int, min("CreatedAt") as oldest, max("CreatedAt") as newest
+        select "StepName" as step, count(*)::int, min("CreatedAt") as oldest, max("CreatedAt") as newest,
+          min("CompletedAt") as ended
         from (
-          select "StepName", "CreatedAt" from "Order_Header" h where ${isInRange}
+          select "StepName", "CreatedAt", "CompletedAt" from "Order_Header" h where ${isInRange}
           order by "CreatedAt", "TransactionID", "ReplayID" limit ${share(MAX_ENDED_READ)}) h
         group by 1) step`
   const isLowerBound = rows.some(({ inRange }) => inRange >= share(MAX_ENDED))
@@ -120,15 +122,27 @@ interface EndedRow {
   readonly count: number
   readonly oldest: string
   readonly newest: string
+  /** The time at which the first of the runs at this step ended. */
+  readonly ended: string
 }
+
+/** Returns the earlier one of two times; `null` if neither is known. */
+const earlier = (one: string | null, other: string | null): string | null =>
+  one !== null && (other === null || one < other) ? one : other
 
 /**
  * Returns one group for each process, status, error class and step. A group contains both the runs in doubt and the
  * runs that are not in doubt.
  */
-function endedGroups(ranges: readonly EndedRange[], rows: readonly EndedRow[]): RunGroup[] {
-  const groups = new Map<string, RunGroup>()
-  const add = (range: EndedRange, StepName: string | null, count: number, oldest: string): void => {
+function endedGroups(ranges: readonly EndedRange[], rows: readonly EndedRow[]): EndedGroup[] {
+  const groups = new Map<string, EndedGroup>()
+  const add = (
+    range: EndedRange,
+    StepName: string | null,
+    count: number,
+    oldest: string,
+    ended: string | null,
+  ): void => {
     const { process: Process, ended: Status, doubt } = range
     const ErrorClass = range.class === '' ? null : range.class
     const key = JSON.stringify([Process, Status, ErrorClass, StepName])
@@ -143,14 +157,15 @@ function endedGroups(ranges: readonly EndedRange[], rows: readonly EndedRow[]): 
       InDoubt: (known?.InDoubt ?? 0) + (doubt ? count : 0),
       OldestCreatedAt:
         known !== undefined && known.OldestCreatedAt < oldest ? known.OldestCreatedAt : oldest,
+      FirstEndedAt: earlier(known?.FirstEndedAt ?? null, ended),
     })
   }
   for (const [n, range] of ranges.entries()) {
     const read = rows.filter((row) => row.n === n)
-    for (const { step, count, oldest } of read) add(range, step, count, oldest)
+    for (const { step, count, oldest, ended } of read) add(range, step, count, oldest, ended)
     const rest = (read[0]?.inRange ?? 0) - read.reduce((total, { count }) => total + count, 0)
     const newest = read.map((row) => row.newest).toSorted()
-    if (rest > 0) add(range, null, rest, newest.at(-1) ?? '')
+    if (rest > 0) add(range, null, rest, newest.at(-1) ?? '', null)
   }
   return [...groups.values()].toSorted((a, b) => b.Count - a.Count)
 }
