@@ -72,6 +72,8 @@ export interface Grants {
   accessToken(token: string): AccessTokenState | null
   /** Ends the grant of an access or refresh token; returns `false` if the token is invalid. */
   revokeToken(token: string): boolean
+  /** Returns whether the realm has a grant that has not ended. */
+  has(realm: string): boolean
   /** Ends all grants of the realm; returns how many of them were still valid. */
   revokeRealm(realm: string): number
   /** Expires all access tokens of the realm now; returns how many of them were still valid. */
@@ -315,6 +317,8 @@ export function createGrants({
       counters.count(grant.realm, 'revocations')
       return true
     },
+
+    has: (realm) => standing(realm).length > 0,
 
     revokeRealm(realm) {
       const ending = standing(realm)

@@ -26,6 +26,8 @@ export interface Question {
   readonly companies: readonly Company[]
   /** An unused realm id that the form proposes for a new company. */
   readonly freshRealm: string
+  /** The realm of the company that is selected when the page opens. */
+  readonly chosen: string | undefined
   /** The reason why the submitted form was rejected; `null` when the page is shown for the first time. */
   readonly problem: string | null
 }
@@ -34,7 +36,14 @@ export interface Question {
  * Returns the page on which the user chooses a company and grants or denies access. The page is plain HTML without
  * scripts.
  */
-export const authorizePage = ({ action, carried, companies, freshRealm, problem }: Question) =>
+export const authorizePage = ({
+  action,
+  carried,
+  companies,
+  chosen,
+  freshRealm,
+  problem,
+}: Question) =>
   smallPage(
     'Connect a company (sandbox)',
     html`<h1>Connect a company</h1>
@@ -48,13 +57,13 @@ export const authorizePage = ({ action, carried, companies, freshRealm, problem 
         <fieldset>
           <legend>Company</legend>
           ${companies.map(
-            ({ realm, name }, index) =>
+            ({ realm, name }) =>
               html`<label>
                 <input
                   type="radio"
                   name="company"
                   value="${realm}"
-                  ${index === 0 ? raw('checked') : ''}
+                  ${realm === chosen ? raw('checked') : ''}
                 />
                 <span>${name}</span> <code>${realm}</code>
               </label>`,

@@ -69,6 +69,19 @@ describe('the authorization page', () => {
     })
   })
 
+  it('the authorization page selects the first company without a valid grant, so that one click reconnects a revoked company', async () => {
+    const selected = async () => {
+      const page = await (await get(provider.authorizeUrl())).text()
+      return /value="(\d+)"\s+checked/.exec(page)?.[1]
+    }
+    const first = '9341453908059889'
+    expect(await selected()).toBe(first)
+    await provider.tokens(first)
+    expect(await selected()).not.toBe(first)
+    await provider.sandbox('POST', `realms/${first}/revoke`)
+    expect(await selected()).toBe(first)
+  })
+
   it('the authorization page connects a company that the user enters, and lists it on the next visit', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',

@@ -111,11 +111,15 @@ function ask(
     const value = parameters.get(name)
     return value === null ? [] : [[name, value] as const]
   })
+  const companies = deps.companies.list()
+  // The user probably wants to connect a company that has no grant, or none any more.
+  const unconnected = companies.find(({ realm }) => !deps.grants.has(realm))
   return c.html(
     authorizePage({
       action: paths.authorize,
       carried,
-      companies: deps.companies.list(),
+      companies,
+      chosen: (unconnected ?? companies[0])?.realm,
       freshRealm: deps.freshRealm(),
       problem,
     }),
