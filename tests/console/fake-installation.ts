@@ -178,18 +178,20 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
   function summary(process: string): unknown {
     const groups = Map.groupBy(
       runs.filter((run) => run.process === process && run.status !== 'Completed'),
-      ({ status }) => status,
+      (run) => JSON.stringify([run.status, header(run).WaitingFor]),
     )
-    const views = [...groups].map(([Status, of]) => {
+    const views = [...groups].map(([key, of]) => {
+      const [Status, WaitingFor] = JSON.parse(key) as [HeaderStatus, string | null]
       const first = of[0]
       return {
         Status,
         StepName: 'order',
         ErrorClass: Status === 'Failed' ? 'http_503' : null,
-        WaitingFor: null,
+        WaitingFor,
         Count: of.length,
         InDoubt: 0,
-        OldestCreatedAt: first === undefined ? null : createdAt(first),
+        FirstEndedAt:
+          first === undefined || !isOver(Status) ? null : new Date(first.updatedAt).toISOString(),
       }
     })
     const isBad = (status: HeaderStatus): boolean => status === 'Failed' || status === 'Cancelled'

@@ -12,6 +12,7 @@ const segment = (kind: Segment['kind'], from: number, until: number): Segment =>
 const waterfall = (segments: readonly Segment[], omitted = 0): Waterfall => ({
   from: 0,
   until: 1_000 * SECOND,
+  now: null,
   lanes: [{ step: 'order', segments, omitted }],
 })
 const WITH_WAIT = waterfall([

@@ -25,6 +25,7 @@ const WHOLE = range(0, 1_000)
 /** A run with a wait of 800 s between two attempts. */
 const waterfall = {
   ...WHOLE,
+  now: null,
   lanes: [
     {
       step: 'order',

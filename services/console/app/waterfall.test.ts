@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { RunView } from '../src/contracts/runs.ts'
+import { numberedAttempts } from './attempts.ts'
 import { type Lane, waterfall } from './waterfall.ts'
 
 const START = Date.parse('2026-11-22T02:31:00.000Z')
@@ -60,6 +61,7 @@ const run = (Attempts: readonly Attempt[], other: Partial<RunView> = {}): RunVie
   AttemptCount: Attempts.length,
   Runs: [],
   History: [],
+  Company: null,
   DataRejected: false,
   Blocked: {},
   Attempts: [...Attempts],
@@ -97,6 +99,70 @@ describe('the timeline of a run', () => {
     ])
   })
 
+  it('all attempts of a step are numbered, and those that do not count are marked', () => {
+    const held = [
+      attempt('order', 1, [0, 100], 'credential_held'),
+      attempt('order', 1, [2_000, 2_100], 'credential_held'),
+      attempt('order', 1, [4_000, 4_100], 'http_503'),
+      attempt('order', 2, [6_000, 6_100], 'http_429'),
+      attempt('order', 2, [8_000, 8_100]),
+      attempt('csv', 1, [9_000, 9_100]),
+    ]
+    expect(numberedAttempts(run(held)).map((one) => [one.number, one.isCounted])).toEqual([
+      [1, false],
+      [2, false],
+      [3, true],
+      [4, false],
+      [5, true],
+      [1, true],
+    ])
+    const [order] = waterfall(run(held), 0).lanes
+    expect(order?.segments[0]?.text).toBe('attempt 1: credential_held, not counted')
+  })
+
+  it('the last attempt of a run that waits does not count if the coordinator has not counted it', () => {
+    const waiting = (Attempt: number) =>
+      run([attempt('order', 1, [0, 100], 'http_429')], {
+        Status: 'Retrying',
+        StepName: 'order',
+        CompletedAt: null,
+        Attempt,
+      })
+    expect([0, 1].map((count) => numberedAttempts(waiting(count))[0]?.isCounted)).toEqual([
+      false,
+      true,
+    ])
+  })
+
+  it('the attempt before a resumption counts, although the next attempt has the same number', () => {
+    const attempts = [
+      attempt('order', 1, [0, 100], 'http_422'),
+      attempt('order', 1, [4_000, 4_100], 'http_422'),
+    ]
+    const resumed = run(attempts, {
+      History: [
+        {
+          ID: 1,
+          At: at(3_000),
+          KeyID: 'console',
+          Person: 'ada',
+          Action: 'resume',
+          Process: 'OrderProcess',
+          TransactionID: '66',
+          ReplayID: 0,
+          Realm: null,
+          Reason: null,
+          Outcome: 'done',
+          OperationID: null,
+        },
+      ],
+    })
+    expect(numberedAttempts(resumed).map(({ number, isCounted }) => [number, isCounted])).toEqual([
+      [1, true],
+      [2, true],
+    ])
+  })
+
   it('the timeline of a run that has not ended shows the wait until the next attempt', () => {
     const active = run([attempt('order', 1, [0, 100], 'network')], {
       Status: 'Retrying',
@@ -104,8 +170,9 @@ describe('the timeline of a run', () => {
       CompletedAt: null,
       NextAttemptAt: at(9_000),
     })
-    const { until, lanes } = waterfall(active, START + 1_000)
-    expect(until - START).toBe(9_000)
+    const { until, now, lanes } = waterfall(active, START + 1_000)
+    expect([until, now]).toEqual([START + 9_000, START + 1_000])
+    expect(lanes[0]?.segments.at(-1)?.text).toBe('waits: pause before the next attempt')
     expect(shown(lanes[0])).toContainEqual(['next', 100, 9_000])
   })
 

@@ -3,6 +3,7 @@
  * shown. A gap without a recorded reason stays a gap.
  */
 import type { RunView } from '../src/contracts/runs.ts'
+import { type NumberedAttempt, numberedAttempts } from './attempts.ts'
 
 export type SegmentKind = 'queued' | 'completed' | 'failed' | 'running' | 'wait' | 'next'
 
@@ -23,7 +24,10 @@ export interface Lane {
 
 export interface Waterfall {
   readonly from: number
+  /** The end of the run, or now; later than now if the run waits for its next attempt. */
   readonly until: number
+  /** The present time if the run waits for its next attempt; otherwise `null`. */
+  readonly now: number | null
   readonly lanes: readonly Lane[]
 }
 
@@ -42,11 +46,9 @@ const WAITS: ReadonlyMap<string, string> = new Map(
   }),
 )
 
-type Attempt = RunView['Attempts'][number]
-
 /** Returns the timeline of a run as of `now` (epoch ms). */
 export function waterfall(run: RunView, now: number): Waterfall {
-  const byStep = Map.groupBy(run.Attempts, ({ StepName }) => StepName)
+  const byStep = Map.groupBy(numberedAttempts(run), ({ StepName }) => StepName)
   const steps = [...new Set([...run.Steps, ...byStep.keys(), run.StepName])]
   const ended = run.CompletedAt === null ? null : Date.parse(run.CompletedAt)
   const from = Date.parse(run.CreatedAt)
@@ -56,6 +58,7 @@ export function waterfall(run: RunView, now: number): Waterfall {
   return {
     from,
     until,
+    now: ended === null && next > now ? now : null,
     lanes: steps.map((step) => {
       const attempts = byStep.get(step) ?? []
       const omitted = Math.max(0, attempts.length - 2 * SHOWN_AT_ENDS)
@@ -91,12 +94,23 @@ export function waterfall(run: RunView, now: number): Waterfall {
 /**
  * Returns the attempt of the due step that is in flight. If none is in flight, returns the wait until the next attempt.
  */
-function dueSegments(run: RunView, last: Attempt | undefined, now: number): readonly Segment[] {
+function dueSegments(
+  run: RunView,
+  last: NumberedAttempt | undefined,
+  now: number,
+): readonly Segment[] {
   if (run.StartedAt !== null)
-    return [segment('running', Date.parse(run.StartedAt), now, `attempt ${run.Attempt}: in flight`)]
+    return [
+      segment(
+        'running',
+        Date.parse(run.StartedAt),
+        now,
+        `attempt ${(last?.number ?? 0) + 1}: in flight`,
+      ),
+    ]
   const next = run.NextAttemptAt === null ? 0 : Date.parse(run.NextAttemptAt)
   return next > now && last !== undefined && last.FinishedAt !== null
-    ? [segment('next', Date.parse(last.FinishedAt), next, waitText(last))]
+    ? [segment('next', Date.parse(last.FinishedAt), next, `waits: ${waitText(last)}`)]
     : []
 }
 
@@ -107,13 +121,14 @@ const segment = (kind: SegmentKind, from: number, until: number, text: string): 
   text,
 })
 
-const waitText = ({ Outcome }: Attempt): string =>
+const waitText = ({ Outcome }: NumberedAttempt): string =>
   WAITS.get(Outcome) ?? 'pause before the next attempt'
 
-function attemptSegment(attempt: Attempt, openUntil: number): Segment {
+function attemptSegment(attempt: NumberedAttempt, openUntil: number): Segment {
   const { Outcome, ResponseStatus, FinishedAt, StartedAt } = attempt
   const from = Date.parse(StartedAt)
   const kind = FinishedAt === null ? 'running' : Outcome === 'completed' ? 'completed' : 'failed'
-  const text = `attempt ${attempt.Attempt}: ${Outcome}${ResponseStatus === null ? '' : ` (${ResponseStatus})`}`
+  const status = ResponseStatus === null ? '' : ` (${ResponseStatus})`
+  const text = `attempt ${attempt.number}: ${Outcome}${status}${attempt.isCounted ? '' : ', not counted'}`
   return segment(kind, from, FinishedAt === null ? openUntil : Date.parse(FinishedAt), text)
 }

@@ -30,6 +30,8 @@ const CHANGES_MS = 4_000
  * be shown soon.
  */
 const PROCESSES_MS = 4_000
+/** Values are outdated if they could not be read for this long. */
+const OUTDATED_MS = 12_000
 const HEALTH_MS = 3_000
 const ALERTS_MS = 15_000
 /** The metrics are read with every third check of the health. */
@@ -60,6 +62,10 @@ export interface InstallationWatch extends AsyncDisposable {
   readonly checked: Promise<void>
 }
 
+/** Returns the time of the last read if it was too long ago; otherwise `null`. */
+const outdated = (readAt: number | null): number | null =>
+  readAt !== null && Date.now() - readAt > OUTDATED_MS ? readAt : null
+
 export function watchInstallation(deps: InstallationWatchDeps): InstallationWatch {
   const { reader, readAlerts, frames, logger } = deps
   const watchedSince = Date.now()
@@ -69,6 +75,10 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   const times = createConditionTimes()
   let companies: Pick<Installation, 'companies' | 'faulted'> = { companies: null, faulted: [] }
   let processes: readonly CountedProcess[] | null = null
+  const readAt: { companies: number | null; processes: number | null } = {
+    companies: null,
+    processes: null,
+  }
   let services: readonly ServiceState[] = []
   let changes: NowView['Changes'] = []
   let alerts: readonly FiringAlert[] = []
@@ -84,6 +94,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   const installation = (): Installation => ({
     ...companies,
     services,
+    asOf: { companies: outdated(readAt.companies), processes: outdated(readAt.processes) },
     processes:
       processes?.map((process) => ({
         ...process,
@@ -202,6 +213,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     repeat(COMPANIES_MS, async () => {
       const { counts, faulted } = await reader.readCompanies()
       companies = { companies: counts, faulted }
+      readAt.companies = Date.now()
     }),
     repeat(CHANGES_MS, async () => {
       const { actions, audit } = await reader.readChanges()
@@ -209,6 +221,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     }),
     repeat(PROCESSES_MS, async () => {
       processes = await reader.readProcesses()
+      readAt.processes = Date.now()
     }),
     ...(readAlerts === null ? [] : [repeat(ALERTS_MS, () => followAlerts(readAlerts))]),
     followTransitions(

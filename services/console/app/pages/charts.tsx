@@ -36,6 +36,15 @@ export default function ChartsPage() {
   )
 }
 
+/** A vertical line as in the charts, for the legend. */
+function Mark({ name }: { readonly name: 'marker' | 'hair' }) {
+  return (
+    <svg viewBox="0 0 4 14" className="mark" aria-hidden="true">
+      <line className={name} x1="2" x2="2" y1="0" y2="14" />
+    </svg>
+  )
+}
+
 function Ranges({ view }: { readonly view: FiguresView }) {
   const isMemoryOnly = view.Ranges.length === 1
   return (
@@ -95,6 +104,16 @@ function Charts({ view }: { readonly view: FiguresView }) {
           onChange={(event) => setChosen(Number(event.target.value))}
         />
       </label>
+      <ul className="legend muted" aria-label="Marks in all charts">
+        {markers.length > 0 && (
+          <li>
+            <Mark name="marker" /> a change, see the list below
+          </li>
+        )}
+        <li>
+          <Mark name="hair" /> the chosen time
+        </li>
+      </ul>
       <div className="charts">
         {view.Charts.map((chart) => (
           <Chart

@@ -118,7 +118,7 @@ function CompanyTable({ session, rows }: CompanyTableProps) {
               Grant ends
             </th>
             <th scope="col" className="narrow">
-              Since
+              Refresh
             </th>
           </tr>
         </thead>
@@ -155,7 +155,8 @@ function CompanyTable({ session, rows }: CompanyTableProps) {
                 <GrantEnd company={company} />
               </td>
               <td>
-                <Ago time={company.Fault?.At ?? company.RefreshedAt} />
+                {company.Fault !== undefined && 'first failed '}
+                <Ago time={company.Fault?.Since ?? company.Fault?.At ?? company.RefreshedAt} />
               </td>
             </tr>
           ))}

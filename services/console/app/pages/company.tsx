@@ -44,7 +44,7 @@ export function CompanyPage({ session, realm }: CompanyPageProps) {
       {company !== undefined && (
         <>
           <State company={company} session={session} />
-          <WaitingRuns realm={company.Realm} />
+          <WaitingRuns realm={company.Realm} count={data?.WaitingRuns ?? null} />
           <section className="panel" aria-labelledby="history">
             <h2 id="history">History</h2>
             <History entries={data?.History ?? []} />
@@ -64,7 +64,8 @@ function State({ company, session }: { readonly company: Company; readonly sessi
       <p className="headline">
         <CompanyState state={company.State} />
         <span className="muted">
-          <Ago time={fault?.At ?? company.RefreshedAt} prefix="for " />
+          {fault === undefined ? 'refreshed ' : 'first failure '}
+          <Ago time={fault?.Since ?? fault?.At ?? company.RefreshedAt} />
         </span>
       </p>
       {fault === undefined ? (
@@ -140,12 +141,7 @@ function Actions({
   const name = companyName(company)
   return (
     <div className="buttons">
-      {/* When the company becomes active, the link was used, so it is no longer shown. */}
-      <ConnectButton
-        key={company.State === 'active' ? 'active' : 'faulted'}
-        session={session}
-        company={company}
-      />
+      <ConnectButton session={session} company={company} />
       <ActionButton
         verb="Refresh"
         blocked={

@@ -2,7 +2,7 @@ import type { ChangeView, NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { duration, full, timeOfDay } from '../clock.ts'
 import { useNow } from '../now.ts'
-import { Ago } from '../parts/ago.tsx'
+import { Ago, AsOf } from '../parts/ago.tsx'
 import { Conditions } from '../parts/conditions.tsx'
 import { Glyph, State, type Tone } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
@@ -39,8 +39,12 @@ export function NowPage({ session }: { readonly session: SessionView }) {
       )}
       {count === 0 && isNew(now) && <FirstSteps session={session} />}
       <div className="columns">
-        <section className="panel" aria-labelledby="runs">
+        <section
+          className={`panel ${now.RunsAsOf === null ? '' : 'outdated'}`}
+          aria-labelledby="runs"
+        >
           <h2 id="runs">Runs</h2>
+          {now.RunsAsOf !== null && <AsOf time={now.RunsAsOf} />}
           <Runs now={now} />
         </section>
         <section className="panel" aria-labelledby="services">
@@ -121,7 +125,7 @@ function Runs({ now }: { readonly now: NowView }) {
         <Count name="In flight" value={runs.InFlight} tone="info" />
         <Count name="Waiting" value={runs.Waiting} tone="wait" />
         <Count name="Failed" value={runs.Failed} tone="bad" />
-        <Count name="Completed, last hour" value={done} tone="good" />
+        <Count name="Done, last hour" value={done} tone="good" />
       </dl>
       <MinuteChart minutes={minutes} />
       <p className="muted">
@@ -178,6 +182,7 @@ function Services({ now }: { readonly now: NowView }) {
           : companies.Total === 0
             ? 'No company is connected yet.'
             : `${number.format(companies.Active)} of ${number.format(companies.Total)} ${companies.Total === 1 ? 'company' : 'companies'} active.`}{' '}
+        {now.CompaniesAsOf !== null && <AsOf time={now.CompaniesAsOf} />}{' '}
         <Link to="/services">All services</Link>
       </p>
     </>

@@ -4,7 +4,6 @@ import type { RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call, Problem } from '../api.ts'
 import { fullMs, remaining, useSeconds } from '../clock.ts'
-import { notify } from '../notice.ts'
 import { usePageTitle } from '../page-title.ts'
 import { Ago } from '../parts/ago.tsx'
 import { Link } from '../parts/link.tsx'
@@ -50,18 +49,6 @@ export function RunPage({ session, process, id }: RunPageProps) {
       <h1 tabIndex={-1} className="outside">
         <Outside text={id} />
       </h1>
-      <p className="under-title">
-        {/* The shown id may have code points in place of characters, so it cannot be selected and copied. */}
-        <button
-          type="button"
-          className="plain"
-          onClick={() =>
-            void navigator.clipboard.writeText(id).then(() => notify('The id is copied.'))
-          }
-        >
-          Copy id
-        </button>
-      </p>
       {wanted !== number && <WrongRun value={wanted ?? ''} />}
       {run === undefined && error instanceof Problem && error.status === 404 ? (
         <MissingRun process={process} id={id} number={number} error={error} />

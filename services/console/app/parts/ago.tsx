@@ -1,4 +1,4 @@
-import { duration, full, inList, useSeconds } from '../clock.ts'
+import { duration, full, inList, timeOfDay, useSeconds } from '../clock.ts'
 import { useSettings } from '../settings.ts'
 
 /**
@@ -20,3 +20,13 @@ export function Ago({ time, prefix = '' }: { readonly time: string; readonly pre
     </time>
   )
 }
+
+/** Says that values are outdated, because the service that reports them does not respond. */
+export const AsOf = ({ time }: { readonly time: string }) => (
+  <span className="muted">
+    as of{' '}
+    <time dateTime={time} title={full(time)}>
+      {timeOfDay(time)}
+    </time>
+  </span>
+)

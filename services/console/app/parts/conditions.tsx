@@ -1,7 +1,7 @@
 import type { ConditionAction, ConditionView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { goTo, runbookPage } from '../router.ts'
-import { Ago } from './ago.tsx'
+import { Ago, AsOf } from './ago.tsx'
 import { BlockableButton, roleReason } from './blockable-button.tsx'
 import { BulkButton } from './bulk-button.tsx'
 import { ConnectButton } from './connect-button.tsx'
@@ -32,7 +32,10 @@ export function Conditions({
   return (
     <ul className="conditions">
       {conditions.map((condition) => (
-        <li key={condition.Key} className={`panel condition edge-${TONES[condition.Severity]}`}>
+        <li
+          key={condition.Key}
+          className={`panel condition edge-${TONES[condition.Severity]} ${condition.AsOf === null ? '' : 'outdated'}`}
+        >
           <Glyph tone={TONES[condition.Severity]} />
           <div>
             <h2>
@@ -58,8 +61,15 @@ export function Conditions({
               {SEVERITY_WORDS[condition.Severity]}
             </span>
             <span className="muted">
-              <Ago time={condition.Since} prefix="for " />
+              {condition.Begin === null ? (
+                <Ago time={condition.Since} prefix="for " />
+              ) : (
+                <>
+                  {condition.Begin} <Ago time={condition.Since} />
+                </>
+              )}
             </span>
+            {condition.AsOf !== null && <AsOf time={condition.AsOf} />}
             <span className="links">
               {condition.Page !== null && <Link to={condition.Page}>Show</Link>}
               {condition.InRunbook && (

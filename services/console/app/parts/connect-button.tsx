@@ -1,8 +1,9 @@
-import { useState } from 'react'
+import { useEffect, useId, useRef, useState } from 'react'
 import type { ConnectLinkView } from '../../src/contracts/companies.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { full } from '../clock.ts'
+import { copy } from '../copy.ts'
 import { ActionButton } from './action-button.tsx'
 import { roleReason } from './blockable-button.tsx'
 import { companyName, type NamedCompany } from './company.tsx'
@@ -49,7 +50,7 @@ export function ConnectButton({
             ),
           )
         }}
-        done="The link is ready."
+        done=""
       >
         {company === undefined && (
           <label>
@@ -70,25 +71,48 @@ export function ConnectButton({
           </select>
         </label>
       </ActionButton>
-      {link !== null && (
-        <div className="link">
-          <p>
-            Send this link to the owner of the company, or open it here. It works once, until{' '}
-            {full(link.ExpiresAt)}. It is not shown again.
-          </p>
-          <p>
-            <code>{link.Url}</code>
-          </p>
-          <p className="buttons">
-            <button type="button" onClick={() => void navigator.clipboard.writeText(link.Url)}>
-              Copy
-            </button>
-            <a href={link.Url} target="_blank" rel="noopener noreferrer">
-              Open in a new tab
-            </a>
-          </p>
-        </div>
-      )}
+      {link !== null && <LinkDialog link={link} onClose={() => setLink(null)} />}
     </>
+  )
+}
+
+interface LinkDialogProps {
+  readonly link: ConnectLinkView
+  readonly onClose: () => void
+}
+
+/** Shows a new connect link. It is a dialog, so that the page does not move, and so that a used link does not stay there. */
+function LinkDialog({ link, onClose }: LinkDialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const title = useId()
+  useEffect(() => dialog.current?.showModal(), [])
+  return (
+    <dialog ref={dialog} aria-labelledby={title} onClose={onClose}>
+      <form method="dialog">
+        <h2 id={title}>The connect link</h2>
+        <p>
+          Send this link to the owner of the company, or open it here. It works once, until{' '}
+          {full(link.ExpiresAt)}. It is not shown again.
+        </p>
+        <p>
+          <code>{link.Url}</code>
+        </p>
+        <div className="buttons">
+          <button type="submit">Close</button>
+          <button type="button" onClick={() => copy(link.Url)}>
+            Copy
+          </button>
+          <a
+            className="primary"
+            href={link.Url}
+            target="_blank"
+            rel="noopener noreferrer"
+            onClick={() => dialog.current?.close()}
+          >
+            Open in a new tab
+          </a>
+        </div>
+      </form>
+    </dialog>
   )
 }

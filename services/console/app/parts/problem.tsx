@@ -1,5 +1,8 @@
+import { useState } from 'react'
 import { Problem } from '../api.ts'
+import { serverTimeText } from '../clock.ts'
 import { errorPage } from '../router.ts'
+import { AsOf } from './ago.tsx'
 import { Link } from './link.tsx'
 import { Outside } from './text.tsx'
 
@@ -14,12 +17,23 @@ export function ReadProblem({
   if (error === null) return null
   const isTemporary = !(error instanceof Problem) || error.status === 0 || error.status >= 500
   return (
-    <p className="failure" role="alert">
+    <p className={`failure ${hasData ? 'with-outdated' : ''}`} role="alert">
       <Outside text={error.message} />
       {isTemporary && ' It is tried again by itself.'}
-      {hasData && ' What you see is from before.'}
+      {hasData && <Outdated />}
       <ProblemHelp error={error} />
     </p>
+  )
+}
+
+/** Says of which time the page is. The failed read was the first one after it. */
+function Outdated() {
+  const [since] = useState(serverTimeText)
+  return (
+    <>
+      {' '}
+      What you see is <AsOf time={since} />.
+    </>
   )
 }
 

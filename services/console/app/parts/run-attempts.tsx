@@ -1,4 +1,5 @@
 import type { RunView } from '../../src/contracts/runs.ts'
+import { numberedAttempts } from '../attempts.ts'
 import { fullMs, timeMs } from '../clock.ts'
 import { RunStatus } from './run-status.tsx'
 import { Outside } from './text.tsx'
@@ -7,6 +8,8 @@ import { exact } from './timeline.tsx'
 /** Shows the state of each step, even of a step that was not reached. */
 export function RunSteps({ run }: { readonly run: RunView }) {
   const steps = [...new Set([...run.Steps, ...run.Items.map(({ StepName }) => StepName)])]
+  const attempts = numberedAttempts(run)
+  const isWhole = run.AttemptCount === run.Attempts.length
   return (
     <table>
       <thead>
@@ -41,7 +44,11 @@ export function RunSteps({ run }: { readonly run: RunView }) {
                   <span className="muted"> · response {item.ResponseStatus}</span>
                 )}
               </td>
-              <td>{item?.Attempt ?? 0}</td>
+              <td>
+                {isWhole
+                  ? attempts.filter(({ StepName }) => StepName === step).length
+                  : (item?.Attempt ?? 0)}
+              </td>
               <td className="wide outside">
                 {item !== undefined && (
                   <code>
@@ -65,14 +72,21 @@ export interface RunAttemptsProps {
 
 /** Shows the attempts of the run as a table, newest first. */
 export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
-  const { Attempts: attempts, AttemptCount: count } = run
+  const { AttemptCount: count } = run
   if (count === 0) return null
+  const attempts = numberedAttempts(run)
   return (
     <section className="panel" id="attempts" aria-labelledby="attempts-title">
       <h2 id="attempts-title">Attempts</h2>
       {count > attempts.length && (
         <p className="muted">
           The newest {attempts.length} of {count} attempts.
+        </p>
+      )}
+      {attempts.some(({ isCounted }) => !isCounted) && (
+        <p className="muted">
+          An attempt that is not counted, for example because of a cool-down, does not use up the
+          attempts that the step may make.
         </p>
       )}
       <table>
@@ -90,9 +104,10 @@ export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
         </thead>
         <tbody>
           {attempts.toReversed().map((attempt) => (
-            <tr key={`${attempt.StepName} ${attempt.Attempt} ${attempt.StartedAt}`}>
+            <tr key={`${attempt.StepName} ${attempt.number}`}>
               <td className="outside">
-                <Outside text={attempt.StepName} /> {attempt.Attempt}
+                <Outside text={attempt.StepName} /> {attempt.number}
+                {!attempt.isCounted && <div className="muted">not counted</div>}
               </td>
               <td className="outside">
                 <Outside text={attempt.Outcome} />

@@ -33,8 +33,13 @@ export function RunFacts({ run }: { readonly run: RunView }) {
             '—'
           ) : (
             <Link to={companyPage(run.Realm)}>
-              <Outside text={run.Realm} />
+              <Outside text={run.Company ?? run.Realm} />
             </Link>
+          )}
+          {run.Company !== null && (
+            <div className="muted">
+              <Outside text={run.Realm ?? ''} />
+            </div>
           )}
         </dd>
       </div>

@@ -2,10 +2,11 @@ import type { FormEvent } from 'react'
 import type { RunCounts } from '../../src/contracts/now.ts'
 import type { RunsView } from '../../src/contracts/runs.ts'
 import { full } from '../clock.ts'
-import { useRunCounts } from '../now.ts'
+import { useNow, useRunCounts } from '../now.ts'
 import { goTo, setQuery } from '../router.ts'
 import { IN_FLIGHT, type RunQuery, type Status } from '../run-query.ts'
 import { visible } from '../visible.ts'
+import { AsOf } from './ago.tsx'
 import { Link } from './link.tsx'
 import { Outside } from './text.tsx'
 
@@ -76,6 +77,7 @@ interface FilterProps {
 }
 
 export function Groups({ query }: { readonly query: URLSearchParams }) {
+  const asOf = useNow()?.RunsAsOf ?? null
   const counts = useRunCounts(query.get('process'))
   const chosen = query.getAll('status').join()
   const isInDoubt = query.get('inDoubt') === 'true'
@@ -88,7 +90,7 @@ export function Groups({ query }: { readonly query: URLSearchParams }) {
     return other.size === 0 ? '/runs' : `/runs?${other}`
   }
   return (
-    <nav aria-label="Groups of runs" className="chips">
+    <nav aria-label="Groups of runs" className={`chips ${asOf === null ? '' : 'outdated'}`}>
       {GROUPS.map(({ name, statuses, count: countOf }) => {
         const count = counts === undefined ? 0 : (countOf?.(counts) ?? 0)
         return (
@@ -106,6 +108,7 @@ export function Groups({ query }: { readonly query: URLSearchParams }) {
         In doubt
         {(counts?.InDoubt ?? 0) > 0 && <span className="muted"> {counts?.InDoubt}</span>}
       </Link>
+      {asOf !== null && <AsOf time={asOf} />}
     </nav>
   )
 }

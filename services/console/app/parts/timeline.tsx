@@ -5,7 +5,7 @@ import { setQuery, useQueryText } from '../router.ts'
 import { timeAxis } from '../time-axis.ts'
 import { axisOfRange, rangeOf, rangeText, type TimeRange } from '../timeline-view.ts'
 import { visible } from '../visible.ts'
-import { waterfall } from '../waterfall.ts'
+import { type SegmentKind, waterfall } from '../waterfall.ts'
 import { Outside } from './text.tsx'
 import { DraggedRange, useDraggedRange, ZoomButtons } from './timeline-zoom.tsx'
 
@@ -24,7 +24,7 @@ export function Timeline({ run }: { readonly run: RunView }) {
   const query = new URLSearchParams(useQueryText())
   const isTrueScale = query.get('scale') === 'true'
   const whole = waterfall(run, isActive ? seconds * 1_000 : 0)
-  const { from, until, lanes } = whole
+  const { from, until, lanes, now: present } = whole
   const part = rangeOf(query.get('zoom'), whole)
   const shown = part ?? whole
   const full = timeAxis(whole, isTrueScale)
@@ -64,8 +64,6 @@ export function Timeline({ run }: { readonly run: RunView }) {
             >
               <line x1="0" x2={WIDTH} y1="10" y2="10" className="lane" />
               {segments.filter(isShown).map((segment) => {
-                const isThin =
-                  segment.kind === 'wait' || segment.kind === 'queued' || segment.kind === 'next'
                 const left = Math.max(0, x(segment.from))
                 const right = Math.min(WIDTH, x(segment.until))
                 return (
@@ -74,13 +72,16 @@ export function Timeline({ run }: { readonly run: RunView }) {
                     className={segment.kind}
                     x={Math.min(left, WIDTH - MIN_WIDTH)}
                     width={Math.max(MIN_WIDTH, right - left)}
-                    y={isThin ? 8 : 2}
-                    height={isThin ? 4 : 16}
+                    y={isThin(segment.kind) ? 8 : 2}
+                    height={isThin(segment.kind) ? 4 : 16}
                   >
                     <title>{`${visible(segment.text)}, ${exact(segment.until - segment.from)}`}</title>
                   </rect>
                 )
               })}
+              {present !== null && isShown({ from: present, until: present + 1 }) && (
+                <line className="now" x1={x(present)} x2={x(present)} y1="0" y2="20" />
+              )}
               {breaks.filter(isShown).map((one) => (
                 <path
                   key={one.from}
@@ -96,7 +97,9 @@ export function Timeline({ run }: { readonly run: RunView }) {
                 ? `+${omitted} more`
                 : segments.length === 0
                   ? 'not reached'
-                  : exact(timeOfAttempts(segments))}
+                  : segments.at(-1)?.kind === 'next'
+                    ? 'waits'
+                    : exact(timeOfAttempts(segments))}
             </span>
           </li>
         ))}
@@ -106,11 +109,17 @@ export function Timeline({ run }: { readonly run: RunView }) {
         <Time ms={shown.from} />
         <span>
           {part === null
-            ? exact(until - from) + (isActive ? ' so far' : '')
+            ? exact((present ?? until) - from) + (isActive ? ' since it was queued' : '')
             : `${exact(part.until - part.from)} of ${exact(until - from)}`}
         </span>
         {part !== null && <Time ms={part.until} />}
       </figcaption>
+      <TimelineLegend
+        kinds={
+          new Set(lanes.flatMap(({ segments }) => segments.filter(isShown).map(({ kind }) => kind)))
+        }
+        hasNow={present !== null}
+      />
       <div className="scale">
         {breaks.length > 0 && (
           <span className="muted">
@@ -135,6 +144,53 @@ export function Timeline({ run }: { readonly run: RunView }) {
     </figure>
   )
 }
+
+const KINDS: readonly (readonly [SegmentKind, string])[] = [
+  ['queued', 'queued'],
+  ['completed', 'completed attempt'],
+  ['failed', 'failed attempt'],
+  ['running', 'attempt in flight'],
+  ['wait', 'pause between attempts'],
+  ['next', 'waits for the next attempt'],
+]
+
+interface TimelineLegendProps {
+  readonly kinds: ReadonlySet<SegmentKind>
+  readonly hasNow: boolean
+}
+
+/** Explains the marks of the timeline that are shown. */
+function TimelineLegend({ kinds, hasNow }: TimelineLegendProps) {
+  return (
+    <ul className="legend muted" aria-label="Legend">
+      {KINDS.filter(([kind]) => kinds.has(kind)).map(([kind, name]) => (
+        <li key={kind}>
+          <svg viewBox="0 0 20 8" aria-hidden="true">
+            <rect
+              className={kind}
+              width="20"
+              y={isThin(kind) ? 2 : 0}
+              height={isThin(kind) ? 4 : 8}
+            />
+          </svg>
+          {name}
+        </li>
+      ))}
+      {hasNow && (
+        <li>
+          <svg viewBox="0 0 20 8" aria-hidden="true">
+            <line className="now" x1="10" x2="10" y1="0" y2="8" />
+          </svg>
+          now
+        </li>
+      )}
+    </ul>
+  )
+}
+
+/** Attempts are thick bars, and the time without an attempt is a thin one. */
+const isThin = (kind: SegmentKind): boolean =>
+  kind === 'wait' || kind === 'queued' || kind === 'next'
 
 function Time({ ms }: { readonly ms: number }) {
   const iso = new Date(ms).toISOString()

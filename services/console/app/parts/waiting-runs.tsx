@@ -10,16 +10,24 @@ import { Outside } from './text.tsx'
 const SHOWN = 5
 const number = new Intl.NumberFormat('en')
 
+interface WaitingRunsProps {
+  readonly realm: string
+  /** How many runs wait; `null` if it is unknown. */
+  readonly count: number | null
+}
+
 /** Shows how many runs wait for a company, and the newest of them. */
-export function WaitingRuns({ realm }: { readonly realm: string }) {
+export function WaitingRuns({ realm, count }: WaitingRunsProps) {
   const query = new URLSearchParams({ status: 'Waiting', waitingFor: `ACC-${realm}` }).toString()
   // The event stream repeats the queries whose key begins with `runs`.
   const { data, error } = useQuery({
     queryKey: ['runs', 'of-company', realm],
-    queryFn: () => call<RunsView>('GET', `/runs?${query}`),
+    queryFn: () => call<RunsView>('GET', `/runs?${query}&limit=${SHOWN}`),
     refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
   })
   const runs = data?.Runs ?? []
+  // The list may have been read later than the count.
+  const total = Math.max(count ?? 0, runs.length)
   return (
     <section className="panel" aria-labelledby="waiting">
       <h2 id="waiting">Waiting runs</h2>
@@ -31,32 +39,28 @@ export function WaitingRuns({ realm }: { readonly realm: string }) {
         <>
           <p>
             <Link to={`/runs?${query}`}>
-              {data.Next === null ? '' : 'More than '}
-              {number.format(runs.length)} {runs.length === 1 ? 'run waits' : 'runs wait'}
+              {number.format(total)} {total === 1 ? 'run waits' : 'runs wait'}
             </Link>{' '}
-            for this company, and{' '}
-            {runs.length === 1 ? 'continues by itself' : 'continue by themselves'} when it works
-            again.
+            for this company, and {total === 1 ? 'continues by itself' : 'continue by themselves'}{' '}
+            when it works again.
           </p>
           <ol className="changes">
-            {runs
-              .slice(0, SHOWN)
-              .map(({ Process, TransactionID, ReplayID, StepName, UpdatedAt }) => (
-                <li key={JSON.stringify([Process, TransactionID, ReplayID])}>
-                  <Ago time={UpdatedAt} />
-                  <span>
-                    <Link to={runPage(Process, TransactionID, ReplayID)}>
-                      <Outside text={TransactionID} />
-                    </Link>{' '}
-                    <span className="muted">
-                      <Outside text={`${Process} · ${StepName}`} />
-                      {ReplayID > 0 && ` · run ${ReplayID}`}
-                    </span>
+            {runs.map(({ Process, TransactionID, ReplayID, StepName, UpdatedAt }) => (
+              <li key={JSON.stringify([Process, TransactionID, ReplayID])}>
+                <Ago time={UpdatedAt} />
+                <span>
+                  <Link to={runPage(Process, TransactionID, ReplayID)}>
+                    <Outside text={TransactionID} />
+                  </Link>{' '}
+                  <span className="muted">
+                    <Outside text={`${Process} · ${StepName}`} />
+                    {ReplayID > 0 && ` · run ${ReplayID}`}
                   </span>
-                </li>
-              ))}
+                </span>
+              </li>
+            ))}
           </ol>
-          {runs.length > SHOWN && (
+          {total > runs.length && (
             <p className="muted">
               <Link to={`/runs?${query}`}>Show the others</Link>
             </p>

@@ -30,6 +30,9 @@ export type CompaniesView = z.output<typeof CompaniesView>
 export const CompanyPageView = z
   .object({
     Company: CompanyView,
+    WaitingRuns: z.int().nullable().meta({
+      description: 'how many runs wait for the company; null before the coordinator has counted',
+    }),
     History: z
       .array(
         z.object({

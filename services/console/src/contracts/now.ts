@@ -70,6 +70,11 @@ const ConditionAction = z.discriminatedUnion('Kind', [
 ])
 export type ConditionAction = z.output<typeof ConditionAction>
 
+const AsOf = z.iso.datetime().nullable().meta({
+  description:
+    'the time of the values if the service has not responded since; null if they are current',
+})
+
 export const ConditionView = z
   .object({
     Key: z.string().meta({ description: 'the same while the condition lasts' }),
@@ -81,6 +86,10 @@ export const ConditionView = z
     Remedy: z.string().meta({ description: 'what helps' }),
     Affected: z.int().nonnegative(),
     Since: z.iso.datetime(),
+    Begin: z.string().nullable().meta({
+      description: 'what happened then, such as "first failure"; null: the condition began',
+    }),
+    AsOf,
     Page: z.string().nullable().meta({ description: 'the page of the console that shows more' }),
     Action: ConditionAction.nullable(),
   })
@@ -122,11 +131,13 @@ export const NowView = z
     RunsOf: z
       .array(RunCounts.extend({ Process: z.string() }))
       .meta({ description: 'the same by process' }),
+    RunsAsOf: AsOf,
     HasRuns: z.boolean().meta({ description: 'whether there are or were any runs' }),
     Due: z.object({ Count: z.int(), OldestSeconds: z.number() }).nullable(),
     Companies: z
       .object({ Total: z.int(), Active: z.int(), Failing: z.int(), MustReconnect: z.int() })
       .nullable(),
+    CompaniesAsOf: AsOf,
     Minutes: z
       .array(z.object({ Done: z.int(), Failed: z.int() }))
       .meta({ description: 'ended runs of each of the last 60 minutes, the oldest first' }),

@@ -53,6 +53,9 @@ export const RunView = RunDetailResponse.omit({ InitialData: true, Items: true, 
       description: 'the runs of the transaction, the latest first',
     }),
     History: z.array(ActionView).meta({ description: 'who acted on the transaction' }),
+    Company: z.string().nullable().meta({
+      description: 'the name of the company; null if it has none, or without a company',
+    }),
     DataRejected: z.boolean().meta({
       description:
         'whether the run has failed because its data was rejected, so that a copy with changes helps',

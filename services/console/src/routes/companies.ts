@@ -18,6 +18,8 @@ import {
   LabelBody,
 } from '../contracts/companies.ts'
 import type { Sessions } from '../session/sessions.ts'
+import type { Installation } from '../view/installation.ts'
+import { waitingRuns } from '../view/run-counts.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
 import { ACTION_PROBLEMS, PEER_PROBLEMS } from './peer-problems.ts'
 
@@ -25,6 +27,7 @@ export interface CompanyRouteDeps {
   readonly sessions: Sessions
   readonly isHttps: boolean
   readonly tokenService: ServiceClient
+  readonly installation: () => Installation
 }
 
 const ROWS = 100
@@ -41,7 +44,8 @@ const RealmParam = z.object({ realm: Realm })
  * The routes of companies: the list, one company with its history, the actions on it, and connect
  * links.
  */
-export function companyRoutes({ sessions, isHttps, tokenService }: CompanyRouteDeps): Hono {
+export function companyRoutes(deps: CompanyRouteDeps): Hono {
+  const { sessions, isHttps, tokenService } = deps
   const tags = ['companies']
   const viewer = needsRole(sessions, 'viewer', isHttps)
   const operator = needsRole(sessions, 'operator', isHttps)
@@ -101,6 +105,7 @@ export function companyRoutes({ sessions, isHttps, tokenService }: CompanyRouteD
         ])
         return c.json({
           Company: viewOf(company),
+          WaitingRuns: waitingRuns(deps.installation().processes, name),
           History: audit.items
             .filter(({ What }) => What !== 'handed_out')
             .map(({ Hash: _hash, Previous: _previous, Name: _name, ...entry }) => entry),

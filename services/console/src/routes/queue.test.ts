@@ -56,6 +56,17 @@ describe('queueing transactions from the console', () => {
     for (const one of [console, coordinator]) await one?.[Symbol.asyncDispose]()
   })
 
+  it('a file of 8 MB is queued even if JSON escapes each of its characters, and a larger request is rejected unsent', async () => {
+    answer = { status: 200, body: { results: [] } }
+    const Lines = '"'.repeat(8_388_608)
+    expect((await post('/api/queue/lines', { Process: 'OrderProcess', Lines })).status).toBe(200)
+    expect(coordinator.requests.at(-1)?.body).toBe(Lines)
+    const sent = coordinator.requests.length
+    const tooLong = { Process: 'OrderProcess', Lines: 'x'.repeat(2 * 8_388_608 + 4_096) }
+    expect((await post('/api/queue/lines', tooLong)).status).toBe(413)
+    expect(coordinator.requests).toHaveLength(sent)
+  })
+
   const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
     console.request(path, { method: 'POST', cookie, body: JSON.stringify(body), headers })
   const sent = () => coordinator.requests.filter(({ method }) => method === 'POST')

@@ -1,4 +1,5 @@
 import { ActionPage } from '@integration-host/shared/contracts/action'
+import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
 import { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -41,7 +42,7 @@ export interface RunRouteDeps {
   readonly viewersSeeData: boolean
 }
 
-const ROWS = 200
+const MAX_ROWS = 200
 const ATTEMPTS = 200
 const HISTORY = 20
 /** Longer texts are cut after this many characters, because a response of 1 MB would freeze the page. */
@@ -55,6 +56,10 @@ const ListQuery = z.strictObject({
       'by the time of the queueing, which is the default, or of the last change; newest first',
   }),
   cursor: z.string().max(4_096).optional(),
+  limit: z
+    .string()
+    .regex(/^(?:[1-9]\d?|1\d\d|200)$/, 'must be a number from 1 to 200')
+    .default(String(MAX_ROWS)),
 })
 const RunParam = z.object({ process: z.string(), id: z.string() })
 const RunQuery = z.object({
@@ -112,7 +117,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
       validate('query', ListQuery),
       async (c) => {
         const { process, ...filter } = c.req.valid('query')
-        const query = new URLSearchParams({ limit: String(ROWS) })
+        const query = new URLSearchParams()
         for (const [name, value] of Object.entries(filter))
           for (const one of [value].flat()) query.append(name, String(one))
         const path = process === undefined ? '' : `/processes/${encodeURIComponent(process)}`
@@ -121,12 +126,12 @@ export function runRoutes(deps: RunRouteDeps): Hono {
           person(c),
           RunPage,
         )
-        const realms = page.items.flatMap(({ Realm }) => Realm ?? [])
+        const names = await companyNames.of(page.items.flatMap(realmsOf))
         const { processes } = installation()
         return c.json({
-          Runs: page.items.map(rowOf),
+          Runs: page.items.map((run) => rowOf(run, names)),
           Next: page.next_cursor,
-          Companies: await companyNames.of(realms),
+          Companies: names,
           Processes: (processes ?? []).map(({ name }) => name),
         } satisfies RunsView)
       },
@@ -160,10 +165,12 @@ export function runRoutes(deps: RunRouteDeps): Hono {
           stepsOf(c, process),
         ])
         const { InitialData: _data, Items, ...run } = detail
+        const names = await companyNames.of(realmsOf(run))
         return c.json({
           ...run,
           Items: Items.map(({ ResponseBody: _body, Data: _itemData, ...item }) => item),
-          Why: whyOf(run),
+          Why: whyOf(run, nameIn(names, waitedFor(run.WaitingFor))),
+          Company: nameIn(names, run.Realm) ?? null,
           Steps: [...steps],
           Runs: runs.items,
           History: actions.items,
@@ -274,7 +281,25 @@ const pathOf = (process: string, id: string): string =>
 
 const replayQuery = (run: string | undefined): string => (run === undefined ? '' : `&replay=${run}`)
 
-const rowOf = (run: z.output<typeof RunPage>['items'][number]): RunRow => ({
+type ListedRun = z.output<typeof RunPage>['items'][number]
+type Names = Readonly<Record<string, string>>
+
+/** Returns the realms of the companies that the texts about a run name. */
+const realmsOf = ({
+  Realm,
+  WaitingFor,
+}: Pick<ListedRun, 'Realm' | 'WaitingFor'>): readonly string[] => [
+  ...new Set([Realm, waitedFor(WaitingFor)].filter((realm) => realm !== null)),
+]
+
+/** Returns the realm of the company that a run waits for; `null` if it waits for no company. */
+const waitedFor = (waitingFor: string | null): string | null =>
+  waitingFor !== null && CredentialName.safeParse(waitingFor).success ? realmOf(waitingFor) : null
+
+const nameIn = (names: Names, realm: string | null): string | undefined =>
+  realm !== null && Object.hasOwn(names, realm) ? names[realm] : undefined
+
+const rowOf = (run: ListedRun, names: Names): RunRow => ({
   Process: run.Process,
   TransactionID: run.TransactionID,
   ReplayID: run.ReplayID,
@@ -288,7 +313,7 @@ const rowOf = (run: z.output<typeof RunPage>['items'][number]): RunRow => ({
   NextAttemptAt: run.NextAttemptAt,
   CreatedAt: run.CreatedAt,
   UpdatedAt: run.UpdatedAt,
-  Why: whyOf(run),
+  Why: whyOf(run, nameIn(names, waitedFor(run.WaitingFor))),
 })
 
 /**

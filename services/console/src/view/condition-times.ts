@@ -26,7 +26,8 @@ export function createConditionTimes(): ConditionTimes {
       const next: typeof standing = new Map()
       const shown: ConditionView[] = []
       for (const condition of conditions) {
-        const { key, name, title, knownSince, noLaterThan = now, forMs = 0 } = condition
+        const { key, name, title, knownSince, asOf = null } = condition
+        const { noLaterThan = now, forMs = 0 } = condition
         const since = Math.min(knownSince ?? standing.get(key)?.since ?? now, noLaterThan)
         const isShown = now - since >= forMs
         next.set(key, { title, since, isShown })
@@ -41,6 +42,8 @@ export function createConditionTimes(): ConditionTimes {
             Remedy: condition.remedy,
             Affected: condition.affected,
             Since: new Date(since).toISOString(),
+            Begin: condition.begin ?? null,
+            AsOf: asOf === null ? null : new Date(asOf).toISOString(),
             Page: condition.page,
             Action: condition.action ?? null,
           })

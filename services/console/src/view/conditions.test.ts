@@ -2,10 +2,16 @@ import type { CredentialView } from '@integration-host/shared/contracts/credenti
 import { describe, expect, it } from 'vitest'
 import { listed } from './condition.ts'
 import { conditionsOf as conditionsWithin, MISSES_UNTIL_DOWN } from './conditions.ts'
-import type { Installation, Replica, RunGroup } from './installation.ts'
+import { CURRENT, type Installation, type Replica, type RunGroup } from './installation.ts'
 
 const AT = '2026-11-23T10:00:00.000Z'
-const calm: Installation = { services: [], companies: null, faulted: [], processes: null }
+const calm: Installation = {
+  services: [],
+  companies: null,
+  faulted: [],
+  processes: null,
+  asOf: CURRENT,
+}
 const up: Replica = {
   address: '10.0.0.1:7219',
   misses: 0,
@@ -23,7 +29,7 @@ const group: RunGroup = {
   waitingFor: null,
   count: 3,
   inDoubt: 0,
-  oldestAt: 1_000,
+  endedAt: 1_000,
 }
 const withGroups = (...groups: readonly RunGroup[]): Installation => ({
   ...calm,
@@ -109,9 +115,15 @@ describe('the conditions of the page Now', () => {
     })
   })
 
+  it('conditions have the time of their values while the service that reported these values does not respond', () => {
+    const paused = { ...withGroups(group), asOf: { companies: null, processes: 5_000 } }
+    expect(conditionsOf(paused)).toMatchObject([{ name: 'RunsFailed', asOf: 5_000 }])
+    expect(conditionsOf(withGroups(group))).toMatchObject([{ name: 'RunsFailed', asOf: null }])
+  })
+
   it('failed runs of the same step and error class cause one condition, and cancelled runs cause none', () => {
     const conditions = conditionsOf(
-      withGroups(group, { ...group, count: 2, oldestAt: 500 }, { ...group, status: 'Cancelled' }),
+      withGroups(group, { ...group, count: 2, endedAt: 500 }, { ...group, status: 'Cancelled' }),
     )
     expect(conditions).toMatchObject([
       { title: '5 runs failed at OrderProcess.report', detail: 'http_503', knownSince: 500 },

@@ -18,15 +18,19 @@ export const MISSES_UNTIL_DOWN = 3
 
 /** Returns the conditions, the most urgent first. */
 export function conditionsOf(installation: Installation, windows: Windows): readonly Condition[] {
+  const { asOf } = installation
   return mostUrgentFirst([
     ...services(installation),
     ...provider(installation),
-    ...companies(installation),
-    ...runs(installation),
-    ...processes(installation),
+    ...foundIn(asOf.companies, companies(installation)),
+    ...foundIn(asOf.processes, runs(installation)),
+    ...foundIn(asOf.processes, processes(installation)),
     ...conditionsOfMetrics(installation, windows),
   ])
 }
+
+const foundIn = (asOf: number | null, conditions: Iterable<Condition>): readonly Condition[] =>
+  [...conditions].map((condition) => ({ ...condition, asOf }))
 
 function* services({ services: all }: Installation): Generator<Condition> {
   for (const { name, replicas } of all) {
@@ -130,6 +134,7 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       remedy: 'Only a new authorization by the owner of the company helps.',
       affected: lost,
       knownSince: earliest(mustReconnect.flatMap(({ Fault }) => faultTime(Fault))),
+      begin: 'first failure',
       ...(lost === 1 && mustReconnect[0] !== undefined
         ? reconnecting(mustReconnect[0])
         : {
@@ -150,6 +155,7 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       remedy: 'The refresh is retried by itself. Valid access tokens are served until they expire.',
       affected: count,
       knownSince: earliest(failing.flatMap(({ Fault }) => faultTime(Fault))),
+      begin: 'first failure',
       page: `${pages.companies}?state=failing`,
     }
   const ending = counts?.States.expiring ?? 0
@@ -168,7 +174,7 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
 }
 
 const faultTime = (fault: CredentialView['Fault']): readonly number[] =>
-  fault === undefined ? [] : [Date.parse(fault.At)]
+  fault === undefined ? [] : [Date.parse(fault.Since ?? fault.At)]
 
 function* runs({ processes: all, faulted }: Installation): Generator<Condition> {
   const groups = (all ?? []).flatMap((process) => process.groups ?? [])
@@ -189,7 +195,8 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
       detail: first.errorClass ?? 'without an error class',
       remedy: failureRemedy(first.errorClass),
       affected: count,
-      knownSince: earliest(same.flatMap(({ oldestAt }) => (oldestAt === null ? [] : [oldestAt]))),
+      knownSince: earliest(same.flatMap(({ endedAt }) => (endedAt === null ? [] : [endedAt]))),
+      begin: count === 1 ? 'failed' : 'first failure',
       page: runsPage({
         status: 'Failed',
         process: first.process,

@@ -38,8 +38,11 @@ export interface RunGroup {
   readonly waitingFor: string | null
   readonly count: number
   readonly inDoubt: number
-  /** Epoch milliseconds of the creation of the oldest run; `null` if this time is unknown. */
-  readonly oldestAt: number | null
+  /**
+   * The time at which the first of these runs ended, in epoch milliseconds; `null` if they have not ended, or if it is
+   * unknown.
+   */
+  readonly endedAt: number | null
 }
 
 export interface ProcessState {
@@ -62,7 +65,15 @@ export interface Installation {
   /** The companies that fail or must be reconnected, at most 200. */
   readonly faulted: readonly CredentialView[]
   readonly processes: readonly ProcessState[] | null
+  /**
+   * The time of the last read of the companies and of the processes, in epoch milliseconds, if the service has not
+   * responded since; `null` while the values are current.
+   */
+  readonly asOf: { readonly companies: number | null; readonly processes: number | null }
 }
+
+/** The values of an installation of which nothing is outdated. */
+export const CURRENT: Installation['asOf'] = { companies: null, processes: null }
 
 /** Returns the replicas of a service that respond. */
 export const responding = ({ services }: Installation, name: string): readonly Replica[] =>

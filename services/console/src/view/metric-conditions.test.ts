@@ -2,13 +2,19 @@ import { describe, expect, it } from 'vitest'
 import { createConditionTimes } from './condition-times.ts'
 import { conditionsOf } from './conditions.ts'
 import { createFigureHistory } from './figure-history.ts'
-import type { Installation, ProcessState, Replica } from './installation.ts'
+import { CURRENT, type Installation, type ProcessState, type Replica } from './installation.ts'
 import { conditionSources, eventLoopLag, metricConditions } from './metric-conditions.ts'
 import { parseMetrics } from './metric-text.ts'
 
 const START = 1_000 * 60_000
 const READ_MS = 30_000
-const calm: Installation = { services: [], companies: null, faulted: [], processes: null }
+const calm: Installation = {
+  services: [],
+  companies: null,
+  faulted: [],
+  processes: null,
+  asOf: CURRENT,
+}
 
 const replica = (text: string, over: Partial<Replica> = {}): Replica => ({
   address: '10.0.0.1:80',

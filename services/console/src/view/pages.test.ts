@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import type { RunGroup } from './installation.ts'
+import { CURRENT, type RunGroup } from './installation.ts'
 import { parseMetrics } from './metric-text.ts'
 import { nowView } from './pages.ts'
 
@@ -15,7 +15,7 @@ const group = (status: string, waitingFor: string | null): RunGroup => ({
   waitingFor,
   count: 3,
   inDoubt: 0,
-  oldestAt: null,
+  endedAt: null,
 })
 
 it('the numbers of runs are those of the groups in the conditions, and not those of the metrics, which are older', () => {
@@ -36,6 +36,7 @@ it('the numbers of runs are those of the groups in the conditions, and not those
       services: [{ name: 'coordinator', replicas: [coordinator] }],
       companies: null,
       faulted: [],
+      asOf: CURRENT,
       processes: [
         {
           name: 'Order',

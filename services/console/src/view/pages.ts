@@ -18,6 +18,7 @@ export interface NowInput {
 }
 
 const iso = (ms: number): string => new Date(ms).toISOString()
+const isoOrNull = (ms: number | null): string | null => (ms === null ? null : iso(ms))
 
 export function nowView(input: NowInput): NowView {
   const { installation, lastEnded } = input
@@ -33,6 +34,7 @@ export function nowView(input: NowInput): NowView {
       const counts = runCounts(installation.processes, name)
       return counts === null ? [] : [{ Process: name, ...counts }]
     }),
+    RunsAsOf: isoOrNull(installation.asOf.processes),
     HasRuns: hasRuns(input),
     Due: dueRuns(installation),
     Companies:
@@ -44,6 +46,7 @@ export function nowView(input: NowInput): NowView {
             Failing: companies.States.failing ?? 0,
             MustReconnect: companies.States.must_reconnect ?? 0,
           },
+    CompaniesAsOf: isoOrNull(installation.asOf.companies),
     Minutes: [...input.minutes],
     WatchedSince: iso(input.watchedSince),
     Services: installation.services.map(({ name, replicas }) => ({

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Installation } from './installation.ts'
+import { CURRENT, type Installation } from './installation.ts'
 import { parseMetrics } from './metric-text.ts'
 import { queuesOf } from './queues.ts'
 
@@ -29,6 +29,7 @@ const installation: Installation = {
   ],
   companies: null,
   faulted: [],
+  asOf: CURRENT,
   processes: null,
 }
 const process = { Process: 'Order', Steps: ['order', 'csv'] }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { ProcessState, RunGroup } from './installation.ts'
-import { runCounts } from './run-counts.ts'
+import { runCounts, waitingRuns } from './run-counts.ts'
 
 describe('runCounts', () => {
   const group = (process: string, status: string, count: number, inDoubt = 0): RunGroup => ({
@@ -11,7 +11,7 @@ describe('runCounts', () => {
     waitingFor: null,
     count,
     inDoubt,
-    oldestAt: null,
+    endedAt: null,
   })
   const processOf = (name: string, groups: readonly RunGroup[] | null): ProcessState => ({
     name,
@@ -46,6 +46,20 @@ describe('runCounts', () => {
   it('runCounts() does not count a waiting run as a run in flight', () => {
     const waiting = processOf('P', [group('P', 'Waiting', 3)])
     expect(runCounts([waiting])).toEqual({ ...NONE, Waiting: 3 })
+  })
+
+  it('waitingRuns() counts the runs of all processes that wait for one company', () => {
+    const waiting = (process: string, waitingFor: string): RunGroup => ({
+      ...group(process, 'Waiting', 2),
+      waitingFor,
+    })
+    const both = [
+      processOf('P', [waiting('P', 'ACC-1'), waiting('P', 'ACC-2')]),
+      processOf('Q', [waiting('Q', 'ACC-1'), group('Q', 'Failed', 1)]),
+    ]
+    expect(waitingRuns(both, 'ACC-1')).toBe(4)
+    expect(waitingRuns(both, 'ACC-3')).toBe(0)
+    expect(waitingRuns(null, 'ACC-1')).toBeNull()
   })
 
   it('runCounts() returns null before the first count', () => {

@@ -24,3 +24,14 @@ export function runCounts(
     InDoubt: groups.reduce((total, { inDoubt }) => total + inDoubt, 0),
   }
 }
+
+/** Returns how many runs wait for a credential; `null` before the first count. */
+export function waitingRuns(
+  processes: readonly ProcessState[] | null,
+  credential: string,
+): number | null {
+  if (runCounts(processes) === null) return null
+  return (processes ?? [])
+    .flatMap(({ groups }) => groups ?? [])
+    .reduce((sum, { waitingFor, count }) => sum + (waitingFor === credential ? count : 0), 0)
+}

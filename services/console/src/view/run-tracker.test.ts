@@ -24,7 +24,7 @@ const counted: RunGroup = {
   waitingFor: null,
   count: 5,
   inDoubt: 0,
-  oldestAt: null,
+  endedAt: null,
 }
 const counts = (groups: readonly RunGroup[]): number[] => groups.map(({ count }) => count)
 const failures = (groups: readonly RunGroup[]): number[] =>
@@ -64,6 +64,21 @@ describe('the run tracker, which follows runs between two counts of the coordina
     tracker.follow(event(6, 'Running', 3))
     tracker.follow(event(7, 'Completed', 4))
     expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([4])
+  })
+
+  it('a run that is resumed and fails again has failed since its last failure', () => {
+    const tracker = createRunTracker()
+    tracker.follow(event(3, 'Failed', -9))
+    tracker.follow(event(4, 'Queued', 1))
+    tracker.follow(event(6, 'Failed', 2))
+    const one = { ...counted, count: 1, endedAt: COUNTED - 9_000 }
+    expect(tracker.corrected('P', [one], COUNTED)).toMatchObject([
+      { count: 1, endedAt: COUNTED + 2_000 },
+    ])
+    const two = { ...one, count: 2 }
+    expect(tracker.corrected('P', [two], COUNTED)).toMatchObject([
+      { count: 2, endedAt: COUNTED - 9_000 },
+    ])
   })
 
   it('the run tracker counts queued and running runs in one group, so that the start of a step changes no number', () => {

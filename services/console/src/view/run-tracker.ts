@@ -23,6 +23,13 @@ interface Followed {
   readonly entered: readonly { readonly group: GroupKey; readonly at: number }[]
 }
 
+/** How many runs have left and entered a group since the coordinator's count, and when the first of them entered it. */
+interface Change {
+  left: number
+  entered: number
+  firstAt: number
+}
+
 /** The coordinator's latest count is not older than this. A replica counts once a minute. */
 const KEPT_MS = 5 * MINUTE_MS
 
@@ -104,22 +111,29 @@ export function createRunTracker(): RunTracker {
       countEnd(event, at)
     },
     corrected(process, groups, countedAt) {
-      const changes = new Map<string, number>()
-      const change = (key: GroupKey, by: number): void => {
-        if (key !== null) changes.set(key, (changes.get(key) ?? 0) + by)
+      const changes = new Map<string, Change>()
+      const changeOf = (key: string): Change => {
+        const change = changes.get(key) ?? { left: 0, entered: 0, firstAt: Infinity }
+        changes.set(key, change)
+        return change
       }
       for (const { process: own, entered } of runs.values()) {
         const latest = entered.at(-1)
         if (own !== process || latest === undefined || latest.at <= countedAt) continue
-        const counted = entered.findLast(({ at }) => at <= countedAt)
-        if (counted !== undefined) change(counted.group, -1)
-        change(latest.group, 1)
+        const before = entered.findLast(({ at }) => at <= countedAt)?.group ?? null
+        if (before !== null) changeOf(before).left += 1
+        if (latest.group === null) continue
+        const change = changeOf(latest.group)
+        change.entered += 1
+        change.firstAt = Math.min(change.firstAt, latest.at)
       }
       const corrected = merged(groups)
-      for (const [key, by] of changes) {
-        const group = corrected.get(key)
-        if (group !== undefined) group.count = Math.max(0, group.count + by)
-        else if (by > 0) corrected.set(key, newGroup(key, by))
+      for (const [key, { left, entered, firstAt }] of changes) {
+        const group = corrected.get(key) ?? newGroup(key)
+        const stayed = Math.max(0, group.count - left)
+        group.count = stayed + entered
+        if (stayed === 0 && entered > 0 && group.status === 'Failed') group.endedAt = firstAt
+        if (group.count > 0 || corrected.has(key)) corrected.set(key, group)
       }
       return [...corrected.values()]
     },
@@ -165,14 +179,14 @@ function merged(groups: readonly RunGroup[]): Map<string, Count> {
     else {
       known.count += group.count
       known.inDoubt += group.inDoubt
-      if (group.oldestAt !== null)
-        known.oldestAt = Math.min(known.oldestAt ?? group.oldestAt, group.oldestAt)
+      if (group.endedAt !== null)
+        known.endedAt = Math.min(known.endedAt ?? group.endedAt, group.endedAt)
     }
   }
   return counts
 }
 
-function newGroup(key: string, count: number): Count {
+function newGroup(key: string): Count {
   const [process, step, status, errorClass, waitingFor] = JSON.parse(key) as [
     string,
     string | null,
@@ -180,5 +194,5 @@ function newGroup(key: string, count: number): Count {
     string | null,
     string | null,
   ]
-  return { process, step, status, errorClass, waitingFor, count, inDoubt: 0, oldestAt: null }
+  return { process, step, status, errorClass, waitingFor, count: 0, inDoubt: 0, endedAt: null }
 }

@@ -15,7 +15,6 @@ const explained = (run: Partial<ExplainedRun>): string =>
     ErrorClass: null,
     WaitingFor: null,
     InDoubt: false,
-    Attempt: 4,
     LastError: null,
     ...run,
   })
@@ -36,7 +35,7 @@ describe('the sentence that explains the state of a run', () => {
     ],
     [
       { Status: 'Retrying', ErrorClass: 'network' },
-      'Attempt 4 of report: the target could not be reached. It is tried again by itself.',
+      'Waits for the next attempt of report, because the target could not be reached. It is made by itself.',
     ],
     [
       { Status: 'Waiting', WaitingFor: 'ACC-1' },
@@ -49,6 +48,18 @@ describe('the sentence that explains the state of a run', () => {
     [{ Status: 'Completed' }, ''],
   ])('the sentence about the run %o is %s', (run, sentence) => {
     expect(explained(run)).toBe(sentence)
+  })
+
+  it('the sentence on a run that waits for a company has the name of the company', () => {
+    const run = {
+      Status: 'Waiting',
+      StepName: 'order',
+      ErrorClass: null,
+      WaitingFor: 'ACC-1',
+    } as const
+    expect(whyOf({ ...run, InDoubt: false, LastError: null }, 'Rosewood')).toMatch(
+      /^Waits for Rosewood, whose/,
+    )
   })
 
   it('the sentence on the state of a run shows an unknown error class', () => {

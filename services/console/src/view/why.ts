@@ -7,7 +7,7 @@ import type { RunAction } from '../contracts/runs.ts'
 
 export type ExplainedRun = Pick<
   RunResponse,
-  'Status' | 'StepName' | 'ErrorClass' | 'WaitingFor' | 'InDoubt' | 'Attempt' | 'LastError'
+  'Status' | 'StepName' | 'ErrorClass' | 'WaitingFor' | 'InDoubt' | 'LastError'
 >
 
 /** The meanings of the coordinator's error classes. The classes `http_…` have a separate function. */
@@ -81,21 +81,21 @@ export function failureRemedy(errorClass: string | null): string {
   return 'Fix the code of the step, deploy it, then resume.'
 }
 
-/** Returns one or two sentences about the state of a run; an empty text for a completed run. */
-export function whyOf(run: ExplainedRun): string {
-  const sentence = stateSentence(run)
+/**
+ * Returns one or two sentences about the state of a run; an empty text for a completed run. `company` is the name of the
+ * company that the run waits for, if it has a name.
+ */
+export function whyOf(run: ExplainedRun, company?: string): string {
+  const sentence = stateSentence(run, company)
   return run.InDoubt && run.Status !== 'Completed'
     ? `${sentence} The last call may have done its work: look into the target first.`
     : sentence
 }
 
-function stateSentence({
-  Status,
-  StepName,
-  ErrorClass,
-  WaitingFor,
-  Attempt,
-}: ExplainedRun): string {
+function stateSentence(
+  { Status, StepName, ErrorClass, WaitingFor }: ExplainedRun,
+  company: string | undefined,
+): string {
   const because = ErrorClass === null ? '' : causeOf(ErrorClass)
   switch (Status) {
     case 'Queued':
@@ -105,13 +105,13 @@ function stateSentence({
     case 'Retrying':
       return because === ''
         ? `Runs ${StepName} again soon.`
-        : `Attempt ${Attempt} of ${StepName}: ${because}. It is tried again by itself.`
+        : `Waits for the next attempt of ${StepName}, because ${because}. It is made by itself.`
     case 'Waiting':
       return WaitingFor === 'concurrency'
         ? 'Waits for a slot: the process limits how many runs are in progress.'
         : WaitingFor === null
           ? `Waits at ${StepName}.`
-          : `Waits for ${WaitingFor}, whose access token cannot be obtained now. The page of the company says what helps; then the run continues by itself.`
+          : `Waits for ${company ?? WaitingFor}, whose access token cannot be obtained now. The page of the company says what helps; then the run continues by itself.`
     case 'Completed':
       return ''
     case 'Failed':

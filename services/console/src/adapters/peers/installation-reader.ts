@@ -31,7 +31,7 @@ const Group = z.object({
   WaitingFor: z.string().nullable().default(null),
   Count: z.int(),
   InDoubt: z.int(),
-  OldestCreatedAt: z.iso.datetime(),
+  FirstEndedAt: z.iso.datetime().nullable().default(null),
 })
 const Summary = z.object({
   At: z.iso.datetime(),
@@ -125,7 +125,7 @@ export function createInstallationReader(
                     waitingFor: group.WaitingFor,
                     count: group.Count,
                     inDoubt: group.InDoubt,
-                    oldestAt: Date.parse(group.OldestCreatedAt),
+                    endedAt: group.FirstEndedAt === null ? null : Date.parse(group.FirstEndedAt),
                   })),
           }
         }),

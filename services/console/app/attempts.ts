@@ -1,0 +1,44 @@
+/** Numbers the attempts of a run. The number that the coordinator stores stays the same after an attempt that does not count. */
+import type { RunView } from '../src/contracts/runs.ts'
+
+export type Attempt = RunView['Attempts'][number]
+
+export interface NumberedAttempt extends Attempt {
+  /** The number among all attempts of the step, from 1. */
+  readonly number: number
+  /** Whether the attempt counts against the limit of the step. A cool-down, for example, does not. */
+  readonly isCounted: boolean
+}
+
+/**
+ * Returns the attempts of a run with their numbers. If the response does not contain all attempts, the older ones are
+ * assumed to belong to the step of the first listed attempt.
+ */
+export function numberedAttempts(run: RunView): readonly NumberedAttempt[] {
+  const { Attempts: attempts, AttemptCount } = run
+  const listed = new Set(attempts.map(({ StepName }) => StepName))
+  const ofOtherSteps = run.Items.filter(({ StepName }) => !listed.has(StepName))
+  const older =
+    AttemptCount - attempts.length - ofOtherSteps.reduce((sum, { Attempt }) => sum + Attempt, 0)
+  const first = attempts[0]?.StepName ?? ''
+  const numbers = new Map<string, number>([[first, Math.max(0, older)]])
+  return attempts.map((attempt, index) => {
+    const number = (numbers.get(attempt.StepName) ?? 0) + 1
+    numbers.set(attempt.StepName, number)
+    const next = attempts.slice(index + 1).find(({ StepName }) => StepName === attempt.StepName)
+    return { ...attempt, number, isCounted: isCounted(run, attempt, next) }
+  })
+}
+
+/** The next attempt of the step has the same number after an attempt that did not count. */
+function isCounted(run: RunView, attempt: Attempt, next: Attempt | undefined): boolean {
+  if (next === undefined) {
+    const isDue = run.CompletedAt === null && run.StepName === attempt.StepName
+    return !isDue || run.Attempt >= attempt.Attempt
+  }
+  // After a person has resumed the run, the numbers begin again with 1.
+  const isResumed = run.History.some(
+    ({ Action, At }) => Action === 'resume' && At >= attempt.StartedAt && At <= next.StartedAt,
+  )
+  return isResumed || next.Attempt !== attempt.Attempt
+}

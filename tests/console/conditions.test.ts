@@ -1,0 +1,85 @@
+/** Tests the conditions of the first page in a browser: their actions, and what they show while a service is unavailable. */
+import type { CredentialView } from '@integration-host/shared/contracts/credential'
+import type { Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { expectAccessible } from './accessibility.ts'
+import { type FakeConsole, startFakeConsole } from './fake-console.ts'
+import { PROCESS } from './fake-installation.ts'
+
+const BEGAN = '2026-11-24T03:00:00.000Z'
+const broken = (realm: string): CredentialView => ({
+  Name: `ACC-${realm}`,
+  Environment: realm,
+  Label: `Company ${realm}`,
+  Status: 'faulted',
+  State: 'must_reconnect',
+  Version: 3,
+  Expiry: BEGAN,
+  RefreshedAt: BEGAN,
+  Attempts: 4,
+  Fault: {
+    Code: 'invalid_grant',
+    Message: 'rejected',
+    At: new Date().toISOString(),
+    Since: BEGAN,
+    Attempts: 4,
+    Final: true,
+  },
+})
+
+describe('the conditions of the first page of the console', () => {
+  let at: FakeConsole
+  let page: Page
+
+  beforeAll(async () => {
+    at = await startFakeConsole()
+    at.fake.credentials.push(broken('1'), broken('2'))
+    at.fake.add(['broken'], { Status: 'Failed' })
+    page = await at.signIn()
+  })
+  afterAll(async () => {
+    await at?.[Symbol.asyncDispose]()
+  })
+  afterEach(() => expect(at.problems).toEqual([]))
+
+  const condition = (title: string) => page.getByRole('listitem').filter({ hasText: title })
+
+  it('the condition of companies that must be reconnected says when the first refresh failed, and leads to the companies and their links', async () => {
+    await page.goto(at.url)
+    const companies = condition('2 companies must be reconnected')
+    await companies.waitFor()
+    expect(await companies.textContent()).toContain('first failure')
+    expect(await companies.locator('time').first().getAttribute('datetime')).toBe(BEGAN)
+    await companies.getByRole('button', { name: 'Send links…' }).click()
+    await page.waitForURL(`${at.url}/companies?state=must_reconnect`)
+    const buttons = page.getByRole('button', { name: 'Reconnect…' })
+    await expect.poll(() => buttons.count()).toBe(2)
+    await buttons.first().click()
+    expect(await page.getByRole('dialog').getByRole('heading').textContent()).toBe(
+      'Reconnect Company 1?',
+    )
+    await page.keyboard.press('Escape')
+  })
+
+  it('while the coordinator does not respond, its conditions and counts stay, grey and with their time', async () => {
+    await page.goto(at.url)
+    const failed = condition(`1 run failed at ${PROCESS}.order`)
+    await failed.waitFor()
+    expect(await failed.getByText('as of').count()).toBe(0)
+    at.fake.reject = (_, path) =>
+      path.startsWith('/processes') ? { code: 'store_unavailable', detail: 'no database' } : null
+    await failed.getByText('as of').waitFor()
+    await page.getByRole('region', { name: 'Runs' }).getByText('as of').waitFor()
+    const filter = "getComputedStyle(document.querySelector('.condition.outdated')).filter"
+    expect(await page.evaluate(filter)).toBe('grayscale(1)')
+    expect(await condition('2 companies must be').getByText('as of').count()).toBe(0)
+    await expectAccessible(page, 'now-outdated')
+    await page.goto(`${at.url}/runs`)
+    await page.getByRole('navigation', { name: 'Groups of runs' }).getByText('as of').waitFor()
+    await page.goto(`${at.url}/processes`)
+    await page.getByRole('alert').getByText('no database').waitFor()
+    await page.goto(at.url)
+    at.fake.reject = () => null
+    await failed.getByText('as of').waitFor({ state: 'detached' })
+  })
+})
