@@ -285,8 +285,8 @@ function helpOf(
   const name = [PROGRAM, ...path].join(' ')
   if (command !== undefined) {
     const help = `Usage: ${`${name} ${command.usage}`.trim()}\n\n${command.help}`
-    // The common options select an installation. The commands of the calling program act on none, so their help
-    // omits these options.
+    // The common options select an installation. The help of the commands of the calling program omits these options,
+    // because these commands do not act on an installation.
     return more.has(path[0] ?? '') ? help : `${help}\n\n${COMMON_HELP}`
   }
   const entries =

@@ -105,7 +105,7 @@ export async function createLinesFile(path: string): Promise<LinesFile> {
 /**
  * Creates `<path>.part`, which only its owner can read.
  *
- * @param left describes, for the error message, the content of a file that a killed export has left behind
+ * @param left the words of the error message for the content of a file that a killed export has left behind
  * @throws {CommandFailed} `<path>` or `<path>.part` exists, or the folder cannot be written.
  */
 async function openPart(

@@ -54,19 +54,19 @@ export interface ServiceApi {
 const DEADLINE_MS = 60_000
 const LONG_DEADLINE_MS = 5 * 60_000
 
-/** @throws {UsageError} the address or the key is invalid or missing. */
+/** Returns the client of token-service. @throws {UsageError} the address or the key is invalid or missing. */
 export const openTokenService = (url: string | undefined, terminal: Terminal): ServiceApi =>
   openService('token-service', url, terminal)
 
-/** @throws {UsageError} the address or the key is invalid or missing. */
+/** Returns the client of the coordinator. @throws {UsageError} the address or the key is invalid or missing. */
 export const openCoordinator = (url: string | undefined, terminal: Terminal): ServiceApi =>
   openService('coordinator', url, terminal)
 
-/** @throws {UsageError} the address or the key is invalid or missing. */
+/** Returns the client of the gateway. @throws {UsageError} the address or the key is invalid or missing. */
 export const openGateway = (url: string | undefined, terminal: Terminal): ServiceApi =>
   openService('accounting-gateway', url, terminal)
 
-/** @throws {UsageError} the address or the key is invalid or missing. */
+/** Returns the client of the console. @throws {UsageError} the address or the key is invalid or missing. */
 export const openConsole = (url: string | undefined, terminal: Terminal): ServiceApi =>
   openService('console', url, terminal)
 

@@ -47,8 +47,8 @@ export const createApp = (deps: AppDeps): Hono =>
       health: deps.health,
       metrics: deps.metrics,
       keys: deps.keys,
-      // These paths require no service key, because browsers have none. POST /callback shares its path with the
-      // redirect of the provider, but still requires a service key, because its route requires a scope.
+      // These paths require no service key, because browsers have none. The redirect of the provider is GET /callback.
+      // POST /callback has the same path, but its route requires a scope and therefore a service key.
       openPaths: [
         '/callback',
         '/authorize',

@@ -1,4 +1,4 @@
-/** The metrics of this service, in addition to those of every service (shared/http/service-app.ts). */
+/** The metrics that only this service has. The metrics that every service has are in shared/http/service-app.ts. */
 import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { CredentialStore } from './credential/credential-store.ts'

@@ -146,7 +146,7 @@ const rows: readonly Row[] = [
   unusable('a byte order mark before null', { body: '\ufeffnull' }, '\ufeffnull'),
 ]
 
-/** Starts a service on Redis, with a provider of its own. */
+/** Starts a new fake provider, and a service on Redis that uses this provider. */
 async function open() {
   const opened = new AsyncDisposableStack()
   const keys = testKeys()

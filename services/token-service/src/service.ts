@@ -113,8 +113,8 @@ export async function startTokenService(
     }),
   )
   // The dependency `provider-client` is optional, because valid access tokens are issued even while the provider
-  // rejects the client credentials. No request is sent only to test the client credentials. They count as accepted
-  // until the provider rejects them in a refresh.
+  // rejects the client credentials. The service sends no separate request to test the client credentials. They count as
+  // accepted until the provider rejects them in a refresh.
   const clientDependency = health.dependency('provider-client', 'optional')
   clientDependency.up()
   const provider = breakOnRejectedClient(

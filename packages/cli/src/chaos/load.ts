@@ -53,7 +53,10 @@ export interface LoadOptions {
 /** The pause before the first repetition of a call. It doubles with each repetition, so that the load stays bounded. */
 const RETRY_MS = 500
 const MAX_RETRY_MS = 4_000
-/** A call that failed this many times counts as unserved and is not repeated, except a call that queues an order. */
+/**
+ * A call that failed this many times counts as unserved. After that, a call that queues an order is still repeated, and
+ * any other call is not.
+ */
 const ATTEMPTS = 3
 /**
  * The maximum number of reads in flight. Further reads are skipped, so that a stalled service does not exhaust the

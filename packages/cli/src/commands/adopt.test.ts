@@ -118,7 +118,7 @@ describe('the command `credentials adopt`', () => {
     },
   )
 
-  it('`credentials adopt` without a file on a terminal is a usage error', async () => {
+  it('`credentials adopt` on a terminal fails with a usage error if no file is given', async () => {
     expect((await run(['credentials', 'adopt'], { ...service, typed: [] })).code).toBe(2)
   })
 

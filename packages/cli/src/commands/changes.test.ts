@@ -37,7 +37,7 @@ describe('the command `changes`', () => {
     expect((await cli('2')).out).toContain('last sweep  none yet\n')
   })
 
-  it('`changes` prints one JSON object with --json', async () => {
+  it('`changes --json` prints one JSON object', async () => {
     expect(JSON.parse((await cli('1', '--json')).out)).toEqual(read)
   })
 

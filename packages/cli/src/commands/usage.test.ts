@@ -52,7 +52,7 @@ describe('the command `usage`', () => {
     ])
   })
 
-  it('`usage` sends the month, and prints one JSON object for each company with --json', async () => {
+  it('`usage --json` sends the month and prints one JSON object for each company', async () => {
     budget = null
     const { out, err } = await cli('--month', '2026-10', '--json')
     expect(err).toBe('2026-10: 3 metered calls.\n')

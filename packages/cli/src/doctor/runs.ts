@@ -153,7 +153,10 @@ const amount = ({ runs, hasMore }: Found): string => `${runs.length}${hasMore ? 
 const idOf = ({ runs }: Found): string =>
   `${runs[0]?.TransactionID ?? ''} --process ${runs[0]?.Process ?? ''}`
 
-/** Returns the texts of `textOf` for these runs, each with the number of its runs, the most frequent text first. */
+/**
+ * Groups the runs by the text that `textOf` returns for them. Returns each text with the number of its runs, the most
+ * frequent text first.
+ */
 function grouped(runs: readonly Run[], textOf: (run: Run) => string): string {
   const texts = mostFrequent(runs.map(textOf))
   const named = texts.slice(0, MAX_NAMED).map(([text, count]) => `${count} ${text}`)

@@ -139,7 +139,9 @@ const clientAuthentication = ({ settings, clientSecret }: Session) => ({
   }),
 })
 
-/** Calls the accounting API for the connected company; `path` follows `/v3/company/<realm>/`. */
+/**
+ * Calls the accounting API for the connected company. `path` is the part of the URL path after `/v3/company/<realm>/`.
+ */
 export const callAccounting = (
   session: Session,
   path: string,

@@ -52,8 +52,8 @@ export interface AuthorizationDeps {
   /** The requested scopes, space-delimited (RFC 6749 §3.3). */
   readonly scope: string
   /**
-   * The provider names a company in its callback only if one of these scopes was requested. If empty, every callback
-   * names a company.
+   * The provider names a company in its callback only if one of these scopes was requested. If this list is empty,
+   * every callback names a company.
    */
   readonly realmScopes: readonly string[]
   /** The origins that `return_to` may have. `null` allows only http on the loopback interface. */

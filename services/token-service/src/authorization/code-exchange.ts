@@ -1,9 +1,9 @@
 /**
  * Exchanges an authorization code for a stored credential.
  *
- * E1  Over all replicas, only the caller that has claimed a code sends it to the provider. If a code is presented a
- *     second time, providers revoke the tokens that they have issued for it (RFC 6749 §4.1.2). Other callers with the
- *     code get the result of that caller.
+ * E1  A caller must claim a code before it sends the code to the provider. Only one caller over all replicas gets the
+ *     claim, because providers revoke the tokens of a code that is presented a second time (RFC 6749 §4.1.2). All other
+ *     callers with the same code get the result of the caller that has the claim.
  * E2  For a holder of a service key, a request is retried at most twice, if it was not sent or its outcome is unknown.
  *     It is never retried after a usable response. For a browser, a request is never retried: any client can send a
  *     callback with a made-up code, which must not cause more than one request per configured client secret.

@@ -1,7 +1,8 @@
 /**
  * Encrypts an authorization request into its own `state` parameter (RFC 6749 §4.1.1), so that the service stores
- * nothing when an authorization starts. Any client can start authorizations, because no key is required. If each of
- * them were stored, a client could fill the store. The provider returns the state with the callback. See docs/adr/0018.
+ * nothing when an authorization starts. Any client can start authorizations, because no key is required. If each
+ * authorization request were stored, a client could fill the store. The provider returns the state with the callback.
+ * See docs/adr/0018.
  *
  * The state is an envelope `1.<key id>.<nonce>.<ciphertext and tag>` (AES-256-GCM) with a key that is derived from
  * CREDENTIAL_KEYS. Each replica can decrypt the state, even after a key rotation as long as the key ring contains the

@@ -105,8 +105,8 @@ export function freshness(
  * refreshed together.
  *
  * The time is never before half of the token's lifetime, because otherwise a short-lived token would be refreshed
- * continuously. It is at the latest at 50 to 70 % of the idle limit, because the provider ends a grant that is not
- * refreshed within this limit.
+ * continuously. The refresh starts at the latest when 50 to 70 % of the idle limit have passed, because the provider
+ * ends a grant that is not refreshed within the idle limit.
  */
 export function refreshDueAt(
   {

@@ -106,7 +106,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     }
   }
 
-  it('a failover locks out every just refreshed company if no replica must acknowledge writes and no process keeps the token pairs', async () => {
+  it('a failover locks out every company that was refreshed just before, if no replica must acknowledge writes and no process keeps the token pairs', async () => {
     const { store, authorizations } = await open(0)
     const service = cleanup.use(
       await startTestService({
@@ -352,7 +352,8 @@ describe('a failover while a process has a new token pair that it could not comm
 
 describe('a refresh while the Redis primary loses its replica, with REDIS_REPLICAS=1', () => {
   it('a refresh withdraws its intent if the Redis primary has lost its replica, so that the next refresh need not wait', async () => {
-    // If the intent were not withdrawn, the next refresh would wait for a response longer than its caller waits.
+    // If the intent stayed stored, the next refresh would wait 60 s for the response to the request of this intent. The
+    // caller of the next refresh would not wait so long.
     const redis = await open(1)
     const service = await start(redis, { timing: { foreignIntentMaxAgeMs: 60_000 } })
     await service.connect('1')

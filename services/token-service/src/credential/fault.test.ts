@@ -55,7 +55,7 @@ describe('the fault of a credential', () => {
     ])
   })
 
-  it('a stored fault of a rejected grant is final if it has no member Final', () => {
+  it('a fault of a rejected grant counts as final if an earlier release stored the fault without the member Final', () => {
     const { Final: _, ...stored } = faultOf(
       'ACC-1',
       'invalid_grant',

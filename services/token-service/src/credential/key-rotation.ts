@@ -27,7 +27,7 @@ const CONCURRENCY = 50
 /**
  * Returns a function that re-encrypts all credentials. It yields its progress after each page, and the last value has
  * `IsFinished`. Old keys are retired only if every credential could be decrypted. If the function throws
- * `store_unavailable`, the records that were already re-encrypted stay so.
+ * `store_unavailable`, some records are already re-encrypted, and the others are unchanged.
  */
 export function createKeyRotation({
   store,

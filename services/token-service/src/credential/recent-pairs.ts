@@ -5,8 +5,8 @@
  * process that made these writes still has the token pairs. Each time the connection of this process is established
  * again, the process compares these token pairs with the store (restoration.ts).
  *
- * A token pair is kept for `KEEP_MS`, which is longer than an isolated primary accepts writes. While the connection is
- * lost, no token pair is dropped, however long the failover takes.
+ * A token pair is kept for `KEEP_MS`. This is longer than the time for which an isolated primary still accepts writes.
+ * While the connection is lost, no token pair is dropped, however long the failover takes.
  */
 import { labelsChangeOf } from './labels.ts'
 import type { CredentialStore, StoreConnection } from './credential-store.ts'
@@ -64,7 +64,10 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
   const { store, connection, rescue, report } = deps
   const restorations = createRestorations(deps)
   const recent = new Map<string, { readonly pair: KeptPair; readonly keptAt: number }>()
-  /** The token pairs, by credential name, that were not compared with the store since the connection was lost. */
+  /**
+   * The token pairs, by credential name, that must still be compared with the store, because the connection was lost
+   * after they were stored.
+   */
   const unconfirmed = new Map<string, KeptPair>()
   let isConnected = true
 

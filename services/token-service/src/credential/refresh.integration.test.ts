@@ -409,7 +409,8 @@ describe('the lease of a refresh', () => {
     const service = await start({ store, timing: { leaseMs: 300 } })
     await service.connect('1')
     const ended: [fence: number, renewals: number][] = []
-    // Each request takes so long that the test would notice a further renewal of the previous lease.
+    // Each request takes four times as long as a lease. If the lease of an ended refresh were still renewed, the test
+    // would count these renewals during the next request.
     for (const step of [
       { latencyMs: 1_200 },
       { latencyMs: 1_200, status: 400, body: '{"error":"invalid_scope"}' },

@@ -59,7 +59,7 @@ const KEPT = 'access kept'
 
 describe('the restoration of a token pair that the store has lost', () => {
   it.each([2, 3])(
-    'a restored token pair replaces version 1 of the same grant by version %i',
+    'a restored token pair replaces version 1 of the same grant with version %i',
     async (version) => {
       await put('one', 'grant one')
       expect(await restorations.restore(keptPair(version))).toBe('restored')

@@ -65,8 +65,9 @@ export interface RestorationDeps {
 export interface Restorations extends AsyncDisposable {
   /**
    * Stores a token pair again if the store does not have it. Restorations of one credential run one after the other.
-   * `isOnlyCopy` means that the caller deletes the only copy of a superseded token pair. The restoration therefore
-   * waits until the newer token pair in the store is replicated.
+   * `isOnlyCopy` means that no other copy of the token pair exists, and that the caller deletes this copy after the
+   * restoration. If the store has a newer token pair, the restoration therefore waits until the newer one is
+   * replicated.
    */
   restore(pair: KeptPair, options?: { readonly isOnlyCopy: boolean }): Promise<RestorationOutcome>
   /**

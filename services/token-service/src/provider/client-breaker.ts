@@ -2,10 +2,10 @@
  * A circuit breaker that blocks refreshes while the provider rejects CLIENT_ID and CLIENT_SECRET (`invalid_client`, RFC
  * 6749 §5.2). No credential of a company causes this error, so every further refresh would be rejected too.
  *
- * The breaker sends no call of its own. It lets one call through as a probe: the first one after 1 s, and each further
- * one after twice the previous delay, up to 60 s. After a short rejection, refreshes are thus delayed by about a
- * second, and during a long one the provider gets only one call a minute. The breaker closes at the first response that
- * shows that the provider accepts the client.
+ * The breaker itself sends no calls. It lets one call of a caller through as a probe: the first one after 1 s, and each
+ * further one after twice the previous delay, up to 60 s. After a short rejection, refreshes are thus delayed by about
+ * a second, and during a long one the provider gets only one call a minute. The breaker closes at the first response
+ * that shows that the provider accepts the client.
  *
  * Code exchanges bypass the breaker: their results neither open nor close it. Any browser can call the callback with a
  * made-up code, and a provider may reject an unknown code with `invalid_client` or 401. If such a rejection counted, a
@@ -85,8 +85,8 @@ export function breakOnRejectedClient(
         rejection = { response: outcome, probeDelayMs, nextProbeAt, isProbing: false }
         onChange?.(true)
       } else if (rejection === probed) {
-        // Only a rejected probe doubles the delay. The call may also have been in flight when the breaker opened. The
-        // rejection of such a call does not double the delay.
+        // Only a rejected probe doubles the delay. A rejected call that was already in flight when the breaker opened
+        // does not double the delay.
         probed.probeDelayMs = Math.min(2 * probed.probeDelayMs, MAX_PROBE_MS)
         probed.nextProbeAt = now() + probed.probeDelayMs
       }

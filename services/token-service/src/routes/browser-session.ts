@@ -27,7 +27,12 @@ export interface BrowserCookie {
   ): Promise<Response>
 }
 
-/** @param redirectUri - the setting `REDIRECT`, which is the URL of this service as browsers see it */
+/**
+ * Returns the functions for the authorization cookie. If `redirectUri` is an https URL, the cookie is bound to this host
+ * and sent over https only.
+ *
+ * @param redirectUri - the setting `REDIRECT`, which is the URL of this service as browsers see it
+ */
 export function createBrowserCookie(redirectUri: URL): BrowserCookie {
   const isSecure = redirectUri.protocol === 'https:'
   // A browser accepts a __Host- cookie only from this host and over https. Neither a sibling domain nor an attacker in

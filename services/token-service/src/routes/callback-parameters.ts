@@ -42,8 +42,8 @@ export function readCallback(c: Context, browser: string | null): Callback {
 /**
  * Returns a query parameter that has one of several names; `null` if it is absent or empty.
  *
- * @throws {IntegrationError} `invalid_request` if there is more than one parameter with any of the names, or if the
- * value does not match the schema.
+ * @throws {IntegrationError} `invalid_request` if the request has more than one parameter with one of these names, or
+ * if the value does not match the schema.
  */
 export function single(
   c: Context,

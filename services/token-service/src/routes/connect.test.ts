@@ -155,7 +155,7 @@ describe('a connect link', () => {
     expect(pressed.map(({ status }) => status)).toEqual([303, 303])
   })
 
-  it('ten minutes after its first use, a connect link is used for every browser', async () => {
+  it('ten minutes after its first use, a connect link can no longer be used, not even in the browser that used it', async () => {
     const { id, page } = await createLink()
     const { cookie } = startedBy(await press(page))
     const link = await links.get(id)
@@ -166,7 +166,7 @@ describe('a connect link', () => {
     expect((await press(page, { Cookie: cookie })).status).toBe(410)
   })
 
-  it('only one of many browsers can use a connect link at the same time', async () => {
+  it('if several browsers use a connect link at the same time, the link works in only one of them', async () => {
     const { page } = await createLink()
     const pressed = await Promise.all(Array.from({ length: 8 }, () => press(page)))
     expect(pressed.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([

@@ -101,9 +101,9 @@ type Line = z.output<typeof Line>
 const isCursor = (line: Line): line is z.output<typeof CursorLine> => 'next_cursor' in line
 
 /**
- * Yields the lines of an export until the last one. If the connection breaks, the export is continued after the
- * last cursor, which is stored in `state`. A run that the interrupted response had contained after this cursor is
- * not yielded a second time.
+ * Yields the lines of an export until the last one. If the connection breaks, the export is continued after the last
+ * cursor, which is stored in `state`. The continued response repeats the runs after this cursor; a run that was already
+ * yielded is not yielded a second time.
  */
 async function* linesOf(
   service: ServiceApi,

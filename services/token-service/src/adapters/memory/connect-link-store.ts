@@ -9,7 +9,7 @@ import {
 
 export function createMemoryConnectLinkStore(
   now: () => number = Date.now,
-  /** Called with the id of each link that is deleted after its deletion time. */
+  /** Called with the id of each link that the store deletes because its deletion time has passed. */
   onDropped: (id: string) => void = () => {},
 ): ConnectLinkStore {
   const links = new Map<string, ConnectLink>()

@@ -57,7 +57,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
   let isDeclared = false
   let failures = 0
 
-  /** Publishes one batch of outbox entries. Resolves with `true` if there may be more. */
+  /** Publishes one batch of outbox entries. Resolves with `true` if the outbox may contain more entries. */
   async function relayBatch(): Promise<boolean> {
     const entries = await store.readOutbox(owner, LEASE_MS, BATCH)
     if (entries === null || entries.length === 0) return false
@@ -65,7 +65,8 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
     const startedAt = performance.now()
     try {
       for (const entry of entries) {
-        // The batch ends after half the duration of the lease, because only the next read of a batch renews the lease.
+        // `readOutbox` renews the lease, and nothing renews it during a batch. A batch therefore ends after half the
+        // duration of the lease.
         if (performance.now() - startedAt > LEASE_MS / 2) break
         for (const event of entry.events) await bus.publish(messageOf(event))
         confirmed.push(entry.id)
@@ -112,7 +113,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
   const looping = loop()
   return {
     wake() {
-      // A new outbox entry does not end the back-off after a failure.
+      // After a failure, a new outbox entry does not shorten the back-off before the next attempt.
       if (failures === 0) pause.abort()
     },
     async [Symbol.asyncDispose]() {

@@ -4,7 +4,7 @@ import { Worker } from 'node:worker_threads'
 import { afterEach, describe, expect, it } from 'vitest'
 import { NoResponse, sendRequest } from './send-request.ts'
 
-/** A server in a thread of its own, so that it responds while this thread is blocked. */
+/** A server in a separate thread, so that it responds while this thread is blocked. */
 const SERVER = `
   const { createServer } = require('node:http')
   const { parentPort, workerData } = require('node:worker_threads')

@@ -115,8 +115,8 @@ export function createRedisLeases(
 }
 
 /**
- * The reply of the script `recordIntent`. It contains the earlier intent, or the milliseconds until the intent can be
- * stored.
+ * The reply of the script `recordIntent`. If the new intent was stored, the reply contains the intent that it replaced.
+ * If the new intent cannot be stored yet, the reply contains the milliseconds until it can be stored.
  */
 type IntentReply = ['recorded', string] | ['lost'] | ['deferred', number]
 

@@ -34,7 +34,7 @@ end
  *
  * Two failovers may lead back to the server that stored the intent. The run ids are then equal, but the time of the
  * intent is before `changedAt`. Both times are from the clock of this server. An intent without a run id comes from an
- * earlier release, and counts as older than the failover.
+ * earlier release. Such an intent counts as stored before the last failover.
  */
 const recordIntent = define(
   ['credential', 'lease', 'server'],

@@ -15,9 +15,12 @@ export const KEYS = {
   faulted: 'credentials:faulted',
   /** The common prefix of the sorted sets that are read for lists (list-index.ts). */
   index: 'credentials:index:',
-  /** String: exists when every credential is in the sets of its state and its fault class. */
+  /** String: exists once every credential has been added to the sets of its state and its fault class. */
   indexBuilt: 'credentials:index-built',
-  /** String with expiry: the replica that completes the sets of states and fault classes. */
+  /**
+   * String with expiry: the id of the replica that currently adds the credentials to the sets of states and fault
+   * classes.
+   */
   indexLease: 'lease:credentials:index',
   /** Stream: the outbox. Each entry contains the audit entries and events of one write. */
   outbox: 'credentials:outbox',

@@ -1,9 +1,9 @@
 /**
  * Completes the index of states and classes (list-index.ts) once after each start.
  *
- * After an upgrade, the index lacks the credentials of earlier releases, and may be outdated, because a replica of an
- * earlier release changes records without changing the index. An upgraded replica starts after such changes, so it
- * corrects the outdated entries.
+ * After an upgrade, the index lacks the credentials that earlier releases stored. During an upgrade, replicas of the
+ * earlier release still change records without changing the index, so index entries become outdated. Each upgraded
+ * replica corrects, after its start, the entries that have become outdated until then.
  *
  * Only one replica at a time completes the index. The progress is not stored. If the process dies, the next start
  * examines all credentials again and skips those whose index entries are correct.
@@ -67,14 +67,14 @@ export async function completeIndex(
     const records = (await pipelined(batch)) as (string | null)[][]
     for (const [index, [found, version, fault, notice, listed]] of records.entries()) {
       const name = names[index] ?? ''
-      // The credential was removed, or another program has written its fault. Its index entries stay unchanged in both
-      // cases.
+      // Either the credential was removed, or its stored fault was not written by token-service. In both cases, this
+      // function does not change the index entries of the credential.
       if (!found || (fault && parseJsonAs(Fault, fault) === null)) continue
       const summary = summaryOf({ Fault: fault ?? '', ExpiryNotice: notice ?? '' })
       const wanted = listedSets(summary)
       if (wanted === (listed ?? '')) continue
-      // If the record was changed after it was read, this change has already corrected the index, and the script writes
-      // nothing.
+      // If another process changed the record after the read above, that process has also corrected the index. The
+      // script then writes nothing.
       await script('relist', keysOf(name), {
         name,
         version: version ?? '',

@@ -33,7 +33,7 @@ export function listedSets(
   return sets.join(' ')
 }
 
-/** Returns the index entries for a label and tags, as a flat list that alternates set and member. */
+/** Returns the index entries for a label and tags, as a flat list in which each set is followed by its member. */
 export const labelEntries = (name: string, { label, tags }: Labels): readonly string[] => [
   ...Object.entries(tags).flatMap(([key, value]) => [tagSet(key, value), name]),
   ...(label === null ? [] : [LABELS, `${name} ${folded(label)}`]),

@@ -15,8 +15,8 @@ end
 `
 
 /**
- * Lua: changes the index entries of a label and tags. `a.unindexed` and `a.indexed` are flat lists that alternate set
- * and member.
+ * Lua: changes the index entries of a label and tags. `a.unindexed` and `a.indexed` are flat lists in which each set is
+ * followed by its member.
  */
 export const INDEX_LABELS = `
 for i = 1, #a.unindexed, 2 do redis.call('ZREM', K.index .. a.unindexed[i], a.unindexed[i + 1]) end
@@ -24,7 +24,7 @@ for i = 1, #a.indexed, 2 do redis.call('ZADD', K.index .. a.indexed[i], 0, a.ind
 `
 
 // Examines the entries of a set within a range. Returns the names that fulfil the conditions, and the last name that
-// was examined; an empty string if the range has no further entries.
+// was examined. If the range has no further entries, an empty string is returned in place of the last name.
 const search = define(
   ['names', 'index'],
   `
