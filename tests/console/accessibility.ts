@@ -5,11 +5,11 @@ import type { Page } from 'playwright-core'
 import { expect } from 'vitest'
 
 const WIDTHS = [1440, 900, 400] as const
-/** The size that a page has before and after the checks. */
+/** The size of the viewport before and after the checks of a page. */
 const USUAL_SIZE = { width: 1280, height: 720 } as const
 /**
- * A screenshot contains the whole page if the page is lower than this number of pixels, and otherwise only the visible
- * part.
+ * A screenshot contains the whole page if the height of the page is less than this number of pixels. Otherwise, the
+ * screenshot contains only the visible part.
  */
 const TALLEST_PICTURE = 3_000
 const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']

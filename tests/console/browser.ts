@@ -1,4 +1,7 @@
-/** A browser that shows the console. It records as problems what no page of the console may do. */
+/**
+ * A browser that shows the console. The browser records problems: things that no page of the console may do, such as a
+ * request to another host.
+ */
 import {
   type Browser,
   type BrowserContext,
@@ -8,7 +11,7 @@ import {
 } from 'playwright-core'
 import { chromiumProgram } from '../support/backends/server-binaries.ts'
 
-/** @throws {Error} the browser is not installed. */
+/** Starts the browser. @throws {Error} the browser is not installed. */
 export async function launchChromium(): Promise<Browser> {
   const executablePath = process.env['CONSOLE_TEST_BROWSER'] ?? (await chromiumProgram())
   if (executablePath === null)
@@ -23,7 +26,7 @@ export interface WatchedContext {
    * headers, and requests of its pages to another host.
    */
   readonly problems: string[]
-  /** The bodies of all responses of the console so far, without those of the event stream, which never ends. */
+  /** The bodies of all responses of the console so far, except the response with the event stream, which never ends. */
   readonly bodies: () => Promise<readonly string[]>
   /** Opens an address in a new tab. */
   readonly open: (url: string) => Promise<Page>

@@ -7,8 +7,8 @@ import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
 /**
- * The step `order` sends this text in the query of a URL. It is so long that the demo API rejects
- * the request with 431.
+ * The step `order` sends this text in the query of a URL. The text is so long that the demo API rejects the request
+ * with 431.
  */
 const TOO_LONG = 'x'.repeat(17_000)
 const RUNS = 300

@@ -25,7 +25,11 @@ export interface ConsoleBrowser extends AsyncDisposable {
   sandbox(path: string): Promise<void>
 }
 
-/** @throws {Error} the browser is not installed, or the console did not start. */
+/**
+ * Starts an embedded host with the console, and a browser for this console.
+ *
+ * @throws {Error} the browser is not installed, or the console did not start.
+ */
 export async function startConsoleBrowser(
   env: Readonly<Record<string, string>> = {},
 ): Promise<ConsoleBrowser> {

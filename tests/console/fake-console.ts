@@ -20,7 +20,11 @@ export interface FakeConsole extends WatchedContext, AsyncDisposable {
   signIn(): Promise<Page>
 }
 
-/** @throws {Error} the browser is not installed, or the console did not start. */
+/**
+ * Starts a fake installation with the console, and a browser for this console.
+ *
+ * @throws {Error} the browser is not installed, or the console did not start.
+ */
 export async function startFakeConsole(
   env: Readonly<Record<string, string>> = {},
 ): Promise<FakeConsole> {

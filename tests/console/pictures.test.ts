@@ -29,7 +29,7 @@ describe.runIf(process.env['README_PICTURES'] === '1')('the pictures of the READ
     await page.screenshot({ path: `${images}/console-${name}.png` })
   }
 
-  it('the pictures of the README show the first page, a run with its timeline, the runs and the companies', async () => {
+  it('the pictures of the README show the page Now, a run with its timeline, the runs and the companies', async () => {
     const now = await at.signIn()
     await now.getByText('1 company must be reconnected').waitFor()
     await now.getByText('1 run failed at InvoiceProcess.notice').waitFor({ timeout: 60_000 })

@@ -29,7 +29,7 @@ describe('the page Processes and the page of dead letters in the console', () =>
     return (await response.json()) as Body
   }
 
-  it('a person can pause a process only with a reason, and the first page links to the paused process', async () => {
+  it('a person can pause a process only with a reason, and the page Now links to the paused process', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Processes', exact: true }).click()
     const order = page.getByRole('region', { name: 'OrderProcess', exact: true })

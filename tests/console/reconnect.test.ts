@@ -58,7 +58,7 @@ describe('a company with a revoked grant in the console', () => {
     return opened
   }
 
-  it('the first page shows a company with a revoked grant, the time and class of the fault, and the waiting runs', async () => {
+  it('the page Now shows a company with a revoked grant, the time and class of the fault, and the waiting runs', async () => {
     await at.sandbox(`realms/${COMPANY.realm}/revoke`)
     const queued = await request(
       `${at.host.coordinator}/processes/InvoiceProcess/transactions`,

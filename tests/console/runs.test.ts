@@ -8,8 +8,8 @@ import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
 /**
- * The step `order` sends this text in the query of a URL. It is so long that the demo API rejects
- * the request with 431.
+ * The step `order` sends this text in the query of a URL. The text is so long that the demo API rejects the request
+ * with 431.
  */
 const TOO_LONG = 'x'.repeat(20_000)
 const PASSWORD = 'a long password'
@@ -62,7 +62,7 @@ describe('the pages about runs in the console', () => {
     await expectAccessible(page, 'runs-empty')
   })
 
-  it('a person opens a failed run from the first page, resumes it with a reason, and then replays it', async () => {
+  it('a person opens a failed run from the page Now, resumes the run with a reason, and then replays the run', async () => {
     const page = await at.signIn()
     await queue('broken', TOO_LONG)
     await page.getByRole('heading', { name: '1 run failed at OrderProcess.order' }).waitFor()
@@ -208,7 +208,7 @@ describe('the pages about runs in the console', () => {
     expect(statuses).toEqual([403, 403])
   })
 
-  it('the first page disables its actions for a viewer, and shows the reason', async () => {
+  it('the page Now disables its actions for a viewer, and shows the reason', async () => {
     await queue('of-the-viewer', TOO_LONG)
     const page = await at.open('/')
     await page.getByLabel('User').fill('vera')

@@ -6,8 +6,8 @@ import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
 /**
- * The step `order` sends this text in the query of a URL. It is so long that the demo API rejects
- * the request with 431.
+ * The step `order` sends this text in the query of a URL. The text is so long that the demo API rejects the request
+ * with 431.
  */
 const TOO_LONG = 'x'.repeat(20_000)
 /** A time zone whose hour always differs from the hour in UTC. */

@@ -10,11 +10,12 @@ import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
 /**
- * The step `order` sends this text in the query of a URL. It is so long that the demo API rejects the request with 431.
+ * The step `order` sends this text in the query of a URL. The text is so long that the demo API rejects the request
+ * with 431.
  */
 const TOO_LONG = 'x'.repeat(20_000)
 
-describe('signing in, the first page and the page Health of the console', () => {
+describe('signing in, the page Now and the page Health of the console', () => {
   let at: ConsoleBrowser
 
   beforeAll(async () => {
@@ -82,7 +83,7 @@ describe('signing in, the first page and the page Health of the console', () => 
     await expectAccessible(page, 'health')
   })
 
-  it('the first page shows within 5 s that a company must be reconnected, and later that the company is connected again', async () => {
+  it('the page Now shows within 5 s that a company must be reconnected, and later that the company is connected again', async () => {
     const page = await at.signIn()
     await connectCompany(at.host, { stage() {}, line() {} })
     await page.getByText('1 of 1 company active').waitFor({ timeout: 5_000 })
@@ -107,7 +108,7 @@ describe('signing in, the first page and the page Health of the console', () => 
     await page.getByText('1 company must be reconnected').waitFor() // the page names the last condition that ended
   })
 
-  it('the first page shows a failed run within 5 s, with the step and the error class', async () => {
+  it('the page Now shows a failed run within 5 s, with the step and the error class', async () => {
     const page = await at.signIn()
     const queued = await request(
       `${at.host.coordinator}/processes/OrderProcess/transactions`,
@@ -121,7 +122,7 @@ describe('signing in, the first page and the page Health of the console', () => 
     await expectAccessible(page, 'now-failed')
   })
 
-  it('an operator resumes a failed run from the first page', async () => {
+  it('an operator resumes a failed run from the page Now', async () => {
     const page = await at.signIn()
     await page.getByRole('button', { name: 'Resume 1…' }).click()
     const dialog = page.getByRole('dialog')
@@ -136,7 +137,7 @@ describe('signing in, the first page and the page Health of the console', () => 
     })
   })
 
-  it('the first page shows a paused process with its reason, and an operator can resume the process there', async () => {
+  it('the page Now shows a paused process with its reason, and an operator can resume the process there', async () => {
     const page = await at.signIn()
     const process = `${at.host.coordinator}/processes/OrderProcess`
     const Reason = '<img src=x onerror=alert(1)>'

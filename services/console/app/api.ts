@@ -7,7 +7,10 @@ export class Problem extends Error {
   override readonly name = 'Problem'
   readonly status: number
   readonly code: string
-  /** The faults of the request, each with the path of the member; empty if the problem has only a message. */
+  /**
+   * One text for each invalid member of the request, with the path of the member. Empty if the problem has only a
+   * message.
+   */
   readonly errors: readonly string[]
 
   constructor(status: number, code: string, message: string, errors: readonly string[] = []) {
@@ -19,7 +22,8 @@ export class Problem extends Error {
 }
 
 /**
- * Sends a request. `key` is the same in each repetition of a request, so that the server acts only once.
+ * Sends a request. `key` is sent as the header `Idempotency-Key`. A repeated request has the same key, so that the
+ * server executes the request only once.
  *
  * @throws {Problem} the console rejects the request, or does not respond; the status is 0 if there is no response.
  */

@@ -1,4 +1,7 @@
-/** Shows outside the page that something needs a person: in the title and the icon of the tab, and as desktop notices. */
+/**
+ * Shows that something needs a person, even if the tab is in the background: in the title and the icon of the tab, and
+ * as desktop notices.
+ */
 import { useEffect, useRef } from 'react'
 import type { ConditionView } from '../src/contracts/now.ts'
 import { useOwnTitle } from './page-title.ts'

@@ -35,7 +35,7 @@ function subscribe(listener: () => void): () => void {
 /** Returns the server's time in whole seconds; the component is rendered again each second. */
 export const useSeconds = (): number => useSyncExternalStore(subscribe, () => seconds)
 
-/** Returns `12 s`, `4 min`, `3 h 12 min` or `27 days`. */
+/** Returns a duration as text, such as `12 s`, `4 min`, `3 h 12 min` or `27 days`. */
 export function duration(totalSeconds: number): string {
   const whole = Math.max(0, Math.round(totalSeconds))
   if (whole < 60) return `${whole} s`
@@ -46,7 +46,7 @@ export function duration(totalSeconds: number): string {
   return `${Math.floor(hours / 24)} days`
 }
 
-/** Returns `812 KB` or `1.2 MB`. */
+/** Returns a number of bytes as text, such as `812 KB` or `1.2 MB`. */
 export const sizeText = (bytes: number): string =>
   bytes < 1_000
     ? `${bytes} bytes`
@@ -85,7 +85,7 @@ export function clockText(epochSeconds: number): string {
   return `${zoned.clock(new Date(epochSeconds * 1_000))} ${zoned.zoneName}`.trim()
 }
 
-/** Returns `in 0:41`, `in 3 h 12 min` or, for a time that has passed, `now`. */
+/** Returns the time until an event as text, such as `in 0:41` or `in 3 h 12 min`; `now` if the time has passed. */
 export function remaining(exactSeconds: number): string {
   const whole = Math.ceil(exactSeconds)
   if (whole <= 0) return 'now'

@@ -1,7 +1,8 @@
 /**
- * The pages and dialogs that the first page does not need. The browser loads all of them as one file. They import the
- * first page, so that the bundler writes all code that is shared with it to one file. Without this import it would
- * write a file for each set of pages that share code, and the first page would need all of these files.
+ * The pages and dialogs that the page Now does not need. The browser loads all of them as one file. This file imports
+ * start.tsx, so that the bundler writes the code that it shares with the page Now to a single file. Without this
+ * import, the bundler would write one file for each set of pages that share code, and the page Now would need many
+ * files.
  */
 import './start.tsx'
 

@@ -98,8 +98,8 @@ function equalLines(
 }
 
 /**
- * Whether the last change that leads to the diagonal `k` was an added line (from `k + 1`) or, if false, a removed one
- * (from `k - 1`).
+ * Whether the last change that leads to the diagonal `k` was an added line, which comes from the diagonal `k + 1`. If
+ * false, the change was a removed line, which comes from the diagonal `k - 1`.
  */
 const isAdded = (reached: Int32Array, index: number, k: number, changes: number): boolean =>
   k === -changes || (k !== changes && (reached[index - 1] ?? 0) < (reached[index + 1] ?? 0))

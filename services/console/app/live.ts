@@ -3,10 +3,10 @@
  * stream. The tab with the lock reads the stream and passes each event to the other tabs. When this tab closes, another
  * tab gets the lock and continues after the last event.
  *
- * L1  If the stream fails three times within a minute, every tab reads what it shows every 5 s instead. The tab with
- * the
- *     lock keeps trying the stream, and all tabs use the stream again as soon as the stream delivers events. L2  A
- * browser without locks reads a stream in each of at most three tabs, and the other tabs read every 5 s.
+ * L1  If the stream fails three times within a minute, every tab requests the data of its page every 5 s instead. The
+ *     tab with the lock keeps trying the stream, and all tabs use the stream again as soon as the stream delivers events.
+ * L2  In a browser without locks, at most three tabs each open a stream. All other tabs request the data of
+ *     their pages every 5 s.
  */
 import type { QueryClient, QueryKey } from '@tanstack/react-query'
 import { useSyncExternalStore } from 'react'
@@ -31,12 +31,12 @@ export interface Frame {
  */
 type Message = { readonly event: Frame } | { readonly state: LiveState } | 'which state?'
 
-/** A shown page is read again after changes at most once in this interval. */
+/** The minimum time between two reads of a shown page that are caused by changes. */
 const READ_AGAIN_MS = 2_000
-/** The lists that change together with the first page. */
+/** The queries that are repeated whenever the page Now has changed. */
 const LISTS = ['companies', 'company', 'processes', 'dead-letters', 'activity'] as const
 const POLL_MS = 5_000
-/** The time in which the other tabs report their state to a new tab. */
+/** How long a new tab waits for the other tabs to report their state. */
 const STATE_REPORTED_MS = 1_000
 /** The maximum number of streams in a browser without locks. */
 const MAX_STREAMS = 3
@@ -73,7 +73,7 @@ export const useLostSince = (): string | null => useSyncExternalStore(subscribe,
 
 /**
  * The queries that `readAllAgain` does not repeat. The session is read whenever the stream ends, and the visible rows
- * of the list of runs are read by a query of their own.
+ * of the list of runs are read by a separate query.
  */
 const READ_SEPARATELY: readonly unknown[] = ['session', 'run-pages']
 
@@ -107,8 +107,8 @@ export function followStream(queries: QueryClient): () => void {
   let readTimer = 0
   let isFlushing = false
   /**
-   * Repeats the reads of the shown pages with this key, at most once in `READ_AGAIN_MS`. A read that comes too early is
-   * delayed.
+   * Repeats the queries of the shown pages whose key begins with `queryKey`. Repetitions less than `READ_AGAIN_MS`
+   * apart are delayed and combined.
    */
   function readAgain(queryKey: QueryKey): void {
     if (queries.getQueryCache().findAll({ queryKey, type: 'active' }).length === 0) return
@@ -120,8 +120,8 @@ export function followStream(queries: QueryClient): () => void {
     if (!isFlushing || signal.aborted) return
     const keys = [...waiting.values()]
     waiting.clear()
-    // A new read would cancel the previous one. Therefore, the next read waits for the end of a read that takes longer
-    // than the interval.
+    // Repeating a query cancels the same query if it is still in flight. The queries are therefore not repeated again
+    // before all of them have ended, even if they take longer than the interval.
     await Promise.all(keys.map((queryKey) => queries.invalidateQueries({ queryKey })))
     if (!signal.aborted) readTimer = setTimeout(() => void flush(), READ_AGAIN_MS)
   }

@@ -1,4 +1,6 @@
-/** What the first page shows. Each page has the numbers of runs from it, so that all pages show the same numbers. */
+/**
+ * The data of the page Now. All pages take the numbers of runs from this data, so that all pages show the same numbers.
+ */
 import { useQuery } from '@tanstack/react-query'
 import type { NowView, RunCounts } from '../src/contracts/now.ts'
 import { call } from './api.ts'

@@ -9,7 +9,7 @@ const MAX_BYTES = 8_388_608
 
 export interface LineFile {
   readonly text: string
-  /** The lines that are not empty. */
+  /** The lines of the file that are not empty. */
   readonly lines: readonly Line[]
   /** Why the file cannot be sent; `null` if it can be sent. */
   readonly fault: string | null

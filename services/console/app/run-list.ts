@@ -87,7 +87,7 @@ export function useRunList(text: string, { first, last }: VisibleRows) {
     initialPageParam: null as string | null,
     getNextPageParam: ({ Next }) => Next,
     gcTime: 0,
-    // While the coordinator is unavailable, no event reports a change.
+    // While the coordinator is unavailable, no event reports changes, so a failed query is repeated every 5 s.
     refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
   })
   const pages = list.data?.pages ?? []
@@ -124,7 +124,8 @@ export function useRunList(text: string, { first, last }: VisibleRows) {
     queries.setQueryData<Listed>(['run-pages', text], { pages: [page], pageParams: [null] })
   }, [queries, text])
   const { data } = list
-  // Computed once for each change of the list. While a person scrolls, this component renders with every frame.
+  // These values are computed only when the list changes, because the component renders with every animation frame
+  // while a person scrolls.
   const { rows, known, companies } = useMemo(() => {
     const all = (data?.pages ?? []).flatMap(({ Runs }) => Runs)
     return {

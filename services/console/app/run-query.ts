@@ -101,7 +101,10 @@ export interface Removable {
   readonly rest: URLSearchParams
 }
 
-/** The maximum number of filters for which the page of an empty list counts the runs without this filter. */
+/**
+ * For an empty list, the page shows how many runs there would be without each filter. It counts the runs for at most
+ * this many filters.
+ */
 const MAX_REMOVABLE = 5
 
 /**

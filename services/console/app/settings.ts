@@ -57,8 +57,7 @@ function readAgain(): void {
 }
 
 /**
- * Applies the settings to the page, now and whenever another tab changes them. Called once, before the first page is
- * shown.
+ * Applies the settings to the page, now and whenever another tab changes them. Called once, before any page is shown.
  */
 export function followSettings(): void {
   apply()

@@ -58,7 +58,8 @@ export function readStream(reader: StreamReader, signal: AbortSignal): Promise<v
       if (!signal.aborted) timer = setTimeout(connect, RETRY_MS + Math.random() * 1_000)
     }
 
-    // A stream that has lost its network may report no error for minutes.
+    // When the network is lost, the stream may report no error for minutes. Therefore the browser's event `offline`
+    // also closes the stream.
     window.addEventListener('offline', reconnect, { signal })
     window.addEventListener(
       'online',

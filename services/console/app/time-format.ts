@@ -6,17 +6,17 @@ export const timeStyles = ['relative', 'local', 'utc', 'zone'] as const
 export type TimeStyle = (typeof timeStyles)[number]
 
 export interface TimeFormat {
-  /** `Nov 24, 2026, 3:12:04 AM UTC`. */
+  /** Returns date, time and zone, such as `Nov 24, 2026, 3:12:04 AM UTC`. */
   full(time: Date): string
-  /** `Tuesday, November 24`. */
+  /** Returns the weekday and the date, such as `Tuesday, November 24`. */
   dayName(time: Date): string
-  /** `3:12:04 AM`. */
+  /** Returns the time of day with seconds, such as `3:12:04 AM`. */
   clock(time: Date): string
-  /** `3:12 AM`. */
+  /** Returns the time of day without seconds, such as `3:12 AM`. */
   timeOfDay(time: Date): string
-  /** `03:12:04.120`. */
+  /** Returns the time of day with milliseconds, such as `03:12:04.120`. */
   timeMs(time: Date): string
-  /** `Nov 24, 03:12:04.120`. */
+  /** Returns the date and the time with milliseconds, such as `Nov 24, 03:12:04.120`. */
   fullMs(time: Date): string
   /**
    * Returns the time of day if the time is on the same day as `now`, and the date with the time otherwise.

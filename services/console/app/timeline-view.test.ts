@@ -85,7 +85,7 @@ describe('the shown part of a timeline', () => {
     expect(afterZoom(trueScale, WHOLE, shortest, 'in')).toEqual(shortest)
   })
 
-  it('zooming into a timeline with a shortened wait shows the middle of the drawing', () => {
+  it('zooming into a timeline with a shortened wait enlarges the middle of the drawing, and not the middle of the real time', () => {
     const shown = afterZoom(shortened, WHOLE, WHOLE, 'in')
     expect(shown?.from).toBeLessThan(at(100))
     expect(shown?.until).toBeGreaterThan(at(900))

@@ -69,7 +69,8 @@ export function waterfall(run: RunView, now: number): Waterfall {
       const segments: Segment[] = []
       if (step === (first?.StepName ?? run.StepName)) {
         const begun = first === undefined ? until : Date.parse(first.StartedAt)
-        // If the response does not contain all attempts, older attempts may be in the time before the first one.
+        // If the response does not contain all attempts, older attempts may have run before the first one. In this
+        // case, the time before the first attempt is not shown as a wait.
         if (begun > from && run.AttemptCount === run.Attempts.length)
           segments.push(segment('queued', from, begun, 'queued'))
       }

@@ -34,7 +34,11 @@ const TYPES: Readonly<Record<string, string>> = {
   css: 'text/css; charset=utf-8',
 }
 
-/** @throws {Error} esbuild reports an error in the sources, or has no binary for this platform. */
+/**
+ * Bundles the program of the browser.
+ *
+ * @throws {Error} esbuild reports an error in the sources, or has no binary for this platform.
+ */
 export async function buildApp(build: Build): Promise<BuiltApp> {
   const { outputFiles = [], metafile } = await build({
     absWorkingDir: APP,
@@ -66,7 +70,7 @@ export async function writeApp({ assets }: BuiltApp, folder: string): Promise<vo
   for (const { path, body } of assets) await writeFile(join(folder, basename(path)), body)
 }
 
-/** @throws {Error} the folder does not exist, or contains no bundle. */
+/** Reads a bundle from a folder. @throws {Error} the folder does not exist, or contains no bundle. */
 export async function readApp(folder: string): Promise<BuiltApp> {
   const names = await readdir(folder)
   return appOf(

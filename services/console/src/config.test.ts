@@ -25,7 +25,7 @@ describe('the settings of the console', () => {
       expect(problems(url)).toBe('')
   })
 
-  it('the console needs a key for its requests to the services: either a key of its own or one of the service keys', () => {
+  it('the console needs a key for its requests to the services: OPERATOR_API_KEY or one of the service keys', () => {
     const env = { SIGN_IN: 'link', SERVICE_API_KEY: '' }
     expect(problemsOf(env)).toContain('OPERATOR_API_KEY: is needed')
     expect(problemsOf({ ...env, OPERATOR_API_KEY: KEY })).toBe('')

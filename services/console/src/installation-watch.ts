@@ -36,7 +36,7 @@ const HEALTH_MS = 3_000
 const ALERTS_MS = 15_000
 /** The metrics are read with every third check of the health. */
 const CHECKS_PER_METRICS = 3
-/** The minimum time between two changes of the first page that are caused by transitions of runs. */
+/** The minimum time between two changes of the page Now that are caused by transitions of runs. */
 const TRANSITIONS_MS = 500
 /** The maximum number of runs that a frame names. */
 const MAX_NAMED_RUNS = 200
@@ -126,8 +126,8 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   }
 
   /**
-   * Adds frames for the pages that differ from what the browsers have. A different check time alone is not a
-   * difference.
+   * Adds a frame for each page that has changed since its last frame. A page whose only change is the time of the last
+   * check gets no frame.
    */
   function publish(): void {
     latest = build()
@@ -155,7 +155,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
 
   let isKeyRejected = false
   function logFailure(error: unknown): void {
-    // The conditions of the first page report a service that does not respond, so this failure is not logged. The pages
+    // If a service does not respond, a condition on the page Now reports this, so the failure is not logged. The pages
     // keep the state that was read last.
     if (!(error instanceof PeerFailed))
       logger.error({ err: error }, 'state of a service could not be read')
@@ -181,7 +181,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   }
 
   /**
-   * Reads the alerts. If the read fails, the console keeps the alerts of the last read, and the first page reports the
+   * Reads the alerts. If this fails, the console keeps the alerts that it read last, and the page Now reports the
    * failure.
    */
   async function followAlerts(read: ReadAlerts): Promise<void> {

@@ -9,7 +9,10 @@ import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
 import { runPage } from '../router.ts'
 
-/** The explanation and the remedy for each reason. The text after the colon of a reason is shown unchanged. */
+/**
+ * The explanation and the remedy for each reason of a dead letter. A reason may contain further text after a colon; the
+ * page shows this text unchanged.
+ */
 const REASONS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     malformed: 'The content is not a message of the coordinator. Fix its sender.',

@@ -10,7 +10,8 @@ import { MinuteChart } from '../parts/minute-chart.tsx'
 import { Outside } from '../parts/text.tsx'
 
 /**
- * The first page. It shows what needs a person, and the state of the installation in a few numbers.
+ * The page Now, which opens after the sign-in. It shows what needs a person, and the state of the installation in a few
+ * numbers.
  */
 export function NowPage({ session }: { readonly session: SessionView }) {
   const now = useNow()

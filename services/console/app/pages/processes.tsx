@@ -160,7 +160,7 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
   )
 }
 
-/** Returns the address of the runs of a process with these statuses. */
+/** Returns the address of the list of runs, filtered by process and by these statuses of the runs. */
 const runsOf = (process: string, statuses: readonly Status[]): string =>
   `/runs?${new URLSearchParams([['process', process], ...statuses.map((status) => ['status', status])]).toString()}`
 

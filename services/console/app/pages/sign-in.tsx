@@ -6,8 +6,9 @@ import { Outside } from '../parts/text.tsx'
 import { goTo } from '../router.ts'
 
 /**
- * Signs a person in, and then shows the first page. If the sign-in fails, the sign-in page shows the failure, because
- * it is rendered again with the result.
+ * Signs a person in. If the address is the address of the sign-in page, opens the page Now afterwards; otherwise, the
+ * page at the address is shown. If the sign-in fails, the sign-in page shows the failure, because it is rendered again
+ * with the result.
  */
 function useSignIn() {
   const queries = useQueryClient()

@@ -22,7 +22,7 @@ export interface ActionButtonProps {
   /** The text that the person must type to confirm an action that cannot be undone. */
   readonly typed?: string
   readonly children?: ReactNode
-  /** Whether the dialog knows everything that the person must see before the confirmation. Default: true. */
+  /** Whether everything that the person must see before the confirmation has been loaded. Default: true. */
   readonly isReady?: boolean
   /** Sends the request. A repetition after a lost response has the same `key`. */
   readonly act: (form: FormData, key: string) => Promise<unknown>

@@ -21,7 +21,7 @@ const SEVERITY_WORDS: Readonly<Record<ConditionView['Severity'], string>> = {
   info: 'Note',
 }
 
-/** The conditions of the first page, each with what a person can do about it. */
+/** Shows the conditions on the page Now, each with what a person can do about the condition. */
 export function Conditions({
   session,
   conditions,

@@ -7,7 +7,7 @@ import { Outside } from './text.tsx'
 const CONTEXT = 3
 
 export interface DiffViewProps {
-  /** What is compared, such as `Response of order`. */
+  /** The name of the compared text, such as `Response of order`. */
   readonly name: string
   readonly left: DiffSide
   readonly right: DiffSide

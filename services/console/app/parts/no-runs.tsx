@@ -38,7 +38,7 @@ export function NoRuns({ session, query, companies }: NoRunsProps) {
   )
 }
 
-/** For each filter, shows how many runs the list has without it. */
+/** For each filter, shows how many runs the list would have without this filter. */
 function Hidden({ query, companies }: Omit<NoRunsProps, 'session'>) {
   const filters = removableFilters(query)
   const counts = useQueries({

@@ -80,8 +80,8 @@ export interface QueueConflictProps {
 }
 
 /**
- * Compares the typed transaction with the stored transaction of the same id. Like the coordinator, compares with the
- * data of the first run.
+ * Compares the typed transaction with the stored transaction of the same id. The typed data is compared with the data
+ * of the first run, as the coordinator does.
  */
 export function QueueConflict({ process, id, realm, tags, data }: QueueConflictProps) {
   const stored = useQuery({

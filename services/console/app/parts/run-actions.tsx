@@ -82,7 +82,7 @@ export function actionsOn(
 
 /**
  * Shows the actions on a run. An action that is not possible now shows the reason. If the data of the run was rejected,
- * a copy with changes is the first action; otherwise, it is in the menu.
+ * queuing a copy with changes is the first action. Otherwise, this action is in the menu.
  */
 export function RunActions({ run, session }: RunActionsProps) {
   const { Process: process, TransactionID: id } = run

@@ -7,8 +7,8 @@ import { LaterPart } from './later.tsx'
 const QueueDialog = lazy(async () => ({ default: (await import('../later.ts')).QueueDialog }))
 
 /**
- * Returns the button that queues a copy of a run with changes, and its dialog. They are separate, because a dialog
- * inside a menu disappears with the menu.
+ * Returns the button that queues a copy of a run with changes, and its dialog. The button and the dialog are separate
+ * elements, because a dialog inside a menu would disappear with the menu.
  */
 export function useRunCopy(
   session: SessionView,

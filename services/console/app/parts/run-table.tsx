@@ -91,7 +91,7 @@ export function RunTable(props: RunTableProps) {
   const move = (index: number): void => {
     virtual.scrollToIndex(index, { align: 'auto' })
     setFocused(index)
-    // The row may appear in the page only with the next frame.
+    // The row may not be in the page yet. The scrolling adds the row with the next animation frame.
     requestAnimationFrame(() =>
       table.current?.querySelector<HTMLElement>(`tr[aria-rowindex="${index + 2}"] a`)?.focus(),
     )

@@ -90,7 +90,7 @@ export function useDraggedRange(
   }
 }
 
-/** The box of the drawing in a lane. All lanes have the same horizontal place. */
+/** Returns the box of the drawing in the first lane. The drawings of all lanes have the same left and right edge. */
 const drawingOf = (list: RefObject<HTMLElement | null>): DOMRect | undefined =>
   list.current?.querySelector('svg')?.getBoundingClientRect()
 

@@ -204,7 +204,7 @@ const timeOfAttempts = (
     .filter(({ kind }) => kind === 'completed' || kind === 'failed' || kind === 'running')
     .reduce((sum, { from, until }) => sum + until - from, 0)
 
-/** Returns `120 ms`, `2.4 s`, `9 min 48 s`, or the duration in larger units. */
+/** Returns a duration as text, such as `120 ms`, `2.4 s` or `9 min 48 s`. From one hour on, seconds are left out. */
 export function exact(ms: number): string {
   if (ms < 1_000) return `${Math.round(ms)} ms`
   if (ms < 59_950) return `${(ms / 1_000).toFixed(1)} s`

@@ -19,7 +19,7 @@ interface WaitingRunsProps {
 /** Shows how many runs wait for a company, and the newest of them. */
 export function WaitingRuns({ realm, count }: WaitingRunsProps) {
   const query = new URLSearchParams({ status: 'Waiting', waitingFor: `ACC-${realm}` }).toString()
-  // The event stream repeats the queries whose key begins with `runs`.
+  // The key begins with `runs`, so this query is repeated when the event stream reports changed runs.
   const { data, error } = useQuery({
     queryKey: ['runs', 'of-company', realm],
     queryFn: () => call<RunsView>('GET', `/runs?${query}&limit=${SHOWN}`),

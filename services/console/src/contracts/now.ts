@@ -1,4 +1,4 @@
-/** The first page: what needs a person, and the state of the installation in a few counts. */
+/** The page Now: what needs a person, and the state of the installation in a few counts. */
 import { z } from 'zod'
 
 const severities = ['critical', 'warning', 'info'] as const
@@ -52,7 +52,7 @@ export const alertNames = [
 /** The names that have a section in docs/runbook.md. */
 export const conditionNames = [...alertNames, 'GrantsExpiring', 'ProcessPaused'] as const
 
-/** What a person can do about a condition on the first page itself. */
+/** An action against a condition that a person can start on the page Now itself. */
 const ConditionAction = z.discriminatedUnion('Kind', [
   z.object({
     Kind: z.literal('resume_runs'),
@@ -105,7 +105,7 @@ const ChangeView = z.object({
 })
 export type ChangeView = z.output<typeof ChangeView>
 
-/** How many runs are in each group. All pages show the numbers of the same event, so that they agree. */
+/** How many runs are in each group. All pages show the numbers from the same event, so that the pages agree. */
 const RunCounts = z
   .object({
     InFlight: z.int().meta({ description: 'queued, running or retrying' }),

@@ -91,7 +91,7 @@ describe('the activity API of the console', () => {
     expect(new Set(entries.map(({ Key }) => Key)).size).toBe(122)
   })
 
-  it('GET /api/activity finds old entries of a person with one request', async () => {
+  it('one request of GET /api/activity is sufficient to find the entries of a person, even if the entries are old', async () => {
     const { Entries, Next } = await read('person=ADA')
     expect(Entries).toMatchObject([{ Who: 'ada', Target: 'OrderProcess/110' }])
     expect(Next).toBeNull()

@@ -31,7 +31,10 @@ const ROWS = 50
 const ACTIONS = 100
 /** Routine refreshes are left out, because most entries of the audit log are such refreshes. */
 const AUDIT_ENTRIES = 500
-/** The maximum number of reads of each log for one page. If no entry is found, the next page continues. */
+/**
+ * For one page, each log is read at most this many times. If these reads find no matching entry, the page is empty, and
+ * the next page continues the search.
+ */
 const MAX_ROUNDS = 4
 
 const NOTHING: LogPart = { items: [], hasMore: false }

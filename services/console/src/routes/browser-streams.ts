@@ -13,8 +13,8 @@ const MAX_STREAMS = 200
 const MAX_UNREAD_BYTES = 1_048_576
 const KEEP_ALIVE_MS = 15_000
 /**
- * The interval between two checks of the sessions of all streams. A session that is idle, or was ended at another
- * replica, then ends its stream within two seconds.
+ * The interval between two checks of the sessions of all streams. When a session has expired, or was ended at another
+ * replica, its streams therefore end within two seconds.
  */
 const CHECK_MS = 1_000
 
@@ -85,7 +85,8 @@ export function createBrowserStreams(
       return () => {
         streams.add(stream)
         outgoing.on('close', () => streams.delete(stream))
-        // This event has no id. A browser that gets nothing else then reconnects with the id of its last frame.
+        // This event has no id, so it does not change the `Last-Event-ID` of the browser. If the connection breaks
+        // after this event, the browser still continues after the last frame that it has.
         write(stream, `event: hello\ndata: {"Now":"${new Date().toISOString()}"}\n\n`)
         for (const text of frames.since(lastId)) write(stream, text)
       }

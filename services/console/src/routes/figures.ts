@@ -51,7 +51,7 @@ export function figuresRoutes(deps: FiguresRouteDeps): Hono {
           const series = await Promise.all(chart.queries.map((query) => readRange(query, times)))
           return chartView(chart, series.flat())
         } catch {
-          // Only this chart needs Prometheus, so the failure is not fatal. The page names the missing chart.
+          // A failed query of one chart does not prevent the other charts. The page says which chart is missing.
           return chartView(chart, null)
         }
       }),
@@ -104,7 +104,7 @@ export function figuresRoutes(deps: FiguresRouteDeps): Hono {
     validate('query', FiguresQuery),
     async (c) => {
       const asked = c.req.valid('query').range
-      // Without Prometheus only the last hour is available, but a link may name another range.
+      // Without Prometheus, only the last hour is available. It is shown even if the address requests another range.
       const range = readRange === null ? '1h' : asked
       const times = timesOf(range)
       return c.json({

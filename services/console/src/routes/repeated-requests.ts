@@ -53,7 +53,8 @@ export function createRepeatedRequests(now: () => number): RepeatedRequests {
         )
       forget()
       const name = JSON.stringify([sessionId, c.req.path, key])
-      // A rejected request is removed from the map. Another repetition may already have put its own entry into the map.
+      // If the first request was rejected, its entry has been removed from the map. The loop reads the map again,
+      // because another repetition may have added an entry in the meantime.
       for (let first = kept.get(name); first !== undefined; first = kept.get(name)) {
         const sent = await first.response
         if (sent === null) continue

@@ -17,8 +17,8 @@ import { needsRole, sessionOf } from './browser-guard.ts'
 import { deleteSessionCookie, setSessionCookie } from './session-cookie.ts'
 
 /**
- * One password is checked at a time, because a check needs 32 MiB. The other requests wait. These are the limits for
- * their number and for the time that each may wait; a request beyond a limit is rejected with 429.
+ * One password is checked at a time, because a check needs 32 MiB. At most `queueLength` other requests wait, each for
+ * at most `waitMs` milliseconds. A request that exceeds one of these limits is rejected with 429.
  */
 const WAITING_CHECKS = { queueLength: 8, waitMs: 10_000 } as const
 /** The user name of a person who signed in by a one-time link. */
@@ -82,7 +82,8 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
         retryAfterSeconds: 5,
       })
     try {
-      // Another request may have failed for the same name while this request waited.
+      // The delay is checked again, because another request for the same name may have failed while this request
+      // waited.
       requireNoDelay(name)
       const user = deps.users.get(name)
       if (!(await isPasswordOf(user, password)) || user === undefined) {

@@ -2,9 +2,9 @@
  * The sessions of the persons who use the console.
  *
  * S1  The secret of a session is 32 random bytes, which only the person's cookie contains. The store has the SHA-256.
- * S2  A session ends `hours` after the sign-in, or `idleMinutes` after the last request that a person caused. S3  A
- * person has at most `MAX_PER_USER` sessions. A further sign-in ends the oldest session. S4  When a session ends, its
- * event streams end too: `onEnd` is called with the digest of the session.
+ * S2  A session ends `hours` after the sign-in, or `idleMinutes` after the last request that a person caused.
+ * S3  A person has at most `MAX_PER_USER` sessions. A further sign-in ends the oldest session.
+ * S4  When a session ends, its event streams end too: `onEnd` is called with the digest of the session.
  */
 import { hash, randomBytes } from 'node:crypto'
 import type { Session, SessionStore } from './session-store.ts'
@@ -96,7 +96,7 @@ export function createSessions({ store, now, hours, idleMinutes }: SessionsDeps)
     },
     async isValid(digest) {
       const isOwn = (await valid(digest)) !== null
-      // Another replica may have ended the session.
+      // If another replica has ended the session, the listeners of this replica have not been called yet.
       if (!isOwn) report(digest)
       return isOwn
     },

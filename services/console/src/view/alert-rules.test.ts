@@ -21,7 +21,7 @@ const { groups } = parse(await readFile(file, 'utf8')) as {
 const alerts = groups.flatMap(({ rules }) => rules)
 
 describe('the conditions of the console and the alert rules of Prometheus', () => {
-  it('the console has the name of every alert rule in deploy/prometheus/alerts.yml', () => {
+  it('the console knows the name of every alert rule in deploy/prometheus/alerts.yml', () => {
     expect([...alertNames].toSorted()).toEqual(alerts.map(({ alert }) => alert).toSorted())
   })
 

@@ -1,4 +1,4 @@
-/** A condition of the first page, and the words that conditions have in common. */
+/** A condition that the page Now shows, and functions for the texts of conditions. */
 import type { ConditionAction, ConditionView } from '../contracts/now.ts'
 
 export interface Condition {
@@ -38,11 +38,11 @@ export const mostUrgentFirst = (conditions: readonly Condition[]): readonly Cond
       other.affected - one.affected,
   )
 
-/** Returns `1 run` or `12 runs`. */
+/** Returns a count with its noun, such as `1 run` or `12 runs`. */
 export const counted = (count: number, one: string, many = `${one}s`): string =>
   `${new Intl.NumberFormat('en').format(count)} ${count === 1 ? one : many}`
 
-/** Returns `A, B, C and 9 more`. */
+/** Returns a list of names as text, such as `A, B, C and 9 more`. */
 export function listed(names: readonly string[], total = names.length): string {
   const shown = names.slice(0, SHOWN_NAMES)
   const rest = total - shown.length

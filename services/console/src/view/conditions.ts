@@ -1,7 +1,7 @@
 /**
- * The conditions of the first page. They have the names of the alerts in docs/runbook.md. Each condition says in a
- * sentence what is wrong and what helps. The conditions depend only on the state of the installation and on the metrics
- * of the last minutes. metric-conditions.ts has the conditions that are found in the metrics.
+ * The conditions that the page Now shows. They have the names of the alerts in docs/runbook.md. Each condition says in
+ * a sentence what is wrong and what to do about it. The conditions depend only on the state of the installation and on
+ * the metrics of the last minutes. metric-conditions.ts has the conditions that are found in the metrics.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'

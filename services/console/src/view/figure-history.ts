@@ -33,8 +33,8 @@ export interface FigureHistory {
   /** Returns the series of a chart for the last 60 minutes. */
   series(chart: ChartDefinition, now: number): readonly FigureSeries[]
   /**
-   * Returns the values of a query over the last minutes, with the current one: the increase of each series of a counter,
-   * or the quantile of each series of a histogram.
+   * Returns the values of a query over the last `minutes` minutes, including the current minute: the increase of each
+   * series of a counter, or the quantile of each series of a histogram.
    */
   over(query: MetricQuery, minutes: number, now: number): readonly Measured[]
 }
@@ -116,7 +116,7 @@ export function createFigureHistory(sources: readonly FigureSource[]): FigureHis
           const replica = `${service.name} ${address}`
           const last = counters.get(replica)
           if (last !== undefined && at - last.at <= MINUTE_MS)
-            // H3: the increase since an older read is not counted.
+            // If the last read of the replica is more than a minute ago, the increase since then is not counted (H3).
             for (const query of queries)
               if (query.kind !== 'gauge') collect(minute, query, samples, last.samples)
           read.set(replica, { at, samples })

@@ -47,7 +47,7 @@ describe('the firing alerts of Prometheus', () => {
     ])
   })
 
-  it('a firing alert of another name becomes a condition of its own, with a link only if the runbook has a section', () => {
+  it('a firing alert without a matching condition is shown as a separate condition, with a link if the runbook has a section', () => {
     const conditions = withFiringAlerts(
       [],
       [

@@ -16,9 +16,9 @@ export interface FiringAlert {
 const SHOWN_LABELS = 5
 
 /**
- * Merges the firing alerts into the conditions. An alert about a condition of the console is not shown a second time;
- * instead, this condition is shown at once, and began at the latest when the alert began. Any other alert becomes a
- * condition of its own.
+ * Merges the firing alerts into the conditions. If an alert is about a condition of the console, only the condition is
+ * shown: at once, and with a begin that is not later than the begin of the alert. Any other alert is shown as a
+ * separate condition.
  */
 export function withFiringAlerts(
   conditions: readonly Condition[],

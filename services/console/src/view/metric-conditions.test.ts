@@ -176,7 +176,7 @@ describe('the conditions that the metrics show', () => {
     },
   )
 
-  it('a cause that ends too early shows no condition, and must last its full time again when it returns', () => {
+  it('a cause that ends before its minimum duration shows no condition, and the duration starts again when the cause returns', () => {
     const text = (lag: number) => `nodejs_eventloop_lag_p99_seconds ${lag}`
     const shown = shownNames('demo-api', [
       ...Array.from({ length: 19 }, () => text(1)),

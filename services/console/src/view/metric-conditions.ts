@@ -260,7 +260,10 @@ export const metricConditions: readonly MetricCondition[] = [
   },
 ]
 
-/** The counters and histograms of which the conditions need the last minutes. */
+/**
+ * The counters and histograms whose values the console must keep for some minutes, because the conditions are computed
+ * over the last minutes.
+ */
 export const conditionSources: readonly FigureSource[] = metricConditions.map(
   ({ service, query, of, unless }) => ({
     service,
@@ -270,7 +273,10 @@ export const conditionSources: readonly FigureSource[] = metricConditions.map(
   }),
 )
 
-/** The limit for the delay of an event loop. This rule has a value for each replica of each service. */
+/**
+ * The rule for the delay of an event loop. The rule is separate from the other rules, because every replica of every
+ * service is compared with the limit.
+ */
 export const eventLoopLag = {
   name: 'EventLoopLag',
   severity: 'warning',

@@ -12,7 +12,7 @@ export interface MetricQuery {
   readonly by: readonly string[]
   /** The quantile, such as 0.95, if `kind` is `quantile`. */
   readonly q?: number
-  /** Only samples with such a label are used. */
+  /** Only samples that fulfil this condition are used. */
   readonly where?: LabelMatcher
   /** Whether the label `status` is replaced by its class, such as `5xx`. */
   readonly byStatusClass?: boolean

@@ -18,7 +18,7 @@ const group = (status: string, waitingFor: string | null): RunGroup => ({
   endedAt: null,
 })
 
-it('the numbers of runs are those of the groups in the conditions, and not those of the metrics, which are older', () => {
+it('the page Now takes its numbers of runs from the counts of the coordinator and not from the metrics, which are older', () => {
   const coordinator = {
     address: 'one',
     misses: 0,

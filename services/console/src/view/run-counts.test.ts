@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { ProcessState, RunGroup } from './installation.ts'
 import { runCounts, waitingRuns } from './run-counts.ts'
 
-describe('runCounts', () => {
+describe('runCounts(): the numbers of runs that all pages show', () => {
   const group = (process: string, status: string, count: number, inDoubt = 0): RunGroup => ({
     process,
     step: 'order',

@@ -1,6 +1,6 @@
 /**
  * Follows the runs by their transitions, and corrects the coordinator's counts by these transitions. The coordinator
- * counts the groups of runs only once a minute, but the first page must show a failure within seconds.
+ * counts the groups of runs only once a minute, but the page Now must show a failure within seconds.
  */
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import type { RunGroup } from './installation.ts'
@@ -17,8 +17,9 @@ interface Followed {
   readonly process: string
   readonly version: number
   /**
-   * The groups in which the run was and the times at which it entered them, the latest last. The first one is the group
-   * in which the run was `KEPT_MS` ago. It is missing if the run is newer or is not known to be older.
+   * The groups in which the run was, each with the time at which the run entered the group, the latest group last. The
+   * first entry is the group in which the run was `KEPT_MS` ago. This entry is missing if the run is younger than
+   * `KEPT_MS`, or if its age is unknown.
    */
   readonly entered: readonly { readonly group: GroupKey; readonly at: number }[]
 }
@@ -30,7 +31,10 @@ interface Change {
   firstAt: number
 }
 
-/** The coordinator's latest count is not older than this. A replica counts once a minute. */
+/**
+ * The maximum age of the coordinator's latest count. Transitions that are older than this are already in the count. A
+ * replica counts once a minute.
+ */
 const KEPT_MS = 5 * MINUTE_MS
 
 export interface Minute {
@@ -50,9 +54,9 @@ export interface RunTracker {
 type Grouped = Pick<RunGroup, 'process' | 'step' | 'status' | 'errorClass' | 'waitingFor'>
 
 /**
- * Returns the group in which the pages count a run. They distinguish the steps and error classes of failed runs and of
- * those that wait for a company, and no others. Queued and running are one group, because the coordinator does not
- * publish every start of a step.
+ * Returns the group in which the pages count a run. Runs are grouped by process and status. Failed runs, and runs that
+ * wait for a company, are also grouped by step and error class. Queued and running runs form one group, because the
+ * coordinator does not publish every start of a step.
  */
 function groupOf({ process, step, status, errorClass, waitingFor }: Grouped): Grouped {
   if (status === 'Failed' || waitingFor !== null)

@@ -1,6 +1,6 @@
 /**
- * Says in a sentence why a run is in its state, and what helps. The list of runs and the page of a run use the same
- * sentences.
+ * Says in a sentence why a run is in its state, and what a person can do about a failure. The list of runs and the page
+ * of a run use the same sentences.
  */
 import type { RunResponse } from '@integration-host/shared/contracts/run'
 import type { RunAction } from '../contracts/runs.ts'
@@ -59,7 +59,7 @@ const DATA_REJECTED: ReadonlyMap<string, string> = new Map(
 export const isDataRejected = (errorClass: string | null): boolean =>
   errorClass !== null && (/^http_4(?!29)/.test(errorClass) || DATA_REJECTED.has(errorClass))
 
-/** Returns what helps a run that failed with this error class. */
+/** Returns a sentence that says what a person should do about a run that failed with this error class. */
 export function failureRemedy(errorClass: string | null): string {
   if (errorClass === null) return 'Look at the error, then resume.'
   const dataRemedy = DATA_REJECTED.get(errorClass)

@@ -1,6 +1,6 @@
 /**
- * Persons sign in at an OpenID provider: the code flow with PKCE (RFC 7636), state, nonce and the issuer of the
- * response (RFC 9207). openid-client checks all of them, and the signature of the id token.
+ * Signs persons in at an OpenID provider by the authorization code flow with PKCE (RFC 7636). openid-client checks the
+ * state, the nonce, the issuer of the response (RFC 9207), and the signature of the id token.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
@@ -134,7 +134,7 @@ const unavailable = (): IntegrationError =>
     retryAfterSeconds: 5,
   })
 
-/** Returns whether the provider did not respond, or reported a failure of its own. */
+/** Returns whether the provider did not respond, or reported an internal failure. */
 function isUnavailable(error: unknown): boolean {
   if (error instanceof ResponseBodyError) return error.status >= 500
   if (error instanceof ClientError) {

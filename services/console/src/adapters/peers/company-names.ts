@@ -45,7 +45,7 @@ export function createCompanyNames(tokenService: ServiceClient, now: () => numbe
       if (realms.length > 0 && now() - readAt >= KEPT_MS) {
         reading ??= readAll()
           .catch((error: unknown) => {
-            // The list of runs works without the names.
+            // The failure is ignored, because the list of runs can be shown without the names.
             if (!(error instanceof PeerFailed)) throw error
           })
           .finally(() => {

@@ -44,7 +44,11 @@ export function createGatewayRealms(deps: GatewayRealmsDeps): GatewayRealms {
     readonly result: Promise<GatewayResponses<RealmActivityList>>
   } | null = null
 
-  /** @throws {IntegrationError} `console_key_rejected` if a gateway does not accept the key of the console. */
+  /**
+   * Reads `path` from every replica of the gateway.
+   *
+   * @throws {IntegrationError} `console_key_rejected` if a gateway does not accept the key of the console.
+   */
   async function readAll<Schema extends z.ZodType>(
     path: string,
     person: string,

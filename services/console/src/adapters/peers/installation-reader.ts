@@ -39,7 +39,10 @@ const Summary = z.object({
   EndedBadly: z.array(Group),
 })
 
-/** The maximum number of companies that the first page names. Its counts include the other companies, too. */
+/**
+ * The maximum number of companies that the page Now names. The counts on this page include the companies that are not
+ * named.
+ */
 const MAX_FAULTED = 200
 const MAX_CHANGES = 30
 

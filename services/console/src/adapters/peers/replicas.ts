@@ -13,8 +13,8 @@ export interface ReplicaReader {
 }
 
 /**
- * Reads health and metrics of all replicas of a service. Every address to which the host name resolves is a replica. A
- * replica whose address is gone is forgotten.
+ * Reads health and metrics of all replicas of a service. Every address to which the host name of the service resolves
+ * is a replica. If the host name no longer resolves to an address, the replica with this address is dropped.
  */
 export function createReplicaReader(serviceUrl: string): ReplicaReader {
   let known: ReadonlyMap<string, Replica> = new Map()

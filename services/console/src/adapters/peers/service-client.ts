@@ -67,7 +67,10 @@ export interface ServiceClientDeps {
   /** The address of the service, without a trailing slash. */
   readonly url: string
   readonly key: Secret
-  /** Whether the key has the scope `act-for`. A service key does not have this scope. */
+  /**
+   * Whether the key has the scope `act-for`, so that requests may name the acting person in the header `Acting-For`. A
+   * service key does not have this scope.
+   */
   readonly canActFor: boolean
 }
 
@@ -80,7 +83,7 @@ export function createServiceClient({
 }: ServiceClientDeps): ServiceClient {
   const authorization = () => ({ Authorization: `Bearer ${key.reveal()}` })
 
-  /** @throws {PeerFailed} there is no response. */
+  /** Sends a request, and returns the response with any status. @throws {PeerFailed} there is no response. */
   async function respond(
     path: string,
     { method = 'GET', person, body, text, ifVersion, onHeaders }: PersonalRequest,
@@ -151,7 +154,7 @@ function problemOf(name: string, status: number, body: unknown): IntegrationErro
   const { code, detail, errors } = (body ?? {}) as Readonly<Record<string, unknown>>
   const message = typeof detail === 'string' ? detail : `${name} responded with ${status}`
   // A 401 or 403 from a service concerns the key of the console. The browser must not get this status, because it would
-  // interpret the status as an error of its own session or role.
+  // interpret the status as an error of the person's session or role.
   if (status === 401 || status === 403)
     return new IntegrationError('console_key_rejected', `${name}: ${message}`)
   return typeof code === 'string' && Object.hasOwn(errorCodes, code)

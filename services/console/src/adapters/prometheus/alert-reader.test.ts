@@ -70,7 +70,7 @@ describe('the alerts of Prometheus', () => {
     })
   })
 
-  it('GET /api/now says since when Prometheus does not respond, and the console logs this once', async () => {
+  it('GET /api/now returns the time since which Prometheus has not responded, and the console logs the failure once', async () => {
     body = 'overloaded'
     await using console = await startConsoleFixture({ PROMETHEUS_URL: prometheus.url })
     const cookie = await console.signIn({ Link: console.signInLink().split('#')[1] })
