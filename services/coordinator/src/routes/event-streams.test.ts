@@ -121,6 +121,24 @@ describe('the event streams of /events', () => {
     expect(response.ids).toEqual(['1', '2'])
   })
 
+  it('after a burst of events the next events are collected for 20 ms, and after a single event only for 2 ms', () => {
+    const response = open()
+    vi.advanceTimersByTime(1_000)
+    publish(event(1))
+    feed.add(event(2))
+    vi.advanceTimersByTime(2)
+    expect(response.ids).toEqual(['1', '2'])
+    vi.advanceTimersByTime(1_000)
+    for (let n = 3; n <= 22; n += 1) feed.add(event(n))
+    vi.advanceTimersByTime(1)
+    expect(response.ids).toHaveLength(22)
+    feed.add(event(23))
+    vi.advanceTimersByTime(15)
+    expect(response.ids).toHaveLength(22)
+    vi.advanceTimersByTime(5)
+    expect(response.ids).toHaveLength(23)
+  })
+
   it('an event stream for one process receives only the events of that process', () => {
     const [all, orders, invoices] = [
       open(),

@@ -4,7 +4,9 @@
  *
  * E1  An event is serialised once. The events of a burst are collected into one Buffer for each filter in use, and all
  *     streams with that filter write this same Buffer. While n streams are open, they are written to every n
- *     milliseconds, so that all streams together make at most 1,000 writes per second.
+ *     milliseconds, so that all streams together make at most 1,000 writes per second. The more events were written at
+ *     once, the longer the next ones are collected, up to `LONGEST_BATCH_MS`: a write also wakes the client, which costs
+ *     more than its events.
  * E2  A stream whose client does not read is not written to. The stream keeps references to the shared Buffers instead.
  *     The client is disconnected when these Buffers exceed `MAX_UNREAD_BYTES`, or when it has read nothing for
  *     `MAX_UNREAD_MS`.
@@ -65,6 +67,9 @@ const MAX_UNREAD_MS = 5_000
  * processor core.
  */
 const MS_PER_WRITE = 1
+/** After a burst of n events, the next events are collected for n times this number of milliseconds. */
+const MS_PER_EVENT = 2
+const LONGEST_BATCH_MS = 20
 /**
  * The milliseconds without an event after which an SSE comment is written to a stream. The comment shows the client and
  * proxies that the connection is alive.
@@ -138,7 +143,8 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
     const events = batch
     batch = []
     if (events.length === 0) return
-    nextBatchAt = now() + streams.size * MS_PER_WRITE
+    const collectedMs = Math.min(events.length * MS_PER_EVENT, LONGEST_BATCH_MS)
+    nextBatchAt = now() + Math.max(streams.size * MS_PER_WRITE, collectedMs)
     const buffers = new Map<string | null, Buffer>()
     for (const stream of streams) {
       let buffer = buffers.get(stream.process)
