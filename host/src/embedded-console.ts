@@ -31,8 +31,7 @@ export async function startEmbeddedConsole({
 
 async function bundle(logger: Logger): Promise<Awaited<ReturnType<typeof buildApp>> | null> {
   try {
-    const { build } = await import('esbuild')
-    return await buildApp(build)
+    return await buildApp(await import('esbuild'))
   } catch (error) {
     logger.error(
       { err: error },

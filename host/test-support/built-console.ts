@@ -1,5 +1,5 @@
 import { type BuiltApp, buildApp } from '@integration-host/console/build-app'
-import { build } from 'esbuild'
+import * as esbuild from 'esbuild'
 
 /** Bundles the browser script of the console from its sources. */
-export const builtConsole = (): Promise<BuiltApp> => buildApp(build)
+export const builtConsole = (): Promise<BuiltApp> => buildApp(esbuild)

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { build } from 'esbuild'
+import * as esbuild from 'esbuild'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Asset, type BuiltApp, buildApp, readApp, writeApp } from './build-app.ts'
 
@@ -14,7 +14,7 @@ describe('the browser bundle of the console', () => {
   let app: BuiltApp
 
   beforeAll(async () => {
-    app = await buildApp(build)
+    app = await buildApp(esbuild)
   })
 
   const textOf = ({ body }: Asset): string => Buffer.from(body).toString()

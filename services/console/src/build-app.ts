@@ -1,7 +1,6 @@
 /**
  * Bundles the program of the browser with esbuild. In a checkout the bundle stays in memory, so it is never outdated.
- * An image contains a finished bundle in the folder `BUNDLE` but no esbuild. Therefore the caller passes esbuild's
- * function `build`.
+ * An image contains a finished bundle in the folder `BUNDLE` but no esbuild. Therefore the caller passes esbuild.
  */
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
@@ -23,7 +22,10 @@ export interface BuiltApp {
   readonly assets: readonly Asset[]
 }
 
-type Build = (options: BuildOptions) => Promise<BuildResult>
+export interface Bundler {
+  build(options: BuildOptions): Promise<BuildResult>
+  stop(): Promise<void>
+}
 
 /** The folder with the sources of the browser's program, in a checkout and in the package. */
 const APP = join(import.meta.dirname, '../app')
@@ -35,12 +37,13 @@ const TYPES: Readonly<Record<string, string>> = {
 }
 
 /**
- * Bundles the program of the browser.
+ * Bundles the program of the browser. Then stops the process of esbuild, which would otherwise keep 50 MB for as long as this process
+ * runs. Therefore only one call at a time is possible.
  *
  * @throws {Error} esbuild reports an error in the sources, or has no binary for this platform.
  */
-export async function buildApp(build: Build): Promise<BuiltApp> {
-  const { outputFiles = [], metafile } = await build({
+export async function buildApp(esbuild: Bundler): Promise<BuiltApp> {
+  const { outputFiles = [], metafile } = await esbuild.build({
     absWorkingDir: APP,
     entryPoints: ['main.tsx'],
     outdir: '/assets',
@@ -60,6 +63,7 @@ export async function buildApp(build: Build): Promise<BuiltApp> {
     tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } },
     logLevel: 'silent',
   })
+  await esbuild.stop()
   if (metafile === undefined) throw new Error('esbuild returned no description of its output')
   return appOf(outputFiles.map(({ path, contents }) => fileAsset(basename(path), contents)))
 }

@@ -44,10 +44,10 @@ function sharedStores(
 /** Returns the finished bundle of an image; in a checkout, bundles the sources. */
 async function bundle(): Promise<BuiltApp> {
   if (existsSync(BUNDLE)) return readApp(BUNDLE)
-  const { build } = await import('esbuild').catch(() => {
+  const esbuild = await import('esbuild').catch(() => {
     throw new StartupError(
       'there is neither a bundle nor esbuild: run services/console/src/write-app.ts where esbuild is installed',
     )
   })
-  return buildApp(build)
+  return buildApp(esbuild)
 }

@@ -1,6 +1,6 @@
 // Writes the bundle of the browser's program, from which the console of an image is served. The Dockerfile runs this
 // script.
-import { build } from 'esbuild'
+import * as esbuild from 'esbuild'
 import { BUNDLE, buildApp, writeApp } from './build-app.ts'
 
-await writeApp(await buildApp(build), BUNDLE)
+await writeApp(await buildApp(esbuild), BUNDLE)

@@ -2,7 +2,7 @@
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
-import { build } from 'esbuild'
+import * as esbuild from 'esbuild'
 import { type AppDeps, createApp } from '../src/app.ts'
 import { type BuiltApp, buildApp } from '../src/build-app.ts'
 import { readConfig } from '../src/config.ts'
@@ -36,7 +36,7 @@ export interface ConsoleFixture extends AsyncDisposable {
 }
 
 /** Returns the browser program as the host bundles it. */
-export const bundledApp = (): Promise<BuiltApp> => buildApp(build)
+export const bundledApp = (): Promise<BuiltApp> => buildApp(esbuild)
 
 export interface Route {
   readonly method: string
