@@ -105,7 +105,7 @@ describe('the live state of the pages of the console', () => {
     const run = at.fake.runs.at(-1) as FakeRun
     const other = await at.open(`${at.url}/runs/${PROCESS}/${run.id}`)
     const shown = other.getByRole('region', { name: 'State' }).locator('.headline .state')
-    for (let cut = 0; cut < 12; cut += 1) {
+    for (let cut = 0; cut < 6; cut += 1) {
       at.fake.change([[run, 'Running']])
       at.fake.cutStreams(cut % 2 === 1)
       // Nothing happens after this change, so no later event can correct the pages.

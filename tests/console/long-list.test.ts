@@ -5,7 +5,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
 const RUNS = 10_000
-const PAGE = 200
+/** The number of runs in a response. It is larger than that of the console, so that the test needs fewer of them. */
+const PAGE = 1_000
 /** The maximum number of table rows in the DOM of the page, including the header row. */
 const MAX_ROWS = 60
 /**

@@ -1,7 +1,7 @@
 /** Tests in a real browser that the pages of the console poll every 5 s while they cannot use the event stream. */
-import { eventually } from '@integration-host/shared/test-support/eventually'
-import type { Page } from 'playwright-core'
+import type { Locator, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { soon } from './browser.ts'
 import { type FakeConsole, startFakeConsole } from './fake-console.ts'
 import { type FakeRun, PROCESS } from './fake-installation.ts'
 
@@ -12,6 +12,7 @@ describe('the pages of the console without an event stream', () => {
 
   beforeAll(async () => {
     at = await startFakeConsole()
+    await at.context.clock.install()
     at.fake.add(['only'])
   })
   afterAll(() => at?.[Symbol.asyncDispose]())
@@ -21,8 +22,10 @@ describe('the pages of the console without an event stream', () => {
     expect(at.problems).toEqual([])
   })
 
-  const pill = (page: Page, text: string) =>
-    page.getByRole('status').getByText(text, { exact: true }).waitFor()
+  const isVisible = (locator: Locator): Promise<void> =>
+    soon(at.context, async () => expect(await locator.isVisible()).toBe(true))
+  const pill = (page: Page, text: string): Promise<void> =>
+    isVisible(page.getByRole('status').getByText(text, { exact: true }))
   const state = (page: Page) => page.getByRole('region', { name: 'State' }).locator('.headline')
   const change = (status: 'Running' | 'Failed' | 'Queued'): void =>
     at.fake.change([[at.fake.runs[0] as FakeRun, status]])
@@ -40,12 +43,12 @@ describe('the pages of the console without an event stream', () => {
     const late = await at.open(at.url) // a tab that is opened later
     await pill(late, 'every 5 s')
     change('Failed')
-    await eventually(async () => expect(await state(page).textContent()).toContain('Failed'))
-    await other.getByText(`1 run failed at ${PROCESS}.order`).waitFor()
+    await soon(at.context, async () => expect(await state(page).textContent()).toContain('Failed'))
+    await isVisible(other.getByText(`1 run failed at ${PROCESS}.order`))
     await at.context.unroute(STREAM)
     for (const tab of [page, other, late]) await pill(tab, 'live')
     change('Running')
-    await eventually(async () => expect(await state(page).textContent()).toContain('Running'))
+    await soon(at.context, async () => expect(await state(page).textContent()).toContain('Running'))
   })
 
   it('a page of the console that polls every 5 s reports the lost connection while its requests fail', async () => {
@@ -55,7 +58,7 @@ describe('the pages of the console without an event stream', () => {
     for (const tab of at.context.pages()) if (tab !== page) await tab.close()
     await pill(page, 'every 5 s')
     await page.route('**/api/now', (route) => route.abort())
-    await page.getByText('No connection to the console since').waitFor()
+    await isVisible(page.getByText('No connection to the console since'))
     await page.unroute('**/api/now')
     await pill(page, 'every 5 s')
     expect(await page.getByText('No connection to the console since').count()).toBe(0)
@@ -73,7 +76,9 @@ describe('the pages of the console without an event stream', () => {
     const fourth = await at.open(`${at.url}/runs/${PROCESS}/only`)
     await pill(fourth, 'every 5 s')
     change('Queued')
-    await eventually(async () => expect(await state(fourth).textContent()).toContain('Queued'))
+    await soon(at.context, async () =>
+      expect(await state(fourth).textContent()).toContain('Queued'),
+    )
     await tabs[0]?.close()
     await pill(fourth, 'live')
   })

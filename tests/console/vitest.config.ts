@@ -5,5 +5,11 @@ import base from '../../vitest.config.ts'
 const { projects: _, ...test } = base.test ?? {}
 export default mergeConfig(
   { ...base, test },
-  { test: { include: ['tests/console/**/*.test.ts'], maxWorkers: 2 } },
+  {
+    test: {
+      include: ['tests/console/**/*.test.ts'],
+      setupFiles: ['tests/console/quick-reads.ts'],
+      maxWorkers: 3,
+    },
+  },
 )

@@ -11,6 +11,7 @@ import { followTransitions } from './adapters/peers/transition-stream.ts'
 import type { ReadAlerts } from './adapters/prometheus/alert-reader.ts'
 import type { NowView } from './contracts/now.ts'
 import type { ServicesView } from './contracts/services.ts'
+import { ALERTS_MS, CHANGES_MS, COMPANIES_MS, HEALTH_MS, PROCESSES_MS } from './read-intervals.ts'
 import type { Windows } from './view/alert-rule.ts'
 import { changesOf } from './view/changes.ts'
 import { createConditionTimes } from './view/condition-times.ts'
@@ -22,18 +23,8 @@ import type { Installation, ServiceState } from './view/installation.ts'
 import { nowView, servicesView } from './view/pages.ts'
 import { createRunTracker } from './view/run-tracker.ts'
 
-/** The interval between two reads of the companies, so that a revoked grant is shown within 5 s. */
-const COMPANIES_MS = 2_500
-const CHANGES_MS = 4_000
-/**
- * The interval between two reads of the processes. The counts change only once a minute, but a pause of a process must
- * be shown soon.
- */
-const PROCESSES_MS = 4_000
 /** Values are outdated if they could not be read for this long. */
 const OUTDATED_MS = 12_000
-const HEALTH_MS = 3_000
-const ALERTS_MS = 15_000
 /** The metrics are read with every third check of the health. */
 const CHECKS_PER_METRICS = 3
 /** The minimum time between two changes of the page Now that are caused by transitions of runs. */
