@@ -87,6 +87,14 @@ const CONNECTED = Buffer.from(': connected\n\n')
 const RESET = Buffer.from('event: reset\ndata: {}\n\n')
 const STILL_HERE = Buffer.from(': still here\n\n')
 
+/**
+ * The member of an event that has its serialised text. It is also used when missed events are sent, so that an event is
+ * serialised only once even if several clients have missed it. A WeakMap of the texts would cost more than to serialise
+ * every event again.
+ */
+const TEXT = Symbol('text')
+type KeptEvent = TransactionEvent & { [TEXT]?: string }
+
 interface Stream {
   readonly outgoing: StreamResponse
   readonly process: string | null
@@ -107,23 +115,10 @@ interface Stream {
 
 export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): EventStreams {
   const streams = new Set<Stream>()
-  /**
-   * The serialised text of each event. The cache is also used when missed events are sent, so that an event is
-   * serialised only once even if several clients have missed it.
-   */
-  const texts = new WeakMap<TransactionEvent, string>()
   let batch: TransactionEvent[] = []
   let batchTimer: NodeJS.Timeout | undefined
   let nextBatchAt = 0
 
-  function textOf(event: TransactionEvent): string {
-    let text = texts.get(event)
-    if (text === undefined) {
-      text = `event: transaction\nid: ${eventId(event)}\ndata: ${JSON.stringify(event)}\n\n`
-      texts.set(event, text)
-    }
-    return text
-  }
   const bufferOf = (events: readonly TransactionEvent[], process: string | null): Buffer =>
     Buffer.from(events.map((event) => (isFor(process, event) ? textOf(event) : '')).join(''))
 
@@ -259,6 +254,10 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
     },
   }
 }
+
+/** Returns the serialised text of an event. */
+const textOf = (event: KeptEvent): string =>
+  (event[TEXT] ??= `event: transaction\nid: ${eventId(event)}\ndata: ${JSON.stringify(event)}\n\n`)
 
 const isFor = (process: string | null, event: TransactionEvent): boolean =>
   process === null || event.Process === process

@@ -27,7 +27,7 @@ const OVERLAP_MS = 1_000
 
 /** Returns the id of an event. It is the same on every replica, because it is derived from the transition. */
 export const eventId = ({ Process, TransactionID, ReplayID, Version }: TransactionEvent): string =>
-  [Process, TransactionID, ReplayID, Version].map(encodeURIComponent).join('/')
+  `${encodeURIComponent(Process)}/${encodeURIComponent(TransactionID)}/${ReplayID}/${Version}`
 
 export function createTransitionFeed(kept = KEPT): TransitionFeed {
   let events: TransactionEvent[] = []
