@@ -54,7 +54,7 @@ describe('the charts of the console in a browser', () => {
     await page.getByRole('link', { name: '24 hours' }).click()
     await page.getByRole('img', { name: /^Refreshes per minute/ }).waitFor()
     await page.getByRole('slider').press('Home')
-    expect(await page.locator('.hair').count()).toBe(8)
+    expect(await page.locator('.plot .hair').count()).toBe(8)
     await page.getByText('Values of Steps per minute').click()
     await page.getByRole('columnheader', { name: 'two' }).first().waitFor()
     expect(await page.locator('.figure tbody tr').count()).toBe(144)

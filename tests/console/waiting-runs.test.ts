@@ -41,7 +41,7 @@ describe('the runs that wait for a company in the console', () => {
     const list = waiting().getByRole('listitem')
     await expect.poll(() => list.count()).toBe(5)
     expect(await list.first().textContent()).toContain('waits-7')
-    expect(await waiting().textContent()).toContain('7 runs wait for this company')
+    await expect.poll(() => waiting().textContent()).toContain('7 runs wait for this company')
     await expectAccessible(page, 'company-waiting')
     const run = at.fake.runs.find(({ id }) => id === 'waits-7')
     if (run !== undefined) at.fake.change([[run, 'Completed']])

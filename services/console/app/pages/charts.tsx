@@ -39,7 +39,7 @@ export default function ChartsPage() {
 /** A vertical line as in the charts, for the legend. */
 function Mark({ name }: { readonly name: 'marker' | 'hair' }) {
   return (
-    <svg viewBox="0 0 4 14" className="mark" aria-hidden="true">
+    <svg viewBox="0 0 4 14" className="upright" aria-hidden="true">
       <line className={name} x1="2" x2="2" y1="0" y2="14" />
     </svg>
   )

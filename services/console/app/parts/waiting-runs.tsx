@@ -39,6 +39,7 @@ export function WaitingRuns({ realm, count }: WaitingRunsProps) {
         <>
           <p>
             <Link to={`/runs?${query}`}>
+              {data.Next !== null && total === runs.length && 'More than '}
               {number.format(total)} {total === 1 ? 'run waits' : 'runs wait'}
             </Link>{' '}
             for this company, and {total === 1 ? 'continues by itself' : 'continue by themselves'}{' '}
