@@ -1,4 +1,7 @@
-/** Tests the conditions of the first page in a browser: their actions, and what they show while a service is unavailable. */
+/**
+ * Tests the conditions on the page Now in a browser: the actions of the conditions, and what the conditions show while
+ * a service is unavailable.
+ */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -27,7 +30,7 @@ const broken = (realm: string): CredentialView => ({
   },
 })
 
-describe('the conditions of the first page of the console', () => {
+describe('the conditions on the page Now of the console', () => {
   let at: FakeConsole
   let page: Page
 
@@ -61,7 +64,7 @@ describe('the conditions of the first page of the console', () => {
     await page.keyboard.press('Escape')
   })
 
-  it('while the coordinator does not respond, its conditions and counts stay, grey and with their time', async () => {
+  it('while the coordinator does not respond, the page keeps its conditions and counts in grey, with the time of the values', async () => {
     await page.goto(at.url)
     const failed = condition(`1 run failed at ${PROCESS}.order`)
     await failed.waitFor()

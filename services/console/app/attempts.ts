@@ -1,18 +1,21 @@
-/** Numbers the attempts of a run. The number that the coordinator stores stays the same after an attempt that does not count. */
+/**
+ * Numbers the attempts of a run. The number that the coordinator stores with an attempt is not unique: after an attempt
+ * that does not count, the next attempt has the same number.
+ */
 import type { RunView } from '../src/contracts/runs.ts'
 
 export type Attempt = RunView['Attempts'][number]
 
 export interface NumberedAttempt extends Attempt {
-  /** The number among all attempts of the step, from 1. */
+  /** The position among all attempts of the step, counted from 1. */
   readonly number: number
   /** Whether the attempt counts against the limit of the step. A cool-down, for example, does not. */
   readonly isCounted: boolean
 }
 
 /**
- * Returns the attempts of a run with their numbers. If the response does not contain all attempts, the older ones are
- * assumed to belong to the step of the first listed attempt.
+ * Returns the attempts of a run with their numbers. If the response does not contain all attempts, the missing older
+ * attempts are assumed to belong to the step of the first attempt in the response.
  */
 export function numberedAttempts(run: RunView): readonly NumberedAttempt[] {
   const { Attempts: attempts, AttemptCount } = run
@@ -30,13 +33,14 @@ export function numberedAttempts(run: RunView): readonly NumberedAttempt[] {
   })
 }
 
-/** The next attempt of the step has the same number after an attempt that did not count. */
+/** Returns whether an attempt counts. It does not count if the next attempt of the step has the same stored number. */
 function isCounted(run: RunView, attempt: Attempt, next: Attempt | undefined): boolean {
   if (next === undefined) {
     const isDue = run.CompletedAt === null && run.StepName === attempt.StepName
     return !isDue || run.Attempt >= attempt.Attempt
   }
-  // After a person has resumed the run, the numbers begin again with 1.
+  // A resumed run begins again with the number 1. The next attempt may therefore have the same number although this
+  // attempt counts.
   const isResumed = run.History.some(
     ({ Action, At }) => Action === 'resume' && At >= attempt.StartedAt && At <= next.StartedAt,
   )

@@ -120,7 +120,7 @@ describe('the timeline of a run', () => {
     expect(order?.segments[0]?.text).toBe('attempt 1: credential_held, not counted')
   })
 
-  it('the last attempt of a run that waits does not count if the coordinator has not counted it', () => {
+  it('if a run waits for its next attempt, its last attempt counts only if the coordinator has counted the attempt', () => {
     const waiting = (Attempt: number) =>
       run([attempt('order', 1, [0, 100], 'http_429')], {
         Status: 'Retrying',
@@ -134,7 +134,7 @@ describe('the timeline of a run', () => {
     ])
   })
 
-  it('the attempt before a resumption counts, although the next attempt has the same number', () => {
+  it('the last attempt before a run was resumed counts, although the next attempt has the same stored number', () => {
     const attempts = [
       attempt('order', 1, [0, 100], 'http_422'),
       attempt('order', 1, [4_000, 4_100], 'http_422'),

@@ -24,7 +24,10 @@ export interface Lane {
 
 export interface Waterfall {
   readonly from: number
-  /** The end of the run, or now; later than now if the run waits for its next attempt. */
+  /**
+   * The time at which the timeline ends: the end of the run, the time of the next attempt if the run waits for it, or
+   * the present time.
+   */
   readonly until: number
   /** The present time if the run waits for its next attempt; otherwise `null`. */
   readonly now: number | null

@@ -23,7 +23,7 @@ import type { Installation, ServiceState } from './view/installation.ts'
 import { nowView, servicesView } from './view/pages.ts'
 import { createRunTracker } from './view/run-tracker.ts'
 
-/** Values are outdated if they could not be read for this long. */
+/** Values are outdated if the last successful read is longer ago than this. */
 const OUTDATED_MS = 12_000
 /** The metrics are read with every third check of the health. */
 const CHECKS_PER_METRICS = 3
@@ -53,7 +53,7 @@ export interface InstallationWatch extends AsyncDisposable {
   readonly checked: Promise<void>
 }
 
-/** Returns the time of the last read if it was too long ago; otherwise `null`. */
+/** Returns `readAt`, the time of the last successful read, if the values are outdated; otherwise `null`. */
 const outdated = (readAt: number | null): number | null =>
   readAt !== null && Date.now() - readAt > OUTDATED_MS ? readAt : null
 

@@ -36,7 +36,7 @@ export default function ChartsPage() {
   )
 }
 
-/** A vertical line as in the charts, for the legend. */
+/** A vertical line for the legend, drawn like the vertical lines of the charts. */
 function Mark({ name }: { readonly name: 'marker' | 'hair' }) {
   return (
     <svg viewBox="0 0 4 14" className="upright" aria-hidden="true">

@@ -21,7 +21,7 @@ export function Ago({ time, prefix = '' }: { readonly time: string; readonly pre
   )
 }
 
-/** Says that values are outdated, because the service that reports them does not respond. */
+/** Shows the time of outdated values. Values are outdated while the service that reports them does not respond. */
 export const AsOf = ({ time }: { readonly time: string }) => (
   <span className="muted">
     as of{' '}

@@ -81,7 +81,10 @@ interface LinkDialogProps {
   readonly onClose: () => void
 }
 
-/** Shows a new connect link. It is a dialog, so that the page does not move, and so that a used link does not stay there. */
+/**
+ * Shows a new connect link in a dialog. In the page itself, the link would move other elements, and would stay visible
+ * after it was used.
+ */
 function LinkDialog({ link, onClose }: LinkDialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   const title = useId()

@@ -26,7 +26,7 @@ export function ReadProblem({
   )
 }
 
-/** Says of which time the page is. The failed read was the first one after it. */
+/** Shows the time of the outdated content of the page: the time of the first read that failed. */
 function Outdated() {
   const [since] = useState(serverTimeText)
   return (

@@ -159,7 +159,7 @@ interface TimelineLegendProps {
   readonly hasNow: boolean
 }
 
-/** Explains the marks of the timeline that are shown. */
+/** The legend, which explains the kinds of bars that occur in the shown timeline. */
 function TimelineLegend({ kinds, hasNow }: TimelineLegendProps) {
   return (
     <ul className="legend muted" aria-label="Legend">
@@ -188,7 +188,9 @@ function TimelineLegend({ kinds, hasNow }: TimelineLegendProps) {
   )
 }
 
-/** Attempts are thick bars, and the time without an attempt is a thin one. */
+/**
+ * Returns whether a segment is drawn as a thin bar. Attempts are thick bars; the time between attempts is a thin bar.
+ */
 const isThin = (kind: SegmentKind): boolean =>
   kind === 'wait' || kind === 'queued' || kind === 'next'
 

@@ -12,7 +12,7 @@ const number = new Intl.NumberFormat('en')
 
 interface WaitingRunsProps {
   readonly realm: string
-  /** How many runs wait; `null` if it is unknown. */
+  /** The number of waiting runs; `null` if the number is unknown. */
   readonly count: number | null
 }
 
@@ -26,7 +26,7 @@ export function WaitingRuns({ realm, count }: WaitingRunsProps) {
     refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
   })
   const runs = data?.Runs ?? []
-  // The list may have been read later than the count.
+  // The list may be newer than the count, and may therefore contain more runs.
   const total = Math.max(count ?? 0, runs.length)
   return (
     <section className="panel" aria-labelledby="waiting">

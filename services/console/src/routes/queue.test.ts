@@ -56,7 +56,7 @@ describe('queueing transactions from the console', () => {
     for (const one of [console, coordinator]) await one?.[Symbol.asyncDispose]()
   })
 
-  it('a file of 8 MB is queued even if JSON escapes each of its characters, and a larger request is rejected unsent', async () => {
+  it('the console queues a file of 8 MB even if JSON escapes each character, and rejects a larger request with 413', async () => {
     answer = { status: 200, body: { results: [] } }
     const Lines = '"'.repeat(8_388_608)
     expect((await post('/api/queue/lines', { Process: 'OrderProcess', Lines })).status).toBe(200)

@@ -284,7 +284,7 @@ const replayQuery = (run: string | undefined): string => (run === undefined ? ''
 type ListedRun = z.output<typeof RunPage>['items'][number]
 type Names = Readonly<Record<string, string>>
 
-/** Returns the realms of the companies that the texts about a run name. */
+/** Returns the realms of the companies whose names occur in the texts about a run. */
 const realmsOf = ({
   Realm,
   WaitingFor,
@@ -292,7 +292,7 @@ const realmsOf = ({
   ...new Set([Realm, waitedFor(WaitingFor)].filter((realm) => realm !== null)),
 ]
 
-/** Returns the realm of the company that a run waits for; `null` if it waits for no company. */
+/** Returns the realm of the company that a run waits for; `null` if the run does not wait for a company. */
 const waitedFor = (waitingFor: string | null): string | null =>
   waitingFor !== null && CredentialName.safeParse(waitingFor).success ? realmOf(waitingFor) : null
 

@@ -13,11 +13,13 @@ export interface Condition {
   readonly affected: number
   /** The time at which the condition began, in epoch milliseconds, if the services know it. */
   readonly knownSince: number | null
-  /** What happened at `knownSince`, if that is not the begin of the condition itself, such as `first failure`. */
+  /** The event at `knownSince`, such as `first failure`, if this event is not the begin of the condition itself. */
   readonly begin?: string
   /** A time at which the condition has certainly begun, in epoch milliseconds, if Prometheus knows it. */
   readonly noLaterThan?: number
-  /** The time of the values that the condition was found in, in epoch milliseconds, if they are outdated. */
+  /**
+   * The time of the values from which the condition was computed, in epoch milliseconds, if these values are outdated.
+   */
   readonly asOf?: number | null
   /** How long the condition must last before it is shown, in milliseconds. Default: 0. */
   readonly forMs?: number

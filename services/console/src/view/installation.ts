@@ -39,8 +39,8 @@ export interface RunGroup {
   readonly count: number
   readonly inDoubt: number
   /**
-   * The time at which the first of these runs ended, in epoch milliseconds; `null` if they have not ended, or if it is
-   * unknown.
+   * The time at which the first of these runs ended, in epoch milliseconds; `null` if the runs have not ended, or if
+   * the time is unknown.
    */
   readonly endedAt: number | null
 }
@@ -72,7 +72,7 @@ export interface Installation {
   readonly asOf: { readonly companies: number | null; readonly processes: number | null }
 }
 
-/** The values of an installation of which nothing is outdated. */
+/** The member `asOf` of an installation whose values are all current. */
 export const CURRENT: Installation['asOf'] = { companies: null, processes: null }
 
 /** Returns the replicas of a service that respond. */

@@ -66,7 +66,7 @@ describe('the run tracker, which follows runs between two counts of the coordina
     expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([4])
   })
 
-  it('a run that is resumed and fails again has failed since its last failure', () => {
+  it('for a run that was resumed and failed again, the group has the time of the last failure of the run', () => {
     const tracker = createRunTracker()
     tracker.follow(event(3, 'Failed', -9))
     tracker.follow(event(4, 'Queued', 1))

@@ -24,7 +24,10 @@ interface Followed {
   readonly entered: readonly { readonly group: GroupKey; readonly at: number }[]
 }
 
-/** How many runs have left and entered a group since the coordinator's count, and when the first of them entered it. */
+/**
+ * How many runs have left a group and how many have entered the group since the coordinator's count, and the time at
+ * which the first of them entered.
+ */
 interface Change {
   left: number
   entered: number
