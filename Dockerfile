@@ -43,8 +43,12 @@ COPY --from=browser /app/services/console/dist services/console/dist
 COPY scripts/init-volumes.ts scripts/init-provider.ts scripts/secret-file.ts scripts/backend-accounts.ts \
      scripts/installation-keys.ts scripts/container-health.sh scripts/
 COPY deploy/definitions.json deploy/
-RUN install -d -o node -g node /data
+RUN install -d -o node -g node /data .compile-cache
 USER node
+# Node keeps the compiled programs in this folder. Without them each service would strip the types of its sources at every start, which
+# takes half a second and 20 MB of memory. A service that has a wrong setting ends when its program is loaded.
+ENV NODE_COMPILE_CACHE=/app/.compile-cache
+RUN for main in services/*/src/main.ts packages/cli/src/main.ts; do PORT=none node "$main" >/dev/null 2>&1 || true; done
 # Node is started directly, because npm would not forward SIGTERM.
 # Without --disable-sigusr1, any process of the same user could open Node's inspector by sending SIGUSR1.
 CMD ["node", "--disable-sigusr1", "--version"]

@@ -4,6 +4,8 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
 
+/** Node keeps the compiled program in this folder, as in an image. The second start uses it. */
+const COMPILE_CACHE = fileURLToPath(new URL('../../node_modules/.compile-cache', import.meta.url))
 const MAIN = fileURLToPath(new URL('../../services/console/src/main.ts', import.meta.url))
 const SERVICE_KEY = 'a-service-key-of-the-console-benchmark-0123456789'
 
@@ -33,6 +35,7 @@ export async function startConsoleProcess(peers: Peers): Promise<ConsoleProcess>
   const child: ChildProcess = spawn(process.execPath, [MAIN], {
     stdio: ['ignore', 'ignore', 'inherit'],
     env: {
+      NODE_COMPILE_CACHE: COMPILE_CACHE,
       PORT: String(port),
       SIGN_IN: 'link',
       LOG_LEVEL: 'error',
@@ -56,7 +59,7 @@ export async function startConsoleProcess(peers: Peers): Promise<ConsoleProcess>
       return ((await response.json()) as { Url: string }).Url
     },
     async [Symbol.asyncDispose]() {
-      child.kill('SIGKILL')
+      child.kill('SIGTERM')
       await gone
     },
   }
