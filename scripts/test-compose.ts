@@ -30,7 +30,7 @@ import { keysAreBounded, operatorsMakeKeys, revokedWithinASecond } from '../test
 import { type Load, startLoad } from '../tests/compose/load.ts'
 import { realProvider, sandboxKept, settingsMissing } from '../tests/compose/real-provider.ts'
 import { ONE_SHOTS, Stack, words } from '../tests/compose/stack.ts'
-import { signsInToConsole } from '../tests/compose/console.ts'
+import { operatesConsole, signsInToConsole } from '../tests/compose/console.ts'
 import { publishesNotification } from '../tests/compose/webhooks.ts'
 
 const DEADLINE_MINUTES = 25
@@ -116,13 +116,16 @@ async function everything(): Promise<void> {
   await step('runs every container without privileges, and `docker inspect` shows no secret', () =>
     isConfined(stack),
   )
-  const realm = await step("runs the demo's steps over the published ports", async () => {
-    const lines: string[] = []
-    const story = await tellStory(at, { stage() {}, line: (line) => void lines.push(line) })
-    const csv = await stack.read('coordinator', `/data/OrderCSV/Order_${story.number}.0.csv`)
-    expect(csv.startsWith('Order,CreatedAt,Status\n'), `the CSV file holds ${csv}`)
-    return story.realm
-  })
+  const { realm, number } = await step(
+    "runs the demo's steps over the published ports",
+    async () => {
+      const lines: string[] = []
+      const story = await tellStory(at, { stage() {}, line: (line) => void lines.push(line) })
+      const csv = await stack.read('coordinator', `/data/OrderCSV/Order_${story.number}.0.csv`)
+      expect(csv.startsWith('Order,CreatedAt,Status\n'), `the CSV file holds ${csv}`)
+      return story
+    },
+  )
   await step("accepts only the user console on RabbitMQ's management page", async () => {
     const password = await stack.read('rabbitmq', '/secrets/rabbitmq/console_password')
     const overview = (user: string) =>
@@ -138,6 +141,9 @@ async function everything(): Promise<void> {
   )
   await step('serves the web console to the person with the password of its volume', () =>
     signsInToConsole(stack),
+  )
+  await step('shows and replays a run on the pages of the console, in a browser', () =>
+    operatesConsole(stack, number),
   )
   await step('gives each service its own secrets only', () => holdsOwnSecretsOnly(stack))
   await step('accepts the keys of applications and operators for their own tasks only', () =>
