@@ -107,8 +107,8 @@ export function followStream(queries: QueryClient): () => void {
   let readTimer = 0
   let isFlushing = false
   /**
-   * Repeats the queries of the shown pages whose key begins with `queryKey`. Repetitions less than `READ_AGAIN_MS`
-   * apart are delayed and combined.
+   * Repeats each query whose key begins with `queryKey`, if a shown page uses the query. Repetitions less than
+   * `READ_AGAIN_MS` apart are delayed and combined.
    */
   function readAgain(queryKey: QueryKey): void {
     if (queries.getQueryCache().findAll({ queryKey, type: 'active' }).length === 0) return

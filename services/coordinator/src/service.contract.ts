@@ -289,7 +289,7 @@ export function coordinatorContract(
         expect(run.Attempts.map(({ Attempt }) => Attempt)).toEqual([1, 2, 1])
       })
 
-      it('a call in doubt that an operator settles as done is not repeated; the next step reads the given data', async () => {
+      it('if an operator settles a doubtful call as done, the call is not repeated, and the next step reads the data that the operator entered', async () => {
         processName = 'Trial'
         const first = (step: Step<string>) =>
           step.execute({ url: `${step.initialData}/charges`, method: 'POST' })

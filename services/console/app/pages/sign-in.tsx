@@ -6,9 +6,9 @@ import { Outside } from '../parts/text.tsx'
 import { goTo } from '../router.ts'
 
 /**
- * Signs a person in. If the address is the address of the sign-in page, opens the page Now afterwards; otherwise, the
- * page at the address is shown. If the sign-in fails, the sign-in page shows the failure, because it is rendered again
- * with the result.
+ * Signs a person in. After the sign-in, the person sees the page that the browser's address names. If this is the
+ * sign-in page itself, the page Now is opened. If the sign-in fails, the sign-in page is rendered again and shows the
+ * failure.
  */
 function useSignIn() {
   const queries = useQueryClient()

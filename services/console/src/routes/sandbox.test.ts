@@ -39,7 +39,7 @@ describe('the sandbox page of the console', () => {
   const post = (path: string, body: object = {}): Promise<Response> =>
     at.request(`/api/sandbox/${path}`, { method: 'POST', cookie, body: JSON.stringify(body) })
 
-  it('GET /api/sandbox describes the failures of the next calls in words', async () => {
+  it('GET /api/sandbox returns a text for each failure that the sandbox was set to cause', async () => {
     const response = await at.request('/api/sandbox', { cookie })
     expect(await response.json()).toEqual({
       Companies: [],

@@ -43,7 +43,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.start('ACC-1', 1_000)).toBe(1_000 + 51 * 100 - 900)
   })
 
-  it('a step whose start time comes during a further cool-down gets a new start time after all other waiting steps', () => {
+  it('if a new cool-down begins before the start of a step, the step goes to the end of the queue', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 50; n += 1) coolDowns.delayOf('ACC-1') // the last one waits until 6_000

@@ -4,7 +4,7 @@ import type { JsonInput } from './json-normalization.ts'
 import { CONNECTION_HEADERS } from './http-call.ts'
 import type { BoundTarget } from './targets.ts'
 
-/** A request to a URL, or with a credential to a path of the accounting API. */
+/** A request to a URL. If the request has a credential, it goes to a path of the accounting API. */
 export interface StepRequest extends RequestContent {
   /** An absolute URL. With a `credential`, `url` is only a path, which is appended to the gateway's address. */
   readonly url: string

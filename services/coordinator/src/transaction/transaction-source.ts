@@ -235,7 +235,7 @@ export interface NewWebhook {
 
 export interface StartedWebhooks {
   readonly runs: readonly Run[]
-  /** Whether a further call, made without delay, may queue more runs. */
+  /** True if webhooks may be left that another call can start at once. */
   readonly hasMore: boolean
 }
 

@@ -121,8 +121,8 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   }
 
   /**
-   * Reads the last version of a removed credential; 0 if none was removed. If the new token pair has to be written to a
-   * file (A4), the pair must get a greater version.
+   * Returns the version number that the credential had when it was removed; 0 if no credential of this name was
+   * removed. If the new token pair has to be written to a file (A4), its version number must be greater.
    */
   async function removedVersionOf(name: string): Promise<number> {
     const acquired = await store.acquire(name, owner, deps.leaseMs)
