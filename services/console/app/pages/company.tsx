@@ -96,12 +96,15 @@ function State({ company, session }: { readonly company: Company; readonly sessi
         )}
         {company.IdleExpiry !== undefined && (
           <Fact
-            name="Unless refreshed, it ends"
+            name="Grant ends, unless refreshed"
             value={<Until time={company.IdleExpiry} past="ended" />}
           />
         )}
         {company.HardExpiry !== undefined && (
-          <Fact name="Grant ends" value={<Until time={company.HardExpiry} past="ended" />} />
+          <Fact
+            name="Grant ends at the latest"
+            value={<Until time={company.HardExpiry} past="ended" />}
+          />
         )}
         {fault !== undefined && <Fact name="Fault" value={<Outside text={fault.Code} />} />}
         {fault?.TraceId !== undefined && (

@@ -160,7 +160,8 @@ function PersonMenu({ session }: { readonly session: SessionView }) {
       </button>
       <div id="person-menu" popover="auto" className="menu">
         <p className="muted">
-          Signed in as <strong>{session.User}</strong>, {session.Role}
+          Signed in as <strong>{session.User}</strong>
+          {session.Role !== session.User && `, ${session.Role}`}
         </p>
         <Link to="/settings">Settings</Link>
         <button type="button" onClick={() => void signOut()}>

@@ -237,7 +237,10 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
       severity: 'warning',
       title: `${counted(count, 'run waits', 'runs wait')} for ${counted(credentials.length, 'company', 'companies')}`,
       detail: listed(credentials.map((name) => names.get(name) ?? name)),
-      remedy: 'They continue by themselves when the company is connected again.',
+      remedy:
+        count === 1
+          ? 'It continues by itself when its company is connected again.'
+          : 'They continue by themselves when their companies are connected again.',
       affected: count,
       knownSince: null,
       page: runsPage({ status: 'Waiting' }),

@@ -58,7 +58,7 @@ export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps):
           return c.html(
             page(
               'Connect your company',
-              `The button takes you to your accounting provider, where you sign in and allow the access to ${company}. The link works once. In this browser you can use it again for ten minutes.`,
+              `The button takes you to your accounting provider, where you sign in and allow the access to ${company}. Within ten minutes you can go back and use the link again, but only in this browser.`,
               button('Connect', nonce),
             ),
           )
