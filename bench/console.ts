@@ -115,7 +115,7 @@ interface Network {
   readonly uploadThroughput: number
 }
 
-/** Loads the first page with an empty cache, five times. */
+/** Loads the page *Now* with an empty cache, five times. */
 async function measurePaint(
   context: Context,
   url: string,
@@ -224,7 +224,7 @@ async function heapMb(page: Page): Promise<number> {
   return usedSize / MIB
 }
 
-/** Changes 1,000 runs a second while it selects runs on the first page as a person would. */
+/** Changes 1,000 runs a second. Meanwhile clicks the checkboxes of a list of runs in one browser, as a person would. */
 async function measureLoad(
   pages: readonly Page[],
   fake: FakeInstallation,

@@ -119,8 +119,8 @@ async function phase(seconds: number, begin: () => Promise<void> = async () => {
 }
 
 /**
- * Queues a run of the other company every half second. Returns for each run the milliseconds from its request to its
- * completion. For a run that is not completed after `seconds`, the milliseconds end at that time.
+ * Queues a run of the other company every half second. Returns the latency of each run in milliseconds, from its
+ * request to its completion. If a run is still incomplete after `seconds`, its latency is measured up to that time.
  */
 async function trickle(seconds: number): Promise<readonly number[]> {
   const latencies: Promise<number>[] = []

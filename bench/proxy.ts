@@ -156,8 +156,8 @@ async function gateway(checkout?: string): Promise<Proxy> {
 }
 
 /**
- * Writes a key file with the number of keys of `--keys`. Returns the path of the file, and one of the keys. This key is
- * valid for all realms whose ids begin with a certain prefix.
+ * Writes a key file with as many keys as the option `--keys` says. Returns the path of the file, and one of the keys.
+ * This key is valid for all realms whose ids begin with a certain prefix.
  */
 async function writeKeyFile(): Promise<{ readonly path: string; readonly key: string }> {
   const folder = await mkdtemp(join(tmpdir(), 'bench-keys-'))

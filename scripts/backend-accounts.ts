@@ -34,7 +34,7 @@ export const redisAccounts = {
     // The keys of the gateway's rate limiters (permits, concurrency slots and cool-downs), and of its counts of calls.
     keys: ['throttle:*', 'batch:*', 'usage:*'],
     // The commands in the Lua scripts of services/accounting-gateway/src/adapters/redis/rate-limiter-scripts.ts, and
-    // those of usage-store.ts in the same folder.
+    // the commands that usage-store.ts in the same folder sends.
     commands: [
       '+eval',
       '+evalsha',

@@ -306,7 +306,7 @@ describe('the bootstrap while its program runs', () => {
     expect(result.out).toBe(`tool run --fast with ${join(root, 'node_modules/node/bin/node')}\n`)
   })
 
-  it('the bootstrap fails with the name of an unknown program, and prints its usage if the arguments name no program', async () => {
+  it('the bootstrap reports an unknown program by its name, and prints its usage if the arguments name no program', async () => {
     const unknown = await bootstrap('--bin', 'nonesuch')
     expect(unknown).toMatchObject({ code: 1 })
     expect(unknown.err).toContain('nonesuch')

@@ -1,7 +1,7 @@
 /**
  * Calls `onOrphaned` when the parent process has exited, if npm or npx started this process. A SIGTERM to npm ends npm
- * and its shell, but npm does not forward the signal to this process. Only the change of its parent process shows this
- * process that npm has ended.
+ * and its shell, but npm does not forward the signal to this process. This process can detect the end of npm only by
+ * checking whether its own parent process has changed.
  *
  * @param {() => void} onOrphaned
  */

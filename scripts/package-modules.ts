@@ -36,7 +36,7 @@ export function doorsOf(workspace: readonly WorkspaceManifest[]): Doors {
  */
 const SPECIFIER = /(\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\2/g
 
-/** Matches a file URL that is relative to the module, such as that of the entry file of a worker thread. */
+/** Matches a file URL that is relative to the module, such as the URL of the entry file of a worker thread. */
 const FILE_URL = /(\bnew URL\()(["'])([^"'\n]+)\.ts\2(?=, import\.meta\.url\))/g
 
 /**

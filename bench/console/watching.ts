@@ -54,8 +54,8 @@ export async function measureWatching(
   await run() // a warm-up round, in which V8 compiles the hot functions
   const pairs: { readonly alone: Measured; readonly watched: Measured }[] = []
   for (let round = 0; round < rounds; round += 1) {
-    // The order of the two measurements alternates from round to round. The tables grow with each measurement, so the
-    // second measurement of a round is slower.
+    // The order of the two measurements alternates from round to round, because the tables grow with each measurement
+    // and the second measurement of a round is therefore slower.
     const first = round % 2 === 0
     const one = first ? await run() : await runWatched()
     const other = first ? await runWatched() : await run()

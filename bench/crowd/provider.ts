@@ -1,13 +1,13 @@
 import { type HttpServer, startHttpServer } from '@integration-host/tests/http-server'
 
 export interface Provider extends HttpServer {
-  /** The number of all calls of the throttled company since the start, and the number of those that got a 429. */
+  /** The number of all calls of the throttled company since the start, and how many of these calls got a 429. */
   readonly counts: { calls: number; rejected: number }
 }
 
 /**
  * Starts an accounting API in this process. It accepts `perSecond` calls of the throttled realm in each second, and
- * rejects the others with 429 and `Retry-After: 1`. Calls of other realms are accepted.
+ * rejects further calls of this realm with 429 and `Retry-After: 1`. All calls of other realms are accepted.
  */
 export async function startProvider(throttledRealm: string, perSecond: number): Promise<Provider> {
   const counts = { calls: 0, rejected: 0 }

@@ -45,7 +45,8 @@ export async function fill(
   await client.connect()
   try {
     await untilCompleted(client)
-    // The copies are dated a day ago, because the coordinator's audit reads recently finished transactions.
+    // The copies are dated a day ago. The coordinator's audit reads recently finished transactions, and would otherwise
+    // read all copies during the measurement.
     const { rows } = await client.query<{ table: string; columns: string; values: string }>(
       `select table_name as table, string_agg(quote_ident(column_name), ', ') as columns,
         string_agg(quote_ident(column_name) || case when data_type like 'timestamp%'

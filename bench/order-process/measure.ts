@@ -15,8 +15,8 @@ export interface Load {
   /** Factor by which the entry's number of transactions is multiplied. The product is at least one transaction. */
   readonly scale: number
   /**
-   * The second part of a measurement starts `perSecond` transactions a second for `pacedSeconds` seconds. With 0
-   * seconds there is no second part.
+   * A measurement ends with a paced part, which starts `perSecond` transactions a second for `pacedSeconds` seconds. If
+   * `pacedSeconds` is 0, the paced part is skipped.
    */
   readonly perSecond: number
   readonly pacedSeconds: number
@@ -60,7 +60,7 @@ export async function measure(
   const used = difference(before, processorTime(roots))
 
   const { perSecond, pacedSeconds } = load
-  // One transaction runs before the paced part, to open the connections that this part uses.
+  // One transaction runs before the paced part, to open the connections that the paced part uses.
   const pacedCount = pacedSeconds > 0 ? 1 + perSecond * pacedSeconds : 0
   let latenciesMs: readonly number[] = []
   let pacedCpuMs = Number.NaN

@@ -4,7 +4,7 @@ const CLOCK_TICKS_PER_SECOND = 100
 
 interface Used {
   readonly parent: number
-  /** The processor time of a process. It includes children that have exited and for which the process has waited. */
+  /** The processor time of a process, plus the time of its exited children for which it has called wait(2). */
   readonly seconds: number
 }
 

@@ -19,8 +19,8 @@ export interface RestateServer extends AsyncDisposable {
 }
 
 /**
- * Starts a Restate server for this benchmark. The server has one partition per core. Otherwise it has Restate's default
- * settings, with which it flushes its log to disk.
+ * Starts a Restate server for this benchmark. The server has one partition per core. All other settings are Restate's
+ * defaults, which include flushing the log to disk.
  */
 export async function startRestateServer(): Promise<RestateServer> {
   await using opened = new AsyncDisposableStack()

@@ -32,8 +32,8 @@ export const startUpstream = (responseBytes: number): Promise<Nginx> =>
   )
 
 /**
- * Starts a proxy whose cost is the lower bound for a proxy: one process with a static map of bearer tokens, without
- * authentication and limits.
+ * Starts the cheapest possible proxy: one process with a static map of bearer tokens, without authentication and
+ * limits. No other proxy is expected to need less processor time.
  */
 export const startNginxProxy = (upstream: string, realms: readonly string[]): Promise<Nginx> =>
   startNginx(

@@ -119,7 +119,7 @@ describe('the HTTP client that the package exports', () => {
       reads: () => sent.filter((one) => one.method === 'GET' && !isStream(one)),
     }
   }
-  /** Pauses the process, so that no step of its runs starts, or resumes the process. */
+  /** Pauses or resumes the process. No step starts while its process is paused. */
   async function setProcess(action: 'pause' | 'resume'): Promise<void> {
     const response = await fetch(`${host.coordinator}/processes/${PROCESS}/${action}`, {
       method: 'POST',
@@ -304,7 +304,7 @@ describe('the HTTP client that the package exports', () => {
       }
       return realms[COMPANY.realm]?.entitiesCreated ?? 0
     }
-    /** Closes the connection in place of the next response. */
+    /** Closes the connection instead of sending the next response. */
     const loseNextResponse = (relay: Relay): void => {
       relay.edit = () => {
         relay.edit = null

@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 
 /**
- * The range of the ports. It ends where Linux begins the range from which it takes the ports of outgoing connections.
- * A port of that range could be taken between the check and the start of the server that is to listen on it.
+ * The range of the ports. It ends below the range from which Linux takes the ports of outgoing connections. An outgoing
+ * connection could take a port of that range after the check, before the server listens on the port.
  */
 const FIRST = 16_000
 const END = 32_768

@@ -64,7 +64,7 @@ describe('the embedded host', () => {
     )
   })
 
-  it('the embedded host delivers webhooks on the connected company and on its transactions', async () => {
+  it('the embedded host delivers webhooks about the connected company and about its transactions', async () => {
     await using receiver = await startWebhookReceiver()
     await using file = await createWebhooksFile([receiver.entry()])
     await using host = await start(file.env)

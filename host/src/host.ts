@@ -128,7 +128,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
   }
   const settings = (name: ServiceName): Environment => ({
     REDIRECT: `${at('tokenService')}/callback`,
-    // The host listens only on the loopback interface, so any client may connect a company.
+    // The host listens only on the loopback interface, so every client runs on this machine and may connect a company.
     AUTHORIZE: 'open',
     // Settings of the environment override the defaults. Only the addresses of the services cannot be overridden,
     // because this process assigns them.

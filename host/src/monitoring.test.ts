@@ -40,7 +40,10 @@ const EVERYWHERE = ['job', 'instance', 'service']
 const QUEUE_INFO = 'rabbitmq_detailed_queue_info'
 const QUEUE_FAMILIES = ['queue_coarse_metrics', 'queue_consumer_count', 'queue_metrics']
 
-/** Returns a metrics object for a service. It records the name and the labels of each registered metric in `into`. */
+/**
+ * Returns a metrics object for a service. The object records the name and the labels of each registered metric in
+ * `into`.
+ */
 function recorded(service: string, into: Map<string, Set<string>>): Metrics {
   const metrics = createMetrics(service)
   const note = (name: string, labels: readonly string[] = []): void =>

@@ -11,8 +11,8 @@ const described: Readonly<Record<Provider, string>> = {
 }
 
 /**
- * Requires that the companies of a data folder are connected to this provider, which is the sandbox or a real one.
- * Another provider would reject their refresh tokens, and each company would have to be connected again.
+ * Checks that the companies of a data folder are connected to `provider`, which is either the sandbox or a real
+ * provider. Another provider would reject their refresh tokens, and each company would have to be connected again.
  *
  * @throws {StartupError} the data folder was used with the other provider.
  */
@@ -24,7 +24,10 @@ export function requireProvider(dataDir: string, provider: Provider): void {
   )
 }
 
-/** Records in a data folder to which provider its companies are connected, unless this is already recorded. */
+/**
+ * Writes the name of the provider to which the companies are connected into their data folder. An existing record is
+ * kept.
+ */
 export function recordProvider(dataDir: string, provider: Provider): void {
   if (recordedProvider(dataDir) === '') writeFileSync(join(dataDir, FILE), provider)
 }

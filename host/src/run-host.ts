@@ -13,7 +13,7 @@ export interface HostRun extends Pick<
   readonly command: string
   readonly logTo: LogStream
   readonly logLevel: LogLevel
-  /** Stops the host when it is aborted. Without this signal, SIGTERM and SIGINT stop the host. */
+  /** Aborting this signal stops the host. If the signal is absent, SIGTERM and SIGINT stop the host. */
   readonly stop?: AbortSignal
   /** Called when all services listen. */
   readonly onStarted: (host: Host) => Promise<void> | void

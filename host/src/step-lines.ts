@@ -11,8 +11,8 @@ export interface StepLine {
   /** The process and the transaction; for a replay also the number of the run. */
   readonly run: string
   /**
-   * If an attempt has ended: the step, and the outcome, the status, the duration and the error of the attempt, with the
-   * reason from the response. If the run has ended: the status of the run.
+   * What has ended. For an attempt: its step, outcome, status, duration and error, with the reason from the response.
+   * For a run: the status of the run.
    */
   readonly parts: readonly string[]
 }
@@ -38,8 +38,8 @@ export async function stepLines(
       signal,
     })
   /**
-   * What was already shown of the most recently changed runs: their attempts and their ends. Several events can arrive
-   * for the same attempt or the same end.
+   * The attempts and the ends of runs that were already shown, for the most recently changed runs. Several events can
+   * arrive for the same attempt or for the same end of a run, which must be shown only once.
    */
   const shown = new Map<string, Set<string>>()
 

@@ -91,8 +91,8 @@ export async function tellStory(at: Installation, narrator: Narrator): Promise<S
  */
 export async function connectCompany(at: Installation, narrator: Narrator): Promise<void> {
   const first = await hop(`${at.tokenService}/authorize`)
-  // token-service sets the cookie at the origin of REDIRECT. At another origin its response has no cookie and
-  // redirects to the origin of REDIRECT.
+  // token-service sets the cookie only at the origin of REDIRECT. At any other origin, its response sets no cookie and
+  // redirects the browser to the origin of REDIRECT.
   const isBound = first.headers.getSetCookie().length > 0
   const started = isBound ? first : await hop(locationOf(first))
   const cookie = started.headers

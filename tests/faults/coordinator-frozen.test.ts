@@ -52,8 +52,8 @@ describe('a coordinator that is frozen for longer than its lease', () => {
         join "Order_Item" i using ("Process", "TransactionID", "ReplayID") order by 1, 2, 3, i."StepName"`
       const before = await rows()
       await delay(Math.max(0, continuesAt - performance.now()))
-      // The responses arrive while the process is frozen. Only afterwards can it check whether its leases have
-      // expired.
+      // The responses arrive while the process is frozen. The process can check whether its leases have expired only
+      // after it continues.
       for (const response of pending)
         response.writeHead(201).end('{"Order":"stale","CreatedAt":"2020-01-01T00:00:00Z"}')
       process.kill(frozen.pid, 'SIGCONT')

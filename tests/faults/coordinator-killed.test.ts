@@ -39,7 +39,10 @@ describe('a coordinator that is killed under load', () => {
   )
 })
 
-/** The test kills coordinators repeatedly, and RabbitMQ and PostgreSQL at least twice each, with the default lease. */
+/**
+ * The test kills coordinators repeatedly, and RabbitMQ and PostgreSQL at least twice each. Leases have their default
+ * length.
+ */
 describe.runIf(isFaultRun)('a system whose coordinators, broker and database are killed', () => {
   afterAll(() => void vi.unstubAllEnvs())
 

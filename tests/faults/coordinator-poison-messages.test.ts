@@ -90,8 +90,8 @@ describe.runIf(isFaultRun)('poison messages in queues with valid messages', () =
       return ms
     }
     await msWith('warm', false)
-    // Alternates measurements with and without poison messages, so that other processes on the machine affect both
-    // alike.
+    // Measurements with and without poison messages alternate, so that other processes on the machine affect both kinds
+    // of measurement equally.
     const pairs: { healthy: number; poisoned: number; slower: number }[] = []
     for (let run = 0; run < RUNS; run += 1) {
       const isPoisonedFirst = run % 2 === 1

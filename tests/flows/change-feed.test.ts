@@ -116,7 +116,7 @@ async function changeBooks() {
 }
 
 it('the change feed starts one run for each change whose webhook was lost', async () => {
-  // The cursor of the company exists since the credential was stored.
+  // The coordinator creates the cursor of the company when the credential is stored.
   await eventually(async () => expect((await changesOfCompany()).SweptAt).toBeNull())
   await sandbox('PUT', 'webhooks', { dropPercent: 30, copies: 3, shuffled: true })
   const { all, last } = await changeBooks()
@@ -143,7 +143,8 @@ it('the change feed starts one run for each change whose webhook was lost', asyn
   expect(swept.Events).toBeGreaterThanOrEqual(INVOICES)
   expect(swept.LagSeconds).toBeLessThan(60)
 
-  // The second sweep begins before the end of the first one. It finds the same changes, so it starts no run.
+  // The second sweep reads the changes from a time before the end of the first sweep. The second sweep therefore finds
+  // the same changes, and starts no run.
   const started = await startedRuns()
   for (const id of started) expect(id.includes(':deleted@') || all.has(id), id).toBe(true)
   await sweepNow()

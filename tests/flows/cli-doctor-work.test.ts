@@ -119,7 +119,7 @@ describe('the doctor command while runs are unfinished or credentials are faulte
     await sql`delete from "Order_Header" where "TransactionID" = 'd1'`
   })
 
-  it('doctor reports a run whose process is not loaded as a problem that names the process', async () => {
+  it('if the process of a run is not loaded, doctor reports a problem that names the process', async () => {
     await insert('o1', { Process: 'GoneProcess' })
     const { code, results } = await doctor('coordinator')
     expect([code, results]).toMatchObject([

@@ -144,7 +144,7 @@ describe('the installed package', () => {
     ])
   })
 
-  it('a service of the package names the packages that tracing needs if they are not installed', async ({
+  it('if the packages that tracing needs are not installed, a service of the package fails with an error that names them', async ({
     skip,
   }) => {
     if (unreachable !== null) skip(unreachable)

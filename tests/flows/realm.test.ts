@@ -143,9 +143,9 @@ describe.each(personalities)(
       expect(await credential()).toMatchObject({
         Status: 'faulted',
         Fault: {
-          // The strict provider has just rotated the refresh token, so token-service has never used the new one. It
-          // concludes that another program has used the token. Intuit's last refresh returned the same token again, so
-          // token-service has used the token before.
+          // The strict provider has just rotated the refresh token. token-service has never sent the new token, so it
+          // concludes from the rejection that another program has used the token. At Intuit, the last refresh returned
+          // the same token again, so token-service itself has sent this token before.
           Code: personality === 'strict' ? 'used_elsewhere' : 'invalid_grant',
           Message: expect.stringMatching(
             new RegExp(`^Couldn't refresh token for realm ${NAME}, .*invalid_grant`),

@@ -35,7 +35,7 @@ describe('audit verify with a log whose older entries were trimmed', () => {
   }
   const seqOf = (head: string): number => Number(head.split(':')[0])
 
-  it('`audit verify` exits with code 6 and reports how many entries after the entry that --expect names were trimmed', async () => {
+  it('`audit verify --expect` exits with code 6 if entries after the expected entry were trimmed, and reports their number', async () => {
     const saved = (await verify()).report.Head
     const refresh = `${system.url('token-service')}/credentials/ACC-1/refresh`
     for (let n = 0; n < REFRESHES; n++)

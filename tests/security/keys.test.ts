@@ -257,7 +257,7 @@ async function everythingWritten() {
 }
 
 describe('a key that is bound to realms', () => {
-  it('a key that is bound to realms can read only its companies and their runs, and runs without a company', async () => {
+  it('a key that is bound to realms can read only the companies of these realms, their runs, and runs without a company', async () => {
     const credentials = await call(`${system.url('token-service')}/credentials`, 'own-realm')
     const { items } = (await credentials.json()) as { items: { Name: string }[] }
     expect(items.map(({ Name }) => Name)).toEqual([`ACC-${REALM}`])

@@ -20,8 +20,8 @@ type Step = (typeof STEPS)[number]
 /**
  * Runs the steps with the same seven commits and three confirmed messages as the coordinator. The commits are the
  * insert of the run, and the claim and the result of each step. A message on a quorum queue starts each step. There is
- * no lease, no attempt, no retry and no recovery, and the results stay in memory. The latency is the lower bound for a
- * message per step.
+ * no lease, no attempt, no retry and no recovery, and the results stay in memory. The latency is the lower bound for
+ * every engine that sends one message per step.
  */
 export const start: StartEngine = async (settings) => {
   const steps = createSteps(settings)

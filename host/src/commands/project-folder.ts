@@ -24,7 +24,10 @@ export function folderArguments(args: readonly string[]): {
   return { folder, ports: values['free-ports'] === true ? 'free' : 'standard' }
 }
 
-/** Rejects `--url` and `--json`, which only commands on an installation have. @throws {UsageError} one is given. */
+/**
+ * Rejects `--url` and `--json`, which only commands on an installation have. @throws {UsageError} if one of them is
+ * given.
+ */
 export function rejectUrlAndJson(values: {
   readonly url?: unknown
   readonly json?: unknown

@@ -117,7 +117,7 @@ describe('a company of a test host', () => {
     expect(cpuMs(startedAt)).toBeLessThan(1_000)
   })
 
-  it('a test host rejects a fault that the sandbox does not know, with the reason', async () => {
+  it('a test host rejects a fault that the sandbox does not know, and reports the reason', async () => {
     await using fixture = await startWithCompany()
     await expect(fixture.company.fault({ status: 7 })).rejects.toThrow(/rejected POST .*status/)
   })

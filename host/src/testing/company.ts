@@ -61,7 +61,7 @@ export interface TestCompany {
 }
 
 export interface Companies extends AsyncDisposable {
-  /** Makes the calls of the steps to the gateway. */
+  /** Sends a call of a step through the gateway of the test host. */
   readonly call: HttpCall
   /** The connected companies, for the schedules of processes. */
   readonly connected: ConnectedCompanies

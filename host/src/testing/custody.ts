@@ -1,6 +1,6 @@
 /**
- * The credentials of the companies of a test. As in token-service, they are refreshed at the sandbox provider
- * when they are due, and their owners get notices before the grant ends.
+ * The credentials of the companies of a test. As in token-service, a credential is refreshed at the sandbox provider
+ * when it is due, and the owner of the company gets notices before the grant ends.
  */
 import type { TokenSource } from '@integration-host/accounting-gateway/access-token'
 import {

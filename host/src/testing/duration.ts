@@ -11,7 +11,7 @@ type Unit = keyof typeof UNITS
 /** A duration as text, such as `30 days` or `1.5 hours`, or as a number of milliseconds. */
 export type Duration = number | `${number} ${Unit | `${Unit}s`}`
 
-/** Returns a duration in milliseconds. @throws {TypeError} if it is not a duration, or is negative. */
+/** Returns a duration in milliseconds. @throws {TypeError} if the argument is not a duration, or is negative. */
 export function milliseconds(duration: Duration): number {
   const [, amount, unit] = /^(\d+(?:\.\d+)?) ([a-z]+?)s?$/.exec(String(duration)) ?? []
   const ms =

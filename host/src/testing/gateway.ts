@@ -27,7 +27,7 @@ export interface GatewayDeps {
   readonly source: TokenSource
   readonly clock: Clock
   readonly work: WorkInFlight
-  /** Called before each call to the accounting API is sent. */
+  /** Called for each call to the accounting API, before the gateway sends the call. */
   readonly onCall: (realm: string, request: CallRequest) => void
 }
 

@@ -48,7 +48,8 @@ export async function loadTestProcesses(
     if ('faults' in bound) faults.push(...bound.faults.map((fault) => `${name}: ${fault}`))
     else processes.set(name, bound)
   }
-  // The settings may name a process that is not known because its file was not loaded.
+  // If a file could not be loaded, its process is unknown. An unknown name in the settings is therefore a fault only if
+  // every file was loaded.
   const isLoaded = faults.length === 0
   for (const [name, values] of Object.entries(settings)) {
     const process = processes.get(name)

@@ -180,7 +180,7 @@ describe('a mistake in a test that uses a test host', () => {
     )
   })
 
-  it('startTestHost() rejects a folder that does not exist and a process file that does not load, with the reason', async () => {
+  it('startTestHost() rejects a folder that does not exist and a process file that does not load, and reports the reason', async () => {
     await expect(startTestHost({ processes: './no-such-folder' })).rejects.toThrow(
       /no-such-folder: the folder does not exist/,
     )

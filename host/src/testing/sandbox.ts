@@ -66,7 +66,7 @@ export function createSandbox(logger: Logger, now: () => number): Sandbox {
         headers: {
           authorization: `Basic ${Buffer.from(credentials).toString('base64')}`,
           'content-type': 'application/x-www-form-urlencoded',
-          // Intuit returns the time at which the grant ends only if the request has this header.
+          // Without this header in the request, Intuit's response does not contain the time at which the grant ends.
           'x-include-refresh-token-hard-expires-in': 'true',
         },
         body: new URLSearchParams({ redirect_uri: REDIRECT_URI, ...form }).toString(),

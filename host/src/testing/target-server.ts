@@ -8,9 +8,9 @@ import { createFakeTarget, type FakeTarget } from './fake-target.ts'
 export interface TargetServer extends FakeTarget, AsyncDisposable {}
 
 /**
- * Starts a fake target on a free port of this machine. It is for steps that make calls in another way than by
- * `execute`, for example with an SDK. It follows the real time, so `after` has no effect. After `no response`, the call
- * ends only by the caller's own time limit.
+ * Starts a fake target on a free port of this machine, for steps that do not call by `execute` but, for example, with
+ * an SDK. The server follows the real time, so the member `after` of a reply has no effect. After the reply
+ * `no response`, only the caller's own time limit ends the call.
  */
 export async function startTargetServer(): Promise<TargetServer> {
   const server = createServer((request, response) => {

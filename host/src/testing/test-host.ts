@@ -265,7 +265,8 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     await clock.moveTo(time)
     for (const run of runs) {
       const path = `${pathOf(run.process, run.id)}?replay=${run.replayId}`
-      // A run that retention has deleted cannot be read, so it keeps its last view.
+      // The coordinator no longer returns a run that retention has deleted. The test then keeps the last view of the
+      // run.
       run.view = await request(path).catch(() => run.view)
     }
     if (problems.size === 0) return

@@ -17,7 +17,7 @@ export interface TestRun {
   readonly status: RunStatus
   /** The step that is due or in progress, or the last step of a run that has ended. */
   readonly step: string
-  /** The number of counted attempts of this step. */
+  /** The number of attempts of the step `step`, without the attempts that do not count, such as those after a 429. */
   readonly attempt: number
   /** The last error; `null` if there is none. */
   readonly error: string | null

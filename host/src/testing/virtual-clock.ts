@@ -4,16 +4,16 @@
  *
  * V1  What is due at an earlier time runs first. Timers that are due at the same time run in the order in which they
  *     were set.
- * V2  A repeated task is called at its interval after each activity. While nothing happens, the interval doubles with
- *     each call up to `IDLE_MS`. Otherwise a move by 90 days would stop for 500,000 polls that find nothing. At the end
- *     of each move, a task is called once more if its interval has passed.
+ * V2  After each activity, a repeated task is called at its normal interval. While nothing happens, the interval
+ *     doubles with each call, up to `IDLE_MS`. Otherwise a move by 90 days would stop for 500,000 polls that find
+ *     nothing. At the end of each move, a task is called once more if its normal interval has passed.
  */
 import type { Clock, Repetition, Timer } from '@integration-host/shared/process/clock'
 
 export interface VirtualClock extends Clock {
   /** Moves the clock to a time in epoch ms. Resolves when everything due until then is done. */
   moveTo(time: number): Promise<void>
-  /** Reports that something has happened, so that repeated tasks are called at their intervals again. */
+  /** Reports an activity. Repeated tasks are then called at their normal intervals again. */
   onActivity(): void
 }
 
@@ -24,7 +24,9 @@ export interface VirtualClockOptions {
   readonly track: (work: Promise<void>) => void
   /** Resolves when all work of the current time is done. */
   readonly settled: () => Promise<void>
-  /** Returns whether nothing is in progress. While this is so, the intervals of repeated tasks grow. */
+  /**
+   * Returns whether nothing is in progress. The intervals of repeated tasks grow as long as this function returns true.
+   */
   readonly isIdle: () => boolean
 }
 
@@ -55,7 +57,7 @@ export function createVirtualClock(options: VirtualClockOptions): VirtualClock {
     return next
   }
 
-  /** Makes each task due whose normal interval has passed, even if its longer idle interval has not passed yet. */
+  /** Ends the longer idle intervals: each task whose normal interval has passed becomes due at once. */
   function endIdleIntervals(): void {
     for (const task of tasks)
       if (task.at !== Infinity && task.calledAt + task.intervalMs <= time) task.at = time

@@ -16,8 +16,8 @@ export function openBackends(config: Config): ReceiverAdapters & AsyncDisposable
     logger,
     tls: tlsFiles('AMQP', config),
     prefix: config.AMQP_PREFIX,
-    // The receiver waits for a confirm at most as long as for its own response. A longer wait would
-    // keep the body of the event in memory for a confirm that is no longer needed.
+    // The receiver stops waiting for a confirm at the deadline of its own response. A longer wait would keep the body
+    // of the event in memory for a confirm that is no longer needed.
     confirmDeadlineMs: RESPONSE_DEADLINE_MS,
   })
   return { logger, health, bus, [Symbol.asyncDispose]: () => bus[Symbol.asyncDispose]() }

@@ -179,7 +179,8 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
       RABBITMQ_MNESIA_BASE: join(folder, 'data'),
       RABBITMQ_LOG_BASE: join(folder, 'logs'),
       RABBITMQ_LOGS: '-',
-      // These settings replace the configuration files of the RabbitMQ broker that belongs to the machine.
+      // Without these settings, the broker would read the configuration files of the RabbitMQ that is installed on the
+      // machine.
       RABBITMQ_CONF_ENV_FILE: await file('rabbitmq-env.conf', ''),
       RABBITMQ_CONFIG_FILE: await file('rabbitmq.conf', config),
       RABBITMQ_ADVANCED_CONFIG_FILE: await file('advanced.config', '[].\n'),

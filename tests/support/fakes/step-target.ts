@@ -22,8 +22,8 @@ export interface StepTarget extends AsyncDisposable {
   /** Delay of each response in milliseconds. */
   latencyMs: number
   /**
-   * Handles a call in place of the target. Returns true if it has responded to the call. If it returns false,
-   * the target responds.
+   * Handles a call in place of the target. Returns true if this function has responded to the call, and false if the
+   * target has to respond.
    */
   intercept: ((call: ReceivedCall, response: ServerResponse) => boolean | Promise<boolean>) | null
 }

@@ -28,8 +28,8 @@ const checks = new Map<string, ReturnType<typeof createResponseCheck>>()
 export const createServiceApp: typeof createApp = (deps, addRoutes) => {
   const app = createApp(deps, addRoutes)
   const handle = app.fetch
-  // No test in a service process could fail. Therefore the deviation is also printed, and `support/system.ts`
-  // searches the output of the process for such lines.
+  // A service process runs no test that could fail because of the deviation. Therefore the deviation is also printed,
+  // and `support/system.ts` searches the output of the process for such lines.
   const report = (deviation: string): void => {
     deviations.push(`${deps.name}: ${deviation}`)
     console.error(`${DEVIATION}${deps.name}: ${deviation}`)

@@ -48,8 +48,8 @@ export class Caller {
   }
 
   /**
-   * The realms that the key may use: `*`, exact names, and prefixes that end in `*`. Lists omit the items of all other
-   * realms.
+   * The realms that the key may use: `*`, exact names, and prefixes that end in `*`. A response with a list omits the
+   * items of all other realms.
    */
   get realms(): readonly string[] {
     return this.#grants.realms

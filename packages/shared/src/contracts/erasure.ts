@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-/** The response of `POST /erasures`. All members are counts, except for `more`. */
+/** The response of `POST /erasures`. The member `more` says whether runs are left. All other members are counts. */
 export const ErasureResult = z
   .object({
     erased: z.int().meta({ description: 'runs whose data was blanked by this request' }),

@@ -61,7 +61,7 @@ export type StartOperation = z.output<typeof StartOperation>
  */
 const NamedRun = z.object({ TransactionID: z.string(), ReplayID: ReplayID.nullable() })
 
-/** A bulk operation as the API shows it, without the ids of its request. */
+/** A bulk operation as the API shows it. The ids in its request are left out; `IdCount` is their number. */
 export const OperationView = z
   .object({
     ID: z.string(),

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { Realm } from './realm.ts'
 
-/** The calls of a company, as one replica of the gateway has seen them. Other replicas may have seen other calls. */
+/** The recent calls of a company through one replica of the gateway. Calls through other replicas are not included. */
 export const RealmActivity = z
   .object({
     Realm,

@@ -22,8 +22,8 @@ export function watchFile(
   { onContent, onUnreadable }: WatchedFile,
 ): Disposable {
   let content: string | null = current
-  // The file may have changed since the caller read it. The last stamp is therefore unknown at first, and the first
-  // check reads the file.
+  // The stamp (see `stampOf`) at the last read. The file may have changed since the caller read it, so the stamp is
+  // `null` at first, and the first check reads the file.
   let seen: string | null = null
   let reason: string | null = null
   const timer = setInterval(() => {

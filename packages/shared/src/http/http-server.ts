@@ -115,7 +115,8 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
   // response. Errors that occur while a response is written are not reported here, but logged by the app.
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (!socket.writable) {
-      // The buffer of a socket that was ended after a response may still contain that response.
+      // The socket was ended after a response, and its buffer may still contain a part of that response. The socket is
+      // destroyed only when the buffer is empty.
       if (socket.writableLength === 0) return socket.destroy()
       return socket.once('finish', () => socket.destroy())
     }

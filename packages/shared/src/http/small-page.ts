@@ -105,7 +105,7 @@ button:disabled { opacity: .6; cursor: default }
 // digest of exactly this text.
 const STYLE_ELEMENT = raw(`<style>${STYLE}</style>`)
 
-/** The source of the style sheet in a `Content-Security-Policy`: its digest. */
+/** The source expression that allows the style sheet in a `Content-Security-Policy`: the digest of the style sheet. */
 export const PAGE_STYLE_SOURCE = `'sha256-${createHash('sha256').update(STYLE).digest('base64')}'`
 
 /** The `Content-Security-Policy` of a page without forms and scripts. */

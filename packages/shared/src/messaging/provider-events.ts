@@ -21,7 +21,8 @@ export function createEventPublisher(bus: MessageBus): (event: ProviderEvent) =>
       messageId: event.Id,
       type: routingKey,
       body: event,
-      // If an event is routed to no queue, no process needs it, and the provider must not deliver it again.
+      // An event that is routed to no queue is needed by no process. Its publish must succeed nevertheless, because the
+      // provider would otherwise deliver the event again.
       mandatory: false,
       isOnlyCopy: true,
     })

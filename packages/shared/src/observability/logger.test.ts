@@ -5,7 +5,7 @@ const LOGGER = new URL('logger.ts', import.meta.url).href
 const PROGRAM = `
   const { createLogger } = await import(${JSON.stringify(LOGGER)})
   const logger = createLogger('coordinator', 'info')
-  logger.info({ step: 'order' }, 'step started')
+  logger.info({ attempt: 1 }, 'step started')
   logger.warn({ err: new Error('no route to host') }, 'step failed')
 `
 const command = [process.execPath, '--input-type=module', '--eval', PROGRAM]
@@ -15,7 +15,7 @@ it('the logger writes JSON lines if standard output is not a terminal', async ()
   expect(JSON.parse(stdout.split('\n')[0] ?? '')).toMatchObject({
     level: 'info',
     service: 'coordinator',
-    step: 'order',
+    attempt: 1,
     msg: 'step started',
   })
 })
@@ -33,7 +33,7 @@ it.each([
   // eslint-disable-next-line no-control-regex
   const plain = stdout.replaceAll(/\u001B\[\d+m/g, '')
   const [started, failed] = plain.split(/\r?\n/)
-  expect(started).toMatch(/^\d\d:\d\d:\d\d   coordinator {8}step started  step=order$/)
+  expect(started).toMatch(/^\d\d:\d\d:\d\d   coordinator {8}step started  attempt=1$/)
   expect(failed).toMatch(/^\d\d:\d\d:\d\d ! coordinator {8}step failed  error=no route to host$/)
   expect(plain !== stdout).toBe(isColoured)
 })

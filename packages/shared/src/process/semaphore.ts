@@ -13,7 +13,9 @@ export interface QueueLimits {
   readonly waitMs: number
 }
 
-/** A counting semaphore with `permits` permits, which it gives to the waiting callers in the order of their calls. */
+/**
+ * Creates a counting semaphore with `permits` permits. The waiting callers get a permit in the order of their calls.
+ */
 export function createSemaphore(permits: number): Semaphore {
   let free = permits
   /** The waiting callers in order. Each element is a function that gives its caller a permit. */

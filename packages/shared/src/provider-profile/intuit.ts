@@ -20,8 +20,8 @@ export const intuit: ProviderProfile = {
     realmScopes: ['com.intuit.quickbooks.accounting', 'com.intuit.quickbooks.payment'],
   },
   token: {
-    // The token response contains the time at which the grant ends regardless of refreshes only if the request has this
-    // header.
+    // A grant ends at a certain time, however often it was refreshed. Intuit adds this time to the token response only
+    // if the request has this header.
     requestHeaders: { 'x-include-refresh-token-hard-expires-in': 'true' },
     idleExpiryMember: 'x_refresh_token_expires_in',
     hardExpiryMember: 'x_refresh_token_hard_expires_in',

@@ -13,7 +13,7 @@ function connect({ url }: { readonly url: string }) {
 const redisRelay = () => startRelay(process.env['TEST_REDIS_URL'] ?? '', 6_379)
 
 describe('checking a Redis server', () => {
-  it('the client reports a Redis server that is too old as down, and uses the server once it was upgraded', async () => {
+  it('the client reports that the Redis server is down while its version is too old, and uses the server after an upgrade', async () => {
     await using relay = await redisRelay()
     relay.edit = (reply) => edited(reply, /redis_version:\d/, 'redis_version:5')
     await using connection = connect(relay)

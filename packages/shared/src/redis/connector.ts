@@ -28,7 +28,8 @@ const DISCONNECT_TIMEOUT_MS = 2_000
 
 /**
  * Returns the options for an ioredis client. Before each connection attempt, such a client gets a server from `next`
- * and reads the TLS files again. ioredis itself would fix the server and the TLS files when the client is created.
+ * and reads the TLS files again. With the options of ioredis alone, the server and the TLS files could not change after
+ * the client was created.
  */
 export function connectorOptions(deps: ConnectorDeps): ClientOptions {
   class Connector extends AbstractConnector {

@@ -106,7 +106,7 @@ describe('a list of Redis servers', () => {
 })
 
 describe('a Redis server that cannot be used', () => {
-  it('the client reports the only listed Redis server as a replica, reads from it, and uses it fully once it is the primary', async () => {
+  it('if the only listed Redis server is a replica, the client reports this and only reads until the server is promoted', async () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
     await using connection = openRedis(listed(replica))
@@ -128,7 +128,7 @@ describe('a Redis server that cannot be used', () => {
     )
   })
 
-  it('the client reports a Sentinel that REDIS_URL lists as a Redis server, and the correct form of the address', async () => {
+  it('if REDIS_URL lists a Sentinel as a Redis server, the client reports the mistake and the correct form of the URL', async () => {
     const sentinel = await servers.startSentinel()
     await using connection = openRedis(listed(sentinel))
     await eventually(() =>

@@ -21,7 +21,7 @@ const HOP_BY_HOP = [
 
 const REMOVED_FROM_REQUEST = new Set([
   ...HOP_BY_HOP,
-  // These headers are for the gateway and not for the accounting API.
+  // These headers are addressed to the gateway, so the accounting API does not get them.
   'acting-for',
   'authorization',
   'cookie',
@@ -62,7 +62,7 @@ const REMOVED_FROM_RESPONSE = new Set([
   'alt-svc',
   'clear-site-data',
   'strict-transport-security',
-  // The gateway sets these response headers itself.
+  // The gateway sets this response header itself, so the value of the accounting API is removed.
   'x-request-id',
 ])
 

@@ -30,7 +30,7 @@ describe('the decision to retry a call', () => {
     expect(afterStatus(status, null, tries)).toEqual({ kind: 'retry', delayMs: 100 })
   })
 
-  it('the gateway waits before a retry for a random time between half and all of a back-off that doubles each time', () => {
+  it('the gateway waits between 50 % and 100 % of a back-off before a retry, and doubles the back-off with each attempt', () => {
     const delays = [1, 2, 3].map((attempt) =>
       [0, 0.999].map((random) => afterStatus(503, null, { ...tries, attempt, random })),
     )

@@ -49,8 +49,8 @@ export function attachmentRoutes(deps: AttachmentRoutesDeps) {
       { ...given, FileName, ContentType, Size: bytes.length },
       now,
     )
-    // A creation is rejected only for a duplicate name or an invalid requestid. An attachable needs no unique name, and
-    // it is created without a requestid.
+    // This creation cannot be rejected. An entity is rejected only for a duplicate name or an invalid requestid, but an
+    // attachable needs no unique name and is created without a requestid.
     if (outcome.kind === 'rejected') throw new Error(`an attachable was rejected: ${outcome.error}`)
     const attachable = outcome.document['Attachable'] as Body & { readonly Id: string }
     attachments.put(realm, attachable.Id, { name: FileName, contentType: ContentType, bytes })

@@ -112,7 +112,7 @@ function ask(
     return value === null ? [] : [[name, value] as const]
   })
   const companies = deps.companies.list()
-  // The user probably wants to connect a company that has no grant, or none any more.
+  // The user probably wants to connect a company that has no valid grant: a new company, or one whose grant has ended.
   const unconnected = companies.find(({ realm }) => !deps.grants.has(realm))
   return c.html(
     authorizePage({

@@ -186,7 +186,7 @@ describe('the webhooks of the sandbox', () => {
     expect(changesReceived().toSorted()).toEqual(['1', '2', '3'].map(cloudEventOf))
   })
 
-  it('the sandbox sends no webhook for the percentage of changes that dropPercent sets', async () => {
+  it('the sandbox sends no webhook for a change whose random number is below the setting dropPercent', async () => {
     random = [0.1, 0.29, 0.3, 0.9]
     report(['1', '2', '3', '4'], { dropPercent: 30 })
     await attempted(1)

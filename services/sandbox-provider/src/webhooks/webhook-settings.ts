@@ -3,7 +3,7 @@ import { z } from 'zod'
 const Percent = z.number().min(0).max(100)
 
 /**
- * The settings of how the sandbox sends webhooks. They can cause the faults that Intuit's
+ * The settings that determine how the sandbox sends webhooks. Some settings cause the faults that Intuit's
  * documentation warns of.
  */
 export const WebhookSettings = z

@@ -20,8 +20,8 @@ const MAX_COPIED_BYTES = 16_384
  */
 const MAX_IDLE_MS = 10_000
 /**
- * A connection is not reused in the last part of the server's timeout. The server could close the connection while a
- * request is being sent, and the request would be lost.
+ * How long before the server's idle timeout a connection is no longer reused. The server could otherwise close the
+ * connection while a request is being sent, and the request would be lost.
  */
 const KEEP_ALIVE_MARGIN_MS = 1_000
 /**

@@ -80,7 +80,7 @@ describe('the in-process message bus with a message that is the only copy of its
     expect(await later()).toBe('confirmed')
   })
 
-  it('publishing a message that is the only copy fails if the bus is closed before the acknowledgement', async () => {
+  it('closing the bus rejects the publish of an unacknowledged message that is the only copy of its data', async () => {
     const bus = open()
     const { later } = await publishTo(bus)
     await bus[Symbol.asyncDispose]()

@@ -29,7 +29,10 @@ export function versionOf({ connection }: ChannelModel): string {
   return serverProperties.version ?? 'unknown'
 }
 
-/** Returns the difference if `error` is a rejected declaration (406 PRECONDITION_FAILED); otherwise `null`. */
+/**
+ * Returns how the existing queue or exchange differs from the declaration that was rejected with `error` (406
+ * PRECONDITION_FAILED). Returns `null` for any other error.
+ */
 export function inequivalenceOf(error: unknown): Inequivalence | null {
   const { code, message = '' } = (error ?? {}) as { code?: unknown; message?: string }
   if (code !== 406) return null

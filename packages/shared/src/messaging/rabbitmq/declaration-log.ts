@@ -1,7 +1,7 @@
 import type { Logger } from '../../observability/logger.ts'
 import { inequivalenceOf } from './broker-errors.ts'
 
-/** Logs a declaration that the broker rejects, once, although each new connection repeats the declaration. */
+/** Logs a rejected declaration only once, although each new connection repeats the declaration. */
 export interface DeclarationLog {
   rejected(error: unknown): void
   /** Called when the broker has accepted all declarations. A later rejection is logged again. */

@@ -58,7 +58,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     queues: [{ name: 'orders', bindings: [{ exchange: 'work', routingKey: 'order' }] }],
   }
 
-  it('the RabbitMQ bus reports a broker that is too old as down, and uses the broker once it was upgraded', async () => {
+  it('the RabbitMQ bus reports that the broker is down while its version is too old, and uses the broker after an upgrade', async () => {
     await using relay = await startRelay(url, 5_672)
     relay.edit = (reply) =>
       edited(reply, /(version\S{5})\d\.\d+/, (text) => text.replace(/\d(?=\.\d+$)/, '2'))

@@ -42,8 +42,8 @@ describe('a list of RabbitMQ nodes', () => {
     connected.away()
     await eventually(() => connection.publish())
     expect(next.connections).toBe(1)
-    // The unavailable node becomes available again, and the other node becomes unavailable. The client then uses the
-    // first node.
+    // The node that was unavailable becomes available again, and then the current node becomes unavailable. The client
+    // must return to the node that is available.
     connected.restore()
     next.away()
     await eventually(() => connection.publish())

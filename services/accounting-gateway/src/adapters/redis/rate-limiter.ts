@@ -113,7 +113,10 @@ export interface RedisRateLimiter extends RateLimiter, AsyncDisposable {}
 interface RealmWindow {
   /** Unused prefetched permits, oldest first. A permit may be used until its time `until`. */
   prefetched: { readonly id: string; readonly until: number }[]
-  /** The number of remaining prefetched permits at which more are reserved: half of the last batch. */
+  /**
+   * If no more than this number of prefetched permits remain, further permits are reserved. The number is half of the
+   * last batch.
+   */
   refillBelow: number
   /** Prefetched permits whose use was not yet reported to Redis. `usedAt` is `null` if the permit expired unused. */
   usage: { readonly id: string; readonly usedAt: number | null }[]

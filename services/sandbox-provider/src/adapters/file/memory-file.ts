@@ -50,8 +50,8 @@ export function openMemoryFile(path: string): MemoryFile {
 
 function read(path: string): SandboxMemory {
   try {
-    // The file uses V8's serialization format instead of JSON, because it restores Maps and shared objects. Maps that
-    // referred to the same grant object refer to the same object again after the state was read.
+    // The file uses V8's serialization format instead of JSON, because V8's format restores Maps and shared objects. If
+    // several Maps referred to the same grant object, they refer to one object again after the state was read.
     const { format, memory } = deserialize(readFileSync(path)) as {
       format: unknown
       memory: SandboxMemory
