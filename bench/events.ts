@@ -1,5 +1,5 @@
 /**
- * Measures how much clients of `GET /events` slow down the orders that run at the same time: the orders per second with
+ * Measures the slowdown that clients of `GET /events` cause for orders: the number of orders completed per second with
  * 0, 10 and 100 clients that read the events, and with 300 clients that read nothing. Prints a table with medians and
  * ratios.
  *

@@ -270,7 +270,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo([a])).toEqual(['c'])
     })
 
-    it('the slot of a lost worker is assigned to its run again when its lease has expired', async () => {
+    it('a run whose worker was lost keeps its slot after the lease of the worker has expired', async () => {
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       await claimed(a)
       await parked(b)

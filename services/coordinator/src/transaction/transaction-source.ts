@@ -227,7 +227,7 @@ export interface NewWebhook {
   readonly InitialData: Readonly<Record<string, unknown>>
   /** The realm of the webhook. If absent, the realm of the run is used. */
   readonly Realm?: string | null
-  /** Takes the place of the realm in the delivery order if the webhook has no realm. */
+  /** Webhooks with the same realm are delivered in order. If the webhook has no realm, this value is used instead. */
   readonly Lane: string
   /** The time of the event, ISO 8601. If absent, the time of the transition is used. */
   readonly At?: string

@@ -333,7 +333,7 @@ describe('a lease holder that was paused until its lease expired (I7 of refresh.
     expect(healed.body['Authenticator']).toBe((await slow).body['Authenticator'])
   })
 
-  it('a paused process commits its token pair while another replica waits for the outcome of the paused request', async () => {
+  it('a process that was paused during a refresh still commits its token pair, and the replica that waited for the outcome uses it', async () => {
     const wake = Promise.withResolvers<void>()
     const first = await start({
       store: withoutRenewals(redis.store),

@@ -39,7 +39,7 @@ const cli = (...args: readonly string[]) =>
 const queries = () => service.requests.map(({ query }) => Object.fromEntries(query))
 
 describe('the command `transactions export`', () => {
-  it('`transactions export` prints the runs unchanged without the cursor lines, and the value of --since for the next export', async () => {
+  it('`transactions export` prints the lines of the runs unchanged, omits the cursor lines, and prints the value of --since for the next export', async () => {
     responses = [ndjson(runLine('1'), cursorLine('c1'), runLine('2'), cursorLine(null))]
     const since = '2026-01-01T00:00:00Z'
     const { code, out, err } = await cli('--since', since, '--process', 'P', '--ndjson')

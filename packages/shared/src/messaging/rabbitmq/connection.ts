@@ -42,9 +42,8 @@ export interface ConnectionHandlers {
   /** Called when the connection has been set up and is still open. */
   established(): void
   /**
-   * Called when a connection could not be opened, or when the current connection has ended. `reason` may be logged. If
-   * there are several nodes, `reason` names the failed nodes. `reason` is `null` after a failed attempt if the round
-   * has another node to try.
+   * Called when a connection could not be opened, or when the current connection has ended. `reason` contains no secret. `reason`
+   * is `null` if an attempt has failed and another node is tried next.
    */
   lost(reason: string | null): void
 }

@@ -3,11 +3,11 @@
  * sorted by their text, which begins with the credential name. The scripts that write a record also write its entries
  * in these sets.
  *
- * - `state:<state>` and `class:<class>`: names. There is no set for the state `active`, because nearly all credentials
- *   have this state. A credential is active if it is in no set of a state. The field `Listed` of a record names the
- *   sets that contain the credential.
- * - `tag:<name>:<value>`: names.
- * - `labels`: `<name> <folded label>`. A space sorts before every character of a name, so the entries are in the order
+ * - `state:<state>` and `class:<class>` contain names of credentials. There is no set for the state `active`, because
+ *   nearly all credentials have this state. A credential is active if none of the `state:` sets contains its name. The
+ *   field `Listed` of a record names the sets that contain the credential.
+ * - `tag:<name>:<value>` contains names of credentials.
+ * - `labels` contains members of the form `<name> <folded label>`. A space sorts before every character of a name, so the entries are in the order
  *   of the names.
  */
 import { realmOf } from '@integration-host/shared/contracts/realm'
