@@ -31,7 +31,8 @@ export const redisAccounts = {
     commands: ['+@read', '+@write', '+@scripting', ...CONNECTION, '+config|get'],
   },
   'accounting-gateway': {
-    // The keys of the gateway's rate limiters (permits, concurrency slots and cool-downs), and of its counts of calls.
+    // The keys in which the gateway stores its rate limits (permits, concurrency slots and cool-downs) and the numbers
+    // of calls.
     keys: ['throttle:*', 'batch:*', 'usage:*'],
     // The commands in the Lua scripts of services/accounting-gateway/src/adapters/redis/rate-limiter-scripts.ts, and
     // the commands that usage-store.ts in the same folder sends.

@@ -236,7 +236,7 @@ async function drillRedis(rdb: string, keys: KeyRing): Promise<void> {
 /** The name of a credential, and its record as a flat list in which each field is followed by its value. */
 type StoredRecord = readonly [name: string, flat: readonly string[]]
 
-/** Returns whether the record belongs to the credential name and the keys decrypt all secrets in the record. */
+/** Returns true if the record belongs to the credential `name`, and the keys can decrypt all secrets in the record. */
 function opens(keys: KeyRing, [name, flat]: StoredRecord): boolean {
   const fields = Object.fromEntries(
     flat.flatMap((field, at) => (at % 2 === 0 ? [[field, flat[at + 1] ?? '']] : [])),
@@ -255,7 +255,7 @@ try {
   await work(folder)
 } catch (error) {
   // If a program failed, the message contains its arguments and its standard error. No argument is a secret, so the
-  // message may be printed.
+  // message is safe to print.
   console.error(error instanceof Error ? `${command} failed: ${error.message.trim()}` : error)
   process.exitCode = 1
 }

@@ -128,8 +128,8 @@ function isInstalled(dev) {
 /** @param {boolean} wantsDev */
 async function install(wantsDev) {
   const before = readStamp()
-  // Without a stamp file, a user may have run the installer directly. The development dependencies of such an install
-  // must not be removed.
+  // If there is no stamp file, a user may have installed the dependencies without this script. Development dependencies
+  // that were installed in this way must not be removed.
   const dev = wantsDev || (before?.dev ?? existsSync(join(modules, 'vitest')))
   const hash = currentHash()
   if (before === undefined) {

@@ -290,9 +290,9 @@ function redisConf(): string {
     // for lack of memory.
     'maxmemory 384mb',
     'dir /data',
-    // Redis replays its append-only file as the user `default`. It would skip transactions that this user may not run,
-    // and report this only in its log (redis/redis#14541). Therefore the user has every permission, but is disabled for
-    // clients.
+    // Redis replays its append-only file as the user `default`. Redis would skip transactions that this user is not
+    // permitted to run, and would report this only in its log (redis/redis#14541). Therefore the user has every
+    // permission, but is disabled for clients.
     'user default off ~* &* +@all',
     ...Object.entries(redisPasswords).map(([name, secret]) =>
       redisUser(name as RedisAccountName, secret),

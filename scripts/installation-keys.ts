@@ -1,5 +1,6 @@
-// Creates the keys of callers at the first start of a compose stack, and lists their digests in the key file. The
-// services accept the key with which they call one another as SERVICE_API_KEY, so the key file does not list it.
+// Creates the keys of callers at the first start of a compose stack, and lists their digests in the key file. The key
+// file does not list the key with which the services call one another, because each service gets that key in
+// SERVICE_API_KEY.
 import {
   changeKeyList,
   KeyListInvalid,

@@ -87,9 +87,10 @@ function isServed(name: string, source: string): boolean {
 }
 
 /**
- * Emits the declarations of the package's entry points and of all modules that these import. tsc emits declarations of
- * workspace packages only for listed modules, and a first run of tsc determines the list. Returns the faults that tsc
- * reports for modules without a portable declaration.
+ * Emits the declarations of the package's entry points and of all modules that the entry points import. tsc emits the
+ * declaration of a workspace package's module only if the configuration lists the module. Therefore a first run of tsc
+ * determines the modules to list. Returns the errors that tsc reports, for example for a module without a portable
+ * declaration.
  */
 function emitDeclarations(sources: readonly string[]): string {
   const config = join(dist, 'tsconfig.types.json')

@@ -28,7 +28,7 @@ export interface Authority extends AsyncDisposable {
 
 export const LOOPBACK_NAMES = 'DNS:localhost,IP:127.0.0.1'
 
-/** Creates a certificate authority with a key of its own. */
+/** Creates a certificate authority with a new key. */
 export async function createAuthority(): Promise<Authority> {
   const folder = await mkdtemp(join(tmpdir(), 'certificates-'))
   const file = (name: string): string => join(folder, name)

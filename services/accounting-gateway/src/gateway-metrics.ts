@@ -14,7 +14,7 @@ export interface GatewayMetrics {
   coolDownStarted(): void
   /** Counts a successful call by kind. */
   usageCounted(kind: CallKind): void
-  /** Records how many metered calls all companies and replicas have made this month. */
+  /** Records how many metered calls all gateway replicas together have made this month, for all companies. */
   usageTotal(total: CallCounts): void
   /** Returns limits that behave like `limits` and also record metrics for waits, rejections and cool-downs. */
   measured(limits: GatewayLimits): GatewayLimits

@@ -250,7 +250,7 @@ function requestFault(request: IncomingMessage): IntegrationError | null {
   return transferCodingFault(rawHeaders, httpVersion)
 }
 
-/** Returns the error for a caller whose key lacks `scope` or may not use the realm. */
+/** Returns the error for a key that lacks `scope`, or for a key that has `scope` but is not permitted for the realm. */
 function forbidden(caller: Caller, scope: Scope): IntegrationError {
   const lacks = caller.has(scope) ? 'may not use this realm' : `lacks the scope ${scope}`
   return new IntegrationError('forbidden', `the service key ${caller.keyId} ${lacks}`)

@@ -1,6 +1,6 @@
 /**
- * Numbers the attempts of a run. The number that the coordinator stores with an attempt is not unique: after an attempt
- * that does not count, the next attempt has the same number.
+ * Numbers the attempts of a run. The number that the coordinator stores with an attempt is not unique: if an attempt
+ * does not count against the limit of its step, the next attempt has the same number.
  */
 import type { RunView } from '../src/contracts/runs.ts'
 
@@ -33,7 +33,10 @@ export function numberedAttempts(run: RunView): readonly NumberedAttempt[] {
   })
 }
 
-/** Returns whether an attempt counts. It does not count if the next attempt of the step has the same stored number. */
+/**
+ * Returns whether an attempt counts against the limit of the step. An attempt does not count if the next attempt of the
+ * step has the same stored number.
+ */
 function isCounted(run: RunView, attempt: Attempt, next: Attempt | undefined): boolean {
   if (next === undefined) {
     const isDue = run.CompletedAt === null && run.StepName === attempt.StepName

@@ -4,7 +4,7 @@
  */
 
 export interface JsonFault {
-  /** The line and the column count from 1. */
+  /** Lines and columns are counted from 1. */
   readonly line: number
   readonly column: number
   /** What is missing at this place, such as `a comma or }`. */
@@ -37,7 +37,7 @@ function scan(
   const open: ('{' | '[')[] = []
   let expected = 'value' as Expected
   let at = 0
-  /** Returns the token of a pattern at the current place; `null` if there is none. */
+  /** Returns the text that `pattern` matches at the current place; `null` if `pattern` does not match there. */
   const matched = (pattern: RegExp): string | null => {
     pattern.lastIndex = at
     return pattern.exec(text)?.[0] || null

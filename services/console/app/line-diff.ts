@@ -74,8 +74,9 @@ const linesOf = (text: string): readonly string[] => (text === '' ? [] : text.sp
 /**
  * Returns the indexes of the lines that stay, as pairs; `null` if more than `MAX_CHANGES` lines must change.
  *
- * `reached[k]` is the furthest index in `a` that this number of changes reaches on the diagonal `k` (the index in `a`
- * minus the index in `b`). The states after fewer changes are kept, because the path is followed back from its end.
+ * `reached[k]` is the furthest index in `a` that can be reached with `changes` changes on the diagonal `k` (the index
+ * in `a` minus the index in `b`). `states` has a copy of `reached` for each number of changes, because `pathOf` follows
+ * the path back from its end.
  */
 function equalLines(
   a: readonly string[],
@@ -118,7 +119,7 @@ function pathOf(
   for (let changes = states.length - 1; changes >= 0; changes -= 1) {
     const state = states[changes] ?? new Int32Array()
     const k = x - y
-    // The first element of a state belongs to the diagonal `-changes - 1`.
+    // The first element of `state` belongs to the diagonal `-changes - 1`.
     const index = k + changes + 1
     const fromX = changes === 0 ? 0 : nextOf(state, index, k, changes)
     for (; x > fromX; x -= 1, y -= 1) pairs.push([x - 1, y - 1])

@@ -239,7 +239,7 @@ export function followStream(queries: QueryClient): () => void {
   if (hasLocks) {
     channel.postMessage('which state?')
     void navigator.locks.request(CHANNEL, { signal }, () => lead(true)).catch(() => {})
-    // A tab without the lock counts as live if the tab with the lock reports no other state.
+    // A tab without the lock assumes that the stream works unless the tab with the lock has reported another state.
     void pause(STATE_REPORTED_MS, signal).then(() => {
       if (state === 'connecting' && !isReading && polling === null) setState('live')
     })

@@ -49,7 +49,10 @@ export function useShortcuts({ onSearch, onKeys }: ShortcutHandlers): void {
   }, [onSearch, onKeys])
 }
 
-/** Returns whether a key press may be a shortcut: it is not meant for a field, a menu, a dialog or the browser. */
+/**
+ * Returns whether a key press can be a shortcut. A key press that is meant for a field, a menu, a dialog or the browser
+ * cannot.
+ */
 function isForPage(event: KeyboardEvent): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey) return false
   if (document.querySelector('dialog[open], [popover]:popover-open') !== null) return false

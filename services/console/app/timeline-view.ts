@@ -57,7 +57,10 @@ export const isDrag = (one: number, other: number): boolean => Math.abs(one - ot
 
 export type Zoom = 'in' | 'out' | 'left' | 'right'
 
-/** The range after each step, as the places of its two ends on the axis of the range before the step. */
+/**
+ * For each button of the timeline, the range that is shown after a click. The two numbers are the ends of the new range
+ * on the axis of the previous range, which begins at 0 and ends at 1.
+ */
 const PLACES: Readonly<Record<Zoom, readonly [number, number]>> = {
   in: [0.25, 0.75],
   out: [-0.5, 1.5],
@@ -65,7 +68,10 @@ const PLACES: Readonly<Record<Zoom, readonly [number, number]>> = {
   right: [0.5, 1.5],
 }
 
-/** Returns the range after a step. `shown` is the range before the step. Returns `null` for the whole timeline. */
+/**
+ * Returns the range to show after a click on a button of the timeline. `shown` is the range before the click. Returns
+ * `null` if the new range is the whole timeline.
+ */
 export function afterZoom(
   axis: TimeAxis,
   whole: TimeRange,

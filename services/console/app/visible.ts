@@ -1,11 +1,14 @@
 /**
- * The characters of a text on one line that cannot be seen, or look like another text: control and format characters,
- * private and unassigned ones, every space other than a single one between words, and the bracket with which the
- * replacement itself begins.
+ * Matches the characters of a one-line text that cannot be seen or that can be mistaken for other text: control and
+ * format characters, private and unassigned ones, every space other than a single one between words, and the bracket
+ * with which the replacement itself begins.
  */
 const HIDDEN_IN_LINE =
   /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|^ | $| (?= )|⟨(?=U\+)/gu
-/** The hidden characters of a text of several lines, in which indentation, tabs and line ends are usual. */
+/**
+ * Matches the characters of a text of several lines that cannot be seen or that can be mistaken for other text.
+ * Indentation, tabs and line ends are usual in such a text, so they are not matched.
+ */
 const HIDDEN_IN_LINES =
   /(?!\r\n|[\n\t])[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|⟨(?=U\+)/gu
 

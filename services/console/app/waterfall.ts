@@ -96,7 +96,8 @@ export function waterfall(run: RunView, now: number): Waterfall {
 }
 
 /**
- * Returns the attempt of the due step that is in flight. If none is in flight, returns the wait until the next attempt.
+ * Returns the attempt that is in flight at the current step of the run. If no attempt is in flight, returns the wait
+ * until the next attempt; empty if the run does not wait for one.
  */
 function dueSegments(
   run: RunView,

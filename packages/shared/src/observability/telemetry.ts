@@ -22,7 +22,8 @@ export interface Tracing {
   /** Marks the active span as failed; `errorType` is a short code, such as a status or `ECONNREFUSED`. */
   fail(errorType: string): void
   /**
-   * Returns the headers that continue the active span's trace in another process (`traceparent`); empty without a span.
+   * Returns the headers that continue the active span's trace in another process (`traceparent`). The result is empty
+   * if no span is active.
    */
   headers(): Readonly<Record<string, string>>
 }
@@ -123,8 +124,8 @@ export function tracedPort<Port extends object>(
 }
 
 /**
- * Returns a copy of `store`. If a trace is active, the copy runs each of `operations` in a span. While tracing is off,
- * `store` itself is returned.
+ * Returns a copy of `store` that runs each of `operations` in a child span of the active span. While tracing is off,
+ * returns `store` itself.
  */
 export function tracedStore<Store extends object>(
   system: 'postgresql' | 'redis',

@@ -25,7 +25,7 @@ const meanings: Readonly<Record<string, string>> = {
   TLS_NOT_OFFERED: 'the server does not offer TLS',
 }
 
-/** Returns the part of a PostgreSQL error, or of a connection error, that may be logged. */
+/** Returns the part of a PostgreSQL error, or of a connection error, that is safe to log. */
 export function postgresReason(error: unknown): string {
   if (error instanceof UnsupportedBackend) return error.message
   if (error instanceof NoUsableServer)

@@ -6,7 +6,8 @@
  * - I2: A socket is not closed while the server may still be executing a statement for it. The server would not notice
  *   the close, and its process would keep running. Such a socket stays open until the server responds, or until its
  *   server process is known to have ended.
- * - I3: A statement is never cancelled. Cancelling a commit that waits for a synchronous standby commits it locally.
+ * - I3: A statement is never cancelled. If a commit waits for a synchronous standby and is cancelled, PostgreSQL
+ *   commits the transaction without waiting for the standby.
  */
 import type { Socket } from 'node:net'
 import { tlsFailure } from '../tls/tls-failure.ts'
@@ -62,8 +63,9 @@ export interface ServerSockets {
   readonly create: (unresponsive: Unresponsive) => ServerSocket
   readonly hasOverdue: () => boolean
   /**
-   * Closes the connections whose server process no longer exists. Also closes overdue connections for which the server
-   * is not executing a statement. Returns whether commits wait for a synchronous standby.
+   * Closes the connections whose server process no longer exists. Also closes each connection whose statement has
+   * exceeded the driver's timeout ({@link ServerSocket.isOverdue}), unless the server is still executing the statement.
+   * Returns whether commits wait for a synchronous standby.
    *
    * @param queriedAt the time of `performance.now()` before `activities` was queried.
    */

@@ -48,8 +48,9 @@ export interface ProviderProfile {
      */
     readonly idleLimitDays: number
     /**
-     * The milliseconds after a rotation in which the previous refresh token is tried once if the current one is
-     * rejected. Correctness does not depend on whether the provider accepts the previous token.
+     * The time after a rotation, in milliseconds, during which the previous refresh token may still be used. If the
+     * provider rejects the current token within this time, the previous token is tried once. Correctness does not
+     * depend on whether the provider accepts the previous token.
      */
     readonly previousTokenGraceMs: number
     /**

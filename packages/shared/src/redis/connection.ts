@@ -81,7 +81,8 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
       dependency.down(redisReason(error))
       if (redis.status !== 'ready' || isClosing) return
       if (error instanceof NotWritable && mayReconnect()) return redis.disconnect(true)
-      // The check is retried. Otherwise one slow reply would keep the dependency down until the next reconnect.
+      // The server is checked again after a pause. Otherwise one slow reply would keep the dependency down until the
+      // next reconnect.
       next = setTimeout(() => void check(), CHECK_INTERVAL_MS)
     }
   }

@@ -4,10 +4,10 @@ import { AbstractConnector, type RedisOptions } from 'ioredis'
 import type { Server } from '../process/server-list.ts'
 import type { TlsFiles } from '../tls/tls-files.ts'
 
-/** The options of a Redis client that does not convert replies. */
+/** The options of an ioredis client, without the option that converts replies. */
 export type ClientOptions = Omit<RedisOptions, 'replyMapping'>
 
-/** The reply to INFO, by field. It is empty if the user may not run INFO. */
+/** The reply to INFO, by field. It is empty if the Redis user is not permitted to run INFO. */
 export type ServerInfo = Readonly<Record<string, string | undefined>>
 
 export interface ConnectorDeps {
@@ -18,8 +18,8 @@ export interface ConnectorDeps {
   /** How long a connection may take until it is established, including the TLS handshake. */
   readonly timeoutMs: number
   /**
-   * Returns whether the client uses a new connection. If not, the client closes the connection and makes another
-   * attempt.
+   * Decides about each new connection. If the function returns false, the client closes the new connection and makes
+   * another connection attempt.
    */
   readonly accepts?: (info: ServerInfo) => boolean
 }

@@ -2,7 +2,7 @@ import { UnsupportedBackend } from '../observability/checks/check-result.ts'
 import { reasonOf } from '../observability/health.ts'
 import { tlsFailure } from '../tls/tls-failure.ts'
 
-/** The error if none of the servers was found to be the primary. The message may be logged. */
+/** The error if none of the servers was found to be the primary. The message is safe to log. */
 export class NoPrimary extends Error {
   override readonly name = 'NoPrimary'
 }
@@ -25,7 +25,7 @@ const meanings: Readonly<Record<string, string>> = {
   CLUSTERDOWN: NO_CLUSTER,
 }
 
-/** Returns the part of a Redis error, or of a connection error, that may be logged. */
+/** Returns the part of a Redis error, or of a connection error, that is safe to log. */
 export function redisReason(error: unknown): string {
   if (error instanceof NoPrimary || error instanceof UnsupportedBackend) return error.message
   const failure = tlsFailure(error)

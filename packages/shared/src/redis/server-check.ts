@@ -18,8 +18,8 @@ import { NO_CLUSTER } from './reason.ts'
 export class NotWritable extends UnsupportedBackend {}
 
 /**
- * Returns why the server is not a primary that accepts writes; `null` if the server is such a primary, or if the user
- * may not run INFO.
+ * Returns why the server is not a primary that accepts writes; `null` if the server is such a primary, or if the Redis
+ * user is not permitted to run INFO.
  */
 export function writeProblem(info: ServerInfo): CheckResult | null {
   if (info['role'] !== undefined && info['role'] !== 'master' && info['redis_mode'] !== 'sentinel')
@@ -49,8 +49,8 @@ export function writeProblem(info: ServerInfo): CheckResult | null {
 export async function checkServer(redis: Redis, dependency: Dependency): Promise<void> {
   const info = parseInfo(
     await redis.info().catch((error: unknown) => {
-      // An ACL user without the command category @dangerous may not run INFO. No other command in use needs this
-      // category, so the server is accepted without the checks.
+      // An ACL user without the command category @dangerous is not permitted to run INFO. The service uses no other
+      // command of this category, so the server is accepted without the checks.
       if (error instanceof Error && error.message.startsWith('NOPERM')) return ''
       throw error
     }),

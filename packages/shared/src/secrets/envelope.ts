@@ -169,8 +169,8 @@ function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, RingKey>):
 
 /**
  * Returns a function that returns random nonces. Many nonces are generated at a time, because one call of the random
- * generator costs a quarter of the encryption of a short text. A nonce must be used before the next call, which may
- * overwrite its memory.
+ * generator costs a quarter of the encryption of a short text. A nonce must be used before the next call, because that
+ * call may overwrite the memory of the nonce.
  */
 function createNonces(): () => Buffer {
   const pool = Buffer.allocUnsafeSlow(NONCE_BYTES * POOLED_NONCES)

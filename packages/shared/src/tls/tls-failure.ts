@@ -1,4 +1,4 @@
-/** Why a TLS connection failed, in words that may be logged. */
+/** Why a TLS connection failed, in words that are safe to log. */
 export interface TlsFailure {
   readonly reason: string
   /** The action that an operator can take. `*` stands for the prefix of the backend's settings, such as `REDIS`. */

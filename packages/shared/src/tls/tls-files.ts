@@ -1,6 +1,7 @@
 /**
- * The PEM files for TLS to a backend. `X_CA_FILE` has the certificates of the authorities that may have issued the
- * backend's certificate. `X_CERT_FILE` and `X_KEY_FILE` have the certificate and the private key of this client.
+ * The PEM files for TLS to a backend. `X_CA_FILE` has the certificates of the authorities that this client trusts to
+ * issue the backend's certificate. `X_CERT_FILE` and `X_KEY_FILE` have the certificate and the private key of this
+ * client.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'

@@ -48,7 +48,7 @@ const REMOVED_FROM_REQUEST = new Set([
   // CGI-like servers pass the header `Proxy` to programs in the environment variable HTTP_PROXY. Many programs use this
   // variable as the address of their outgoing proxy. A caller could therefore redirect the requests of such a program.
   'proxy',
-  // The gateway does not continue the caller's trace. If tracing is on, the gateway sends a `traceparent` of its own.
+  // The gateway does not continue the caller's trace. If tracing is on, the gateway sends its own `traceparent`.
   'traceparent',
   'tracestate',
 ])

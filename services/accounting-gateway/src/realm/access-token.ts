@@ -137,8 +137,8 @@ export function createAccessTokens({
           entry.pending = null
           entry.token = token
           entry.freshUntil = Math.min(token.expiresAt - REFRESH_MARGIN_MS, now() + MAX_AGE_MS)
-          // Pauses between two requests for a token that is about to expire. Without the pause, every call would send
-          // such a request, although token-service refreshes the token by itself.
+          // Even if the new token is about to expire as well, the next token is requested only after a pause. Without
+          // the pause, every call would send such a request, although token-service refreshes the token by itself.
           entry.freshUntil = Math.max(entry.freshUntil, now() + FAILURE_COOL_DOWN_MS)
         }
         return token

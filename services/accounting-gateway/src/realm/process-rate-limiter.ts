@@ -12,8 +12,8 @@ import {
 const SECOND_MS = 1_000
 const MINUTE_MS = 60_000
 /**
- * How long a call that waits for a concurrency slot pauses before its next attempt, in milliseconds. The end of another
- * call in this process ends the pause earlier.
+ * The pause between two attempts of a waiting call to get a concurrency slot, in milliseconds. The pause ends earlier
+ * if another call in this process ends.
  */
 const CONCURRENCY_POLL_MS = 50
 const INITIAL_RING_SIZE = 16

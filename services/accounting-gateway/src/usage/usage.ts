@@ -1,9 +1,9 @@
 /**
  * Counts the successful calls to the accounting API by month, company and kind.
  *
- * Intuit meters the successful calls of an application over all companies, and blocks the application above the calls
- * of its plan. Calls that create or change objects ("Core") are not metered. Reads, queries, change data and reports
- * ("CorePlus") are metered.
+ * Intuit meters the successful calls of an application over all companies, and blocks the application when it has made
+ * more calls than its plan allows. Calls that create or change objects ("Core") are not metered. Reads, queries, change
+ * data and reports ("CorePlus") are metered.
  *
  * Intuit does not document how it counts batches and attachments. Here, a batch counts as one metered call, and so
  * does an attachment. Months are in UTC, because Intuit does not document its time zone.

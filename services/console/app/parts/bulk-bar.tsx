@@ -41,8 +41,8 @@ export function BulkBar({ session, query, processes, runs, onClear }: BulkBarPro
   const countAll = (): void => {
     if (filtered === undefined || all === 'counting') return
     setAll('counting')
-    // To count all runs that match, this count is requested for the action `cancel`: its response contains the number
-    // of runs that would be cancelled and the number of runs that would be skipped.
+    // The number of all runs that match is taken from the count for the action `cancel`. That count consists of the
+    // runs that would be cancelled and the runs that would be skipped.
     countRuns(
       'cancel',
       { process: filtered, filter: filterOf(query) },

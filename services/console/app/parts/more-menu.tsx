@@ -48,7 +48,7 @@ export function Menu({ id, opener, onToggle, children }: MenuProps) {
     // The menu is closed when the page scrolls, because it does not move with the page.
     window.addEventListener('scroll', close, { once: true })
   }
-  /** Moves a menu that does not fit below its button above the button. */
+  /** Places the menu above its button if there is not enough room below the button. */
   const fit = ({ newState }: ToggleEvent): void => {
     onToggle?.(newState === 'open')
     const box = opener.current?.getBoundingClientRect()

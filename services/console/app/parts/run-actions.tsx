@@ -43,8 +43,8 @@ export interface RunActionsProps {
 export type OfferedAction = ActionButtonProps & { readonly action: RunAction }
 
 /**
- * Returns the actions on a run, for its page and for the menu of the list. An action that is not possible now has the
- * reason. `onReplayed` gets the number of the new run after a replay.
+ * Returns the actions on a run, for its page and for the menu of the list. For an action that is not possible now, the
+ * result contains the reason. `onReplayed` gets the number of the new run after a replay.
  */
 export function actionsOn(
   { session, run }: RunActionsProps,

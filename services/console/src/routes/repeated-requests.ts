@@ -84,7 +84,7 @@ const keptResponse = async (response: Response): Promise<KeptResponse> => ({
   body: await response.clone().arrayBuffer(),
 })
 
-/** Gives `needsRole` access to the stored responses of repeated requests. */
+/** Makes the stored responses available to `needsRole`, which sends such a response if a request is repeated. */
 export const recognizeRepeats =
   (repeats: RepeatedRequests): MiddlewareHandler =>
   async (c, next) => {

@@ -11,8 +11,9 @@
  * ids of new permits. From 12 on in pairs: id of a prefetched permit, and the number of ms since its use (-1 if the
  * permit expired unused).
  *
- * Returns the verdict, the ms until the next attempt, the number of granted permits, the number of prefetched permits,
- * and the number of slots of the gateway replica.
+ * Returns the verdict (`granted`, or why calls have to wait: `cool-down`, `concurrency` or `rate`), the ms until the
+ * next attempt, the number of granted permits, the number of prefetched permits, and the number of slots of the gateway
+ * replica.
  */
 export const RESERVE_PERMITS = `
 local time = redis.call('TIME')

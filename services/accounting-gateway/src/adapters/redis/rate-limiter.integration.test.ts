@@ -184,8 +184,8 @@ describe('prefetched permits', () => {
     // because a prefetched permit may be used for two seconds.
     await new Promise((resolve) => setTimeout(resolve, 1_200))
     let permitted = 0
-    // Each gateway replica appears twice, because a replica prefetches permits in its first round and uses them in its
-    // second round.
+    // Each gateway replica makes calls twice, because a replica prefetches permits during its first calls and uses the
+    // prefetched permits for its second calls.
     for (const each of [two, two, one, one]) permitted += await permittedAtOnce(each, 60)
     expect(permitted).toBeLessThanOrEqual(40)
     expect(permitted).toBeGreaterThanOrEqual(30)

@@ -75,8 +75,8 @@ function clockOffset(date: string | null): number | null {
 }
 
 /**
- * Returns the address of each replica. With https, only the host is returned: a certificate names the host and not its
- * addresses, so single replicas cannot be requested.
+ * Returns the address of each replica. With https, returns only the URL of the service. The certificate names the host
+ * and not the addresses of the replicas, so the console cannot send requests to a single replica.
  */
 export async function replicaUrls(serviceUrl: string): Promise<readonly string[]> {
   const url = new URL(serviceUrl)
