@@ -2,11 +2,10 @@
  * Two projects: `unit` needs no network; `integration` needs PostgreSQL, Redis and RabbitMQ, which
  * `tests/support/backends/find-backends.ts` finds or starts.
  *
- * In both of them a module is replaced. Whenever a test or a service imports
- * `@integration-host/shared/http/service-app`, it gets `tests/support/openapi/checked-service-app.ts`, which
- * compares each response of a service with the service's OpenAPI document. The setup file
- * `check-after-each-test.ts` fails a test if a response deviated. So the documents are verified by every test
- * that calls a service, and not by a few tests written for it.
+ * In both projects a module is replaced. Every import of `@integration-host/shared/http/service-app` in a test or a
+ * service resolves to `tests/support/openapi/checked-service-app.ts`, which compares each response of a service with
+ * the service's OpenAPI document. The setup file `check-after-each-test.ts` fails a test if a response deviated. So
+ * the documents are verified by every test that calls a service, and not by a few tests written for it.
  */
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
@@ -43,8 +42,8 @@ export default defineConfig({
     setupFiles: [support('openapi/check-after-each-test.ts')],
     pool: 'forks',
     // The suite must pass on a machine with two cores, and the servers under test need processor time as
-    // well. Tests wait for timeouts and servers more than half of their time, so a third worker makes the
-    // suite a quarter shorter there.
+    // well. Tests spend more than half of their time waiting for timeouts and servers, so a third worker shortens the
+    // suite by a quarter on such a machine.
     maxWorkers: 3,
     testTimeout: 90_000,
     hookTimeout: 90_000,

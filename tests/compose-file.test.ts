@@ -209,8 +209,8 @@ describe('the ingress of the compose file', () => {
     expect([...haproxy.matchAll(/^ *retry-on (.*)$/gm)].map(([, on]) => on)).toEqual([
       'conn-failure',
     ])
-    // A path can contain an authorization code, so HAProxy must not log it. A service would have to trust a
-    // header with the client's address, so HAProxy must not add one.
+    // A path can contain an authorization code, so HAProxy must not log it. HAProxy must not add a header with the
+    // client's address either, because a service would have to trust this header.
     expect(haproxy).not.toMatch(
       /forwardfor|option forwarded|(?:add|set)-header|httplog|%(?:r|HU|HP|HQ|HPO)\b/,
     )

@@ -28,7 +28,8 @@ describe('the Markdown documents of the repository', () => {
     expect(references.length).toBeGreaterThan(30)
     const missing: string[] = []
     for (const [file, title] of references) {
-      // The test file must contain the title literally, except that quotes may be escaped there.
+      // The test file must contain the referenced test title literally. Only quotes can be escaped in the test file,
+      // so backslashes are removed first.
       const source = (await read(file).catch(() => '')).replaceAll('\\', '')
       if (!source.includes(title)) missing.push(`${file}: ${title}`)
     }

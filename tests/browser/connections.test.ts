@@ -1,4 +1,4 @@
-/** Tests in a real browser how the owner of a company connects and disconnects it. */
+/** Tests in a real browser how the owner of a company connects and disconnects the company. */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import {
   type Browser,

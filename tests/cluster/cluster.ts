@@ -206,7 +206,9 @@ export class Cluster {
     this.#filtered.clear()
   }
 
-  /** Ends all faults, and waits until every backend and every service has all its members. */
+  /**
+   * Ends all faults, and waits until all servers of every backend and all replicas of every service are available.
+   */
   async repair(): Promise<void> {
     await this.join()
     if (this.#paused.size > 0) await this.docker('unpause', ...this.#containers(this.#paused))

@@ -15,7 +15,7 @@ import {
 export interface Fault {
   readonly name: string
   readonly does: string
-  /** Whether the fault is caused if the command line names no faults. */
+  /** Whether a run causes this fault if the command line of the run names no faults. */
   readonly isDefault?: true
   /**
    * How long the provider accepts a refresh token after its rotation; 0 by default. A fault that stops a token-service
@@ -32,7 +32,7 @@ export interface Fault {
 }
 
 const GRACE_SECONDS = 60
-/** After the failover, the lost server stays unavailable for this time. The services must work without it. */
+/** How long the lost server stays unavailable after the failover. The services must work without this server. */
 const HOLD_MS = 5_000
 
 const redis: readonly Fault[] = [

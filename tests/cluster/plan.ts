@@ -1,5 +1,5 @@
 /**
- * Plans a run of `npm run test:cluster`: which faults are caused with which seeds, and which of them share a cluster.
+ * Plans a run of `npm run test:cluster`: which faults are caused with which seeds, and which faults share a cluster.
  */
 import type { Fault } from './faults.ts'
 import type { PlannedRound } from './run.ts'
@@ -19,9 +19,9 @@ export function parseSeeds(text: string): readonly number[] | null {
 }
 
 /**
- * Plans a round of each fault for each seed. Returns one list of rounds for each cluster that is started. A fault
- * that upgrades from the first release starts a new cluster. Every other round uses the cluster of the previous
- * round.
+ * Plans the rounds of a run. A round is one fault with one seed, and every fault is combined with every seed. Returns
+ * one list of rounds for each cluster that is started. A round whose fault upgrades from the first release starts a
+ * new cluster. Every other round uses the cluster of the previous round.
  */
 export function planClusters(
   chosen: readonly Fault[],

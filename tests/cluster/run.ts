@@ -64,8 +64,8 @@ export async function runFaults(
       companies,
       rates: RATES,
       prefix: `r${index}`,
-      // The warm-up has a random length. Therefore the seed also decides when the tokens expire after the start of the
-      // fault.
+      // The warm-up has a random length. Therefore the seed also decides how long after the start of the fault the
+      // tokens expire.
       warmUpMs: WARM_UP_MS + random() * ACCESS_TOKEN_SECONDS * 500,
       recoveryMs: RECOVERY_MS,
       disturb: async () => {
@@ -86,15 +86,18 @@ const seedOf = ({ name }: Fault, seed: number): number =>
   Buffer.from(name).reduce((hash, byte) => Math.imul(hash, 31) + byte, seed)
 
 /**
- * Rejects with the reason of `signal` when it is aborted. A fault may wait for seconds without checking the signal
- * itself.
+ * Rejects with the abort reason when `signal` is aborted. This is necessary because a fault may wait for seconds
+ * without checking the signal.
  */
 async function abortOf(signal: AbortSignal): Promise<never> {
   if (!signal.aborted) await once(signal, 'abort')
   throw signal.reason as Error
 }
 
-/** Returns the round. Adds an error if the fault is planned maintenance and a call has failed in all three attempts. */
+/**
+ * Returns the result of a round: one fault under load. Adds an error if the fault is planned maintenance and a call
+ * has failed in all three attempts.
+ */
 function checkService({ isPlannedWork }: Fault, round: Round): Round {
   const { unservedCalls, error } = round
   if (isPlannedWork === undefined || unservedCalls === 0 || error !== null) return round

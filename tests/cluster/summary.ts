@@ -1,4 +1,7 @@
-/** Creates the table of docs/clusters.md, which shows the combined results of all rounds of each fault. */
+/**
+ * Creates the table of docs/clusters.md. A fault is caused in several rounds, and the table shows the combined
+ * results of these rounds for each fault.
+ */
 import type { Round } from '../../packages/cli/src/chaos/verdict.ts'
 
 const HEADER = [

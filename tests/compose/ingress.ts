@@ -42,9 +42,9 @@ export async function followsReplicas(stack: Stack): Promise<void> {
 }
 
 /**
- * While requests are sent, adds a container under the name `coordinator` on which no port is open, so that every
- * connection is rejected. Each request must succeed, and HAProxy's log must show a request that was retried at another
- * replica.
+ * While requests are sent, adds a container with the network name `coordinator`. No port of this container is open,
+ * so it rejects every connection. Each request must succeed, and HAProxy's log must show a request that was retried
+ * at another replica.
  *
  * @returns the log line of the retried request
  */

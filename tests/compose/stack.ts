@@ -131,7 +131,7 @@ export class Stack {
     return this.tryCompose([...words('run --rm --no-deps -T init'), ...command])
   }
 
-  /** Returns a key that `init` created, by the command that the README shows. */
+  /** Reads a key that `init` created. Uses the command that the README shows for this. */
   async heldKey(holder: 'application' | 'operator'): Promise<string> {
     const args = `run --rm -T --entrypoint cat cli /secrets/${holder}_key`
     const text = await this.compose(words(args))

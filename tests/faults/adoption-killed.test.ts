@@ -117,8 +117,8 @@ describe('the adoption of grants of another program', () => {
     )
     expect(code).toBe(1)
 
-    // The command runs again with the same file. It does not send the tokens of stored lines again, and reports the
-    // refused lines as refused again.
+    // The command runs again with the same file. For grants that are already stored, it sends no token to the
+    // provider. For lines that were refused in the first run, it reports `refused` again.
     const calls = async () => {
       const all = await sandboxClient(system).allCalls()
       return here.map((realm) => all.get(realm))

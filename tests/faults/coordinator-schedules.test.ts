@@ -36,7 +36,7 @@ it(
     }
     await until(declared, { seconds: 60 })
 
-    /** For each schedule, the first of its times for which a run must exist. */
+    /** Maps each schedule to the earliest scheduled time for which a run must exist. */
     const first = new Map<string, Date>()
     const lasts = scale({ test: 0, faults: 60_000, long: 600_000 })
     const startedAt = performance.now()

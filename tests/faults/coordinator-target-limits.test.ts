@@ -46,7 +46,8 @@ it(
       },
       { seconds: 60 },
     )
-    // An attempt that found no free slot sent no call and was not counted.
+    // While the call of the killed coordinator occupied the only concurrency slot of the target, the step could not
+    // call the target. This waiting was not counted as an attempt.
     expect(next?.Attempts).toMatchObject([{ Attempt: 1, Outcome: 'completed' }])
     const atOf = (path: string): number => arrivals.find((one) => one.path === path)?.at ?? 0
     expect(atOf('/next') - atOf('/held')).toBeGreaterThan(CALL_LIMIT_MS)

@@ -156,8 +156,8 @@ describe.each(personalities)(
       const requests = expired.map((one, index) =>
         requestToken(one, index).finally(() => (responded += 1)),
       )
-      // Every refresh slot of every replica is now in use, either by a call to the provider or by waiting for the
-      // call of another replica.
+      // Every replica has now reached its limit for concurrent refreshes. Each of these refreshes calls the provider,
+      // or waits for the call of another replica.
       await eventually(() =>
         expect(tokenEndpoint.inFlight()).toBeGreaterThanOrEqual(REFRESHES_IN_FLIGHT),
       )
@@ -187,8 +187,8 @@ describe.each(personalities)(
       const waiting = [...all]
       const connectSome = async (): Promise<void> => {
         for (let one = waiting.pop(); one !== undefined; one = waiting.pop()) {
-          // A replica exchanges at most eight codes per second for browsers. This limit does not apply to links that a
-          // client with the service key has started.
+          // A replica exchanges at most eight codes per second for browsers. This limit does not apply to
+          // authorizations that a client has started with the service key, as here.
           const { follow } = await consentByLink(system, one)
           expect((await follow()).status).toBe(302)
         }

@@ -16,7 +16,7 @@ interface Stored {
   readonly SyncToken: string
 }
 
-/** Calls the books of the company through the gateway, which adds the access token of the company. */
+/** Calls the accounting API for the company through the gateway, which adds the access token of the company. */
 const call = (path: string, init: RequestInit = {}): Promise<Response> =>
   system.call(`${system.url('accounting-gateway')}/v3/company/${REALM}/${path}`, {
     ...init,

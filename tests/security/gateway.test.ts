@@ -199,7 +199,7 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
     const finish = await trickling.promise
     respond = (response) => void response.end('ok')
     await eventually(async () => expect((await call(PATH)).status).toBe(200))
-    // At the deadline the gateway releases the slot, but does not end the response.
+    // At the deadline, the gateway has released the concurrency slot of the call, but has not ended the response.
     finish()
     expect(await slow.text()).toBe('first last')
   })

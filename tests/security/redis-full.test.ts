@@ -1,6 +1,6 @@
 /**
- * Tests token-service while Redis rejects writes because it has reached `maxmemory` with the policy `noeviction`, and
- * when Redis accepts writes again. The test has its own Redis server.
+ * Tests token-service in two states of Redis: first Redis rejects writes, because it has reached `maxmemory` with the
+ * policy `noeviction`, and later Redis accepts writes again. The test has its own Redis server.
  */
 import type { HealthReport } from '@integration-host/shared/observability/health'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -59,8 +59,8 @@ describe('token-service while Redis rejects writes', () => {
     const consent = await consentInBrowser(system, later)
     expect(await readiness()).toMatchObject({ status: 200, writes: { status: 'up' } })
 
-    // The provider has rotated the token before its response arrives, and meanwhile Redis has reached its memory
-    // limit.
+    // The provider rotates the refresh token at once, but delays the response. Redis reaches its memory limit before
+    // the response arrives.
     await sandbox.delayNextTokenResponse(3_000)
     const rotation = tokens.refresh(connected, {})
     await eventually(async () => expect((await sandbox.calls(connected)).granted).toBe(1))

@@ -32,8 +32,8 @@ export const exchanges = [
 ] as const
 
 /**
- * The queues that a coordinator declares only if `WEBHOOKS_FILE` is set, or if a process has `on` (is started by
- * changes).
+ * The queues that a coordinator declares only under a condition: `WEBHOOKS_FILE` is set, or changes at the provider
+ * start runs of a process (its member `on`).
  */
 const optionalQueues = [
   webhooksTopology,

@@ -78,7 +78,10 @@ const settings = {
   IDLE_LIMIT_DAYS: integer(1, 3_650).optional(),
   METRICS_BY_REALM: onOff(),
   RETURN_TO_ORIGINS: originList().optional(),
-  /** Whether every browser may start an authorization at `GET /authorize`, or only one that opens a connect link. */
+  /**
+   * Who can start an authorization: every browser at `GET /authorize` (`open`), or only a browser that opens a
+   * connect link (`links`).
+   */
   AUTHORIZE: z.enum(['links', 'open']).default('links'),
 }
 

@@ -22,9 +22,9 @@ const inputs = [
 const DIFFERENCE_MS = 10_000
 
 /**
- * Sends mutated requests to two gateways, one with and one without the fast path, and checks three rules. Each request
- * that reaches the accounting API has the token of the company in its path. Both gateways forward the same requests. A
- * valid request after a mutated request gets its own response.
+ * Sends mutated requests to two gateways, one with and one without the fast path, and checks three rules. Each
+ * request that reaches the accounting API has the access token of the company that the path of the request names.
+ * Both gateways forward the same requests. A valid request after a mutated request gets its own response.
  */
 export async function gatewayRequests(): Promise<Target> {
   await using opened = new AsyncDisposableStack()

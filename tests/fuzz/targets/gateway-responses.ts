@@ -19,8 +19,8 @@ const inputs = [
 
 /**
  * Sends mutated responses of the accounting API to two gateways, one with and one without the fast path. The caller
- * must get one well-formed response. A valid request that follows must get its own response, even if its connection to
- * the accounting API was used for a mutated response.
+ * must get one well-formed response. A valid request that follows must get its own response, even if the gateway
+ * reuses the connection on which the accounting API has sent a mutated response.
  */
 export async function gatewayResponses(): Promise<Target> {
   await using opened = new AsyncDisposableStack()

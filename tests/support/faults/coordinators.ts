@@ -12,8 +12,7 @@ export const startAnotherCoordinator = (
   env: Readonly<Record<string, string>>,
   entry?: string,
 ): ServiceProcess =>
-  // The compile cache is used, because a process that is soon killed would spend most of its lifetime on compilation
-  // without it.
+  // Without the compile cache, a process that is soon killed would spend most of its lifetime on compilation.
   system.start('coordinator', { NODE_COMPILE_CACHE: compileCache, ...env, PORT: '0' }, entry)
 
 const TRANSACTIONS = '/processes/OrderProcess/transactions'

@@ -21,7 +21,7 @@ export interface DatabaseAssertions extends AsyncDisposable {
   expectConsistent(ids: readonly string[], target: StepTarget): Promise<FaultCounts>
 }
 
-/** Counts the work that was repeated because of faults, in a system that stayed consistent. */
+/** The amount of work that was repeated because of faults. The repeated work has caused no inconsistency. */
 export interface FaultCounts {
   /** Number of attempts without a result, because their worker died. */
   readonly inDoubt: number

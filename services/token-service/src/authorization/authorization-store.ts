@@ -37,7 +37,7 @@ export interface AuthorizationStore {
   /** Resolves with the current claim of a code; `null` if there is none. */
   readCode(code: string): Promise<CodeClaim | null>
 
-  /** Stores the claim together with its result, for another `ttlMs`. */
+  /** Stores the claim of a code together with the result of the code exchange, for another `ttlMs`. */
   settleCode(code: string, claim: CodeClaim, ttlMs: number): Promise<void>
 }
 

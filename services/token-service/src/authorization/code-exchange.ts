@@ -40,8 +40,8 @@ export interface CodeToExchange {
   readonly code: string
   readonly realm: string
   /**
-   * The next four members come from the authorization request of this service; all are `null` if another application
-   * received the code.
+   * The members from `state` to `returnTo` come from the authorization request of this service. All four are `null`
+   * if another application received the code.
    */
   readonly state: string | null
   readonly nonce: string | null

@@ -125,7 +125,8 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
       const started = await authorization.start({ returnTo, realm, browser, label, tags })
       const isFirstUse =
         link.usedAt === null && (await links.use(link, { usedAt: now(), usedBy: digest(browser) }))
-      // Another request may have used the link meanwhile. This one continues only if that was the same browser.
+      // Another request may have used the link meanwhile. This request continues only if both requests come from the
+      // same browser.
       if (!isFirstUse) await find(ticket, browser)
       // The link is already used. The authorization must therefore not fail if the store becomes unavailable now.
       await audit(link, 'browser', 'link_used').catch(() => {})

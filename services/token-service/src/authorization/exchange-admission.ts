@@ -31,8 +31,8 @@ const RETRY_AFTER_SECONDS = 5
 
 export interface ExchangePermit {
   /**
-   * Returns the permit. If `wasUsed` is false, the caller has sent and stored nothing, so the permit is available again
-   * at once.
+   * Releases the permit. If `wasUsed` is false, the caller has sent and stored nothing, so another caller can get the
+   * permit at once.
    */
   release(wasUsed: boolean): void
 }

@@ -96,8 +96,8 @@ type Members = [
 
 /**
  * Returns whether the encoded parts of a state are canonical base64url. Node's decoder ignores surplus characters and
- * bits. Without this check, a client could add surplus characters to a used state, which would be decrypted but not
- * recognized as used.
+ * bits. Without this check, a client could add surplus characters to a used state. The changed state would be
+ * decrypted, but would not be recognized as used.
  */
 const hasOneSpelling = (state: string): boolean =>
   state

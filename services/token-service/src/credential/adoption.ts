@@ -179,8 +179,8 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
           'another process has sent a token of this company, or was killed while it did'
         return unavailable('busy', reason, claimed.retryAfterMs)
       }
-      // Only the first claim of this call shows whether an earlier call had already claimed the adoption. At each
-      // further claim, the claim of this call itself is already stored.
+      // Only the first claim of this function call shows whether an earlier call had already claimed the adoption.
+      // Each further claim would find the stored claim of this function call itself.
       if (claims === 0) isAmbiguous = claimed.wasClaimedBefore
       await failpoint('after intent', name)
       // If this process was suspended for too long, another process may have claimed the adoption. The claim is

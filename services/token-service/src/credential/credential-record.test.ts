@@ -98,8 +98,8 @@ describe('credential record of this release', () => {
   ])('a credential record cannot be decrypted after its field %s was changed', (field, value) => {
     const changed = { ...record, [field]: value }
     expect(() => openCredential(keys, NAME, changed)).toThrow(DecryptionError)
-    // If a record without an access token was changed, it must be rejected as well. Its plain fields are authenticated
-    // by the refresh token.
+    // A changed record must also be rejected if it has no access token. The envelope of the refresh token then
+    // authenticates the plain fields.
     expect(() => openCredential(keys, NAME, { ...changed, Authenticator: '' })).toThrow(
       DecryptionError,
     )

@@ -148,8 +148,8 @@ export const openCredential = (keys: KeyRing, name: string, fields: StoredFields
   openRecord(keys, name, fields).credential
 
 /**
- * Does the same as `openCredential`, and also returns whether a `FaultSeal` may be created for the stored fault. This
- * is forbidden if the fault has no seal although the envelopes of the token pair have labels (B5).
+ * Does the same as `openCredential`, and also returns whether the caller is allowed to create a `FaultSeal` for the
+ * stored fault. A fault without a seal must not get one if the envelopes of the token pair have labels (B5).
  */
 function openRecord(
   keys: KeyRing,

@@ -7,8 +7,8 @@
  * are moved into the audit log before its events are published to the broker.
  *
  * All methods throw `IntegrationError` `store_unavailable` if the store cannot be used. If only the reply was lost, the
- * write may nevertheless have succeeded. `put`, `label`, `recordIntent`, `commit`, `settle` and `remove` also throw it
- * if fewer Redis replicas than required have acknowledged the write (`REDIS_REPLICAS`).
+ * write may nevertheless have succeeded. `put`, `label`, `recordIntent`, `commit`, `settle` and `remove` also throw
+ * this error if fewer Redis replicas than required have acknowledged the write (`REDIS_REPLICAS`).
  *
  * Methods that decrypt secrets throw `DecryptionError` for a record that another program has changed or copied, or that
  * was encrypted with a key that the key ring does not have.
@@ -86,8 +86,8 @@ export interface CredentialStore {
   /**
    * Stores the intent to use the refresh token of the lease's version, in place of an earlier intent.
    *
-   * If the store has failed over since an earlier intent of another lease was stored, the earlier intent is kept. It
-   * can be replaced as soon as `deferralMs` have passed since the failover. A restart of the store counts as a
+   * An earlier intent of another lease is kept if the store has failed over since this intent was stored. The earlier
+   * intent can be replaced when `deferralMs` have passed since the failover. A restart of the store counts as a
    * failover.
    */
   recordIntent(lease: Lease, deferralMs: number): Promise<IntentRecorded>
@@ -204,8 +204,8 @@ export interface CredentialStore {
   trimOutbox(ids: readonly string[]): Promise<void>
 
   /**
-   * Re-encrypts the secrets of one credential with the active key. Resolves with `current` if the secrets were already
-   * encrypted with the active key, and with `refused` if they cannot be decrypted.
+   * Re-encrypts the secrets of one credential with the active key. Resolves with `current` if the secrets were
+   * already encrypted with the active key, and with `refused` if a secret cannot be decrypted.
    */
   reseal(name: string): Promise<'resealed' | 'current' | 'refused' | 'absent'>
 
@@ -224,8 +224,9 @@ export interface StoreConnection {
   /** Calls `listener` with `true` when the connection is established, and with `false` when it is lost. */
   watch(listener: (isEstablished: boolean) => void): Disposable
   /**
-   * The time at which a check last found that the connection leads to another or a restarted Redis server, in epoch ms
-   * by the clock of this server; `null` if no check has found this. Writes before this time may be lost.
+   * The last time at which a check has found that the connection leads to another or a restarted Redis server, in
+   * epoch ms by the clock of that Redis server; `null` if no check has found this. Writes before this time are
+   * possibly lost.
    */
   serverChangedAt(): number | null
 }

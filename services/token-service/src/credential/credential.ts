@@ -129,8 +129,8 @@ const noticeDays = [7, 30, 90] as const
 export type ExpiryNoticeDays = (typeof noticeDays)[number]
 
 /**
- * Returns the shortest notice period, in days, that includes the end of the grant, `hardExpiresAt`; `null` if the end
- * is beyond all notice periods.
+ * Returns the shortest notice period, in days, within which the grant ends (`hardExpiresAt`); `null` if the grant
+ * ends later than all notice periods.
  */
 export const expiryNotice = (hardExpiresAt: number | null, now: number): ExpiryNoticeDays | null =>
   (hardExpiresAt !== null && noticeDays.find((days) => hardExpiresAt - now <= days * DAY_MS)) ||

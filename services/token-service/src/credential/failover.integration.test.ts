@@ -352,8 +352,8 @@ describe('a failover while a process has a new token pair that it could not comm
 
 describe('a refresh while the Redis primary loses its replica, with REDIS_REPLICAS=1', () => {
   it('a refresh withdraws its intent if the Redis primary has lost its replica, so that the next refresh need not wait', async () => {
-    // If the intent stayed stored, the next refresh would wait 60 s for the response to the request of this intent. The
-    // caller of the next refresh would not wait so long.
+    // If the intent stayed stored, the next refresh would assume that the request of the first refresh is in flight,
+    // and would wait 60 s. This is longer than a caller waits.
     const redis = await open(1)
     const service = await start(redis, { timing: { foreignIntentMaxAgeMs: 60_000 } })
     await service.connect('1')

@@ -25,7 +25,7 @@ export function adoptedGrant(
   { startedAt, idleLimitMs }: { readonly startedAt: number; readonly idleLimitMs: number },
 ): Grant {
   const limits = grantLimits(tokens, startedAt, idleLimitMs)
-  // Without a new refresh token, the sent one stays valid (RFC 6749 §6).
+  // If the response contains no new refresh token, the refresh token of the request stays valid (RFC 6749 §6).
   const next = tokens.refreshToken ?? refreshToken
   const isRotated = next.reveal() !== refreshToken.reveal()
   return {

@@ -15,8 +15,8 @@ export interface CredentialFilter {
   /** The credential must have all of these tags. */
   readonly tags: readonly (readonly [name: string, value: string])[]
   /**
-   * The name or the realm must begin with this text, or the label must contain it. The text has the form that `folded`
-   * returns. If empty, every credential matches.
+   * The search text, in the form that `folded` returns. The name or the realm must begin with this text, or the label
+   * must contain this text. If the text is empty, every credential matches.
    */
   readonly text: string
   /** The names that may be listed, as disjoint ranges in ascending order. */

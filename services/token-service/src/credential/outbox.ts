@@ -111,7 +111,7 @@ export const labelsEntryOf = (
   events: [],
 })
 
-/** Returns the outbox entry with these labels in each of its events. */
+/** Returns a copy of an outbox entry in which each event has these labels. */
 export const withLabels = (entry: OutboxEntry, labels: Labels): OutboxEntry => ({
   ...entry,
   events: entry.events.map(({ kind, event }) => ({

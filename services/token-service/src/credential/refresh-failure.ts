@@ -36,7 +36,10 @@ export interface RefreshFailureContext {
   readonly at: number
   /** A random number in [0, 1). */
   readonly random: number
-  /** Whether a caller needs a new token now, because none is valid or because the caller requested a refresh. */
+  /**
+   * Whether a caller needs a new token now, because no valid access token is stored or because the caller
+   * requested a refresh.
+   */
   readonly isTokenNeeded: boolean
   /** The delays before each further attempt with a rejected refresh token (I10 of refresh.ts). */
   readonly rejectedGrantRetryDelaysMs: readonly number[]

@@ -390,8 +390,9 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
 
   /** Polls the record for some time. Returns `null` if the record does not satisfy the goal by then. */
   async function pollRecord(name: string, goal: RefreshGoal): Promise<RefreshResult | null> {
-    // The caller tries to acquire the lease again after these reads. This interval is short enough to replace a lease
-    // holder that has died, and long enough to cause little load while the lease holder is alive.
+    // After these polls, the caller of this function tries to acquire the lease again. The time between two such
+    // attempts is short enough to replace a lease holder that has died, and long enough to cause little load while
+    // the lease holder is alive.
     const until = performance.now() + POLLS_PER_ACQUIRE * timing.pollMs
     while (performance.now() < until && !shutdown.signal.aborted) {
       const credential = await store.get(name)

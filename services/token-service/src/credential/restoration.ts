@@ -66,8 +66,8 @@ export interface Restorations extends AsyncDisposable {
   /**
    * Stores a token pair again if the store does not have it. Restorations of one credential run one after the other.
    * `isOnlyCopy` means that no other copy of the token pair exists, and that the caller deletes this copy after the
-   * restoration. If the store has a newer token pair, the restoration therefore waits until the newer one is
-   * replicated.
+   * restoration. If the store has a newer token pair, a restoration with `isOnlyCopy` ends only when the newer token
+   * pair is replicated.
    */
   restore(pair: KeptPair, options?: { readonly isOnlyCopy: boolean }): Promise<RestorationOutcome>
   /**

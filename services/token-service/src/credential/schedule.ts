@@ -19,7 +19,10 @@ export interface ScheduleDeps {
 
 /** The minimum and the maximum time between two reads of the index, in milliseconds. */
 const PAUSE_MS = { shortest: 50, longest: 1_000 } as const
-/** The time after which a credential is due again if the process died during its refresh, in milliseconds. */
+/**
+ * The time after which the refresh of a credential is due again if the process died during the refresh, in
+ * milliseconds.
+ */
 const POSTPONE_MS = 30_000
 
 /**

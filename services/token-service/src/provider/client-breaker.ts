@@ -2,10 +2,10 @@
  * A circuit breaker that blocks refreshes while the provider rejects CLIENT_ID and CLIENT_SECRET (`invalid_client`, RFC
  * 6749 §5.2). No credential of a company causes this error, so every further refresh would be rejected too.
  *
- * The breaker itself sends no calls. It lets one call of a caller through as a probe: the first one after 1 s, and each
- * further one after twice the previous delay, up to 60 s. After a short rejection, refreshes are thus delayed by about
- * a second, and during a long one the provider gets only one call a minute. The breaker closes at the first response
- * that shows that the provider accepts the client.
+ * The breaker itself sends no calls. It lets one call of a caller through as a probe. The first probe is sent
+ * after 1 s, and each further probe after twice the previous delay, up to 60 s. If the provider rejects the client only
+ * briefly, refreshes are thus delayed by about a second. If the rejection lasts long, the provider gets only one call
+ * a minute. The breaker closes at the first response that shows that the provider accepts the client.
  *
  * Code exchanges bypass the breaker: their results neither open nor close it. Any browser can call the callback with a
  * made-up code, and a provider may reject an unknown code with `invalid_client` or 401. If such a rejection counted, a

@@ -23,9 +23,9 @@ export interface AuditRoutesDeps {
 }
 
 /**
- * `GET /audit`. With the parameter `after`, returns the entries of the whole log in order, beginning after this number,
- * so that a client can verify the hash chain. Otherwise returns the newest entries first. With `name`, returns only the
- * entries of one credential.
+ * `GET /audit`. With the parameter `after`, returns the entries of the whole log in order, beginning after the entry
+ * with this number, so that a client can verify the hash chain. Otherwise returns the newest entries first. With
+ * `name`, returns only the entries of one credential.
  */
 export function auditRoutes({ auditLog }: AuditRoutesDeps): Hono {
   return new Hono().get(

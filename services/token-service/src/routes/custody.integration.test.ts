@@ -175,7 +175,8 @@ describe('the transfer of a credential', () => {
     expect((await target.service.ask('/credentials/ACC-1/token')).body['Authenticator']).toBe(token)
     const refreshed = await target.service.ask('/credentials/ACC-1/refresh', json({}))
     expect(refreshed).toMatchObject({ status: 200, body: { Version: 4, Status: 'active' } })
-    // The source issues the access token until the token expires, and never sends the refresh token again.
+    // The installation that exported the credential issues the access token until the token expires, and never sends
+    // the refresh token again.
     const before = refreshes()
     expect((await source.service.ask('/credentials/ACC-1/token')).status).toBe(200)
     await expire(source, 'ACC-1')

@@ -40,8 +40,9 @@ const codeOf = (error: unknown): string =>
   error instanceof IntegrationError ? error.code : 'internal_error'
 
 /**
- * Maps a problem code to the outcome that is counted if the body was not read completely. Any client can end a body
- * early. Such deliveries are counted separately from signed bodies without a known format.
+ * Maps a problem code to the outcome that is counted if the body was not read completely. The code `invalid_request`
+ * has two causes: a client has ended the body early, or a signed body has no known format. The metric must count
+ * these causes separately, because any client can end a body early.
  */
 const unreadOutcomes: ReadonlyMap<string, string> = new Map([
   ['invalid_request', 'body_incomplete'],

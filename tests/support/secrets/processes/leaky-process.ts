@@ -9,7 +9,8 @@ const VARIABLES = {
 
 /**
  * Tries to leak the key of a target in every way, from the responses of the target and from the environment. The
- * targets differ in their authentication. They have limits, so the database contains the counts of their calls.
+ * targets differ in their authentication. Each target has a call limit, so the database also contains the number of
+ * calls to each target.
  */
 export default defineProcess('LeakyProcess', {
   input: z.object({

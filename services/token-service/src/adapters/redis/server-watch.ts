@@ -39,7 +39,7 @@ export function watchServer(options: {
     }
   }
 
-  // The error is ignored: the connection was lost again, or this Redis account may not run INFO.
+  // The error is ignored: the connection was lost again, or this Redis account has no permission to run INFO.
   const onReady = (): void => void examine().catch(() => {})
   redis.on('ready', onReady)
   if (redis.status === 'ready') onReady()
