@@ -1,5 +1,5 @@
-// Writes the bundle of the browser's program, from which the console of an image is served. The Dockerfile runs this
-// script.
+// Bundles the program that runs in the browser, and writes the bundle. The Dockerfile runs this script, so that the
+// console in the image can serve the bundle.
 import * as esbuild from 'esbuild'
 import { BUNDLE, buildApp, writeApp } from './build-app.ts'
 

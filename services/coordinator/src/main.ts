@@ -11,7 +11,7 @@ import type { TransactionSource } from './transaction/transaction-source.ts'
 
 /**
  * The methods of the source that get a trace span for each call. A span per SQL statement would not suffice, because
- * one statement may execute many calls.
+ * one SQL statement can serve many calls of these methods.
  */
 const TRACED = ['queue', 'claim', 'record', 'replay', 'resume', 'cancel'] as const
 

@@ -11,7 +11,10 @@ export interface SignInFlow {
 /** The longest time that a person may spend at the provider. */
 export const FLOW_SECONDS = 600
 
-/** The port to the store of the sign-ins that have begun. Each can be continued once, within `FLOW_SECONDS`. */
+/**
+ * The port to the store of unfinished sign-ins. A sign-in can be continued only once, and only within `FLOW_SECONDS`
+ * after its begin.
+ */
 export interface SignInFlowStore {
   /** `digest` is the SHA-256 of the secret in the browser's cookie. */
   put(digest: string, flow: SignInFlow): Promise<void>

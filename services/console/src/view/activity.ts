@@ -146,7 +146,7 @@ export type LogPosition = number | 'end' | null
 
 export interface MergedActivity {
   readonly entries: readonly ActivityEntry[]
-  /** The position of each log at which the next page begins. */
+  /** For each log, the position at which the next page begins. */
   readonly next: readonly LogPosition[]
 }
 

@@ -13,9 +13,12 @@ export interface AlertRule {
   readonly query: MetricQuery
   /** The length of the window of a counter or of a histogram. */
   readonly minutes?: number
-  /** Whether the value of a counter is its increase in the window, instead of its rate per second. */
+  /**
+   * True if the rule compares the increase of a counter in the window with the limit. Otherwise it compares the rate
+   * per second.
+   */
   readonly isIncrease?: boolean
-  /** The query of the total, if the value is a share. */
+  /** If it is set, the limit applies to a share: the result of `query` divided by the result of this query. */
   readonly of?: MetricQuery
   readonly limit: readonly [operator: '>' | '<', value: number]
   /** Excludes a series from the rule if this counter of the series has grown in the last `minutes`. */

@@ -10,7 +10,7 @@ export function changesOf(
   actions: readonly ActionView[],
   audit: readonly AuditEntry[],
 ): readonly ChangeView[] {
-  // Failed refreshes are left out, because they are retried. A final failure has another entry.
+  // Failed refreshes are left out, because they are retried. A refresh that fails for good has an entry `faulted`.
   const notable = audit.filter(({ What }) => What !== 'refreshed' && What !== 'refresh_failed')
   const changes = [...actions.map(activityOfAction), ...notable.map(activityOfAudit)].flatMap(
     (entry): readonly ChangeView[] => {
@@ -25,8 +25,8 @@ export function changesOf(
 }
 
 /**
- * Replaces successive equal entries with the newest of these entries and their number, because an outage often repeats
- * an entry.
+ * Replaces a series of equal entries with its newest entry and the number of entries in the series, because an outage
+ * often repeats an entry.
  */
 function withoutRepetitions(changes: readonly ChangeView[]): readonly ChangeView[] {
   const groups: [ChangeView, number][] = []

@@ -248,7 +248,7 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
   }
 }
 
-/** Returns the address of the list of the runs that match a filter. */
+/** Returns the address of the page that lists the runs matching a filter. */
 function runsPage(filter: Readonly<Record<string, string | null>>): string {
   const given = Object.entries(filter).flatMap(([name, value]) =>
     value === null ? [] : [[name, value] as [string, string]],

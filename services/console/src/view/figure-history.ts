@@ -156,13 +156,16 @@ export function createFigureHistory(sources: readonly FigureSource[]): FigureHis
   }
 }
 
-/** The key of a value: the labels of its series, and for a histogram also the bound of the bucket. */
+/**
+ * Returns the key under which the value of a sample is kept: the labels of its series and, for a histogram, also the
+ * bound of the bucket.
+ */
 const keyOf = (query: MetricQuery, { labels }: Sample): string => {
   const series = JSON.stringify(seriesLabels(query, labels))
   return query.kind === 'quantile' ? `${series} ${labels['le'] ?? ''}` : series
 }
 
-/** Returns the key of the series to which the key of a value belongs. */
+/** Returns the part of a value's key that identifies the series: the key without the bound of the bucket. */
 const seriesKey = (key: string): string => key.slice(0, key.lastIndexOf(']') + 1)
 
 /** Returns the keys of the series that have values. */

@@ -16,9 +16,9 @@ export interface FiringAlert {
 const SHOWN_LABELS = 5
 
 /**
- * Merges the firing alerts into the conditions. If an alert is about a condition of the console, only the condition is
- * shown: at once, and with a begin that is not later than the begin of the alert. Any other alert is shown as a
- * separate condition.
+ * Merges the firing alerts into the conditions. If an alert is about a condition that the console has found too, only
+ * the condition is shown. It is shown at once, even if it has not lasted long enough otherwise, and it begins no later
+ * than the alert. Any other alert is shown as a separate condition.
  */
 export function withFiringAlerts(
   conditions: readonly Condition[],

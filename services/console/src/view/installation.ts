@@ -54,7 +54,7 @@ export interface ProcessState {
   readonly pausedAt: number | null
   readonly pausedBy: string | null
   readonly reason: string | null
-  /** The groups of unfinished and badly ended runs; `null` before the coordinator's first audit. */
+  /** The groups of unfinished, failed and cancelled runs; `null` before the coordinator's first audit. */
   readonly groups: readonly RunGroup[] | null
 }
 
@@ -72,7 +72,7 @@ export interface Installation {
   readonly asOf: { readonly companies: number | null; readonly processes: number | null }
 }
 
-/** The member `asOf` of an installation whose values are all current. */
+/** The value of `Installation.asOf` if all values of the installation are current. */
 export const CURRENT: Installation['asOf'] = { companies: null, processes: null }
 
 /** Returns the replicas of a service that respond. */

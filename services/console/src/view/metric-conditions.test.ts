@@ -121,7 +121,10 @@ const causes: Readonly<
   },
 }
 
-/** Returns the names of the shown conditions at each read, while the console reads these metrics. */
+/**
+ * Makes the console read each of these metric texts in turn. Returns, for each read, the names of the conditions that
+ * are shown after it.
+ */
 function shownNames(service: string, metrics: readonly string[]): readonly (readonly string[])[] {
   const history = createFigureHistory(conditionSources)
   const times = createConditionTimes()

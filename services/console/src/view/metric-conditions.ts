@@ -11,7 +11,7 @@ import { lateReason } from './late-runs.ts'
 import { valueOf } from './metric-text.ts'
 import type { MetricQuery } from './metric-query.ts'
 
-/** What a condition says about a series that exceeds the limit of its rule. */
+/** The texts of a condition, which describe a series that exceeds the limit of the rule. */
 type Words = Pick<Condition, 'title' | 'detail' | 'remedy' | 'page'> & {
   readonly affected?: number
 }

@@ -16,7 +16,7 @@ export interface MetricQuery {
   readonly where?: LabelMatcher
   /** Whether the label `status` is replaced by its class, such as `5xx`. */
   readonly byStatusClass?: boolean
-  /** Whether a gauge is the lowest value of all replicas, instead of the highest. */
+  /** True if the lowest value of all replicas is used for a gauge. Otherwise the highest value is used. */
   readonly isLowest?: boolean
   /** The name of the only series of a query without labels. */
   readonly name?: string
@@ -62,7 +62,10 @@ export function seriesLabels(
 export const seriesName = (query: MetricQuery, labels: Readonly<Record<string, string>>): string =>
   query.name ?? seriesLabels(query, labels).join('.')
 
-/** Returns the values of a gauge, each over all replicas. Values that are not a number are left out. */
+/**
+ * Returns one value for each series of a gauge, computed over all replicas. Samples whose value is not a number are
+ * left out.
+ */
 export function gaugeValues(
   query: MetricQuery,
   replicas: readonly (Samples | null)[],

@@ -16,8 +16,8 @@ export interface Queues {
 }
 
 /**
- * Returns what the coordinator has counted for a process. `times` has the 95th percentile of the duration of the
- * attempts of each step.
+ * Returns what the coordinator has counted for a process. `times` contains, for each step, the 95th percentile of the
+ * duration of an attempt.
  */
 export function queuesOf(
   installation: Installation,

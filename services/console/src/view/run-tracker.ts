@@ -25,8 +25,8 @@ interface Followed {
 }
 
 /**
- * How many runs have left a group and how many have entered the group since the coordinator's count, and the time at
- * which the first of them entered.
+ * The changes of a group since the coordinator's count: how many runs have left the group, how many have entered the
+ * group, and when the first run entered.
  */
 interface Change {
   left: number
@@ -155,8 +155,9 @@ export function createRunTracker(): RunTracker {
 }
 
 /**
- * Returns the groups of a run before its first known transition. A run with a later version was in flight before. Its
- * earlier transitions are unknown, because they happened before the console started.
+ * Returns the groups in which a run was before its first known transition. If the version of that transition shows that
+ * the run already existed, the run counts as running before. Its earlier transitions are unknown, because they happened
+ * before the console started.
  */
 const firstSeen = (event: TransactionEvent): Followed['entered'] =>
   event.Version < 2
@@ -176,7 +177,7 @@ const firstSeen = (event: TransactionEvent): Followed['entered'] =>
 
 type Count = { -readonly [Member in keyof RunGroup]: RunGroup[Member] }
 
-/** Returns the counts of the coordinator in the groups that the pages distinguish. */
+/** Adds up the coordinator's counts, so that there is one count for each group that the pages distinguish. */
 function merged(groups: readonly RunGroup[]): Map<string, Count> {
   const counts = new Map<string, Count>()
   for (const group of groups) {

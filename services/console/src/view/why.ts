@@ -41,7 +41,10 @@ function causeOf(errorClass: string): string {
     : `the target responded with ${status}`
 }
 
-/** The error classes of a run whose data cannot be used, apart from the responses `http_4…`. */
+/**
+ * The error classes that say that the data of a run cannot be used, each with its remedy. The classes `http_4…`, except
+ * `http_429`, say the same, but are not in this map.
+ */
 const DATA_REJECTED: ReadonlyMap<string, string> = new Map(
   Object.entries({
     input_invalid: 'Queue a copy with corrected data.',

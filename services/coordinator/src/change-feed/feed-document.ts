@@ -15,7 +15,10 @@ import { z } from 'zod'
 export interface ReadObject {
   readonly entity: ProviderEntity
   readonly id: string
-  /** Epoch ms; `null` for a deleted object. */
+  /**
+   * The time at which the object was created, epoch ms; `null` for a deleted object, or if the provider does not report
+   * the time.
+   */
   readonly createdAt: number | null
   /** The time at which the object was last changed or deleted, epoch ms. */
   readonly changedAt: number

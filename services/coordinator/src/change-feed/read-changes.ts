@@ -41,7 +41,7 @@ export interface FeedQuery {
 
 export interface ReadChangesOptions {
   readonly entities: readonly ProviderEntity[]
-  /** Epoch ms. */
+  /** The time from which changes are read, epoch ms. */
   readonly since: number
   readonly now: number
   /** Called with the objects of each response. The same object may be passed twice. */

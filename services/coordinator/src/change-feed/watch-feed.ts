@@ -20,7 +20,10 @@ export interface FeedWatchDeps {
     'beginCursor' | 'deliveryAgeMs' | 'keepDelivery' | 'oldestCursors' | 'removeCursor'
   >
   readonly companies: ConnectedCompanies
-  /** Whether the change feed is read: at least one process has `on`, and the schedule is not paused. */
+  /**
+   * Resolves with true if the change feed is to be read: at least one process subscribes to changes (`on`), and the
+   * schedule of the sweeps is not paused.
+   */
   readonly isActive: () => Promise<boolean>
   readonly sweepAll: (reason: string) => Promise<void>
   /** Begins a sweep of a company. If a sweep with this id exists, nothing happens. */

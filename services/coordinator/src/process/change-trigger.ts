@@ -143,7 +143,8 @@ const shown = (value: unknown): string =>
   typeof value === 'string' ? `'${value.slice(0, 64)}'` : typeof value
 
 /**
- * Returns a hint for the error text if an entity is misspelled only in upper and lower case; otherwise an empty text.
+ * Returns a hint for the error text if an entity differs from a known one only in upper and lower case; otherwise an
+ * empty text.
  */
 function spelling(entity: unknown): string {
   if (typeof entity !== 'string') return ''

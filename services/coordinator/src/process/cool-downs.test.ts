@@ -99,7 +99,7 @@ describe('the cool-down of a credential', () => {
     ({ perSecond, pace, claims }) => {
       const { clock, coolDowns } = coolDownsAt(0)
       const runs = 1_000
-      /** The runs that a worker claims, by the time of the claim. In each 10 ms, the worker claims six new runs. */
+      /** Maps a time to the runs that the worker claims at that time. Every 10 ms, the worker claims six new runs. */
       const due = new Map<number, number[]>()
       const claimAt = (at: number, run: number) => due.set(at, [...(due.get(at) ?? []), run])
       for (let run = 0; run < runs; run += 1) claimAt(10 * Math.floor(run / 6), run)

@@ -37,7 +37,10 @@ export interface ProcessOptions<
    * counted.
    */
   readonly requireInternet?: boolean
-  /** How often a step is attempted. Default: ten times, after pauses of about 1 s up to 5 minutes. */
+  /**
+   * How many times a step is attempted, and the pauses between the attempts. Default: ten attempts, with pauses of
+   * about 1 s up to 5 minutes.
+   */
   readonly retry?: Partial<RetryPolicy>
   /**
    * The time limit of a whole step in seconds. It must be below 30 minutes, because RabbitMQ closes the channel of a

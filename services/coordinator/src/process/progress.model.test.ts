@@ -1,7 +1,7 @@
 /**
- * A model-based test: applies random sequences of operations (queue, claim, record, cancel, lost workers, …) to a
- * real source and to a small model of the transition rules, and compares the state of every run after each
- * operation. `npm run test:faults` runs a hundred thousand of them.
+ * A model-based test: applies random sequences of operations (queue, claim, record, cancel, lost workers, …) to a real
+ * source and to a small model of the transition rules, and compares the state of every run after each operation. The
+ * script `test:faults` in package.json runs a hundred thousand sequences.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -101,8 +101,8 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   },
   {
     weight: 8,
-    // An empty step name in an operation stands for the due step of the run. A random name would hardly ever be that of
-    // the due step.
+    // An empty step name in an operation stands for the due step of the run, because a random name would hardly ever
+    // name the due step.
     arbitrary: fc.record({
       do: fc.constant('claim'),
       run: recent,

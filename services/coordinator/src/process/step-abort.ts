@@ -17,8 +17,8 @@ export class StepAbort {
   }
 
   /**
-   * Whether the step must not send further calls. A call that was sent before may still get its response, unless there
-   * is a `reason`.
+   * True if the step must not send further calls. As long as `reason` is `null`, a call that was already sent still
+   * waits for its response.
    */
   get areNewCallsBlocked(): boolean {
     return this.#areNewCallsBlocked

@@ -194,7 +194,10 @@ export interface StepOptions<Given, Data> {
    * again with the same idempotency key, which the target has to recognise.
    */
   readonly confirm?: (step: Given) => Promise<{ readonly data: Data } | 'not_done'>
-  /** How often this step is attempted. The members that are set here replace the members of `retry` in the process. */
+  /**
+   * How many times this step is attempted, and the pauses between the attempts. The members that are set here replace
+   * the members of `retry` in the process.
+   */
   readonly retry?: Partial<RetryPolicy>
   /** The time limit of an attempt of this step in milliseconds, instead of `stepTimeoutSeconds` of its process. */
   readonly timeoutMs?: number

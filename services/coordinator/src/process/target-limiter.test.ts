@@ -111,7 +111,8 @@ describe('the limit of calls per second to a target', () => {
     // The test lets time pass without firing timers, as if the process were blocked.
     vi.setSystemTime(now() + 700)
     await vi.advanceTimersByTimeAsync(590)
-    // If calls were sent although their reserved time had passed, all three waiting calls would have been sent by now.
+    // A limiter that sent late calls at once, instead of reserving another time, would have sent all three waiting
+    // calls by now.
     expect(admitted.length).toBeLessThan(4)
     await vi.advanceTimersByTimeAsync(2_000)
     expect(admitted).toHaveLength(4)

@@ -50,15 +50,15 @@ export interface TargetLimiterDeps {
   /** A clock that is used for durations only. */
   readonly clock: Pick<Clock, 'now' | 'setTimeout'>
   /**
-   * Called with each promise with which a call waits for the clock. The call awaits the returned promise instead.
-   * Default: returns the given promise.
+   * Replaces each promise that a call would await until a timer of the clock fires. The call awaits the returned
+   * promise. Default: returns the given promise.
    */
   readonly waitForClock?: WaitForClock | undefined
 }
 
 /**
- * Observes a promise with which a call waits for the clock, because a test that moves the clock must know that the step
- * is only waiting.
+ * Gets the promise that a call would await until a timer of the clock fires, and returns the promise to await. A test
+ * uses this to learn that a step only waits for the clock, which the test must then move.
  */
 export type WaitForClock = <Result>(wait: Promise<Result>) => Promise<Result>
 

@@ -44,7 +44,7 @@ const TARGET_NAME = /^[A-Za-z][A-Za-z0-9_-]{0,63}$/
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$/
 /** Matches visible ASCII characters with spaces between them. Every server accepts such a header value. */
 const HEADER_VALUE = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
-/** The headers that the coordinator sets itself, so that the `auth` of a target cannot use them. */
+/** The headers that the coordinator sets itself. The `auth` of a target is not allowed to set them. */
 const OWN_HEADERS = new Set(['accept', 'content-type', 'idempotency-key', 'traceparent'])
 const MEMBERS = new Set<string>([
   'url',

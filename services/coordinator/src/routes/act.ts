@@ -60,7 +60,7 @@ export async function readAct<Schema extends Body>(
 }
 
 /**
- * Reads the body of an action whose target has no version.
+ * Reads the body of an action on something that has no version, so that `If-Match` is not allowed.
  *
  * @param target what the action changes, for the error message, such as `an operation`
  * @throws {IntegrationError} `invalid_request` if the body is not valid, or if the request has `If-Match`.

@@ -88,9 +88,9 @@ const RESET = Buffer.from('event: reset\ndata: {}\n\n')
 const STILL_HERE = Buffer.from(': still here\n\n')
 
 /**
- * The member of an event that has its serialised text. It is also used when missed events are sent, so that an event is
- * serialised only once even if several clients have missed it. A WeakMap of the texts would cost more than to serialise
- * every event again.
+ * The member of an event that stores the serialised text of the event. Each event is therefore serialised only once,
+ * even if several clients have missed it and get it later. Storing the texts in a WeakMap would cost more than
+ * serialising each event again.
  */
 const TEXT = Symbol('text')
 type KeptEvent = TransactionEvent & { [TEXT]?: string }
@@ -129,7 +129,8 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
     const waitMs = nextBatchAt - now()
     if (waitMs > 0) batchTimer = setTimeout(flush, waitMs)
     // The first event after a pause is written without a timer, because the shortest timer takes a millisecond. The
-    // event is written after the calls and messages of the next step, because these are more urgent.
+    // event is written after the HTTP calls and AMQP messages that this turn of the event loop sends, because these are
+    // more urgent.
     else afterWritesOfThisTurn(flush)
   })
 

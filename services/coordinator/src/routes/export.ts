@@ -36,8 +36,8 @@ const ExportQuery = z.object({
 })
 
 /**
- * The position after which an export continues: the last exported run. `until` is the end of the export, which its
- * first request has set.
+ * The position after which an export continues: the last exported run. `until` is the end of the exported period. The
+ * first request of an export sets this end, and all its later requests keep it.
  */
 const Cursor = z.object({
   until: Time,
@@ -200,8 +200,8 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
           },
         )
       } finally {
-        // If nothing is written, because of an error or a HEAD request, the end of the export is counted here.
-        // Otherwise `write` counts it.
+        // If nothing is written, because of an error or a HEAD request, the export ends here and no longer counts as
+        // open. Otherwise it counts as open until `write` has ended.
         if (!isWriting) open -= 1
       }
     },

@@ -9,7 +9,10 @@ import {
 } from '../../test-support/fixture.ts'
 import { defineProcess } from '../process/define-process.ts'
 
-/** The runs of this process stay in their step until the test opens the gate of their customer. */
+/**
+ * The gates by name. A run of the process `Sale` stays in its step until the test opens the gate that the member `gate`
+ * of its input names.
+ */
 const gates = new Map<string, PromiseWithResolvers<void>>()
 const gateOf = (customer: string): PromiseWithResolvers<void> => {
   const gate = gates.get(customer) ?? Promise.withResolvers<void>()

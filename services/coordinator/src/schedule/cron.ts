@@ -2,9 +2,9 @@
  * The times of a cron expression in a time zone.
  *
  * Daylight saving time: an expression with a fixed hour fires once on every day. If the clock skips this hour, the
- * expression fires at the end of the gap; if the clock repeats the hour, it fires only in the first one. An expression
- * with several hours (`*`, a range or a list) fires in each hour that passes: not in a skipped hour, and twice in a
- * repeated hour.
+ * expression fires at the end of the gap. If the clock repeats this hour, the expression fires only in the first of the
+ * two hours. An expression with several hours (`*`, a range or a list) fires in each hour that passes: not in a skipped
+ * hour, and twice in a repeated hour.
  */
 import { Cron } from 'croner'
 

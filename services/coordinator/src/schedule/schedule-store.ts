@@ -78,9 +78,9 @@ export interface OpenTick {
   readonly process: string
   readonly name: string
   readonly timing: ScheduleTiming
-  /** Epoch ms. */
+  /** The scheduled time, epoch ms. */
   readonly at: number
-  /** The cursor in the list of companies from which the tick continues; `null` at its beginning. */
+  /** The position in the list of companies at which queueing continues; `null` if it begins with the first company. */
   readonly cursor: string | null
 }
 

@@ -25,8 +25,9 @@ export interface ScheduleOptions<Input = unknown> {
   /** The initial data of each run; `null` by default. It must match the `input` of the process. */
   readonly input?: Input
   /**
-   * Which of the times that passed while no coordinator was running start runs. `last`: the latest of them. `all`: each
-   * of them, at most the latest 500. `none`: none of them. `last` by default.
+   * Determines which runs are started for the times that passed while no coordinator was running. `last`: a run for the
+   * latest of these times. `all`: a run for each of them, at most for the latest 500. `none`: no run. `last` by
+   * default.
    */
   readonly catchUp?: 'last' | 'all' | 'none'
   /**

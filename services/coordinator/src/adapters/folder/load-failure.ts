@@ -51,7 +51,8 @@ interface Place {
  * reason contains the path and line of that other file.
  *
  * @param file the path to report. `path` is the path of the same file with symbolic links resolved, as in stack traces.
- * @param isOfUser returns whether a path is that of the process file or of a file that it imports
+ * @param isOfUser returns true for the path of the process file, and for the path of a file that the process file
+ * imports
  */
 export function importFailure(
   { file, path }: { readonly file: string; readonly path: string },
@@ -147,7 +148,9 @@ function placeInStack(stack: string, isOfUser: (path: string) => boolean): Place
 const NAME = /^[A-Za-z]{1,40}$/
 const NOT_FOUND =
   /^Cannot find (?:module|package) '(?<specifier>[^']+)' imported from (?<importer>.+)$/
-/** A location in a stack: a frame, or the first line of a syntax error, which has no column. */
+/**
+ * Matches a location in a stack: in a frame, or in the first line of a syntax error, where the location has no column.
+ */
 const LOCATION = /(?:^|\(|at )((?:file:\/\/)?\/.+?):(\d+)(?::\d+)?\)?(?=,|$)/gm
 
 const pathOf = (url: string): string | null => {

@@ -35,7 +35,7 @@ export interface ModuleHook {
    * are resolved from the working directory.
    */
   packageSpecifier(name: string, generation: number): string
-  /** The URLs of the user's files: those that were imported, and those that an import did not find. */
+  /** The URLs of the user's files that were imported, and the URLs at which an import has found no file. */
   readonly files: ReadonlySet<string>
 }
 

@@ -60,7 +60,7 @@ export interface ProcessLoader {
    * paths.
    */
   load(): Promise<LoadedProcesses>
-  /** The URLs of the user's files: those that were imported so far, and those that an import did not find. */
+  /** The URLs of the user's files that were imported so far, and the URLs at which an import has found no file. */
   readonly files: ReadonlySet<string>
 }
 

@@ -28,7 +28,10 @@ const SPECIAL_V4 = [
  * 64:ff9b::/96).
  */
 const GLOBAL_V6 = '2000::/3'
-/** Protocol assignments (Teredo is one of them), documentation addresses, and 6to4, which embeds an IPv4 address. */
+/**
+ * The ranges in 2000::/3 that are not public: protocol assignments (such as Teredo), documentation addresses, and 6to4
+ * addresses, which embed an IPv4 address.
+ */
 const SPECIAL_V6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']
 
 const listOf = (family: 'ipv4' | 'ipv6', ranges: readonly string[]): BlockList => {

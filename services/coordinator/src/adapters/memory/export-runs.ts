@@ -3,7 +3,7 @@ import type { Run } from '../../transaction/run.ts'
 import type { RunExports } from '../../transaction/run-export.ts'
 import type { RunTable } from './run-table.ts'
 
-/** The minimum size of a page. Every page sorts all runs, so few large pages cost less than many small ones. */
+/** The minimum size of a page. All runs are sorted for each page, so few large pages cost less than many small ones. */
 const MIN_PAGE = 1_000
 
 export const createMemoryExports = (

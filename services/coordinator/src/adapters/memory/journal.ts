@@ -6,7 +6,7 @@
  *     opening the log removes that line. An invalid line before the last one means damage, and opening fails.
  * J2  Entries are numbered, and a snapshot contains the number of its last entry. Therefore each entry is applied once
  *     even after a crash between writing a snapshot and truncating the log.
- * J3  Appends are flushed in batches: appends that arrive during a flush are written by the next one.
+ * J3  Appends are flushed in batches: appends that arrive during a flush are written together by the next flush.
  * J4  If a batch cannot be written, the log is truncated to its previous length, and every append in the batch and
  *     after it is rejected.
  */

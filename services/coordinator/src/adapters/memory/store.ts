@@ -69,10 +69,10 @@ export interface RetentionState {
  * One durable change of the state, with the entry of the action log if an action made the change. Each member of the
  * union is one kind of change. A change with only `action` is a rejected action.
  *
- * `webhooks` beside `run` are the webhooks of the run's transition, and `absorbed` are the ids of the transactions that
- * the run absorbs. `webhooks` without `run` are those of other events. `delivered` is the id of a webhook whose run has
- * ended, and `deliveredAt` is the time at which the provider has delivered an event. `forgotten` and
- * `forgottenOperation` name a deleted run and a deleted bulk operation.
+ * An entry with `run` can also have `webhooks`, which report the transition of the run, and `absorbed`, the ids of the
+ * transactions that the run absorbs. In an entry without `run`, `webhooks` report other events. `delivered` is the id
+ * of a webhook whose run has ended. `deliveredAt` is the time at which the provider has delivered an event. `forgotten`
+ * names a deleted run, and `forgottenOperation` names a deleted bulk operation.
  */
 export type Entry = { readonly action?: Action; readonly retention?: RetentionState } & (
   | { readonly action: Action }

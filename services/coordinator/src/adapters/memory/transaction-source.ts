@@ -188,8 +188,8 @@ export async function createMemoryTransactionSource(
       if (stored === undefined) return null
       const run = transitions.recorded(stored, lease, transition, times())
       if (run === null) return null
-      // `InitialData` and the other unused members are left out of the result, because the caller already has them,
-      // decrypted, in its claim.
+      // The result lacks `InitialData` and some other members, because the caller already has them in its claim, where
+      // `InitialData` is decrypted.
       const { InitialData: _data, Realm: _realm, CreatedAt: _at, ...moved } = await commitRun(run)
       const { DefinitionVersion: _version, DeadlineAt: _deadline, ...state } = moved
       return state

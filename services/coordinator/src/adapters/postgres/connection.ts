@@ -210,8 +210,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           // The server rolled the database transaction back because of a conflict with another database transaction.
           // None of its changes were committed, so the work can be repeated.
           if ((code === DEADLOCK || code === SERIALIZATION) && tries < MAX_TRIES) continue
-          // Each connection has its own prepared statements, and the prepared statement may be outdated or lost on each
-          // of them. So a query is repeated at most once for each connection.
+          // Each connection prepares the statement separately, and the prepared statement can be outdated or lost on
+          // every connection. So a query is repeated at most once for each connection.
           if (STALE_STATEMENT.has(routine) && tries <= CONNECTIONS) {
             // Only a pooler drops prepared statements. Prepared statements are disabled from now on, because preparing
             // a statement repeatedly costs more than not preparing it.

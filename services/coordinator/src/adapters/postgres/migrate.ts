@@ -22,11 +22,12 @@ const MIGRATIONS = {
 export const MIGRATION_LOCK = 7_219_001
 
 /**
- * Applies in one transaction the migrations that drizzle-kit has generated, and records them in drizzle's own table.
+ * Applies the migrations that drizzle-kit has generated, and records them in drizzle's own table, all in one
+ * transaction.
  *
- * A lock serializes replicas that start together. It is released when the transaction ends. Drizzle's own migrator is
- * not used, because it takes no lock: if three replicas start on an empty database, two of them fail. It also loads
- * drizzle's query builder, which takes 200 MB of resident memory.
+ * An advisory lock, which is held until the transaction ends, serializes replicas that start together. Drizzle's own
+ * migrator is not used, because it takes no lock: if three replicas started on an empty database, two of them would
+ * fail. The migrator would also load drizzle's query builder, which takes 200 MB of resident memory.
  *
  * @throws {UnsupportedBackend} if the database is partly migrated, or was migrated by a newer version. The database is
  *   then not changed.

@@ -55,8 +55,9 @@ export const isDelayed = (sql: Sql) => sql`(h."Status" = 'Queued' and h."NextAtt
 export const isUnleased = (sql: Sql) => sql`(h."LeaseUntil" is null or h."LeaseUntil" <= now())`
 
 /**
- * True for a run that the request `w` may claim. A request may claim the version that it names. If a lost worker has
- * already claimed this version, the request may claim the version that the worker's claim has created.
+ * True for a run that the request `w` is allowed to claim. The run must have the version that the request names. If a
+ * worker has claimed this version and was then lost, the run has the next version; the request is allowed to claim that
+ * version once the worker's lease has expired.
  */
 export const isClaimable = (sql: Sql) => sql`${isRunOf(sql, 'w')}
   and (h."Version" = w.version or (h."Version" = w.version + 1 and h."LeaseUntil" <= now()))

@@ -161,8 +161,8 @@ export const attemptOf = (row: AttemptRow): Attempt => ({
 })
 
 /**
- * Returns the position of the last row of a page of finished runs; `null` if the page is not full, because no run
- * follows such a page. `position` is the time at which the run ended, as text with microseconds.
+ * Returns the position of the last row of a page of finished runs; `null` if the page is not full, which means that no
+ * runs follow. `position` is the time at which the run ended, as text with microseconds.
  */
 export function positionAfter(
   rows: readonly (Pick<RunKey, 'TransactionID' | 'ReplayID'> & { readonly position: string })[],

@@ -65,7 +65,10 @@ function connect(url: string, tls: TlsPaths = {}) {
   }
 }
 
-/** The query is a template: `{ca}`, `{other}`, `{cert}` and `{key}` stand for the paths of files. */
+/**
+ * Returns a connection URL. In its query, `{ca}`, `{other}`, `{cert}` and `{key}` are replaced by the paths of the
+ * certificate and key files.
+ */
 function urlOf(node: PostgresNode, host: string, query: string, user?: string): string {
   const url = new URL(node.url)
   url.hostname = host

@@ -165,7 +165,10 @@ export const orderSchedule = pgTable(
     LastAt: time('LastAt'),
     /** The scheduled time for which runs are being queued, one per company; null if there is none. */
     TickAt: time('TickAt'),
-    /** The position in token-service's list of companies after which the queueing of the runs of `TickAt` continues. */
+    /**
+     * The cursor in token-service's list of companies. The runs for `TickAt` are not queued yet for the companies after
+     * this position.
+     */
     TickCursor: text('TickCursor'),
     PausedAt: time('PausedAt'),
     PausedBy: text('PausedBy'),

@@ -37,9 +37,9 @@ export async function auditTables(
   const paused = await pausedProcesses(tx)
   const unfinished = await unfinishedGroups(tx)
   const orphanItems = await countOrphanItems(tx)
-  // From here on, bitmap scans are disabled: a bitmap scan reads the whole index before it returns its first row, even
-  // with a small LIMIT. The statements above need bitmap scans. There they do no harm, because the indexes of these
-  // statements contain only unfinished or recent rows.
+  // Bitmap scans are disabled for the following statements, because a bitmap scan reads the whole index before it
+  // returns its first row, even with a small LIMIT. The preceding statements need bitmap scans, which are cheap there:
+  // the indexes of these statements contain only unfinished or recent rows.
   await tx`set local enable_bitmapscan = off`
   const { groups: endedBadly, isLowerBound } = await endedBadlyGroups(tx)
   const completed = await countCompleted(tx, { count: sumOf(endedBadly), isLowerBound })
@@ -112,8 +112,8 @@ async function endedBadlyGroups(
 }
 
 /**
- * The counts of one index range: the number of all its runs, and, for the runs whose rows were read, the number of runs
- * at each step.
+ * The counts for one step in one index range. `inRange` is the number of all runs in the range. `count` is the number
+ * of runs at the step, among those runs of the range whose rows were read.
  */
 interface EndedRow {
   readonly n: number

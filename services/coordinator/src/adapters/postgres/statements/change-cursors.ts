@@ -17,8 +17,8 @@ const cursorOf = (row: CursorRow): ChangeCursor => ({
 })
 
 export async function beginCursor(sql: postgres.Sql, realm: string): Promise<ChangeCursor> {
-  // The update does not change the row. Without the update, the statement would return no row if another coordinator
-  // has already inserted it.
+  // The update leaves the row as it is. Its purpose is that the statement also returns a row that another coordinator
+  // has already inserted.
   const rows = await sql<CursorRow[]>`
     insert into "Realm_Cursor" as c ("Realm") values (${realm})
     on conflict ("Realm") do update set "Realm" = excluded."Realm" returning ${columns(sql)}`

@@ -22,8 +22,8 @@ const MAX_TRIES = 3
  * the row of a run first, the run absorbs no more requests. Otherwise the claim waits, and then reads the new data and
  * the later start time.
  *
- * @throws {IntegrationError} `store_unavailable` if in each try one of the ids was queued without `Debounce` at the
- * same time.
+ * @throws {IntegrationError} `store_unavailable` if every try was rolled back, because a concurrent request queued one
+ * of the ids without `Debounce`.
  */
 export async function enqueueDebounced(
   sql: postgres.Sql,

@@ -102,8 +102,8 @@ export async function listOperations(
 }
 
 /**
- * The changes of an operation that a person can request, and the errors if the status of the operation does not allow
- * them.
+ * The changes that a person can request for an operation. `status` is the new status of the operation. `rejection` is
+ * the error if its present status does not allow the change.
  */
 const CHANGES = {
   stop_operation: { status: 'Stopped', rejection: operationNotRunning },

@@ -15,8 +15,8 @@ import { ABANDONED, createSearchText, type SearchText } from './search-text.ts'
 
 /**
  * The maximum number of rows that a scan or a collection examines. `MAX_EXAMINED` applies if the examined rows are
- * close together in the table, as those of an index by process and time are. `MAX_SCATTERED` applies if the rows are
- * scattered in the table, because each of them may then need a read from disk.
+ * close together in the table, for example if an index by process and time yields them. `MAX_SCATTERED` applies if the
+ * rows are scattered in the table, because each of them may then need a read from disk.
  */
 const MAX_EXAMINED = 10_000
 const MAX_SCATTERED = 2_000
@@ -153,9 +153,9 @@ function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Sourc
     ...(waitingFor.length === 0 ? [] : [[waiting]]),
     ...(isUnfinishedOnly ? [[unfinished(MAX_UNFINISHED)]] : []),
     ...(tag.length > 0 ? [[tagged]] : realm.length > 0 ? [[ofRealm]] : []),
-    // With a filter by error class, the failed runs of the class are read first, because there are few of them. Without
-    // a filter by error class, the runs of the definition version are read first, because they are closer together in
-    // the index than all failed and cancelled runs.
+    // With a filter by error class, the plan that reads the failed runs of the class is tried first, because there are
+    // few such runs. Without that filter, the plan that reads the runs of the definition version is tried first,
+    // because these runs are closer together in the index than all failed and cancelled runs.
     ...(filter.class === undefined ? [...byVersion, ...byEnd] : [...byEnd, ...byVersion]),
     // No index has the order in which unfinished runs were changed, so all of them are sorted.
     isInOrder ? [newest] : [completed, unfinished(null)],

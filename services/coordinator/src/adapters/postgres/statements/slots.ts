@@ -176,8 +176,8 @@ export async function parkRuns(
 }
 
 /**
- * The maximum number of rows that one call removes because the run of the row no longer waits. A row whose run gets a
- * slot does not count.
+ * In each group, one call reads at most this many more waiting rows than the group has free slots. If the run of such a
+ * row no longer waits, the row is removed and gets no slot.
  */
 const MAX_REMOVED = 100
 /** The maximum number of groups whose slots one call assigns. */

@@ -9,11 +9,12 @@ import { runOf, type RunRow } from '../rows.ts'
  * again.
  *
  * A row without a step name was inserted by another program. This statement stores the version and the deadline of the
- * process in such a row. The claim of the run does not store them, because a claim should write to no index, whereas
- * this statement writes to one in any case. The deadline counts from `CreatedAt`, or from a later `NotBefore`.
+ * process in such a row. The claim of the run does not store them, because a claim should not cause writes to an index.
+ * This statement always causes such a write, because it changes `NextSweepAt`. The deadline counts from `CreatedAt`, or
+ * from a later `NotBefore`.
  *
- * A run that is not due yet is returned only once, because a second message would only be delayed together with the
- * first one.
+ * A run that is not due yet is returned only once before it is due. A second message would be of no use, because the
+ * first message is already delayed until that time.
  */
 export async function takeDueRuns(
   sql: postgres.Sql,

@@ -15,8 +15,9 @@ const clock = (sql: postgres.Sql) => sql`clock_timestamp()`
 const milliseconds = (sql: postgres.Sql, ms: number) => sql`${ms}::float8 * interval '1 ms'`
 
 /**
- * If the first part of the statement reserves nothing, the second part reads the row as it was when the statement
- * began. If the row was inserted or changed since then, the returned reason is outdated, and the caller requests again.
+ * Reserves a call. If no reservation is possible, returns the reason, which a second part of the statement reads from
+ * the row as it was when the statement began. If the row was inserted or changed since then, the reason is outdated,
+ * and the caller requests again.
  */
 export async function reserveCall(
   sql: postgres.Sql,
