@@ -11,8 +11,8 @@ import { quantile } from './support/statistics.ts'
 const REALMS = Number(process.env['REALMS'] ?? 1_000_000)
 const LIMIT = 100
 /**
- * The number of pages that are measured at the beginning of the sorted names, for each filter. As many pages are
- * measured in the middle of the names.
+ * The number of pages that are measured at the beginning of the sorted names, for each filter. The same number of pages
+ * is measured in the middle of the sorted names.
  */
 const PAGES = 20
 const DAY_SECONDS = 86_400

@@ -4,9 +4,10 @@
  *
  *   npm run bench -- start-messages [--rounds 5] [--messages 20000]
  *
- * The process is paused while the messages are published, so that only the intake is measured. The coordinator
- * publishes the step messages of the runs but runs no step: the process needs the internet, and the coordinator's
- * internet probe fails. Uses the PostgreSQL and RabbitMQ on this machine's standard ports.
+ * OrderProcess is paused while the messages are published, so that only their intake is measured. After the intake, the
+ * coordinator publishes the step messages of the runs but runs no step. The reason is that OrderProcess needs the
+ * internet, and the coordinator's internet probe fails. Uses the PostgreSQL and RabbitMQ on this machine's standard
+ * ports.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'

@@ -1,6 +1,6 @@
 // The package intuit-oauth for several companies, used as its readme shows. Redis stores the token object as JSON.
-// `isAccessTokenValid()` checks the token before use. `refreshUsingToken()` replaces an expired token, and SET stores
-// the new one.
+// `isAccessTokenValid()` checks the token before use. `refreshUsingToken()` replaces an expired token, and the Redis
+// command SET stores the new token.
 import OAuthClient from 'intuit-oauth'
 import { servePeer } from './serve-peer.ts'
 

@@ -1,5 +1,6 @@
-// The package openid-client with a token store as its users write it. Redis stores the token response and its expiry as
-// JSON. `refreshTokenGrant()` replaces an expired token, and SET stores the new one.
+// The package openid-client with a typical token store, which the users of the package have to write themselves. Redis
+// stores the token response and its expiry as JSON. `refreshTokenGrant()` replaces an expired token, and the Redis
+// command SET stores the new token.
 import {
   allowInsecureRequests,
   ClientSecretBasic,

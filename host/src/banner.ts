@@ -19,11 +19,11 @@ export const addresses = (host: Host): string =>
 
 /**
  * Returns the lines with the console's one-time link; empty if the console does not run or has another kind of sign-in.
- * The secret of the link works once and for ten minutes. It signs in the first person who reads it, so it must not be
- * written into a log.
+ * The link is valid for one sign-in within ten minutes. Any reader of the link could use it first, so the link must not
+ * be written into a log.
  *
- * @param isTerminal whether a terminal shows the lines. Otherwise they contain the command that creates a link instead
- * of the link itself.
+ * @param isTerminal whether a terminal shows the lines. If not, the lines contain a command that creates a link, and
+ * not the link itself.
  */
 export function signInLines(host: Host, isTerminal: boolean): string {
   const url = host.console?.url ?? ''
@@ -68,7 +68,8 @@ function firstRun({ processes, demoApi, coordinator, dataDir }: Host, curl: stri
   const [first] = processes
   if (first === undefined)
     return 'No process is loaded: PROCESSES names folders of process files.\n'
-  // demo-api can queue transactions of this process only.
+  // The URLs of demo-api are shown only for OrderProcess, because demo-api cannot queue transactions of any other
+  // process.
   if (processes.includes('OrderProcess'))
     return `Try:
 

@@ -234,7 +234,7 @@ describe('a webhook that the provider sends to the embedded host', () => {
     await mkdir(join(folder, 'processes'))
   })
 
-  /** Delivers the webhook, and kills the host as soon as it has responded with 200. */
+  /** Delivers the webhook, and kills the host as soon as the host has responded with 200. */
   async function deliverAndKill(host: ReturnType<typeof dev>): Promise<void> {
     const token = (await readFile(join(folder, TOKEN_FILE), 'utf8')).trim()
     const body = JSON.stringify([INVOICE])

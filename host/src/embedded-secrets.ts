@@ -71,7 +71,7 @@ export function embeddedSecrets(
 /**
  * Returns the setting with the key of the console, which acts for the persons who have signed in. The first call makes
  * the key and adds its digest to the key list. `settings` is the result of {@link embeddedSecrets}. If the environment
- * sets the key list or a key for the console, nothing is made.
+ * sets the key list or a key for the console, no key is made and the result is empty.
  */
 export async function consoleKey(settings: Environment, env: Environment): Promise<Environment> {
   const list = settings['SERVICE_KEYS_FILE']

@@ -25,8 +25,7 @@ export function requireProvider(dataDir: string, provider: Provider): void {
 }
 
 /**
- * Writes the name of the provider to which the companies are connected into their data folder. An existing record is
- * kept.
+ * Records in the data folder to which provider its companies are connected. An existing record is kept.
  */
 export function recordProvider(dataDir: string, provider: Provider): void {
   if (recordedProvider(dataDir) === '') writeFileSync(join(dataDir, FILE), provider)

@@ -100,7 +100,7 @@ function requireEmpty(folder: string): Manifest | null {
   return existsSync(manifest) ? (JSON.parse(readFileSync(manifest, 'utf8')) as Manifest) : null
 }
 
-/** Returns the manifest of a new project. Packages that are installed already keep their versions. */
+/** Returns the manifest of a new project. Packages that are already installed keep their versions. */
 const merged = (project: Manifest, installed: Manifest | null): Manifest => ({
   ...installed,
   ...project,
@@ -134,8 +134,9 @@ const pick = <Name extends string>(
 
 /**
  * Returns the value with which the project's package.json depends on this package: the version of the package, or the
- * path of a tarball relative to `folder`. In the checkout, it is the tarball that `npm run pack` builds. If the package
- * was installed from a tarball, npm has recorded the path in the lockfile in `node_modules`.
+ * path of a tarball relative to `folder`. In the checkout, the value is the path of the tarball that `npm run pack`
+ * builds. If the package was installed from a tarball, npm has recorded the path of this tarball in the lockfile in
+ * `node_modules`.
  */
 function sourceOf(folder: string): string {
   const modules = dirname(ROOT)

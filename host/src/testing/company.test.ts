@@ -108,7 +108,7 @@ describe('a company of a test host', () => {
     expect(company.notices).toEqual([])
     await host.advance('11 days')
     expect(company.notices.map(({ days }) => days)).toEqual([90])
-    // The notice is sent by the daily refresh, which is at this time.
+    // The daily refresh sends the notice. This refresh runs at this time of day.
     expect(company.notices[0]?.at.toISOString()).toMatch(/^2026-12-01T07/)
     await host.advance('88 days')
     expect(company.notices.map(({ days }) => days)).toEqual([90, 30, 7])

@@ -39,7 +39,7 @@ export interface CompanyOptions {
 /** A connected company. */
 export interface TestCompany {
   readonly realm: string
-  /** The name of its credential, `ACC-<realm>`. */
+  /** The name of the company's credential, `ACC-<realm>`. */
   readonly credential: string
   /** The calls of the steps to the accounting API, oldest first, with paths below `/v3/company/<realm>`. */
   readonly calls: readonly TargetCall[]

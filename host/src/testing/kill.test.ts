@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 
 const MAIL = 'https://mail.test'
 
-/** Sends a message. `confirm` requests from the mail service whether the message was sent. */
+/** Sends a message. `confirm` queries the mail service to find out whether the message was sent. */
 const notices = defineProcess('Notices', { input: z.object({ text: z.string() }) })
   .step('prepare', (step) => step.complete(step.initialData.text))
   .step(

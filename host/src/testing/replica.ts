@@ -72,7 +72,7 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
   let isDead = false
   const die = (): void => {
     isDead = true
-    // The broker delivers messages again only to existing consumers, so the consumers of this replica are cancelled.
+    // The consumers of this dead replica are cancelled, so that the broker does not deliver messages to them again.
     for (const consumer of consumers) void consumer.cancel()
     death.resolve()
   }

@@ -102,8 +102,8 @@ export interface TestHost extends AsyncDisposable {
   /** Creates a fake target for all calls to URLs that begin with `url`. */
   target(url: string): FakeTarget
   /**
-   * Connects a company at the sandbox provider. Steps reach its books with `credential: 'ACC-<realm>'`, through the
-   * rules of the gateway for tokens, repeated calls and cool-downs.
+   * Connects a company at the sandbox provider. Steps reach the company's books with `credential: 'ACC-<realm>'`. The
+   * gateway's rules for tokens, repeated calls and cool-downs apply to these calls.
    */
   company(realm: string, options?: CompanyOptions): Promise<TestCompany>
   /**

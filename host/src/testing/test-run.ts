@@ -49,7 +49,7 @@ export interface RunActions {
   ) => Promise<TestRun>
 }
 
-/** A test run whose member `view` the host replaces. */
+/** A test run. The host replaces its member `view` whenever the host has read the run again. */
 export interface RefreshedRun extends TestRun {
   view: RunView
 }

@@ -20,7 +20,7 @@ export interface ExportFile {
   discard(): Promise<void>
 }
 
-/** Creates `<path>.part`. @throws {CommandFailed} one of the files exists, or the folder cannot be written. */
+/** Creates `<path>.part`. @throws {CommandFailed} `<path>` or `<path>.part` exists, or the folder cannot be written. */
 export async function createExportFile(path: string): Promise<ExportFile> {
   const { part, file } = await openPart(path, 'its received credentials are in it')
   let bytes = 0
@@ -69,7 +69,7 @@ export interface LinesFile {
 
 const CHUNK_CHARACTERS = 262_144
 
-/** Creates `<path>.part`. @throws {CommandFailed} one of the files exists, or the folder cannot be written. */
+/** Creates `<path>.part`. @throws {CommandFailed} `<path>` or `<path>.part` exists, or the folder cannot be written. */
 export async function createLinesFile(path: string): Promise<LinesFile> {
   const { part, file } = await openPart(path, 'it has a part of the runs')
   let chunk = ''
@@ -105,7 +105,8 @@ export async function createLinesFile(path: string): Promise<LinesFile> {
 /**
  * Creates `<path>.part`, which only its owner can read.
  *
- * @param left the words of the error message for the content of a file that a killed export has left behind
+ * @param left a part of the error message. It describes the content of a `<path>.part` that a killed export has left
+ * behind.
  * @throws {CommandFailed} `<path>` or `<path>.part` exists, or the folder cannot be written.
  */
 async function openPart(

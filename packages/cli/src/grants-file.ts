@@ -1,6 +1,6 @@
 /**
- * Reads a file of grants of another program, one JSON object on each line. A line that is not a grant is reported by
- * its number. The line itself is never printed, because it may contain a token.
+ * Reads a file with grants from another program, one JSON object on each line. A line that is not a grant is reported
+ * by its number. The line itself is never printed, because it may contain a token.
  */
 import {
   type GrantLine,
@@ -67,7 +67,9 @@ export async function readGrants(source: AsyncIterable<string | Uint8Array>): Pr
   return { grants, rejected }
 }
 
-/** Yields the lines, and `null` in place of a line that is too long. Of such a line, only a part is kept in memory. */
+/**
+ * Yields the lines, and `null` in place of a line that is too long. Only a part of such a long line is kept in memory.
+ */
 async function* linesOf(
   source: AsyncIterable<string | Uint8Array>,
 ): AsyncGenerator<Buffer | null, void> {

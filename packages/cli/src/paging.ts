@@ -5,7 +5,7 @@ import { UsageError } from './exit-code.ts'
 import type { ServiceApi } from './service-api.ts'
 import { createTable, print, type Terminal, widthOf } from './terminal.ts'
 
-/** A page. Its second member is the position of the next page; `null` or absent on the last page. */
+/** A page. `next_cursor` or `next_before` is the position of the next page; `null` or absent on the last page. */
 type Page<Item> =
   | { readonly items: readonly Item[]; readonly next_cursor: string | null }
   | { readonly items: readonly Item[]; readonly next_before?: number | null | undefined }

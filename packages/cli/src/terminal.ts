@@ -47,7 +47,7 @@ export function notify({ stderr }: Terminal, ...lines: readonly string[]): void 
 export const plain = (text: string): string =>
   text.replace(/\s+/g, ' ').replace(/[\p{Cc}\p{Cf}]/gu, '�')
 
-/** The maximum number of characters of an error message, or of the content of a message, in a table cell. */
+/** The maximum number of characters that a table cell shows of a long text, such as an error message. */
 const SHORT = 60
 
 /** Returns the beginning of a text on one line, without control characters. */

@@ -15,7 +15,10 @@ export interface ReceivedRequest {
   readonly route: string
   readonly query: URLSearchParams
   readonly headers: IncomingHttpHeaders
-  /** The parsed request body, which is JSON or a form. The lines of a body of JSON lines are in the member `lines`. */
+  /**
+   * The parsed request body, which is JSON or a form. If the request has JSON lines instead, the member `lines`
+   * contains these lines.
+   */
   readonly body: Record<string, unknown>
 }
 

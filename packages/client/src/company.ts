@@ -35,7 +35,8 @@ export function createCompanyClient(realm: string, deps: CompanyDeps): CompanyCl
   return {
     async fetch(path, init = {}) {
       const url = new URL(base + path.replace(/^\//, ''))
-      // A path with `..` could lead to another company for which the key is valid, too.
+      // A path with `..` could address another company by mistake. The gateway would accept the call if the key is
+      // valid for that company.
       if (!url.href.startsWith(base) || realm === '')
         throw new TypeError('the path leaves the company')
       const method = (init.method ?? 'GET').toUpperCase()

@@ -36,8 +36,8 @@ export interface RunEvents {
 
 const ENDED: readonly unknown[] = ['Completed', 'Failed', 'Cancelled']
 /**
- * After a response with one of these problem codes the stream is not requested again, because the key may not read
- * the events. Runs can still be read.
+ * After a response with one of these problem codes the stream is not requested again, because the key has no permission
+ * to read the events. The key can still be valid for reading runs.
  */
 const REJECTED: readonly unknown[] = ['unauthorized', 'forbidden', 'process_not_found']
 

@@ -27,8 +27,8 @@ export interface QueueOptions extends ActOptions {
   /** At most ten pairs of name and value, by which runs can be found. */
   readonly tags?: QueueTransaction['Tags']
   /**
-   * The time before which the run does not start: text of RFC 3339, or a number of seconds from now. At most a year
-   * ahead.
+   * The time before which the run does not start, at most a year ahead: a string in RFC 3339 format, or a number of
+   * seconds from now.
    */
   readonly notBefore?: QueueTransaction['NotBefore']
   /**

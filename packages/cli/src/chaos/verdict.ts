@@ -22,7 +22,7 @@ export interface Round extends Books {
   readonly name: string
   readonly orders: number
   readonly companies: number
-  /** How often a client presented a refresh token to the provider that had already been rotated. */
+  /** How often a client presented to the provider a refresh token that had already been rotated. */
   readonly tokenReuses: number
   readonly calls: number
   readonly failedCalls: number

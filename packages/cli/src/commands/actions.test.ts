@@ -27,8 +27,8 @@ const all = [
 let service: FakeService
 beforeEach(async () => {
   service = await startFakeService({
-    // The first page is empty, because a key that may not see the newest actions gets such a page. Each other
-    // page has two actions.
+    // The first page is empty, as it is for a key that has no permission to see the newest actions. Every other page
+    // has two actions.
     'GET /actions': ({ query }) => {
       const before = query.get('before')
       if (before === null) return { body: { items: [], next_before: 5 } }

@@ -24,7 +24,10 @@ import {
   type Terminal,
 } from '../terminal.ts'
 
-/** How many grants one request contains. The service sends at most 20 tokens a second. */
+/**
+ * The maximum number of grants in one request. A request with this number takes a few seconds, because token-service
+ * sends at most 20 refresh tokens a second to the provider.
+ */
 const CHUNK = 50
 /** The maximum number of times that a grant is sent while its outcome is `unavailable`. */
 const MAX_ROUNDS = 5

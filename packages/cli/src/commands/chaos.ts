@@ -222,8 +222,8 @@ interface Disturbance {
 }
 
 /**
- * Runs the kill command, if there is one, and then waits until the disturbed part of the round is over. The load
- * continues all the time.
+ * Runs the kill command, if there is one, and then waits. The command and the wait together take 60 % of the round, while
+ * the load continues.
  */
 async function disturb(
   { terminal, killCommand }: Run,

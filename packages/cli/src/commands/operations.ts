@@ -286,7 +286,7 @@ function linesOf(operation: OperationDetail): string[] {
   ]
 }
 
-/** Returns the lines of a table of the first runs, with an empty line before it; no line if there are no runs. */
+/** Returns an empty line and then the lines of a table of the first runs. If there are no runs, returns no lines. */
 function tableOf<Run extends { readonly TransactionID: string; readonly ReplayID: number | null }>(
   columns: readonly string[],
   runs: readonly Run[],

@@ -43,7 +43,8 @@ export async function readKeyList(path: string): Promise<readonly KeyEntry[] | n
  *
  * @param change gets the keys of the file, or an empty list if the file does not exist. An error that it throws leaves
  * the file unchanged.
- * @throws {KeyListInvalid} the file is not a valid list, or the result of `change` is not one. The file is unchanged.
+ * @throws {KeyListInvalid} the content of the file or the result of `change` is not a valid list. The file is
+ * unchanged.
  * @throws {FileLocked} another process has been changing the file for 10 s.
  * @throws the file system's error if the file cannot be written.
  */

@@ -1,6 +1,9 @@
 import { z } from 'zod'
 
-/** The response of `POST /erasures`. The member `more` says whether runs are left. All other members are counts. */
+/**
+ * The response of `POST /erasures`. The member `more` says whether further runs have to be erased. All other members
+ * are counts.
+ */
 export const ErasureResult = z
   .object({
     erased: z.int().meta({ description: 'runs whose data was blanked by this request' }),

@@ -114,7 +114,7 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
 }
 
 /**
- * Returns the part of an error that may be logged: its code, or its class if the error has no code. The messages of
+ * Returns the part of an error that is safe to log: its code, or its class if the error has no code. The messages of
  * drivers' errors are left out, because they may contain secrets. For a Redis error reply, returns only the first word
  * of the message, which is the error code.
  */

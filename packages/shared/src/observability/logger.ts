@@ -29,7 +29,9 @@ export function createLogger(
   return to === undefined ? pino(options) : pino(options, to)
 }
 
-/** Returns the parts of an error that may be logged. Everything that could be a secret is removed from the message. */
+/**
+ * Returns the parts of an error that are safe to log. Everything that could be a secret is removed from the message.
+ */
 export function describeError(error: unknown, depth = 0): Record<string, unknown> {
   if (!(error instanceof Error)) return { type: typeof error }
   const { code } = error as { code?: unknown }

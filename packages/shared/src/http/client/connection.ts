@@ -20,8 +20,8 @@ const MAX_COPIED_BYTES = 16_384
  */
 const MAX_IDLE_MS = 10_000
 /**
- * How long before the server's idle timeout a connection is no longer reused. The server could otherwise close the
- * connection while a request is being sent, and the request would be lost.
+ * A connection is no longer reused if less than this time is left until the server's idle timeout. Otherwise the server
+ * could close the connection while a request is being sent, and the request would be lost.
  */
 const KEEP_ALIVE_MARGIN_MS = 1_000
 /**

@@ -149,8 +149,8 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     if (settlement === 'ack') return acknowledge(queued.copies)
     if (settlement === 'reject') return deadLetter(queue, queued, 'rejected')
     const deliveryCount = queued.deliveryCount + 1
-    // The delivery limit does not apply to a message that is the only copy. The consumer requeues such a message only
-    // while the consumer cannot store the run.
+    // The delivery limit does not apply to a message that is the only copy. The consumer of such a message stores a run
+    // for it, and requeues the message only while the run cannot be stored.
     const hasLimit = queued.copies === null && queue.spec.deliveryLimit !== undefined
     if (hasLimit && deliveryCount > (queue.spec.deliveryLimit ?? 0))
       return deadLetter(queue, queued, 'delivery_limit')

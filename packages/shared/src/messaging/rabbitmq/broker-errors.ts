@@ -20,7 +20,9 @@ export interface Inequivalence {
 const INEQUIVALENT =
   /inequivalent arg '(?<setting>[^']*)' for (?<kind>queue|exchange) '(?<name>.*)' in vhost '.*': received (?<wanted>.*?) but current is (?<found>.*?)"?$/s
 
-/** Returns the broker's version from its server properties (`connection.start`); `unknown` if it has none. */
+/**
+ * Returns the broker's version from its server properties (`connection.start`); `unknown` if they contain no version.
+ */
 export function versionOf({ connection }: ChannelModel): string {
   // The types of amqplib do not contain the server properties.
   const { serverProperties } = connection as unknown as {
@@ -65,7 +67,7 @@ const meanings: readonly (readonly [RegExp, string])[] = [
 ]
 
 /**
- * Returns the part of a broker error that may be logged. For an AMQP reply, this part is the name of the reply code,
+ * Returns the part of a broker error that is safe to log. For an AMQP reply, this part is the name of the reply code,
  * such as `ACCESS-REFUSED`.
  */
 export function brokerReason(error: unknown): string {

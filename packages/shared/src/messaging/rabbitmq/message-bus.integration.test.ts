@@ -14,7 +14,7 @@ const url = process.env['TEST_AMQP_URL'] ?? ''
 const logger = createLogger('test', 'silent')
 const prefixes: string[] = []
 
-/** Opens a message bus whose exchange and queue names have a prefix of their own. */
+/** Opens a message bus that adds a unique prefix to the names of its exchanges and queues. */
 async function open(address = url, confirmDeadlineMs = 5_000): Promise<MessageBus> {
   const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
   prefixes.push(prefix)
