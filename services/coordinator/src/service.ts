@@ -73,7 +73,8 @@ export async function startCoordinator(
     if (bound === null) throw new StartupError(`the settings of the process ${name} are not bound`)
 
   // The parts are opened from top to bottom and closed from bottom to top. On shutdown the service first stops
-  // accepting work, then waits for the steps in flight, and then closes the publishers of their transitions.
+  // accepting work, then waits for the steps in flight, and then closes the parts that publish the transitions of these
+  // steps.
   await using stack = new AsyncDisposableStack()
   const receivers = stack.use(
     openReceivers(config, { logger: log, health, metrics: serviceMetrics }),
@@ -110,9 +111,10 @@ export async function startCoordinator(
   const declare = async (definition: ProcessDefinition): Promise<void> => {
     await queue.declare(outlineOf(definition))
     if (isStartable(definition)) await startMessages.declare(definition.name)
-    // On a durable bus, the queue still has the bindings of earlier coordinators, so the intake adds and removes
-    // bindings. On any other bus, the queue starts without bindings. They are declared here, because otherwise an event
-    // before the first check of the intake would be lost.
+    // A process that subscribes to changes has a queue of provider events. On a durable bus, this queue still has the
+    // bindings that earlier coordinators declared, and the intake (change-intake.ts) adds and removes bindings. On any
+    // other bus, the queue is new. Its bindings are declared here, because an event that arrives before the first check
+    // of the intake would otherwise be lost.
     const { name, on } = definition
     if (!bus.isDurable && on.length > 0) await bus.declare(changesTopology(name, routingKeysOf(on)))
   }

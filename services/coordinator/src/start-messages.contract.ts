@@ -26,7 +26,8 @@ const nested = (levels: number): string =>
   `{"InitialData":${'['.repeat(levels)}${']'.repeat(levels)}}`
 
 /**
- * Messages from which no run can be queued: the body, the reason of the dead letter, and the message id if it matters.
+ * Messages from which no run can be queued. Each entry contains a description, the body, the expected reason of the
+ * dead letter, and the message id; `null` if the id does not matter.
  */
 const invalid: readonly (readonly [
   name: string,

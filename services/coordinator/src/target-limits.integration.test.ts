@@ -95,7 +95,7 @@ describe('two coordinators that call a target with limits', () => {
     const most = Math.max(...arrivals.map(({ at }) => inSecondAfter(at)))
     // A call may be sent 100 ms after its reserved time, and may need another 100 ms to arrive.
     expect(most).toBeLessThanOrEqual(perSecond + 1 + 2 * (perSecond / 10))
-    // If fewer calls arrived in every second, the limit would be applied more strictly than specified.
+    // If even the busiest second had far fewer calls, the limit would be applied more strictly than specified.
     expect(most).toBeGreaterThanOrEqual(perSecond / 4)
   })
 

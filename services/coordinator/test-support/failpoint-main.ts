@@ -6,14 +6,15 @@
  *
  * Further settings:
  *
- * - `LEASE_MS`: a lease shorter than 30 s, renewed at a third of it.
+ * - `LEASE_MS`: the duration of a lease in milliseconds, instead of 30 s. A lease is renewed after a third of its
+ *   duration.
  * - `SWEEP_MS`: milliseconds after which a run counts as overdue if no worker has claimed it. Default: the interval of
  *   the sweeper.
  * - `PROBE_MS`: the interval of the internet probes.
  * - `PROCESS`: the business process to run instead of the order process. `inline` is the order process with `dispatch:
  *   'inline'`. The first step of `company` calls a company through the gateway. The first step of `short` completes the
- *   run. `changes` is like `short`, but changes of invoices start its runs. - `TOKEN_SERVICE_URL`: if it is not set,
- *   every company counts as connected.
+ *   run. `changes` is like `short`, but changes of invoices start its runs.
+ * - `TOKEN_SERVICE_URL`: the URL of token-service. Without this setting, every company counts as connected.
  *
  * In a sweep of the change feed, `DIES_WITH` is the id of a change or a realm, instead of the id of a transaction.
  */

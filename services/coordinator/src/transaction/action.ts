@@ -93,7 +93,8 @@ export function requireFirstAct(
   done: DoneEntry | undefined,
 ): void {
   if (done !== undefined) {
-    // The entry of a replay has the `ReplayID` of the new run, which is one higher than that of the replayed run.
+    // The entry of a replay has the `ReplayID` of the new run, which is higher by one than the `ReplayID` of the
+    // replayed run.
     const doneId = (done.ReplayID ?? 0) - (done.Action === 'replay' ? 1 : 0)
     if (replayId === null || replayId === doneId) throw new DoneBefore()
   }

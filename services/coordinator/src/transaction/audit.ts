@@ -12,8 +12,8 @@ import type { Pauses } from './pause.ts'
  */
 export interface RunGroup extends Pick<Run, 'Process' | 'Status' | 'ErrorClass' | 'WaitingFor'> {
   /**
-   * The step of the runs. If many ended runs have the same error class, an audit reads the steps of only a limited
-   * number of them, the oldest ones. The newer runs form a group whose `StepName` is `null`.
+   * The step of the runs. If many ended runs have the same error class, an audit reads only the steps of the oldest
+   * runs. The newer runs form a group whose `StepName` is `null`.
    */
   readonly StepName: string | null
   readonly Count: number

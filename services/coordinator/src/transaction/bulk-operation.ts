@@ -5,9 +5,9 @@
  *     replica continues from the recorded progress.
  * B2  An operation changes a transaction at most once, even if the operation is interrupted between a change and the
  *     record of its progress, or if two replicas work on it: see A4 in `action.ts`.
- * B3  An operation with a filter reads once, newest first, each run that was created before the operation. It acts on a
- *     run only if the run still matches the filter when it is read, and is the latest run of its transaction. The
- *     operation therefore ends, however many runs start to match the filter meanwhile.
+ * B3  An operation with a filter reads the runs that were created before the operation, newest first, and reads each
+ *     run only once. The operation therefore ends, even if further runs start to match the filter. When the operation
+ *     reads a run, it acts on the run only if the run matches the filter and is the latest run of its transaction.
  * B4  An operation is started with a service key, and acts only on runs that this key may use.
  */
 import {
@@ -132,9 +132,10 @@ export interface OperationStore {
   /** Continues a paused operation. @throws {IntegrationError} `operation_not_found` or `operation_not_paused`. */
   continueOperation(id: string, act: AuditContext): Promise<OperationSummary>
   /**
-   * Acquires the lease of a running operation of these processes. Skips operations that another replica has leased. Of
-   * the others, takes the operation whose last change is the oldest, so that released operations alternate. An
-   * operation that cancels may belong to any process, because cancelling needs no process definition.
+   * Acquires the lease of a running operation that acts on one of these processes, or of an operation that cancels runs
+   * of any process, because a cancellation needs no process definition. Skips operations that another replica has
+   * leased. Of the others, chooses the operation whose last change is the oldest, so that released operations
+   * alternate. Returns `null` if there is no such operation.
    */
   claimOperation(processes: readonly string[], owner: string): Promise<Operation | null>
   /** Extends a lease. Returns false if the lease was lost. */

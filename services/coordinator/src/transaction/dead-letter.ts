@@ -39,8 +39,8 @@ export interface NewDeadLetter {
   readonly MessageID: string
   readonly Reason: string
   /**
-   * The step of a run that the message names. `TransactionID`, `ReplayID` and `StepName` are null if the message names
-   * no run of this process.
+   * The run and the step that the message names. `TransactionID`, `ReplayID` and `StepName` are `null` if the message
+   * names no run of this process.
    */
   readonly TransactionID: string | null
   readonly ReplayID: number | null
@@ -64,8 +64,8 @@ export interface DeadLetter extends NewDeadLetter {
 
 /**
  * Returns the members of the action log entry for a dead letter. The entry contains the id of the transaction only if
- * the transaction exists. The realm of a missing transaction is unknown, so service keys of all realms would see its
- * id.
+ * the transaction exists. Otherwise the realm is unknown, and an entry without a realm is visible to the service keys
+ * of all realms.
  */
 export const namedBy = ({
   Process,

@@ -72,7 +72,8 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
       expect(msBetween(run.UpdatedAt, run.NotBefore)).toBe(HOUR_MS)
       expect(await stored('a')).toEqual(run)
       expect(await stored('b')).toBeUndefined()
-      // The step message of the first request stays valid. When the message is delivered, it is delayed further.
+      // The step message of the first request stays valid. Its delivery is too early for the new start time, so the
+      // message is delayed further.
       expect((await claim(first.run)).kind).toBe('early')
     })
 

@@ -50,7 +50,10 @@ export const stepInFlight = (): IntegrationError =>
     retryAfterSeconds: 30,
   })
 
-/** Rejects the settlement of a step that the process no longer has, because the step that follows it is unknown. */
+/**
+ * Rejects the settlement of a step that the process no longer has. The run could not continue, because its next step
+ * would be unknown.
+ */
 export const stepUnknown = (): IntegrationError =>
   new IntegrationError('step_not_found', 'the process has no step of the name of the due step')
 

@@ -3,7 +3,7 @@ import type { RunKey } from './run.ts'
 
 /** The recorded state of one step in one run. Each attempt overwrites the item, until the item is `Completed`. */
 export type Item = Readonly<ItemView>
-/** The members of a finished step's item that later steps can read. */
+/** The item of a finished step, with only the members that later steps can read. */
 export type FinishedItem = Pick<Item, 'StepName' | 'ResponseStatus' | 'ResponseBody' | 'Data'>
 export const isFinished = ({ Status }: Item): boolean =>
   Status === 'Completed' || Status === 'Copied'

@@ -285,8 +285,7 @@ export function operatorActionsContract(
         })
         expect(runs).toEqual([])
         await expect(settleFirst()).rejects.toMatchObject({ code: 'transaction_not_in_doubt' })
-        // An operator settles the latest run, and the latest run continues. An earlier run that was settled before does
-        // not prevent this.
+        // An operator can settle the latest run, which then continues, although an earlier run was settled before.
         await record(failedInDoubt)
         expect(await settle(notDone)).toMatchObject({ ReplayID: 1, Status: 'Queued' })
       },

@@ -2,9 +2,10 @@
  * The retention of finished runs. A purge removes the data, items, attempts and tags of a run. It keeps the id, so that
  * a late duplicate is not run again. Much later the id is deleted too.
  *
- * P1  A run is purged as a whole, in one database transaction, and only if every run of its transaction has ended and
- *     is older than the retention time of its own outcome. A replay copies the data that it needs when it starts, so it
- *     never needs an earlier run; the earlier runs are nevertheless kept until the last replay is old enough.
+ * P1  A run is purged as a whole, in one database transaction. Before that, every run of its transaction must have
+ *     ended, and for each of these runs the retention time for the outcome of the run must have passed. A replay copies
+ *     the data that it needs when it starts, so it never needs an earlier run; the earlier runs are nevertheless kept
+ *     until the last replay is old enough.
  * P2  A purged run is a stub: it keeps its key, realm, status, step, version and times, `InitialData` is null, and
  *     `PurgedAt` is set. Lists do not contain stubs, and a stub can be neither resumed nor replayed.
  * P3  The ids of all runs of a transaction are deleted together, so none of its runs remains without the run 0 that
@@ -53,8 +54,8 @@ export interface PurgeablePage {
 export interface PurgeTurn {
   readonly kind: 'begun' | 'waiting'
   /**
-   * Of all processes of the caller, the process that has waited longest for a pass counts: this is the time in
-   * milliseconds since its last pass ended. `null` if at least one process has had no pass yet.
+   * The milliseconds since the last pass of a process ended. If the caller has several processes, this is the longest
+   * of their times. `null` if at least one process has had no pass yet.
    */
   readonly lastPassMs: number | null
 }

@@ -25,7 +25,9 @@ export interface RunReader {
 export interface RunParts {
   /** The maximum number of attempts to return. The newest attempts are returned. */
   readonly attempts?: number
-  /** If false, the items are returned without `ResponseBody` and `Data`, which may each have a megabyte. */
+  /**
+   * If false, the items are returned without `ResponseBody` and `Data`, each of which can have a size of a megabyte.
+   */
   readonly bodies?: boolean
 }
 

@@ -9,8 +9,8 @@ import type { Run } from './run.ts'
 export interface RunExports {
   /**
    * Returns the end of an export: the time `wanted`, or a minute ago if `wanted` is later or `null`. Newer runs are not
-   * exported yet: a run gets its end time before its transaction is committed, so it may become visible later than a
-   * run that ended after it.
+   * exported yet: the end time of a run is set before the database transaction is committed. A run can therefore become
+   * visible after another run that has a later end time.
    */
   exportEnd(wanted: string | null): Promise<string>
   /** Reads at most `limit` runs after a position. Purged runs are omitted. */

@@ -56,8 +56,8 @@ export interface RunPage {
 }
 
 /**
- * Returns the statuses that runs matching a filter can have. Filters by error class, by doubt and by wait exclude
- * `Completed`, because a completed run has no error, is not in doubt and waits for nothing.
+ * Returns the statuses that runs matching a filter can have. A filter with `class`, `inDoubt: true` or `waitingFor`
+ * excludes `Completed`, because a completed run has no error, is not in doubt and waits for nothing.
  */
 export function possibleStatuses({
   status,

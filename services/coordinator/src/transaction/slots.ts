@@ -5,8 +5,9 @@
  *     between two steps. It has no slot while it waits, before it is retried, and after its end.
  * L2  The runs with a slot never outnumber the limit of their process and key, on all replicas together, unless the
  *     limit was lowered or introduced while they ran.
- * L3  A run that finds no free slot becomes `Waiting` for {@link WAITS_FOR_SLOT}. That is not an attempt. Free slots go
- *     to the waiting runs in the order in which they became due; a run that comes later does not overtake them.
+ * L3  A run that finds no free slot becomes `Waiting` for {@link WAITS_FOR_SLOT}. This wait does not count as an
+ *     attempt. Free slots go to the waiting runs in the order in which they became due; a run that comes later does not
+ *     overtake them.
  */
 import { WAITS_FOR_SLOT } from '../process/concurrency.ts'
 import type { Run, RunKey } from './run.ts'
@@ -39,7 +40,7 @@ export interface ProcessLimit {
 
 export interface Grants {
   readonly runs: readonly RunState[]
-  /** Whether a further call may assign more slots. */
+  /** If true, the caller should repeat the call at once, because more slots can possibly be assigned. */
   readonly hasMore: boolean
 }
 

@@ -4,8 +4,9 @@ import type { Run } from './run.ts'
 import type { NewTransaction, StartOnArrival } from './transaction-source.ts'
 
 /**
- * Returns the time (epoch ms) before which a run does not start; `null` if the run is not delayed. The store cannot
- * represent very early years. They become 1970, which is in the past as well.
+ * Returns the time (epoch ms) before which a run does not start; `null` if the run is not delayed. A time before 1970
+ * is replaced by the beginning of 1970, because the store cannot represent very early years. Both times are in the
+ * past, so the run starts at once.
  */
 export const notBeforeMs = (notBefore: NotBefore | undefined, now: number): number | null => {
   if (notBefore === undefined) return null

@@ -1,6 +1,8 @@
 /** The limits of a target, from the definition of its process. At least one of the limits is set. */
 export interface TargetLimits {
-  /** The time from one call to the next in milliseconds; 0 if the number of calls per second is not limited. */
+  /**
+   * The minimum time from one call to the next, in milliseconds; 0 if the number of calls per second is not limited.
+   */
   readonly intervalMs: number
   /** The maximum number of calls in flight; `null` if this number is not limited. */
   readonly concurrent: number | null

@@ -476,8 +476,8 @@ export function transactionSourceContract(
         const queuedAt = performance.now()
         const run = await queue('1')
         expect(await source.due(refs, 10)).toEqual([])
-        // The source determines the time of the next check during a call. So the time between two checks is at most the
-        // time from the beginning of one call to the end of the other.
+        // The source sets the time of the next check while a call of `due` runs. So the time between two checks is at
+        // most the time from the beginning of the earlier call to the end of the later call.
         const calls: { readonly beganAt: number; readonly endedAt: number }[] = []
         while (calls.length < 3) {
           const beganAt = performance.now()

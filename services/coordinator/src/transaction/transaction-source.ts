@@ -32,7 +32,8 @@ import type { TargetCalls } from './target-calls.ts'
  * S4  As long as a run is not over and has no live lease, `due` returns it repeatedly, at growing intervals.
  * S5  All times come from the source's own clock, so the clocks of replicas need not agree.
  *
- * Every method throws `store_unavailable` if the source cannot be reached. Its change may have been committed even so.
+ * Every method throws `store_unavailable` if the source cannot be reached. In this case, it is unknown whether the
+ * change of the method was committed.
  */
 export interface TransactionSource
   extends
@@ -145,7 +146,7 @@ export interface TransactionSource
   addWebhooks(webhooks: readonly NewWebhook[]): Promise<void>
   /**
    * Deletes the webhooks whose runs have ended. Then queues a run for the oldest webhook of each receiver and realm,
-   * unless this webhook already has a run. For a webhook without a realm, its `Lane` takes the place of the realm.
+   * unless this webhook already has a run. For a webhook without a realm, its `Lane` is used instead of the realm.
    * Queues at most `limit` runs.
    */
   startWebhooks(limit: number): Promise<StartedWebhooks>
@@ -235,7 +236,7 @@ export interface NewWebhook {
 
 export interface StartedWebhooks {
   readonly runs: readonly Run[]
-  /** True if webhooks may be left that another call can start at once. */
+  /** If true, the caller should repeat the call at once, because more webhooks can possibly be started. */
   readonly hasMore: boolean
 }
 
@@ -323,8 +324,8 @@ export type ClaimResult =
   /** No slot is free. The run is now `Waiting`. Its step message is published when the run gets a slot. */
   | { readonly kind: 'no_slot'; readonly run: RunState }
   /**
-   * The concurrency key of the run is not stored. The claim must be repeated with the key that `initialData` results
-   * in.
+   * The concurrency key of the run is not stored. The caller must compute the key from `initialData`, and repeat the
+   * claim with this key.
    */
   | UnkeyedRun
   | { readonly kind: 'unknown' }

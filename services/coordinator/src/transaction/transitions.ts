@@ -221,9 +221,9 @@ export const queued = (
 }
 
 /**
- * Returns the run under a lease for the request, or the reason why the claim is rejected. A message may claim the
- * version that it names. If a worker has claimed this version and was lost, the redelivered message may also claim the
- * next version, because the lease may have expired by then.
+ * Returns the run under a lease for the request, or the reason why the claim is rejected. A message can claim the
+ * version that it names. If a worker has claimed this version and was lost, the version of the run is now higher by
+ * one. After the lease of this worker has expired, the redelivered message can claim this higher version.
  */
 export function claimed(
   stored: StoredRun,

@@ -72,8 +72,9 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
   return {
     hint,
     onTransition({ Process, Status }) {
-      // A run that waits for its next attempt may have a step in doubt, and webhooks about the doubt may have been
-      // stored. A run of the process `Webhook` is excluded, because no webhooks are stored for such a run.
+      // If a run waits for its next attempt, its step may be in doubt. The transition may then have stored webhooks
+      // that report the doubt. A run of the process `Webhook` is excluded, because no webhooks are stored for such a
+      // run.
       if (isOver(Status) || (Status === 'Retrying' && Process !== WEBHOOK_PROCESS)) hint()
     },
     [Symbol.asyncDispose]: () => polling[Symbol.asyncDispose](),

@@ -36,7 +36,7 @@ export function applyAbortReason(
   }
 }
 
-// Whether the step threw an error. A step also throws if its abort signal ends an operation, and such an error is not a
-// failure of the step.
+// Whether the step threw an error. After an abort, such an error is not a failure of the step, because a step also
+// throws when its abort signal ends an operation of the step.
 const isThrown = (outcome: StepOutcome): boolean =>
   outcome.kind === 'retry' && outcome.errorClass === 'step_threw'

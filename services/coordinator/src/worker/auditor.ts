@@ -5,7 +5,7 @@ import type { StepQueue } from './step-queue.ts'
 
 /** Audits the source, and detects which processes run only at other coordinators. */
 export interface Auditor {
-  /** Returns the audit. A process that runs at another coordinator does not count as a process that is not loaded. */
+  /** Returns the audit. The audit reports a process as not loaded only if the process runs at no coordinator. */
   audit(): Promise<Audit>
   /** Whether another coordinator ran the process at the time of the last audit. */
   runsElsewhere(process: string): boolean
@@ -31,8 +31,9 @@ export function createAuditor(deps: AuditorDeps): Auditor {
   const recheckAt = new Map<string, number>()
 
   /**
-   * Whether another coordinator runs the step. Usually the consumer of the step's queue shows this. While the process
-   * is paused or waits for the internet, the queue has no consumer; the existence of the queue then suffices.
+   * Whether another coordinator runs the step. This is the case if the queue of the step has a consumer. While the
+   * process is paused or waits for the internet, no coordinator consumes the queue, so the existence of the queue
+   * suffices.
    */
   async function isRun(process: string, step: string, paused: PausedNames): Promise<boolean> {
     const where = `${process}.${step}`

@@ -3,10 +3,10 @@
  *
  * B1  Before a replica declares the binding of a routing key, and again at each check, it stores that it subscribes to
  *     the key.
- * B2  A binding is removed only if no replica has stored its routing key for a while. So two replicas with different
- *     versions of a definition do not remove each other's bindings.
- * B3  An event that only another replica wants starts a run too. Otherwise it would be lost if this replica consumes
- *     it.
+ * B2  A binding is removed only if no replica has stored the routing key of the binding for a while. So two replicas
+ *     with different versions of a definition do not remove each other's bindings.
+ * B3  A consumed event starts a run even if only another replica subscribes to it. Otherwise the event would be lost,
+ *     because it is delivered to only one replica.
  */
 import {
   type ProviderEvent,

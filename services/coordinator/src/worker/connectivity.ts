@@ -33,7 +33,10 @@ export function createConnectivity(options: ConnectivityOptions): Connectivity {
   const listeners = new Set<(isOnline: boolean) => void>()
   let isOnline: boolean | null = null
   let checking: Promise<boolean> | null = null
-  /** Aborted to end the current pause between two rounds, if another check has changed the interval. */
+  /**
+   * Ends the current pause between two rounds. Aborted when the result of a check has changed, because the length of
+   * the pause depends on the result.
+   */
   let pause = new AbortController()
 
   const round = async (): Promise<boolean> => {

@@ -3,8 +3,8 @@ import type { Gate } from './gate.ts'
 import type { StepConsumer, StepDelivery, StepQueue } from './step-queue.ts'
 
 /**
- * The consumers of the step queues. A business process has consumers only while its gate is open. `processes` may
- * change, because each delivery is handled with the current definition of its process.
+ * The consumers of the step queues. A business process has consumers only while its gate is open. The map `processes`
+ * can change at any time: each delivery is handled with the current definition of its process.
  */
 export interface Consumers {
   /**

@@ -5,7 +5,7 @@
  * L2  While the store is unavailable, no message is consumed, and the messages in flight stay unacknowledged instead of
  *     being returned. RabbitMQ counts how often a message is returned, and deletes a dead letter beyond a limit (20
  *     since RabbitMQ 4).
- * L3  A message may be returned because a coordinator dies or a connection breaks. A message that was returned
+ * L3  RabbitMQ returns a message to its queue if a coordinator dies or a connection breaks. A message that was returned
  *     `RENEW_AFTER` times is published again before it is acknowledged. RabbitMQ counts the new message from 0.
  * L4  When the store has `deadLetterCapacity` dead letters of a process, further dead letters stay in the queue.
  */

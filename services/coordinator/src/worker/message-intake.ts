@@ -6,9 +6,10 @@
  * M2  While the store or token-service is unavailable, no message is consumed, and the messages in flight stay
  *     unacknowledged instead of being returned. RabbitMQ counts how often a message is returned, and dead-letters it
  *     beyond the delivery limit.
- * M3  A message may be returned because a coordinator dies or a connection breaks. A message that was returned
+ * M3  RabbitMQ returns a message to its queue if a coordinator dies or a connection breaks. A message that was returned
  *     `RENEW_AFTER` times is published again before it is acknowledged. RabbitMQ counts the new message from 0. After
- *     `MAX_RENEWALS` such publishes, the message is dead-lettered, because it may be what crashes the coordinators.
+ *     `MAX_RENEWALS` such publishes, the message is dead-lettered, because possibly the message itself makes the
+ *     coordinators crash.
  * M4  The messages of a paused process stay in their queue, if the queue outlives the coordinator. Otherwise they
  *     become runs, which wait like all runs of a paused process.
  */
@@ -67,7 +68,10 @@ export interface IntakeQueue<Message extends IntakeMessage> extends ProcessQueue
   deadLetter(process: string, message: Message, reason: string): Promise<void>
 }
 
-/** What a message requests: a transaction to queue, nothing (`ignored`), or something impossible (`reason`). */
+/**
+ * The result of reading a message: the transaction to queue, the result with which the message is ignored (`ignored`),
+ * or the reason why no run can be queued (`reason`).
+ */
 export type ReadMessage<Ignored extends string> =
   | StartRequest
   /** The message is acknowledged and counted as this result, and starts no run. */
@@ -221,8 +225,8 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     } catch (error) {
       if (!TRANSIENT.some((code) => hasCode(error, code))) throw error
     }
-    // The consumer is started again only when no message of the process is left that waits for the store. If the store
-    // can be read but not written, each new consumer would otherwise receive more messages that cannot be stored.
+    // The consumer is started again only when no further message of the process waits for the store. Otherwise, if the
+    // store can be read but not written, each new consumer would receive more messages that cannot be stored.
     held.set(process, (held.get(process) ?? 0) + 1)
     consumers.stop(process)
     const signal = AbortSignal.any([shutdown.signal, AbortSignal.timeout(holdMs)])

@@ -44,7 +44,7 @@ export interface Operations {
     act: Act,
   ): Promise<Run>
   setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
-  /** Makes the runs due again that wait for this credential. */
+  /** Makes the runs that wait for this credential due again. */
   wake(credential: string): Promise<void>
   /**
    * Returns the definition of a process.

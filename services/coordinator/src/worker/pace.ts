@@ -15,8 +15,8 @@ export function createPace(perSecond: number, now: () => number): Pace {
   let nextAt = Number.NEGATIVE_INFINITY
   return {
     delayMs(count) {
-      // At most `perSecond - count` actions may have started within the last second. So the `count` actions wait until
-      // a second has passed since this start.
+      // At most `perSecond` actions start within a second, including the next `count` actions. So only `perSecond -
+      // count` earlier starts can be less than a second ago, and the start before them must be at least a second ago.
       const blocking = starts.at(-(perSecond - count + 1))
       const at = now()
       const startAt = Math.max(at, nextAt, blocking === undefined ? 0 : blocking + 1_000)

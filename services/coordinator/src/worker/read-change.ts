@@ -57,8 +57,8 @@ export function createChangeReader({
       return { reason: `payload_too_large: may have at most ${MAX_BYTES} bytes` }
     const event = eventOf(message.content)
     if (event === null) return { reason: 'malformed: the message is not a provider event' }
-    // The id must be the one that every publisher derives from the change. Otherwise one change could start several
-    // runs.
+    // Every publisher derives the id from the change. A message with another id is rejected, because one change could
+    // otherwise start several runs.
     if (event.Id !== providerEventId(event))
       return { reason: 'invalid_request: Id is not the id of this change' }
     if (event.Source === 'webhook') onDelivery()

@@ -67,8 +67,8 @@ async function pass(
     ...overrides,
     source: {
       ...store,
-      // The first poll makes the pass. The second poll begins only after the first has ended, so
-      // its start shows the end of the pass.
+      // The first poll makes the pass. The second poll begins only after the first poll has ended. When the second poll
+      // begins, the pass has therefore ended.
       async beginPurge(...turn) {
         polls += 1
         return polls === 1 ? store.beginPurge(...turn) : { kind: 'waiting', lastPassMs: null }

@@ -277,8 +277,9 @@ function claimAfter(
 }
 
 /**
- * Whether the lease began after the deadline of the run. Both times come from the clock of the source. A claim after
- * the deadline fails, but a lease may also begin when the outcome of the previous step is recorded.
+ * Whether the lease began after the deadline of the run. A run cannot be claimed after its deadline. But the lease for
+ * the next step begins when the outcome of the previous step is recorded, which can be after the deadline. Both times
+ * come from the clock of the source.
  */
 const isPastDeadline = ({ DeadlineAt, UpdatedAt }: Claim['run']): boolean =>
   DeadlineAt !== null && Date.parse(UpdatedAt) >= Date.parse(DeadlineAt)

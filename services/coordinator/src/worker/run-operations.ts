@@ -71,7 +71,7 @@ const MAX_BATCH = 100
 /** The duration of a batch in seconds, unless `MAX_BATCH` makes the batch smaller. */
 const BATCH_SECONDS = 0.2
 const DRY_BATCH = 500
-/** The number of failures in a row with the same 5xx after which an operation pauses. */
+/** The number of consecutive failures with the same problem code (status 5xx) after which an operation pauses. */
 const MAX_STREAK = 20
 
 export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner {
@@ -119,8 +119,8 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     let streak = NO_STREAK
     let batches = 0
     /**
-     * The progress before the first batch of the current streak. A streak consists of failures in a row with the same
-     * 5xx.
+     * The progress before the first batch of the current streak. A streak consists of consecutive failures with the
+     * same problem code, whose status is 5xx.
      */
     let beforeStreak = progress
     try {
@@ -236,9 +236,10 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
   }
 
   /**
-   * Checks whether the operation may change the latest run of a transaction, and returns this run. Throws the error
-   * with which the action would be rejected. Returns `null` without a check if the run was found by a search, because a
-   * search returns only runs that the key of the operation may change. A dry run checks these runs too.
+   * Returns the latest run of a transaction if the operation may change this run. Otherwise throws the error with which
+   * the action would be rejected. Returns `null` if no check is needed: outside a dry run, the run is not checked if
+   * the key of the operation may use all realms, or if a search has found the run, because a search returns only runs
+   * that this key may use.
    */
   async function inspect(
     { Process, DryRun, Request }: Operation,
@@ -292,7 +293,7 @@ const allows: Readonly<Record<BulkAction, (run: Pick<Run, 'Status' | 'ErasedAt'>
   replay: ({ Status, ErasedAt }) => isOver(Status) && ErasedAt === null,
 }
 
-/** A streak: failures in a row with the same 5xx. */
+/** A streak: consecutive failures with the same problem code, whose status is 5xx. */
 interface Streak {
   readonly code: string | null
   readonly length: number

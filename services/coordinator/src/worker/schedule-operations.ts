@@ -19,7 +19,8 @@ export interface ScheduleOperations {
    * Starts the run of a schedule now, or the runs of all companies, even if the schedule is paused.
    *
    * @throws {IntegrationError} `process_not_found` or `schedule_not_found` if this coordinator has not loaded the
-   *   process or the schedule, and `schedule_in_progress` if the runs of an earlier time are still being queued.
+   *   process or the schedule, and `schedule_in_progress` if the runs of an earlier start of this schedule are still
+   *   being queued.
    */
   run(process: string, name: string, act: Act): Promise<StartedRuns>
 }

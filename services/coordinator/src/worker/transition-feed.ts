@@ -20,8 +20,8 @@ export interface TransitionFeed {
 
 const KEPT = 10_000
 /**
- * The events of this many milliseconds before a client's last event are sent again. Transitions reach the other
- * replicas in much less time.
+ * When a client reconnects, the events of this many milliseconds before the last event of the client are sent again.
+ * Transitions reach the other replicas in much less time.
  */
 const OVERLAP_MS = 1_000
 

@@ -124,8 +124,8 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
 }
 
 /**
- * Returns the time from the last transition of a run until it is due. Both times come from the clock of the transaction
- * source, so the clock of this replica does not matter.
+ * Returns the milliseconds from the last transition of a run until the run is due. Both times come from the clock of
+ * the transaction source, so the clock of this replica does not matter.
  */
 const delayMsOf = ({ NextAttemptAt, UpdatedAt }: RunState): number =>
   NextAttemptAt === null || NextAttemptAt === UpdatedAt

@@ -8,13 +8,13 @@
  *     between commit and acknowledgement repeats a message, but never a result.
  * R3  A delivery waits while the store is unavailable. Nothing is lost, and the wait does not count as an attempt.
  * R4  A shutdown, or the loss of the internet, aborts the calls that were not sent, and they do not count as attempts.
- *     A call that was sent may finish; during shutdown it may take at most `drainMs`. If it takes longer, it is
- *     aborted: the step is then in doubt, but the attempt does not count.
+ *     A call that was sent can finish. A shutdown waits at most `drainMs` for such a call, and then aborts the call:
+ *     the step is then in doubt, but the attempt does not count.
  * R5  With `dispatch: 'inline'`, a worker runs the next step itself, under the lease that was renewed when the outcome
  *     of the previous step was recorded. After a crash, the run continues from the last recorded step when that lease
  *     has expired.
- * R6  The statement that inserts a run may claim it for the replica that accepted it (arrivals.ts). If the replica dies
- *     right after, the run continues when this lease has expired.
+ * R6  The statement that inserts a run can also claim the run for the replica that accepted the request (arrivals.ts).
+ *     If this replica dies directly afterwards, the run continues when the lease of this claim has expired.
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { ProcessDefinition } from '../process/definition.ts'

@@ -26,7 +26,7 @@ export function hostGuard(addresses: () => Addresses) {
 }
 
 /**
- * Rejects requests from web pages of other origins to the control routes, because these routes require no key.
+ * Protects the control routes, which require no key, against requests from web pages of other origins.
  *
  * Every request that changes something must have the content type `application/json`, even without a body. A browser
  * sends a CORS preflight before such a request to another origin, and this provider rejects the preflight. This check

@@ -27,9 +27,9 @@ export async function appendEntries(
     // zeros. The entries are appended at the end of the file instead.
     const { size } = await file.stat()
     const from = Math.min(at, size)
-    // Bytes after `at` have one of two causes. Either an append of the same lines was interrupted. Or the credential
-    // file was deleted or restored from a backup, so that the bytes are newer audit entries. In the second case, the
-    // bytes are copied to another file before they are overwritten.
+    // Bytes after `at` have one of two causes. In the first case, an append of the same lines was interrupted. In the
+    // second case, the credential file was deleted or restored from a backup, and the bytes are audit entries that this
+    // credential file does not count. These bytes are copied to another file before they are overwritten.
     const tail = Buffer.alloc(size - from)
     await file.read(tail, 0, tail.length, from)
     if (!bytes.subarray(0, tail.length).equals(tail))

@@ -1,6 +1,6 @@
 /**
  * Reads claims of an id token for checks that openid-client does not make. The functions in this file do not verify the
- * signature, so callers use their results only after openid-client has done so.
+ * signature, so callers use their results only after openid-client has verified the signature.
  */
 import { parseJson } from '@integration-host/shared/json'
 

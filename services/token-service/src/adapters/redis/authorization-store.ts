@@ -57,7 +57,7 @@ export function createRedisAuthorizationStore(options: {
         if ((await using(() => redis.set(key, text, 'PX', ttlMs, 'NX'))) !== null) return null
         const first = await using(() => redis.get(key))
         if (first !== null) return JSON.parse(first) as CodeClaim
-        // The claim of the other caller expired between SET and GET, so both commands are repeated.
+        // The claim that made SET fail has expired before GET, so both commands are repeated.
       }
     },
     async readCode(code) {

@@ -47,7 +47,7 @@ export const KEYS = {
 /**
  * The keys of a script about the credential `name`. `lease` stores the current lease holder and expires with the lease.
  * `adoption` stores the newest claim by which a process got the right to adopt a grant (adoption.ts), as `<epoch ms>
- * <owner> <id>`. It expires after a day.
+ * <owner> <id>`. The key `adoption` expires after a day.
  */
 export const keysOf = (name: string) => ({
   ...KEYS,

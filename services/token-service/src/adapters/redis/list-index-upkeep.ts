@@ -2,8 +2,8 @@
  * Completes the index of states and classes (list-index.ts) once after each start.
  *
  * After an upgrade, the index lacks the credentials that earlier releases stored. During an upgrade, replicas of the
- * earlier release still change records without changing the index, so index entries become outdated. Each upgraded
- * replica corrects, after its start, the entries that have become outdated until then.
+ * earlier release still change records without changing the index, so index entries become outdated. After its start,
+ * each upgraded replica corrects the entries that have become outdated so far.
  *
  * Only one replica at a time completes the index. The progress is not stored. If the process dies, the next start
  * examines all credentials again and skips those whose index entries are correct.

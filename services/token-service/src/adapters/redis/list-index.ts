@@ -3,12 +3,12 @@
  * sorted by their text, which begins with the credential name. The scripts that write a record also write its entries
  * in these sets.
  *
- * - `state:<state>` and `class:<class>` contain names of credentials. There is no set for the state `active`, because
- *   nearly all credentials have this state. A credential is active if none of the `state:` sets contains its name. The
- *   field `Listed` of a record names the sets that contain the credential.
- * - `tag:<name>:<value>` contains names of credentials.
- * - `labels` contains members of the form `<name> <folded label>`. A space sorts before every character of a name, so the entries are in the order
- *   of the names.
+ * - `state:<state>` and `class:<class>`: each member is a credential name. The field `Listed` of a record names the
+ *   sets of these two kinds that contain the credential. There is no set for the state `active`, because nearly all
+ *   credentials have this state: a credential that is in no `state:` set is active.
+ * - `tag:<name>:<value>`: each member is a credential name.
+ * - `labels`: each member is `<credential name> <folded label>`. A space sorts before every character of a name, so the
+ *   entries are in the order of the names.
  */
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { type CredentialSummary, stateOf } from '../../credential/credential.ts'

@@ -36,7 +36,7 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
     return newest === undefined ? auditStart : AuditHead.parse(JSON.parse(newest[1][1] ?? ''))
   }
 
-  /** Reads audit entries with `command`, and the number and hash of the newest one. */
+  /** Reads audit entries with `command`. Also reads the number and the hash of the newest entry of the audit log. */
   async function auditPage(command: ChainableCommander) {
     const [entries, head] = (await commands.pipelined(
       command.hmget(KEYS.auditHead, 'Seq', 'Hash'),
