@@ -110,13 +110,14 @@ describe('a misbehaving step', () => {
     let times = 0
     const block = (step: Step<string>) => {
       times += 1
-      if (times === 1) for (const end = performance.now() + 1_500; performance.now() < end;);
+      if (times === 1) for (const end = performance.now() + 3_000; performance.now() < end;);
       return step.execute({ url: `${step.settings.demoApiUrl}/order` })
     }
     const fixture = await start({
       processes: [tried({ block })],
-      times: { leaseMs: 400, sweepMs: 100 },
-      timing: { renewMs: 100 },
+      // The lease is long enough to be renewed on a busy machine as well.
+      times: { leaseMs: 1_500, sweepMs: 100 },
+      timing: { renewMs: 200 },
     })
     await fixture.queue('1', 'block')
     expect((await fixture.reached('1', 'Completed')).Items).toMatchObject([{ Status: 'Completed' }])
