@@ -37,9 +37,12 @@ const start = async (options: FixtureOptions = {}): Promise<Fixture> =>
  * A process with a single step, which runs the handler that the initial data names. The handler `good` completes
  * normally.
  */
-const tried = (handlers: Readonly<Record<string, (step: Step<string>) => unknown>>) =>
+const tried = (
+  handlers: Readonly<Record<string, (step: Step<string>) => unknown>>,
+  stepTimeoutSeconds = 3,
+) =>
   defineProcess('Tried', {
-    stepTimeoutSeconds: 3,
+    stepTimeoutSeconds,
     retry: { maxAttempts: 1 },
     steps: {
       only: (step: Step<string>) => (handlers[step.initialData] ?? (() => step.complete()))(step),
@@ -110,13 +113,13 @@ describe('a misbehaving step', () => {
     let times = 0
     const block = (step: Step<string>) => {
       times += 1
-      if (times === 1) for (const end = performance.now() + 3_000; performance.now() < end;);
+      if (times === 1) for (const end = performance.now() + 2_000; performance.now() < end;);
       return step.execute({ url: `${step.settings.demoApiUrl}/order` })
     }
     const fixture = await start({
-      processes: [tried({ block })],
-      // The lease is long enough to be renewed on a busy machine as well.
-      times: { leaseMs: 1_500, sweepMs: 100 },
+      // On a busy machine, the attempt may take much longer than the block.
+      processes: [tried({ block }, 60)],
+      times: { leaseMs: 1_000, sweepMs: 100 },
       timing: { renewMs: 200 },
     })
     await fixture.queue('1', 'block')
