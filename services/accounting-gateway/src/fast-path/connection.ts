@@ -155,8 +155,8 @@ export class FastPathConnection {
     const response = this.#response
     this.#response = null
     this.#state.end()
-    // The proxy may still be waiting for the socket to drain. The event `close` ends this wait. Node's `ServerResponse`
-    // also emits `close` when a response is complete.
+    // The proxy may still be waiting for the socket to drain. The event `close` ends this wait. It is emitted here
+    // because Node's `ServerResponse`, which this class replaces, emits `close` when a response is complete.
     response?.emit('close')
     this.#idleSince = performance.now()
     this.#idleTimeoutMs = KEEP_ALIVE_TIMEOUT_MS

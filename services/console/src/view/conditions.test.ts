@@ -115,7 +115,7 @@ describe('the conditions of the page Now', () => {
     })
   })
 
-  it('conditions have the time of their values while the service that reported these values does not respond', () => {
+  it('if a service does not respond, conditions based on its last values have the time of these values', () => {
     const paused = { ...withGroups(group), asOf: { companies: null, processes: 5_000 } }
     expect(conditionsOf(paused)).toMatchObject([{ name: 'RunsFailed', asOf: 5_000 }])
     expect(conditionsOf(withGroups(group))).toMatchObject([{ name: 'RunsFailed', asOf: null }])

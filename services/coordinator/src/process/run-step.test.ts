@@ -186,7 +186,7 @@ describe('an HTTP call that a step makes', () => {
     })
   })
 
-  it('a step of a run without a realm may call for any company', async () => {
+  it('a step of a run without a realm may make calls for any company', async () => {
     const { calls } = await outcomeOf(
       (step: Step) => step.execute({ url: '/v3/company/43/invoice' }, { credential: 'ACC-43' }),
       [answered(200)],

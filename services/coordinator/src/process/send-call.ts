@@ -219,8 +219,7 @@ async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<Sen
 /**
  * Returns for how many seconds the gateway may let a call wait for a permit of its company. The time is short, because
  * the step of a waiting call counts against `PREFETCH`: the steps of a busy company could leave no capacity for the
- * steps of other companies. The time is 0 if other steps of the company still wait for their start time after a
- * cool-down.
+ * steps of other companies. The time is 0 while other steps of the company are delayed because of a cool-down.
  */
 const permitWaitSeconds = (credential: string, { coolDowns }: SendDeps): string =>
   coolDowns.isHeld(credential) ? '0' : '2'

@@ -2,7 +2,7 @@
  * The part of the port `TransactionSource` that stores schedules.
  *
  * T1  The runs of a scheduled time, and the next time of the schedule, are committed in one database transaction. The
- *     id of a run contains its scheduled time, so no time starts two runs.
+ *     id of a run contains its scheduled time, so no scheduled time starts two runs.
  * T2  There is no leader: each coordinator fires the due schedules that no other coordinator is firing.
  * T3  A coordinator fires only schedules that its own definitions have. It uses the stored cron expression, which is
  *     the one that was declared last.

@@ -164,7 +164,7 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
       expect(await request(run)).toEqual({ kind: 'stale' })
     })
 
-    it('the result of a step in flight at the deadline is recorded, and the run then completes or fails before its next step', async () => {
+    it('the result of a step in flight at the deadline is recorded; the run then completes if no step is left, and fails otherwise', async () => {
       const soon = of(null, SOON_MS)
       const first = await claim(await queue('first step', soon))
       const before = await record(await claim(await queue('last step', soon)), done)

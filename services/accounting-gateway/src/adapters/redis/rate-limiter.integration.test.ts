@@ -191,7 +191,7 @@ describe('prefetched permits', () => {
     expect(permitted).toBeGreaterThanOrEqual(30)
   })
 
-  it('three gateway replicas that prefetch permits together stay within the rate and concurrency limits of a realm', async () => {
+  it('the calls of three gateway replicas with prefetched permits stay within the rate and concurrency limits of a realm', async () => {
     const rates = { perSecond: 30, perMinute: 70, concurrent: 12 }
     const one = await replica(rates)
     const replicas = [one, await replica(rates), await replica(rates)]
