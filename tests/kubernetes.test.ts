@@ -402,7 +402,7 @@ describe('the Kubernetes component with the console', () => {
   it('the console runs in one pod, because sessions are in its memory', () => {
     expect(deployment.spec).toMatchObject({ replicas: 1, strategy: { type: 'Recreate' } })
     expect(container.command.at(-1)).toBe(
-      'ulimit -c 0 && exec node --disable-sigusr1 services/console/src/main.ts',
+      'ulimit -c 0 && exec node --disable-sigusr1 --max-semi-space-size=4 services/console/src/main.ts',
     )
   })
 

@@ -32,7 +32,7 @@ export async function startConsoleProcess(peers: Peers): Promise<ConsoleProcess>
   const url = `http://127.0.0.1:${port}`
   const key = peers.key ?? SERVICE_KEY
   const startedAt = performance.now()
-  const child: ChildProcess = spawn(process.execPath, [MAIN], {
+  const child: ChildProcess = spawn(process.execPath, ['--max-semi-space-size=4', MAIN], {
     stdio: ['ignore', 'ignore', 'inherit'],
     env: {
       NODE_COMPILE_CACHE: COMPILE_CACHE,
