@@ -45,8 +45,9 @@ COPY scripts/init-volumes.ts scripts/init-provider.ts scripts/secret-file.ts scr
 COPY deploy/definitions.json deploy/
 RUN install -d -o node -g node /data .compile-cache
 USER node
-# Node keeps the compiled programs in this folder. Without them each service would strip the types of its sources at every start, which
-# takes half a second and 20 MB of memory. A service that has a wrong setting ends when its program is loaded.
+# Node keeps the compiled programs in this folder. Without them each service would strip the types of its sources at every
+# start, which takes half a second and 20 MB of memory. The loop starts each program with a wrong setting, so that the
+# program ends as soon as it is loaded.
 ENV NODE_COMPILE_CACHE=/app/.compile-cache
 RUN for main in services/*/src/main.ts packages/cli/src/main.ts; do PORT=none node "$main" >/dev/null 2>&1 || true; done
 # Node is started directly, because npm would not forward SIGTERM.

@@ -37,7 +37,7 @@ import { readEmbeddedConfig as readReceiverConfig } from '@integration-host/webh
 import { startWebhookReceiver } from '@integration-host/webhook-receiver/service'
 import { startEmbeddedConsole } from './embedded-console.ts'
 import { applicationKeyFile, consoleKey, embeddedSecrets } from './embedded-secrets.ts'
-import { freePorts } from './free-ports.ts'
+import { freePorts } from '@integration-host/shared/process/free-ports'
 import { type Provider, recordProvider, requireProvider } from './provider-of-data.ts'
 import type { Installation } from './story.ts'
 

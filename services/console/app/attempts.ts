@@ -24,12 +24,19 @@ export function numberedAttempts(run: RunView): readonly NumberedAttempt[] {
   const older =
     AttemptCount - attempts.length - ofOtherSteps.reduce((sum, { Attempt }) => sum + Attempt, 0)
   const first = attempts[0]?.StepName ?? ''
+  // The attempt that follows each attempt at the same step.
+  const later = new Map<string, Attempt>()
+  const nextOf = attempts.toReversed().map((attempt) => {
+    const next = later.get(attempt.StepName)
+    later.set(attempt.StepName, attempt)
+    return next
+  })
+  nextOf.reverse()
   const numbers = new Map<string, number>([[first, Math.max(0, older)]])
   return attempts.map((attempt, index) => {
     const number = (numbers.get(attempt.StepName) ?? 0) + 1
     numbers.set(attempt.StepName, number)
-    const next = attempts.slice(index + 1).find(({ StepName }) => StepName === attempt.StepName)
-    return { ...attempt, number, isCounted: isCounted(run, attempt, next) }
+    return { ...attempt, number, isCounted: isCounted(run, attempt, nextOf[index]) }
   })
 }
 

@@ -98,3 +98,13 @@ describe('the browser bundle of the console', () => {
     for (const { path } of app.assets) expect(path).toMatch(/^\/assets\/[\w-]+-\w{8}\.(js|css)$/)
   })
 })
+
+it('buildApp() stops the process of esbuild even if the bundling fails', async () => {
+  let stops = 0
+  const failing = {
+    build: () => Promise.reject(new Error('a syntax error')),
+    stop: async () => void (stops += 1),
+  }
+  await expect(buildApp(failing)).rejects.toThrow('a syntax error')
+  expect(stops).toBe(1)
+})

@@ -37,35 +37,38 @@ const TYPES: Readonly<Record<string, string>> = {
 }
 
 /**
- * Bundles the program of the browser. Then stops the process of esbuild, which would otherwise keep 50 MB for as long as this process
- * runs. Therefore only one call at a time is possible.
+ * Bundles the program of the browser. Then stops the process of esbuild, which would otherwise keep 50 MB for as long as
+ * this process runs. Therefore only one call at a time is possible.
  *
  * @throws {Error} esbuild reports an error in the sources, or has no binary for this platform.
  */
 export async function buildApp(esbuild: Bundler): Promise<BuiltApp> {
-  const { outputFiles = [], metafile } = await esbuild.build({
-    absWorkingDir: APP,
-    entryPoints: ['main.tsx'],
-    outdir: '/assets',
-    entryNames: '[name]-[hash]',
-    chunkNames: '[name]-[hash]',
-    bundle: true,
-    splitting: true,
-    format: 'esm',
-    target: 'es2023',
-    jsx: 'automatic',
-    minify: true,
-    metafile: true,
-    write: false,
-    loader: { '.md': 'text' },
-    legalComments: 'none',
-    define: { 'process.env.NODE_ENV': '"production"' },
-    tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } },
-    logLevel: 'silent',
-  })
-  await esbuild.stop()
-  if (metafile === undefined) throw new Error('esbuild returned no description of its output')
-  return appOf(outputFiles.map(({ path, contents }) => fileAsset(basename(path), contents)))
+  try {
+    const { outputFiles = [], metafile } = await esbuild.build({
+      absWorkingDir: APP,
+      entryPoints: ['main.tsx'],
+      outdir: '/assets',
+      entryNames: '[name]-[hash]',
+      chunkNames: '[name]-[hash]',
+      bundle: true,
+      splitting: true,
+      format: 'esm',
+      target: 'es2023',
+      jsx: 'automatic',
+      minify: true,
+      metafile: true,
+      write: false,
+      loader: { '.md': 'text' },
+      legalComments: 'none',
+      define: { 'process.env.NODE_ENV': '"production"' },
+      tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } },
+      logLevel: 'silent',
+    })
+    if (metafile === undefined) throw new Error('esbuild returned no description of its output')
+    return appOf(outputFiles.map(({ path, contents }) => fileAsset(basename(path), contents)))
+  } finally {
+    await esbuild.stop()
+  }
 }
 
 /** Writes the files of a bundle to a folder, from which {@link readApp} reads them. */

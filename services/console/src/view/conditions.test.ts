@@ -1,17 +1,15 @@
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { describe, expect, it } from 'vitest'
+import {
+  processState,
+  runGroup,
+  unknownInstallation as calm,
+} from '../../test-support/installation.ts'
 import { listed } from './condition.ts'
 import { conditionsOf as conditionsWithin, MISSES_UNTIL_DOWN } from './conditions.ts'
-import { CURRENT, type Installation, type Replica, type RunGroup } from './installation.ts'
+import type { Installation, Replica, RunGroup } from './installation.ts'
 
 const AT = '2026-11-23T10:00:00.000Z'
-const calm: Installation = {
-  services: [],
-  companies: null,
-  faulted: [],
-  processes: null,
-  asOf: CURRENT,
-}
 const up: Replica = {
   address: '10.0.0.1:7219',
   misses: 0,
@@ -21,30 +19,10 @@ const up: Replica = {
   samples: null,
   clockOffsetMs: 0,
 }
-const group: RunGroup = {
-  process: 'OrderProcess',
-  step: 'report',
-  status: 'Failed',
-  errorClass: 'http_503',
-  waitingFor: null,
-  count: 3,
-  inDoubt: 0,
-  endedAt: 1_000,
-}
+const group = runGroup({ step: 'report', errorClass: 'http_503', endedAt: 1_000 })
 const withGroups = (...groups: readonly RunGroup[]): Installation => ({
   ...calm,
-  processes: [
-    {
-      name: 'OrderProcess',
-      isLoaded: true,
-      needsInternet: false,
-      isPaused: false,
-      pausedAt: null,
-      pausedBy: null,
-      reason: null,
-      groups,
-    },
-  ],
+  processes: [processState('OrderProcess', groups)],
 })
 const company = (Name: string, State: CredentialView['State'], Label = ''): CredentialView => ({
   Name,

@@ -1,21 +1,14 @@
 import { describe, expect, it } from 'vitest'
+import { processState, unknownInstallation as calm } from '../../test-support/installation.ts'
 import { createConditionTimes } from './condition-times.ts'
 import { conditionsOf } from './conditions.ts'
 import { createFigureHistory } from './figure-history.ts'
-import { CURRENT, type Installation, type ProcessState, type Replica } from './installation.ts'
+import type { Installation, Replica } from './installation.ts'
 import { conditionSources, eventLoopLag, metricConditions } from './metric-conditions.ts'
 import { parseMetrics } from './metric-text.ts'
 
 const START = 1_000 * 60_000
 const READ_MS = 30_000
-const calm: Installation = {
-  services: [],
-  companies: null,
-  faulted: [],
-  processes: null,
-  asOf: CURRENT,
-}
-
 const replica = (text: string, over: Partial<Replica> = {}): Replica => ({
   address: '10.0.0.1:80',
   misses: 0,
@@ -26,16 +19,7 @@ const replica = (text: string, over: Partial<Replica> = {}): Replica => ({
   clockOffsetMs: 0,
   ...over,
 })
-const process: ProcessState = {
-  name: 'P',
-  isLoaded: true,
-  needsInternet: false,
-  isPaused: false,
-  pausedAt: null,
-  pausedBy: null,
-  reason: null,
-  groups: null,
-}
+const process = processState('P')
 
 /**
  * The metrics that cause each condition. `minute` is the number of minutes during which the cause has lasted; the

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
-import { CURRENT, type RunGroup } from './installation.ts'
+import { processState, runGroup, unknownInstallation } from '../../test-support/installation.ts'
+import type { RunGroup } from './installation.ts'
 import { parseMetrics } from './metric-text.ts'
 import { nowView } from './pages.ts'
 
@@ -7,16 +8,8 @@ const METRICS = `coordinator_transactions{status="waiting"} 0
 coordinator_transactions{status="failed"} 1
 coordinator_transactions{status="queued"} 5
 `
-const group = (status: string, waitingFor: string | null): RunGroup => ({
-  process: 'Order',
-  step: 'order',
-  status,
-  errorClass: null,
-  waitingFor,
-  count: 3,
-  inDoubt: 0,
-  endedAt: null,
-})
+const group = (status: string, waitingFor: string | null): RunGroup =>
+  runGroup({ process: 'Order', status, waitingFor })
 
 it('the page Now takes its numbers of runs from the counts of the coordinator and not from the metrics, which are older', () => {
   const coordinator = {
@@ -33,22 +26,9 @@ it('the page Now takes its numbers of runs from the counts of the coordinator an
     at: 0,
     watchedSince: 0,
     installation: {
+      ...unknownInstallation,
       services: [{ name: 'coordinator', replicas: [coordinator] }],
-      companies: null,
-      faulted: [],
-      asOf: CURRENT,
-      processes: [
-        {
-          name: 'Order',
-          isLoaded: true,
-          needsInternet: false,
-          isPaused: false,
-          pausedAt: null,
-          pausedBy: null,
-          reason: null,
-          groups,
-        },
-      ],
+      processes: [processState('Order', groups)],
     },
     conditions: [],
     prometheusFailedSince: null,

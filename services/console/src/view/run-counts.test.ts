@@ -1,38 +1,21 @@
 import { describe, expect, it } from 'vitest'
-import type { ProcessState, RunGroup } from './installation.ts'
+import { processState, runGroup } from '../../test-support/installation.ts'
+import type { RunGroup } from './installation.ts'
 import { runCounts, waitingRuns } from './run-counts.ts'
 
 describe('runCounts(): the numbers of runs that all pages show', () => {
-  const group = (process: string, status: string, count: number, inDoubt = 0): RunGroup => ({
-    process,
-    step: 'order',
-    status,
-    errorClass: null,
-    waitingFor: null,
-    count,
-    inDoubt,
-    endedAt: null,
-  })
-  const processOf = (name: string, groups: readonly RunGroup[] | null): ProcessState => ({
-    name,
-    isLoaded: true,
-    needsInternet: false,
-    isPaused: false,
-    pausedAt: null,
-    pausedBy: null,
-    reason: null,
-    groups,
-  })
+  const group = (process: string, status: string, count: number, inDoubt = 0): RunGroup =>
+    runGroup({ process, status, count, inDoubt })
   const processes = [
-    processOf('Orders', [group('Orders', 'Failed', 3, 1), group('Orders', 'Failed', 2)]),
-    processOf('Invoices', [
+    processState('Orders', [group('Orders', 'Failed', 3, 1), group('Orders', 'Failed', 2)]),
+    processState('Invoices', [
       group('Invoices', 'Waiting', 4),
       group('Invoices', 'Queued', 1),
       group('Invoices', 'Running', 1),
       group('Invoices', 'Retrying', 2),
       group('Invoices', 'Unknown', 9),
     ]),
-    processOf('Uncounted', null),
+    processState('Uncounted', null),
   ]
 
   const NONE = { InFlight: 0, Retrying: 0, Waiting: 0, Failed: 0, Cancelled: 0, InDoubt: 0 }
@@ -44,7 +27,7 @@ describe('runCounts(): the numbers of runs that all pages show', () => {
   })
 
   it('runCounts() does not count a waiting run as a run in flight', () => {
-    const waiting = processOf('P', [group('P', 'Waiting', 3)])
+    const waiting = processState('P', [group('P', 'Waiting', 3)])
     expect(runCounts([waiting])).toEqual({ ...NONE, Waiting: 3 })
   })
 
@@ -54,8 +37,8 @@ describe('runCounts(): the numbers of runs that all pages show', () => {
       waitingFor,
     })
     const both = [
-      processOf('P', [waiting('P', 'ACC-1'), waiting('P', 'ACC-2')]),
-      processOf('Q', [waiting('Q', 'ACC-1'), group('Q', 'Failed', 1)]),
+      processState('P', [waiting('P', 'ACC-1'), waiting('P', 'ACC-2')]),
+      processState('Q', [waiting('Q', 'ACC-1'), group('Q', 'Failed', 1)]),
     ]
     expect(waitingRuns(both, 'ACC-1')).toBe(4)
     expect(waitingRuns(both, 'ACC-3')).toBe(0)

@@ -45,7 +45,7 @@ describe('the fault of a credential', () => {
       Final: false,
       Rejections: 1,
       NextTryAt: '2026-01-01T00:05:00.000Z',
-      Remedy: expect.stringContaining('tried again by itself'),
+      Remedy: expect.stringContaining('tried again automatically'),
     })
     expect(Fault.parse(fault)).toEqual(fault)
     expect([isTerminal(fault), isProvisional(fault), isGrantRejected(fault)]).toEqual([

@@ -78,12 +78,12 @@ export const faultClasses = {
 export type FaultClass = keyof typeof faultClasses
 
 const PROVISIONAL_REMEDY =
-  'Wait: the provider rejected the refresh token, which it may also do in an outage, so the token is tried again by itself. If the owner of the company disconnected the application, or another program uses this grant, reconnect the company.'
+  'Wait: the provider rejected the refresh token, which it may also do in an outage, so the token is tried again automatically. If the owner of the company disconnected the application, or another program uses this grant, reconnect the company.'
 
 /** The remedies of those provisional faults that usually do not end without an action of the operator. */
 const PROVISIONAL_REMEDIES: Partial<Record<FaultClass, string>> = {
-  disconnected: `${faultClasses.disconnected.remedy} The token is tried once more by itself, because the provider may also reject it in an outage.`,
-  used_elsewhere: `${faultClasses.used_elsewhere.remedy} The token is tried again by itself, because the provider may also reject it in an outage.`,
+  disconnected: `${faultClasses.disconnected.remedy} The token is tried once more automatically, because the provider may also reject it in an outage.`,
+  used_elsewhere: `${faultClasses.used_elsewhere.remedy} The token is tried again automatically, because the provider may also reject it in an outage.`,
 }
 
 /** The remedy of `invalid_grant` if the store may have lost a newer token pair. */
@@ -91,7 +91,7 @@ const SUPERSEDED_REMEDY =
   'Reconnect the company. Either Redis lost a newer token pair of this company when it changed its primary or was restarted, and the provider accepts only that pair. Or the provider has ended the grant: its owner disconnected the application, or another program used the grant.'
 
 const PROVISIONAL_SUPERSEDED_REMEDY =
-  'Reconnect the company, or wait: Redis changed its primary or was restarted after this token pair was stored. If it lost a newer token pair of this company then, waiting does not help. If not, the provider may have rejected the token because of an outage: the token is tried again by itself.'
+  'Reconnect the company, or wait: Redis changed its primary or was restarted after this token pair was stored. If it lost a newer token pair of this company then, waiting does not help. If not, the provider may have rejected the token because of an outage: the token is tried again automatically.'
 
 /** Returns whether this fault means that the grant has ended, either finally or provisionally. */
 export const isGrantRejected = (fault: Fault | null): boolean =>

@@ -21,7 +21,8 @@ export async function freePorts(count: number): Promise<number[]> {
   return ports
 }
 
-async function isFree(port: number): Promise<boolean> {
+/** Returns whether no process listens on a loopback port. */
+export async function isFree(port: number): Promise<boolean> {
   const server = createServer()
   try {
     await once(server.listen(port, '127.0.0.1'), 'listening')

@@ -1,0 +1,43 @@
+import {
+  CURRENT,
+  type Installation,
+  type ProcessState,
+  type RunGroup,
+} from '../src/view/installation.ts'
+
+/** An installation of which the console knows nothing yet. */
+export const unknownInstallation: Installation = {
+  services: [],
+  companies: null,
+  faulted: [],
+  processes: null,
+  asOf: CURRENT,
+}
+
+/** Returns a loaded process that is not paused. By default the coordinator has not counted its runs yet. */
+export const processState = (
+  name: string,
+  groups: readonly RunGroup[] | null = null,
+): ProcessState => ({
+  name,
+  isLoaded: true,
+  needsInternet: false,
+  isPaused: false,
+  pausedAt: null,
+  pausedBy: null,
+  reason: null,
+  groups,
+})
+
+/** Returns a group of three runs that failed at the step `order` of `OrderProcess`, apart from the given members. */
+export const runGroup = (over: Partial<RunGroup> = {}): RunGroup => ({
+  process: 'OrderProcess',
+  step: 'order',
+  status: 'Failed',
+  errorClass: null,
+  waitingFor: null,
+  count: 3,
+  inDoubt: 0,
+  endedAt: null,
+  ...over,
+})
