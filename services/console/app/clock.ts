@@ -1,24 +1,14 @@
 /** Shows times by the clock of the server, because the clock of the browser may be wrong. */
 import { useSyncExternalStore } from 'react'
+import { serverNow } from './server-clock.ts'
 import { currentSettings } from './settings.ts'
 import { type TimeFormat, timeFormat, zoneOf } from './time-format.ts'
 
-let offsetMs = 0
 const listeners = new Set<() => void>()
 let seconds = Math.floor(Date.now() / 1_000)
 
-const serverNow = (): number => Date.now() + offsetMs
-
 /** Returns the server's time as ISO 8601. */
 export const serverTimeText = (): string => new Date(serverNow()).toISOString()
-
-/**
- * Sets the server's time. It is assumed that the server read the time in the middle of the request, which began at
- * `sentAt` and has just ended.
- */
-export function setServerTime(serverTime: string, sentAt: number): void {
-  offsetMs = Date.parse(serverTime) - (sentAt + Date.now()) / 2
-}
 
 // One timer serves the whole page. It pauses while the page is hidden.
 setInterval(() => {

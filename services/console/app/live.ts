@@ -12,8 +12,9 @@ import type { QueryClient, QueryKey } from '@tanstack/react-query'
 import { useSyncExternalStore } from 'react'
 import type { NowView } from '../src/contracts/now.ts'
 import { call } from './api.ts'
-import { serverTimeText, setServerTime } from './clock.ts'
+import { serverTimeText } from './clock.ts'
 import { setAnswered } from './reach.ts'
+import { setServerTime } from './server-clock.ts'
 import { readStream } from './stream-reader.ts'
 
 export type LiveState = 'connecting' | 'live' | 'polling' | 'lost'
@@ -157,7 +158,7 @@ export function followStream(queries: QueryClient): () => void {
     if (id !== '') lastId = id
     switch (name) {
       case 'hello':
-        setServerTime((JSON.parse(data) as { Now: string }).Now, Date.now())
+        setServerTime((JSON.parse(data) as { Now: string }).Now)
         break
       case 'current':
       case 'reset':
