@@ -14,6 +14,7 @@ import {
 } from '@integration-host/shared/contracts/transaction-event'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { z } from 'zod'
+import { isOver } from '../../transaction/status.ts'
 import { eventId } from '../../worker/transition-feed.ts'
 
 export interface TransactionEvents extends AsyncDisposable {
@@ -27,7 +28,8 @@ export interface TransactionEvents extends AsyncDisposable {
 const REPLICA_QUEUE = 'coordinator.transactions'
 /**
  * Coordinator replicas send each other their transitions in batches, because one message per transition would add a
- * fifth to the cost of a short run.
+ * fifth to the cost of a short run. The last transition of a run, for which clients wait, is only delayed if another one
+ * was sent less than this time ago.
  */
 const BATCH_MS = 20
 const MAX_BATCH = 1_000
@@ -63,6 +65,7 @@ export async function joinTransactionEvents(
   const external = createExternalPublisher(bus)
   let batch: TransactionEvent[] = []
   let timer: NodeJS.Timeout | undefined
+  let mayPublishAt = 0
 
   async function publishBatch(): Promise<void> {
     clearTimeout(timer)
@@ -86,7 +89,9 @@ export async function joinTransactionEvents(
       external.publishEvent(event)
       batch.push(event)
       if (batch.length === 1) timer = setTimeout(() => void publishBatch(), BATCH_MS)
-      if (batch.length === MAX_BATCH) void publishBatch()
+      const isDue = isOver(event.Status) && performance.now() >= mayPublishAt
+      if (isDue) mayPublishAt = performance.now() + BATCH_MS
+      if (isDue || batch.length === MAX_BATCH) void publishBatch()
     },
     async [Symbol.asyncDispose]() {
       await publishBatch()
