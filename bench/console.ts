@@ -3,7 +3,7 @@
  * HTTP has 10,000 runs and then changes 1,000 of them a second, while five browsers watch. Prints each measured value
  * next to its limit.
  *
- *   npm run bench -- console [--minutes 1] [--only start,paint,scroll,load,large,watching] [--rounds 6] [--orders 2000]
+ *   npm run bench -- console [--minutes 1] [--only start,paint,scroll,load,large,watching] [--rounds 30] [--orders 1000]
  *
  * The part `watching` measures what a console costs the coordinator: `--rounds` times `--orders` orders without and with
  * a console. It uses the PostgreSQL and RabbitMQ on this machine's standard ports. The other parts need Chromium, on the
@@ -27,8 +27,8 @@ const { values: args } = parseArgs({
   options: {
     minutes: { type: 'string', default: '1' },
     only: { type: 'string', default: 'start,paint,scroll,load,large,watching' },
-    rounds: { type: 'string', default: '6' },
-    orders: { type: 'string', default: '2000' },
+    rounds: { type: 'string', default: '30' },
+    orders: { type: 'string', default: '1000' },
   },
 })
 type Context = Awaited<ReturnType<Awaited<ReturnType<typeof launchChromium>>['newContext']>>

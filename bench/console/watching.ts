@@ -5,7 +5,7 @@ import { startSystem } from '@integration-host/tests/system'
 import { startStub } from '../order-process/stub.ts'
 import { cpuSeconds } from '../support/process-usage.ts'
 import { runOrders } from '../support/run-orders.ts'
-import { median } from '../support/statistics.ts'
+import { median, quantile } from '../support/statistics.ts'
 import { startConsoleProcess } from './console-process.ts'
 
 interface Measured {
@@ -14,9 +14,13 @@ interface Measured {
   readonly cpuMs: number
 }
 
+/** The pause before each measurement: in this time a started console reads the state of every service once. */
+const PAUSE_MS = 3_000
+
 /**
  * Measures OrderProcess on a coordinator with PostgreSQL and RabbitMQ, alternately without and with a console that
- * watches the coordinator. Reports the median of the ratios of the two results.
+ * watches the coordinator. Reports the median and the quartiles of the ratios of the two results. The speed of a shared
+ * machine changes by a tenth within seconds, so many short measurements say more than a few long ones.
  */
 export async function measureWatching(
   rounds: number,
@@ -33,6 +37,7 @@ export async function measureWatching(
   await system.ready('coordinator')
 
   async function run(): Promise<Measured> {
+    await delay(PAUSE_MS)
     const cpuBefore = cpuSeconds(coordinator.pid)
     const seconds = await runOrders(system, coordinator.url, orders)
     return {
@@ -47,7 +52,6 @@ export async function measureWatching(
       key: system.serviceKey,
     })
     void watching
-    await delay(3_000) // the console has read the state of every service once
     return await run()
   }
 
@@ -60,21 +64,22 @@ export async function measureWatching(
     const one = first ? await run() : await runWatched()
     const other = first ? await runWatched() : await run()
     pairs.push(first ? { alone: one, watched: other } : { alone: other, watched: one })
-    console.log(`round ${round + 1}:`, pairs.at(-1))
   }
-  const ratio = (of: (measured: Measured) => number): number =>
-    median(pairs.map(({ alone, watched }) => of(watched) / of(alone)))
+  const ratio = (of: (measured: Measured) => number): string => {
+    const ratios = pairs.map(({ alone, watched }) => of(watched) / of(alone))
+    const [low, high] = [quantile(ratios, 0.25), quantile(ratios, 0.75)]
+    return `${median(ratios).toFixed(3)}, quartiles ${low.toFixed(2)} and ${high.toFixed(2)}`
+  }
   const middle = (of: (pair: (typeof pairs)[number]) => number): number => median(pairs.map(of))
   const name = 'with a console that watches the coordinator'
-  const throughput = ratio(({ perSecond }) => perSecond)
   report(
     `${name}: orders a second`,
-    `${middle(({ watched }) => watched.perSecond).toFixed(0)}, without ${middle(({ alone }) => alone.perSecond).toFixed(0)} (ratio ${throughput.toFixed(3)})`,
+    `${middle(({ watched }) => watched.perSecond).toFixed(0)}, without ${middle(({ alone }) => alone.perSecond).toFixed(0)} (ratio ${ratio(({ perSecond }) => perSecond)})`,
     'ratio 0.98',
   )
   report(
     `${name}: CPU of the coordinator for an order`,
-    `${middle(({ watched }) => watched.cpuMs).toFixed(2)} ms, without ${middle(({ alone }) => alone.cpuMs).toFixed(2)} ms (ratio ${ratio(({ cpuMs }) => cpuMs).toFixed(3)})`,
+    `${middle(({ watched }) => watched.cpuMs).toFixed(2)} ms, without ${middle(({ alone }) => alone.cpuMs).toFixed(2)} ms (ratio ${ratio(({ cpuMs }) => cpuMs)})`,
     'none',
   )
 }
