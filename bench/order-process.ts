@@ -6,7 +6,7 @@
  *   npm run bench -- order-process [--rounds 5] [--only coordinator,BullMQ] [--one-by-one] [--disk]
  *   npm run bench -- order-process --against <checkout>      the coordinator of this checkout and of another checkout
  *   npm run bench -- order-process --payload-keys            the coordinator without and with PAYLOAD_KEYS
- *   npm run bench -- order-process --finished                with 0, 100k and 1M finished transactions in the tables
+ *   npm run bench -- order-process --finished 0,1000000      with this many finished transactions in the tables
  *   npm run bench -- order-process --standby                 without and with a synchronous standby of PostgreSQL
  *   npm run bench -- order-process --replicas 1,2,3          with this many coordinators
  *
@@ -36,7 +36,6 @@ import {
 
 const PACE = 20
 const PACED_SECONDS = 6
-const FINISHED = [0, 100_000, 1_000_000]
 
 const { values: args } = parseArgs({
   options: {
@@ -46,7 +45,7 @@ const { values: args } = parseArgs({
     concurrency: { type: 'string', default: '' },
     'one-by-one': { type: 'boolean', default: false },
     disk: { type: 'boolean', default: false },
-    finished: { type: 'boolean', default: false },
+    finished: { type: 'string', default: '' },
     standby: { type: 'boolean', default: false },
     replicas: { type: 'string', default: '' },
     'payload-keys': { type: 'boolean', default: false },
@@ -58,7 +57,7 @@ const rounds = Number(args.rounds)
 const sweep = args.concurrency.split(',').filter(Boolean).map(Number)
 /** Whether the options compare variants of the coordinator. In this case no other engine is measured. */
 const isOfCoordinator =
-  args.finished ||
+  args.finished !== '' ||
   args.standby ||
   args['payload-keys'] ||
   args.replicas !== '' ||
@@ -123,7 +122,11 @@ const load = (pacedSeconds: number): Load => ({
   perSecond: PACE,
   pacedSeconds,
 })
-await (args.finished ? measureFinished() : args.standby ? measureStandby() : measureEntries())
+await (args.finished !== ''
+  ? measureFinished()
+  : args.standby
+    ? measureStandby()
+    : measureEntries())
 
 /** Each round runs all entries one after the other, because the speed of the machine drifts between rounds. */
 async function measureEntries(): Promise<void> {
@@ -146,8 +149,8 @@ async function measureEntries(): Promise<void> {
 
 async function measureFinished(): Promise<void> {
   const systems: FilledSystem[] = []
-  for (const finished of FINISHED)
-    systems.push(opened.use(await startFilledSystem(Math.ceil(finished * Number(args.scale)))))
+  for (const finished of args.finished.split(',').map(Number))
+    systems.push(opened.use(await startFilledSystem(finished)))
   await measureSystems(systems, ({ finished }) => `${finished} finished`)
 }
 

@@ -3,6 +3,9 @@ import { Client } from 'pg'
 
 const MODEL = 'model'
 
+/** The number of transactions that are copied by one statement, so that PostgreSQL sorts them in memory. */
+const SLICE = 100_000
+
 /** A system whose database holds a given number of finished transactions. */
 export interface FilledSystem extends AsyncDisposable {
   readonly system: System
@@ -57,14 +60,15 @@ export async function fill(
       group by table_name`,
     )
     for (const { table, columns, values } of rows) {
-      await client.query(
-        `insert into "${table}" ("TransactionID", ${columns})
-        select $3 || '-' || n, ${values} from "${table}", generate_series(1, $1::int) n
-        where "TransactionID" = $2
-        order by n -- as they would have come: pages of items of one size would leave room that others find later
-        `,
-        [finished, MODEL, prefix],
-      )
+      for (let first = 1; first <= finished; first += SLICE)
+        await client.query(
+          `insert into "${table}" ("TransactionID", ${columns})
+          select $4 || '-' || n, ${values} from "${table}", generate_series($1::int, $2::int) n
+          where "TransactionID" = $3
+          order by n -- as they would have come: pages of items of one size would leave room that others find later
+          `,
+          [first, Math.min(first + SLICE - 1, finished), MODEL, prefix],
+        )
       await client.query(`vacuum analyze "${table}"`)
     }
     // The checkpoint writes the new pages to disk before the first round. Otherwise PostgreSQL would write them while
