@@ -1,4 +1,4 @@
-/** The member `on` of a process definition: the changes in the books of companies that start a run. */
+/** The member `on` of a process definition. It lists which changes in the books of a company start a run. */
 import {
   EntityId,
   providerEntities,
@@ -23,8 +23,8 @@ export interface ChangeTrigger {
   readonly operations: readonly [ProviderOperation, ...ProviderOperation[]]
   /**
    * With this member, several changes of the same object start only one run. The run starts this many seconds after the
-   * last change, and at most ten times as many seconds after the first one. A whole number from 1 to 86,400. Default:
-   * each change starts a run at once.
+   * last change, but at the latest ten times as many seconds after the first change. A whole number from 1 to 86,400.
+   * Default: each change starts a run at once.
    */
   readonly debounceSeconds?: number
 }

@@ -10,7 +10,7 @@ const accepted = (keyOf: (data: never) => unknown, data: unknown, input: z.ZodTy
   )
 
 describe('the function concurrencyKey', () => {
-  it('a promise that concurrencyKey returns is not accepted as a key, and its rejection does not end the coordinator', async () => {
+  it('if concurrencyKey returns a promise, the initial data is rejected, and a rejection of the promise is handled', async () => {
     const rejections: unknown[] = []
     const onRejection = (reason: unknown): void => void rejections.push(reason)
     process.on('unhandledRejection', onRejection)

@@ -95,7 +95,7 @@ describe('the cool-down of a credential', () => {
     { perSecond: 8, pace: 0.8, claims: 3 },
     { perSecond: 100, pace: 0.08, claims: 2.5 },
   ])(
-    'a crowd of 1,000 runs gets $perSecond calls per second accepted, with few claims and few 429 responses',
+    'if $perSecond calls per second are permitted, 1,000 runs complete with few claims and few 429 responses',
     ({ perSecond, pace, claims }) => {
       const { clock, coolDowns } = coolDownsAt(0)
       const runs = 1_000

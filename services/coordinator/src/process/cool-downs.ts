@@ -37,9 +37,9 @@ export interface CoolDowns {
  *
  * The calls of a queue are limited to a call rate, because each further 429 would stop all of them. The call rate
  * equals the rate of the calls that were accepted between the two latest cool-downs, and rises slightly with each
- * accepted call. The start times are a little closer together than the rate permits, because a start time that passes
- * without a call is lost to all steps. A step that comes too early for the rate gets a new start time at the end of the
- * queue.
+ * accepted call. The start times are a little closer together than the rate permits, because some steps make no call at
+ * their start time, and other steps cannot use that start time. A step that comes too early for the rate gets a new
+ * start time at the end of the queue.
  */
 interface Queue {
   /** The end of the cool-down, epoch ms. */
@@ -61,8 +61,8 @@ interface Queue {
 export function createCoolDowns(now: () => number): CoolDowns {
   const queues = new Map<string, Queue>()
   /**
-   * For each key without a queue: the number of accepted calls, and the time at which the count began. A count begins
-   * again after a second.
+   * For each key without a queue: the number of accepted calls, and the time at which the count began. The count
+   * restarts after a second.
    */
   const recent = new Map<string, { readonly since: number; count: number }>()
   const endOf = ({ until, nextAt }: Queue): number => Math.max(until, nextAt)
@@ -158,7 +158,7 @@ const MAX_RECENT = 10_000
  */
 const BURST_MS = 1_000
 // The following factors were chosen by the simulation in the test. With them, a queue makes 80 to 90 % of the permitted
-// calls, gets a 429 for one in 50 calls, and claims each run 2.4 times on average.
+// calls and gets a 429 for one in 50 calls, and a worker claims each run 2.4 times on average.
 const SLOWER = 1.05
 const FASTER = 0.998
 const SPACING = 0.9

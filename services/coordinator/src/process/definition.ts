@@ -29,7 +29,7 @@ export interface ProcessDefinition {
   readonly deadlineMs: number | null
   /** The limit on the number of runs in progress; `null` if there is no limit. @internal */
   readonly concurrency: Concurrency | null
-  /** The changes in the books of companies that start a run. @internal */
+  /** Which changes in the books of a company start a run. @internal */
   readonly on: readonly ChangeTrigger[]
   /** @internal */
   readonly schedules: readonly Schedule[]

@@ -35,7 +35,7 @@ it('checkedInput() rejects the data if a refinement of the schema throws', () =>
   })
 })
 
-it('checkedInput() rejects the data if a refinement is asynchronous, and a rejected promise of the refinement does not end the OS process', async () => {
+it('checkedInput() rejects the data if a refinement is asynchronous, and handles a rejected promise of the refinement', async () => {
   let calls = 0
   const asynchronous = schema.refine(async () => {
     calls += 1

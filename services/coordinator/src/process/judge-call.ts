@@ -42,8 +42,8 @@ export interface CallOwner {
 }
 
 /**
- * Whether `fetch` returns a response with this status to the step. Any other response concerns the credential or the
- * target as a whole, so it ends the attempt as in `execute`.
+ * Whether `fetch` returns a response with this status to the step. A response with any other status concerns the
+ * credential or the target as a whole, so it ends the attempt as in `execute`.
  */
 export function isForStep(
   outcome: CallOutcome,

@@ -26,7 +26,7 @@ export interface ProcessOptions<
    */
   readonly settings?: Schemas
   /**
-   * The changes in the books of companies that start a run. The initial data of the run is a `ProviderChange`, its
+   * Lists which changes in the books of a company start a run. The initial data of the run is a `ProviderChange`, its
    * `Realm` is the company, and its `TransactionID` is the id of the change, which is the same for every delivery.
    */
   readonly on?: readonly ChangeTrigger[]

@@ -55,7 +55,7 @@ type OutcomeName = keyof typeof outcomes
 
 /**
  * One random operation. `run` and `lease` are positions counted back from the newest run or lease, so that most random
- * values name an existing one.
+ * values name an existing run or lease.
  */
 type Happening =
   | {
@@ -85,8 +85,8 @@ type Happening =
 const anyId = fc.constantFrom(...ids)
 const recent = fc.nat({ max: 3 })
 /**
- * By how many versions a message is behind its run: usually 0, sometimes more, and -1 for a message that is one version
- * ahead.
+ * The version of the run minus the version in the message: usually 0, more for an outdated message, and -1 for a
+ * message with a version that the run has not reached yet.
  */
 const behind = fc.constantFrom(0, 0, 0, 0, 1, 2, -1)
 const anything: fc.Arbitrary<Happening> = fc.oneof(

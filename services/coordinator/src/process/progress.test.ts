@@ -33,11 +33,14 @@ describe('the transition of a run', () => {
     ['order', 'Running', 'report'],
     ['report', 'Running', 'csv'],
     ['csv', 'Completed', 'csv'],
-  ])('a run whose step %s completed gets the status %s at step %s', (step, status, next) => {
-    const transition = advance(run({ StepName: step, Attempt: 3 }), completed, options)
-    expect(transition).toMatchObject({ status, stepName: next, item: { status: 'Completed' } })
-    if (status === 'Running') expect(transition.attempt).toBe(0)
-  })
+  ])(
+    'after the step %s has completed, the run has the status %s and the StepName %s',
+    (step, status, next) => {
+      const transition = advance(run({ StepName: step, Attempt: 3 }), completed, options)
+      expect(transition).toMatchObject({ status, stepName: next, item: { status: 'Completed' } })
+      if (status === 'Running') expect(transition.attempt).toBe(0)
+    },
+  )
 
   it("a step that calls setStatus('Completed') completes the run, even if the process has further steps", () => {
     expect(advance(run(), { ...completed, endsRun: true }, options)).toMatchObject({
@@ -46,7 +49,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('a run skips the finished steps that a changed definition has after the current step', () => {
+  it('if a changed definition has finished steps after the current step, the run skips these steps', () => {
     const next = (finished: string[]) => advance(run(), completed, { ...options, finished })
     expect(next(['report'])).toMatchObject({ status: 'Running', stepName: 'csv' })
     expect(next(['report', 'csv'])).toMatchObject({ status: 'Completed', stepName: 'order' })
@@ -104,7 +107,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('during a cool-down no attempt is counted, and only the call that got the 429 is stored as an attempt', () => {
+  it('an attempt that ends because of a cool-down is not counted, and is stored only if its own call got a 429', () => {
     expect(advance(run({ Attempt: 10 }), told429, options)).toMatchObject({
       status: 'Retrying',
       attempt: 9,

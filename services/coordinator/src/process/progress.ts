@@ -73,8 +73,8 @@ export type StepOutcome =
       readonly isInDoubt?: boolean
     }
   /**
-   * The step starts again later, and the attempt is not counted. If the step has not called `waitFor()`, `error` is the
-   * reason why the run has to wait.
+   * The step starts again later, and the attempt is not counted. `error` is the reason why the run has to wait. It is
+   * absent if the step has called `waitFor()`.
    */
   | {
       readonly kind: 'later'

@@ -35,8 +35,8 @@ const LITERAL = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g
 export function createRedaction(
   secrets: readonly (readonly [name: string, secret: Secret])[],
 ): Redaction | null {
-  // The map contains each value only once, even if several settings have it, or if a setting is also the whole auth of
-  // a target.
+  // The map contains each secret text only once, even if several settings have the same text, or if the whole auth
+  // of a target is the value of a setting.
   const known = new Map(
     secrets.flatMap(([name, secret]) => {
       const value = secret.reveal()
@@ -53,8 +53,8 @@ export function createRedaction(
   const contains = (given: string): boolean => nameIn(given) !== null
   const text = (given: string): string =>
     searched.reduce((rest, { everywhere }) => rest.replace(everywhere, REPLACEMENT), given)
-  // Each literal is searched separately, because a replaced match across two literals would leave text that is not
-  // JSON. A string is decoded first, because JSON can write each of its characters in several ways.
+  // Each literal is searched separately, because replacing a match that extends over two literals would make the JSON
+  // invalid. A string is decoded first, because JSON can write each of its characters in several ways.
   const jsonText = (given: string): string =>
     given.replace(LITERAL, (literal) => {
       if (!literal.startsWith('"'))

@@ -122,7 +122,7 @@ describe('a step that calls a target with limits', () => {
     ['an error', answered(500)],
     ['no response', { kind: 'failed', reason: 'ECONNRESET', isSent: true }],
     ['an abort', { kind: 'aborted', isSent: true }],
-  ])('the slot is released after a call that ended with %s', async (_, ending) => {
+  ])('the slot of a call is released if the call has ended with %s', async (_, ending) => {
     const { limiter, held, statements } = startSource()
     await outcomeOf(executing, [ending], { definition, limiter })
     expect(statements).toEqual(['reserve', 'release'])

@@ -81,7 +81,7 @@ describe('a step that throws an error whose members cannot be read', () => {
 })
 
 describe('an HTTP call that a step makes', () => {
-  it('a call of a step is reported without user info and query, before it is sent and after its response', async () => {
+  it('onCall gets the URL of a call without user info and query, before the call is sent and after its response', async () => {
     const reported: StepCall[] = []
     let before: readonly StepCall[] = []
     await outcomeOf(
@@ -223,7 +223,7 @@ describe('an HTTP call that a step makes', () => {
       { kind: 'released', noResponse: 'GET http://x/ got no response: aborted', isInDoubt: true },
     ],
   ])(
-    'the call outcome %j ends the step: its later code neither sends a call nor changes the outcome',
+    'after the call outcome %j has ended a step, the code of the step can neither send a call nor change the outcome',
     async (call, expected) => {
       const { outcome, calls } = await outcomeOf(
         async (step: Step) => {

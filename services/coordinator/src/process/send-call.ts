@@ -91,7 +91,7 @@ function prepareCall(
 ): PreparedCall | NotSent {
   const { credential } = options
   // In a run without a realm, `ACC-${step.realm}` is `ACC-null`. The coordinator reports the missing realm itself,
-  // because the gateway cannot know that the run has none.
+  // because the gateway cannot know that the run has no realm.
   if (run.Realm === null && credential === credentialName('null'))
     return failed(
       process,

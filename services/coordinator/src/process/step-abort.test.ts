@@ -32,7 +32,7 @@ describe('the abort of a step', () => {
   })
 
   it.each(['before', 'after'])(
-    'the AbortSignal of an aborted step is aborted if the step reads the signal %s the abort',
+    'if a step reads its AbortSignal %s the abort, the signal is aborted with the abort reason',
     (when) => {
       const abort = new StepAbort()
       const early = when === 'before' ? abort.signal : null

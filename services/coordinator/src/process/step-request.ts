@@ -50,8 +50,9 @@ export interface CallRoute {
 }
 
 /**
- * Builds the HTTP call of a request. @throws {TypeError} if the request cannot be sent, which is a bug of the
- * step.
+ * Builds the HTTP call of a request.
+ *
+ * @throws {TypeError} if the request cannot be sent, which is a bug of the step.
  */
 export function outgoingCall(
   request: StepRequest | TargetRequest,

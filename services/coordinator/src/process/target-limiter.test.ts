@@ -102,13 +102,13 @@ describe('the limit of calls per second to a target', () => {
     expect(requests).toHaveLength(2)
   })
 
-  it('a call whose reserved time passes while the process is blocked reserves another time instead of being sent late', async () => {
+  it('if the OS process is blocked beyond the reserved time of a call, the call reserves another time and is not sent late', async () => {
     const { admit, admitted } = start()
     const limits = { intervalMs: 200 }
     for (let n = 0; n < 4; n += 1) void admit(limits)
     await vi.advanceTimersByTimeAsync(10)
     expect(admitted).toHaveLength(1)
-    // The test lets time pass without firing timers, as if the process were blocked.
+    // The test lets time pass without firing timers, as if the OS process were blocked.
     vi.setSystemTime(now() + 700)
     await vi.advanceTimersByTimeAsync(590)
     // A limiter that sent late calls at once, instead of reserving another time, would have sent all three waiting

@@ -50,15 +50,15 @@ export interface TargetLimiterDeps {
   /** A clock that is used for durations only. */
   readonly clock: Pick<Clock, 'now' | 'setTimeout'>
   /**
-   * Replaces each promise that a call would await until a timer of the clock fires. The call awaits the returned
-   * promise. Default: returns the given promise.
+   * Called with each promise that resolves when a timer of the clock fires. The call awaits the promise that this
+   * function returns. Default: returns the given promise.
    */
   readonly waitForClock?: WaitForClock | undefined
 }
 
 /**
- * Gets the promise that a call would await until a timer of the clock fires, and returns the promise to await. A test
- * uses this to learn that a step only waits for the clock, which the test must then move.
+ * Gets a promise that resolves when a timer of the clock fires, and returns the promise that the call awaits instead. A
+ * test passes such a function to detect that a step waits only for the clock, which the test must then move.
  */
 export type WaitForClock = <Result>(wait: Promise<Result>) => Promise<Result>
 
@@ -212,7 +212,7 @@ export function createTargetLimiter({
           await end()
           return { kind: 'aborted' }
         }
-        // This process was blocked, so the call is late. It is not sent now, because all late calls would be sent at
+        // This OS process was blocked, so the call is late. It is not sent now, because all late calls would be sent at
         // the same time.
         if (now() - sendAt <= MAX_LATE_MS) return { kind: 'admitted', end }
         await end()
