@@ -69,7 +69,7 @@ describe('runs that start on arrival, without a step message', () => {
     expect(await queue(10, { inserted: 0 })).toBe(4)
   })
 
-  it('starting runs on arrival reserves capacity before the runs are stored, and releases the capacity of runs that are not claimed', async () => {
+  it('the capacity for runs that start on arrival is reserved before they are stored, and released if a run is not claimed', async () => {
     const { arrivals, queue } = arrivalsOf()
     const stored = Promise.withResolvers<never>()
     const first = arrivals.queue(inline, 3, () => stored.promise)

@@ -3,7 +3,7 @@
  * without a step message.
  *
  * Runs start on arrival only if their process has `dispatch: 'inline'` and no concurrency limit, and only while this
- * replica has capacity. Any other run waits for its message, behind the runs that were queued before it.
+ * replica has capacity. Any other run starts when its message is delivered, after the runs that were queued earlier.
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { ProcessDefinition } from '../process/definition.ts'

@@ -5,7 +5,7 @@ import type { StepQueue } from './step-queue.ts'
 
 /** Audits the source, and detects which processes run only at other coordinators. */
 export interface Auditor {
-  /** Returns the audit. The audit reports a process as not loaded only if the process runs at no coordinator. */
+  /** Audits the source. The result lists a process as not loaded only if no coordinator runs the process. */
   audit(): Promise<Audit>
   /** Whether another coordinator ran the process at the time of the last audit. */
   runsElsewhere(process: string): boolean

@@ -16,7 +16,10 @@ export interface ConnectivityOptions {
   readonly probes: readonly ((signal: AbortSignal) => Promise<boolean>)[]
   readonly onlineIntervalMs?: number
   readonly offlineIntervalMs?: number
-  /** Milliseconds between the first failed round of probes and the second round, which decides. */
+  /**
+   * Milliseconds between the first failed round of probes and the second round. If the second round fails too, the
+   * internet counts as unreachable.
+   */
   readonly confirmMs?: number
   readonly probeTimeoutMs?: number
 }
@@ -34,8 +37,8 @@ export function createConnectivity(options: ConnectivityOptions): Connectivity {
   let isOnline: boolean | null = null
   let checking: Promise<boolean> | null = null
   /**
-   * Ends the current pause between two rounds. Aborted when the result of a check has changed, because the length of
-   * the pause depends on the result.
+   * Aborting this controller ends the current pause between two rounds. It is aborted when the result of a check has
+   * changed, because the length of the pause depends on the result.
    */
   let pause = new AbortController()
 

@@ -180,7 +180,7 @@ describe('the dead-letter queues of processes that are not loaded', () => {
     await eventually(() => expect(state.polls).toBeGreaterThan(polls + 1))
   }
 
-  it('if all processes that have runs are loaded, the intake checks for no dead-letter queues of unloaded processes', async () => {
+  it('the intake checks the dead-letter queues of unloaded processes only if such a process has runs', async () => {
     const intake = intakeOn()
     await nextPoll(intake)
     expect(intake.state.checks).toEqual([])

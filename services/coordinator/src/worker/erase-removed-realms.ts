@@ -4,7 +4,10 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Erase } from './erasure.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
 
-/** The key id of these erasures in the action log. No service key can have this id. */
+/**
+ * The key id in the action log for erasures that the removal of a credential has caused. No service key can have this
+ * id.
+ */
 const KEY_ID = 'coordinator:credential-removed'
 
 const RETRY_MS = 30_000

@@ -55,7 +55,7 @@ const erasureOf = (
   createErasure({ isLoaded: () => true, source, removeFiles, log: createLogger('test', 'silent') })
 
 describe('the erasure of the runs of a company', () => {
-  it('an erasure erases a run that ends after its page was read', async () => {
+  it('an erasure also erases a run that ends after the erasure has read the page with the run', async () => {
     const { store, source } = storeOf(5, new Set([1, 2, 3, 4]))
     store.onPage = (page) => void (page.includes(4) && store.ended.add(0))
     const result = await erasureOf(source)(scope, act, later)

@@ -40,7 +40,7 @@ export type Erase = (
 ) => Promise<ErasureResult>
 
 const PAGE = 200
-/** The maximum number of passes over the runs, for the case that further runs keep ending. */
+/** The maximum number of passes over the runs, because an erasure must end even if further runs keep ending. */
 const MAX_PASSES = 10
 
 /**

@@ -151,7 +151,7 @@ const slotOf = (
     ? {}
     : { slot: { limit: concurrency.limit, key: concurrency.keyOf === null ? WHOLE_PROCESS : key } }
 
-/** Returns the concurrency key that is computed for the run, or the reason why there is none. */
+/** Returns the concurrency key that is computed for the run, or the reason why there is no key. */
 function keyOrFailure(
   { initialData, isUnreadable }: UnkeyedRun,
   definition: ProcessDefinition,

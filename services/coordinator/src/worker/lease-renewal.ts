@@ -24,8 +24,8 @@ export function startLeaseRenewal(deps: LeaseRenewalDeps): Disposable {
       () => log.debug('renewing the leases of steps in flight failed'),
     )
   }
-  // The next renewal does not wait until this one has ended, because otherwise a lease could expire while the store is
-  // slow.
+  // A renewal starts even if the previous renewal has not ended, because otherwise a lease could expire while the store
+  // is slow.
   const repetition = clock.repeat(async () => {
     renew()
     return renewMs

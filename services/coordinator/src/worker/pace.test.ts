@@ -7,7 +7,7 @@ describe('the pace of a bulk operation', () => {
     [30, 6],
     [1_000, 100],
   ])(
-    'with %i actions a second in batches of %i, no second contains more actions, however long they take',
+    'with a limit of %i actions per second and batches of %i, no second has more actions, however long an action takes',
     (perSecond, batch) => {
       let clock = 5
       const pace = createPace(perSecond, () => clock)

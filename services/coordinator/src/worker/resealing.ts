@@ -38,8 +38,9 @@ const EVERY_MS = 86_400_000
  * small batches, by one replica at a time.
  *
  * A pass is followed by another pass in two cases. First, if the pass has replaced payloads: a replica that still has
- * the old keys may have written meanwhile. Second, if the pass has continued at the position of a lost replica, and
- * therefore has not read all payloads. A payload that cannot be decrypted stays unchanged, and counts as outdated.
+ * the old keys may have written further payloads meanwhile. Second, if the pass has continued at the position of a lost
+ * replica, and therefore has not read all payloads. A payload that cannot be decrypted stays unchanged, and counts as
+ * outdated.
  */
 export function startResealing(deps: ResealingDeps): AsyncDisposable {
   const { source, keys, owner, log, clock, random, intervalMs, onProgress } = deps

@@ -210,8 +210,8 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
 }
 
 /**
- * Returns the retention of each loaded process and of the process of webhooks. Webhooks may have runs even if their
- * process is not loaded, because `WEBHOOKS_FILE` may have been unset since then.
+ * Returns the retention of each loaded process and of the process of webhooks. Runs of webhooks may exist even if their
+ * process is not loaded, because `WEBHOOKS_FILE` may have been set earlier.
  */
 function policiesOf(
   { processes, retention }: Pick<RetentionDeps, 'processes' | 'retention'>,

@@ -303,7 +303,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       expect(await source.operation(id)).toMatchObject({ StatusReason: 'internal_error' })
     })
 
-    it('slow bulk operations alternate with operations that wait', async () => {
+    it('a short bulk operation completes although five slow operations, which were started earlier, are still running', async () => {
       const names = ids(30)
       await queue([...names, 'urgent'])
       replica()
@@ -317,7 +317,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       }
     })
 
-    it('a bulk operation also pauses after 20 failures in a row if a replica releases the operation between these failures', async () => {
+    it('a bulk operation pauses after 20 failures in a row, even if these failures extend over many batches', async () => {
       const names = ids(30)
       await queue(names)
       replica({

@@ -28,8 +28,9 @@ export const startStartIntake = (deps: StartIntakeDeps): MessageIntake =>
 
 /**
  * Returns the actor for the action log: the broker user that published the message. Most messages name no user, because
- * the broker does not add one by itself. Such a message has an actor only if its transaction has a reason. The name of
- * a user cannot be mistaken for the id of a service key, because the id of a service key contains no colon.
+ * the broker does not add one by itself. Such a message has an actor only if its transaction has a reason. The actor
+ * of a user, `rabbitmq:<user>`, cannot equal the id of a service key, because the id of a service key contains no
+ * colon.
  */
 const queuerOf = ({ userId }: StartMessage, hasReason: boolean): Actor | undefined =>
   userId !== '' || hasReason

@@ -113,7 +113,7 @@ describe('the sweeper', () => {
     ['fails', 'has a queue without a consumer', () => 0, 1],
     ['keeps', 'has a queue that another version of the process consumes', () => 2, 0],
   ])(
-    'the sweeper %s a due run whose process does not have its step, if the step %s',
+    'a run at a step that is missing in its process: the sweeper %s the run if the step %s',
     async (_, __, consumers, failures) => {
       const sweeper = sweeperOn({ runsAtUnknownStep: [run(1, 'gone')], consumers })
       await eventually(() => expect(sweeper.polls).toHaveLength(1))

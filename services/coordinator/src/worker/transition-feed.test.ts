@@ -23,7 +23,7 @@ describe('a client of /events that reconnects to another coordinator replica', (
   const longBefore = event('long before', 1_000)
   const after = event('after', 9_000)
 
-  it('a client of /events that reconnects receives again the events of the second before its Last-Event-ID', () => {
+  it('after a reconnect, /events repeats the events of the last second before the Last-Event-ID of the client', () => {
     const feed = createTransitionFeed()
     for (const one of [longBefore, here, elsewhere, after]) feed.add(one)
     expect(feed.after(eventId(elsewhere))).toEqual([here, after])

@@ -95,7 +95,7 @@ describe('publishing the transition of a run that waits for a credential', () =>
 describe('publishing the transition of a step that waits for a cool-down', () => {
   const held: RunState = { ...run, Status: 'Retrying', ErrorClass: 'credential_held' }
 
-  it('the event is published at once, and the message without a delay when the cool-down is over', () => {
+  it('the event is published at once, but the step message only when the cool-down has ended', () => {
     const { publisher, published, messages, delays, timers } = createPublisher()
     publisher.publishHeld(held, 250_000)
     expect([published.length, messages]).toEqual([1, []])
@@ -112,7 +112,7 @@ describe('publishing the transition of a step that waits for a cool-down', () =>
     expect([messages, delays, timers.size]).toEqual([[4], [250_000], 0])
   })
 
-  it('if ten thousand messages wait in memory, the next one waits in a delay queue', () => {
+  it('if ten thousand messages wait in memory, the next message waits in a delay queue', () => {
     const { publisher, messages, delays } = createPublisher()
     for (let n = 0; n < 10_001; n += 1) publisher.publishHeld(held, 1_000 + n)
     expect([messages, delays]).toEqual([[4], [11_000]])

@@ -19,9 +19,9 @@ export interface TransitionPublisher {
   publishStep(run: RunState, delayMs?: number): Promise<void>
   /**
    * Publishes the event of a transition whose step waits for a cool-down, and publishes the message of the step after
-   * `delayMs`. Until then the message is only in the memory of this process. Many runs may wait for one company, and in
-   * the broker each message would pass several delay queues. If the process dies, the sweeper publishes the message. At
-   * shutdown, `flush` publishes the waiting messages to the delay queues.
+   * `delayMs`. Until then the message waits in the memory of this replica. It does not wait in the broker, because many
+   * runs may wait for one company, and each message would pass through several delay queues. If the replica dies, the
+   * sweeper publishes the message. At shutdown, `flush` publishes the waiting messages to the delay queues.
    */
   publishHeld(run: RunState, delayMs: number): void
   /** Publishes the events and messages of many runs in the background. `flush` waits until they are published. */
