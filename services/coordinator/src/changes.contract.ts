@@ -117,7 +117,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       })
     })
 
-    it('if twenty changes are delivered five times in a different order, each of them starts one run', async () => {
+    it('if twenty changes are delivered five times each, in a mixed order, each change starts one run', async () => {
       const host = await start()
       const events = Array.from({ length: 20 }, (_, n) => changeEvent({ EntityId: String(n) }))
       // Publishes each of the twenty events five times in a mixed order: `n * 7 % 100` takes each value from 0 to 99
@@ -285,7 +285,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('the queue for the changes of a process exists as soon as the coordinator has started, also after a restart', async () => {
+    it('the queue on.<Process> exists as soon as the coordinator has started, also after a restart', async () => {
       const [event, next] = [changeEvent(), changeEvent({ EntityId: '130' })]
       const host = await startFixture(backends, { processes: [sale] })
       opened.push(host)

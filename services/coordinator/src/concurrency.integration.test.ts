@@ -150,7 +150,7 @@ describe('a process with a concurrency limit on two coordinators', () => {
       })
   })
 
-  it('the slot of a killed coordinator can be assigned again when its lease has expired', async () => {
+  it('the slot of a killed coordinator can be assigned again when the lease of its run has expired', async () => {
     await using target = await startTarget()
     target.on('/charges', (request, response) =>
       // The first call never ends, because the test kills its coordinator.

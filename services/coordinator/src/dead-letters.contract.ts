@@ -165,7 +165,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       })
     })
 
-    it('a dead letter that an earlier version published is stored with the content of its message', async () => {
+    it('a dead letter that an earlier version of the coordinator published is stored with the content of its message', async () => {
       const host = await start()
       await dead(host, {
         messageId: 'dead/1',
@@ -292,7 +292,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       ])
     })
 
-    it('a service key that is bound to realms can read and change only dead letters of runs of its realms', async () => {
+    it('a service key that is bound to realms can read and change a dead letter only if its run has one of these realms', async () => {
       const host = await start({ env: { LOCAL_PULL_SECONDS: '3600' } })
       await host.source.queue(outline, [
         { TransactionID: 'own', InitialData: 1, Realm: '42' },

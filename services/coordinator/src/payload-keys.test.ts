@@ -55,10 +55,10 @@ describe('a coordinator with PAYLOAD_KEYS', () => {
   )
 
   it.each([
-    ['an unknown key', k2],
+    ['only another key', k2],
     ['no key', null],
   ])(
-    'a run fails with payload_unreadable if the coordinator has %s for it, and can be resumed when the key is set',
+    'a run fails with payload_unreadable if the coordinator has %s, and can be resumed when the right key is set',
     async (_, keys) => {
       {
         await using host = await start(k1)

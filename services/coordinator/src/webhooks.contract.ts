@@ -283,7 +283,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
         (_, response) => void response.writeHead(200, { a: 'x'.repeat(1e6) }).end(),
       ],
     ] as const satisfies readonly (readonly [string, Parameters<Receiver['respond']>[0]])[])(
-      'a webhook is delivered again to a receiver that %s until the receiver responds with 2xx',
+      'if a receiver %s, the webhook is sent again until the receiver responds with 2xx',
       async (_, respond) => {
         const receiver = use(await startReceiver())
         const { host } = await start([receiver])

@@ -52,7 +52,10 @@ describe('the events of an object in the change feed', () => {
       ['delete Invoice-7:deleted@2026-11-23T12:01:00Z/123'],
     ],
     ['without a time of creation: an update', {}, ['update Invoice-7@2026-11-23T12:01:00Z/123']],
-  ])('the change feed reports an object as events: %s', (_, object, ids) => {
-    expect(idsOf(object)).toEqual(ids)
-  })
+  ])(
+    'eventsOf() returns the right events for an object of the change feed: %s',
+    (_, object, ids) => {
+      expect(idsOf(object)).toEqual(ids)
+    },
+  )
 })

@@ -16,9 +16,9 @@ export const FEED_OPERATIONS = [
 const second = (ms: number): number => Math.floor(ms / 1_000)
 
 /**
- * Returns the events of an object that was changed since a time, in epoch ms. Each event has the same id as the event
- * of the webhook about the same change. The provider returns only the last update of an object. An update within the
- * same second as the creation is treated as part of the creation.
+ * Returns the events of an object that was changed at or after `since` (epoch ms). Each event has the same id as the
+ * event of the webhook about the same change. The provider returns only the last update of an object. An update within
+ * the same second as the creation is treated as part of the creation.
  */
 export function eventsOf(realm: string, object: ReadObject, since: number): ProviderEvent[] {
   const { entity, id, createdAt, changedAt, isDeleted } = object

@@ -126,9 +126,9 @@ export async function readChanges(
   }
 
   /**
-   * Reads a time range of an entity page by page. The next page begins at the time of the last object instead of at its
-   * position, because an object that is changed in the meantime leaves the time range and shifts the positions of all
-   * later objects.
+   * Reads a time range of an entity page by page. The next page begins at the time of the last object instead of at a
+   * position in the list, because an object that is changed in the meantime leaves the time range and shifts the
+   * positions of all later objects.
    */
   async function readByQuery(
     entity: ProviderEntity,

@@ -73,8 +73,8 @@ export function createChangeFeed({
     concurrency: MAX_SWEEPS,
     stepTimeoutSeconds: 1_200,
     retry: { maxAttempts: 8, baseMs: 30_000, capMs: 900_000 },
-    // Only the last completed run of a company is needed, because the daily sweep after a failed sweep begins at the
-    // same cursor. Completed runs are therefore not kept for long.
+    // Completed runs are kept only for a short time, because the cursor and not the run stores how far the change feed
+    // of a company was read.
     retention: { completedDays: 7 },
     schedules: [{ name: SWEEP_SCHEDULE, cron: '17 3 * * *', each: 'company' }],
     steps: { [STEP]: () => null },

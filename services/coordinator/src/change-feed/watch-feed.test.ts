@@ -119,7 +119,7 @@ describe('a company whose credential becomes usable', () => {
     expect(sweeps).toEqual([])
   })
 
-  it('an overdue sweep starts when the credential of the company becomes usable, with the same id until the cursor moves', async () => {
+  it('an overdue sweep starts when the credential becomes usable, and its id stays the same until the cursor moves', async () => {
     await watch.onUsable('1')
     now += 27 * HOUR
     await watch.onUsable('1')

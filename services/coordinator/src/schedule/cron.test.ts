@@ -83,7 +83,7 @@ describe('the times of a cron expression', () => {
   })
 
   it.each(['America/New_York', 'Europe/Berlin', 'Australia/Lord_Howe', 'UTC'])(
-    'latest() returns the same times of a year in %s as repeated calls of next()',
+    'for a year in the time zone %s, latest() returns the same times as repeated calls of next()',
     (zone) => {
       for (const cron of [
         '30 2 * * *',

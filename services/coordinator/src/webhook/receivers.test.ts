@@ -28,7 +28,7 @@ describe('the list of webhook receivers', () => {
     ['nothing', ''],
     ['text', 'whsec_'],
     ['an incomplete list', '[{'],
-  ])('the list of webhook receivers rejects a file with %s as not JSON', (_, text) => {
+  ])('a webhooks file that contains %s is rejected because it is not JSON', (_, text) => {
     expect(parseReceivers(text, rules)).toEqual({ list: null, faults: ['is not JSON'] })
   })
 

@@ -4,7 +4,7 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { expect, it } from 'vitest'
 import { startWebhookRuns } from './start-webhooks.ts'
 
-it('after undelivered webhooks could not be counted, the next poll does not repeat the count', async () => {
+it('if counting the undelivered webhooks fails, the next poll does not count them', async () => {
   const calls = { polls: 0, counts: 0 }
   const starter = startWebhookRuns({
     source: {
