@@ -203,7 +203,7 @@ describe('a request with hostile headers', () => {
   })
 })
 
-it('the gateway closes the connection after a 401 response that precedes the end of the request body', async () => {
+it('if the gateway responds 401 before the request body is complete, it closes the connection', async () => {
   const socket = connect(proxy.port, '127.0.0.1')
   socket.write('POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx')
   let answer = ''

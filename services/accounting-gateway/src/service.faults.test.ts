@@ -57,7 +57,7 @@ const problem = async (answer: Response) => (await answer.json()) as Record<stri
 const call = (proxy: Gateway, method: string, path = '/v3/company/1/x') =>
   proxy.call(path, { method, ...(method !== 'GET' && method !== 'HEAD' && { body: 'body' }) })
 
-describe('the repetition of a failed attempt by the gateway', () => {
+describe('which failed attempts the gateway repeats', () => {
   it.each([502, 503, 504])(
     'if upstream responds with status %i to a GET, the gateway repeats the GET until it succeeds',
     async (status) => {
@@ -160,7 +160,7 @@ describe('the repetition of a failed attempt by the gateway', () => {
     expect(upstream.seen[1]?.headers['transfer-encoding']).toBe('chunked')
   })
 
-  it('the gateway does not repeat a call once more than 1 MiB of its body has been sent', async () => {
+  it('the gateway does not repeat a call after it has sent more than 1 MiB of the body', async () => {
     upstream.handle = async (request, response) => {
       await bodyOf(request)
       response.writeHead(503).end('unchanged')
@@ -356,7 +356,7 @@ describe('the gateway after a 429 response from upstream', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('a 429 response starts a cool-down even if its call must not be repeated', async () => {
+  it('a 429 response starts a cool-down even if the call must not be repeated', async () => {
     upstream.handle = statuses([429], [200])
     const proxy = await open({ settings: { DEADLINE_SECONDS: '30' } })
     expect((await call(proxy, 'PATCH')).status).toBe(429)

@@ -137,7 +137,7 @@ describe('a slow caller', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('the gateway responds 408 to a request with an incomplete body, and the request occupies no concurrency slot', async () => {
+  it('a request whose body does not arrive completely gets status 408 and occupies no concurrency slot', async () => {
     await open({ DEADLINE_SECONDS: '2', CONCURRENT_REQUESTS: '1' })
     const head = `POST ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: 100\r\n\r\nhalf`
     const slow = await Promise.all(Array.from({ length: 100 }, () => sendAndAwaitClose(head)))
@@ -185,7 +185,8 @@ it('the gateway disconnects a caller that does not read its response for a minut
 it('if more than 4,096 connections are open, the gateway closes the connections that have been idle longest', async () => {
   await open()
   const held = await idleConnections(4_096)
-  // The gateway closes a used connection in favour of a new one only if the used connection has been idle for a second.
+  // To make room for a new connection, the gateway may close a connection on which a call was made. It does so only
+  // after that connection has been idle for a second.
   await eventually(async () => expect((await raw(proxy.port, CALL)).status).toBe(200))
   const [first, last] = [held.slice(0, 100), held.at(-1) as Socket]
   await eventually(() => expect(first.some(({ destroyed }) => destroyed)).toBe(true))

@@ -328,7 +328,7 @@ async function slowCaller(port: number) {
   opened.defer(() => void socket.destroy())
   socket.on('error', () => {})
   await once(socket, 'connect')
-  /** Resolves with true when the caller has read that many bytes, or with false if the connection closes earlier. */
+  /** Resolves with true when the caller has read `bytes` bytes, or with false if the connection closes earlier. */
   const reads = (bytes: number): Promise<boolean> =>
     new Promise((resolve) => {
       let count = 0

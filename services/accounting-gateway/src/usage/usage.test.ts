@@ -58,7 +58,7 @@ describe('the kinds of calls', () => {
   })
 })
 
-describe('the counting of calls by the gateway', () => {
+describe('how the gateway counts calls', () => {
   it('a call is counted in the month in which it was made', async () => {
     const store = createMemoryUsageStore()
     const { usage, set, tick, onTotal } = started(store)

@@ -152,8 +152,8 @@ describe('prefetched permits', () => {
   const wide = { perSecond: 10_000, perMinute: 100_000, concurrent: 100 }
 
   /**
-   * Makes `count` concurrent calls, and returns how many of them get a permit at once. The other calls are rejected
-   * instead of queued.
+   * Makes `count` concurrent calls, and returns how many of them get a permit without waiting. The other calls are
+   * rejected instead of queued.
    */
   async function permittedAtOnce({ limits }: Awaited<ReturnType<typeof replica>>, count: number) {
     const reserved = Array.from({ length: count }, async () => limits.acquire('1', waitLimit(0)))
