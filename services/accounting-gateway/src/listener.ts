@@ -42,7 +42,7 @@ export interface Listener {
    * request.
    */
   readonly onFastPathRequest: (request: BufferedRequest, response: CallerResponse) => boolean
-  /** Returns whether `onFastPathRequest` will accept a request once its body is complete. */
+  /** Returns whether `onFastPathRequest` will accept this request when the body of the request is complete. */
   readonly isFastPathRequest: (request: BufferedRequest) => boolean
   /**
    * Subscribes to the server events for requests that `node:http` does not pass to an ordinary request listener:
@@ -66,9 +66,9 @@ const REJECTED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
 
 export function createListener(deps: ListenerDeps): Listener {
   const { app, proxy, keys, logger, metrics, activity } = deps
-  // The running calls are in an array instead of a Set, because V8 links the outgrown tables of a Set to each other
-  // after many additions and deletions. In a Set, finished calls would stay in memory until the next full garbage
-  // collection.
+  // The running calls are in an array instead of a Set. After many additions and deletions, V8 has replaced the
+  // internal table of a Set many times, and the replaced tables are linked to each other. Finished calls in these
+  // tables would stay in memory until the next full garbage collection.
   const calls: ProxyCall[] = []
   /**
    * Connections that close after the response to a rejected request. Later requests on these connections are ignored.

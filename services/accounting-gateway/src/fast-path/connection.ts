@@ -20,7 +20,7 @@ const MAX_PARTS = 256
 export interface FastPathConnectionDeps {
   readonly reader: RequestReader
   readonly serve: (request: BufferedRequest, response: CallerResponse) => boolean
-  /** Whether `serve` will serve a request as soon as its body is complete. */
+  /** Returns whether `serve` will serve this request when the body of the request is complete. */
   readonly mayBuffer: (request: BufferedRequest) => boolean
   /** Hands the connection's socket over to `node:http`. */
   readonly handOver: () => void

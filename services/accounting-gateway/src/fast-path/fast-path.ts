@@ -41,7 +41,7 @@ export type Serve = (request: BufferedRequest, response: CallerResponse) => bool
 
 export interface FastPathDeps {
   readonly serve: Serve
-  /** Whether `serve` will serve a request as soon as its body is complete. */
+  /** Returns whether `serve` will serve this request when the body of the request is complete. */
   readonly mayBuffer: (request: BufferedRequest) => boolean
 }
 

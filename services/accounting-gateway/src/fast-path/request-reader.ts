@@ -113,8 +113,8 @@ export class RequestReader implements MessageReceiver {
     return this.#head === null
   }
 
-  // After `no body`, the parser regards the message as complete at the end of the head. `read` itself takes the body
-  // from the bytes that follow the head. llhttp has verified that `Content-Length` occurs at most once and is a number.
+  // The result `no body` makes the parser end the message after the head. `read` itself takes the body from the bytes
+  // that follow the head. llhttp has verified that `Content-Length` occurs at most once and is a number.
   onHead(head: Head): 'no body' | 'rejected' {
     this.#head = head
     const has = (name: string): boolean => headerValue(head.headers, name) !== null

@@ -35,7 +35,7 @@ export interface CallerResponse {
   write(chunk: Buffer): boolean
   addTrailers(trailers: [name: string, value: string][]): void
   end(chunk?: Buffer | string): unknown
-  /** Closes the connection. The close shows the caller that an incomplete response is truncated. */
+  /** Closes the connection. If the response is incomplete, the caller learns this from the closed connection. */
   destroy(): unknown
   /**
    * `close` is emitted when the connection is closed or the response is complete. `drain` is emitted when the write

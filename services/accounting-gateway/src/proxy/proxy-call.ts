@@ -111,8 +111,8 @@ export class ProxyCall {
   }
 
   /**
-   * Runs the call. Must be called once. Never rejects: an error that has to be sent to the caller is part of the
-   * result.
+   * Runs the call. Must be called exactly once. Never rejects: an error that has to be sent to the caller is part of
+   * the result.
    */
   async run(): Promise<CallResult> {
     const { request, response, body } = this.#call

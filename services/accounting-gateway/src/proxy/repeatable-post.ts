@@ -61,8 +61,8 @@ const derivedKey = (key: string | string[] | undefined): string | null =>
 type OwnKey = (post: CallersPost) => 'present' | 'other' | 'absent'
 
 /**
- * Returns a function that looks for the parameter with the idempotency key in a query. The result is `present` if the
- * parameter occurs once, with its documented name and a value.
+ * Returns a function that searches the query of a POST for the parameter that contains the idempotency key. The result
+ * is `present` if the parameter occurs once, with its documented name and a value.
  *
  * The result is `other` if the parameter occurs in an undocumented way that a server might accept as well: in different
  * upper or lower case, with an encoded name, with an empty value, or twice. For `other`, the gateway neither adds a

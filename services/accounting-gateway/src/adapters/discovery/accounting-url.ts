@@ -19,8 +19,8 @@ const Document = z.looseObject({
 const REMEDY = 'set ACCOUNTING_URL to the address of the accounting API'
 const HAS_NONE = `the discovery document contains no accounting_url, and PROVIDER_PROFILE defines none for it: ${REMEDY}`
 /**
- * The maximum delay of the gateway's start while it waits for the discovery document. After this time, the gateway
- * listens without the document and continues to fetch it in the background.
+ * How long the gateway's start may wait for the discovery document. After this time, the gateway listens without the
+ * document and continues to fetch it in the background.
  */
 const START_TIMEOUT_MS = 800
 
