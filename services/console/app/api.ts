@@ -1,4 +1,4 @@
-/** Calls of the console's own API. The browser adds the cookie of the session. */
+/** Functions that call the console's own API. The browser adds the session cookie to each request. */
 import { isUnattended } from './attendance.ts'
 import { setAnswered } from './reach.ts'
 

@@ -32,7 +32,7 @@ const HelpPage = lazy(async () => ({ default: (await import('./later.ts')).HelpP
 const RunbookPage = lazy(() => manual('runbook.md', import('../../../docs/runbook.md')))
 const ErrorsPage = lazy(() => manual('errors.md', import('../../../docs/errors.md')))
 
-/** Returns the page that shows a document, once the browser has loaded the page and the text of the document. */
+/** Waits until the browser has loaded the page for a document and the text of the document, and returns this page. */
 async function manual(file: string, document: Promise<{ readonly default: string }>) {
   const [{ Manual }, { default: text }] = await Promise.all([import('./later.ts'), document])
   return { default: () => <Manual file={file} text={text} /> }

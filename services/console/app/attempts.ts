@@ -24,7 +24,7 @@ export function numberedAttempts(run: RunView): readonly NumberedAttempt[] {
   const older =
     AttemptCount - attempts.length - ofOtherSteps.reduce((sum, { Attempt }) => sum + Attempt, 0)
   const first = attempts[0]?.StepName ?? ''
-  // The attempt that follows each attempt at the same step.
+  // For each attempt, the next attempt of the same step.
   const later = new Map<string, Attempt>()
   const nextOf = attempts.toReversed().map((attempt) => {
     const next = later.get(attempt.StepName)

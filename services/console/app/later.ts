@@ -1,6 +1,6 @@
 /**
  * The pages and dialogs that the page Now does not need. The browser loads all of them as one file. This file imports
- * start.tsx, so that the bundler writes the code that it shares with the page Now to a single file. Without this
+ * start.tsx, so that the bundler writes all code that these pages and the page Now share to a single file. Without this
  * import, the bundler would write one file for each set of pages that share code, and the page Now would need many
  * files.
  */

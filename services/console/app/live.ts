@@ -32,7 +32,7 @@ export interface Frame {
  */
 type Message = { readonly event: Frame } | { readonly state: LiveState } | 'which state?'
 
-/** The minimum time between two reads of a shown page that are caused by changes. */
+/** The minimum time between two reads of the same shown page, if changes cause these reads. */
 const READ_AGAIN_MS = 2_000
 /** The queries that are repeated whenever the page Now has changed. */
 const LISTS = ['companies', 'company', 'processes', 'dead-letters', 'activity'] as const
@@ -42,7 +42,7 @@ const STATE_REPORTED_MS = 1_000
 /** The maximum number of streams in a browser without locks. */
 const MAX_STREAMS = 3
 
-/** The transactions that have changed, as process and id. If `More` is true, further ones may have changed. */
+/** The transactions that have changed, as process and id. If `More` is true, further transactions may have changed. */
 interface RunsFrame {
   readonly Runs: readonly (readonly [process: string, id: string])[]
   readonly More: boolean
@@ -94,7 +94,7 @@ const pause = (ms: number, signal: AbortSignal): Promise<void> =>
     })
   })
 
-/** Follows the event stream until the returned function is called. `queries` has the cache of the pages. */
+/** Follows the event stream until the returned function is called. `queries` contains the cached data of the pages. */
 export function followStream(queries: QueryClient): () => void {
   const closing = new AbortController()
   const { signal } = closing
@@ -203,7 +203,7 @@ export function followStream(queries: QueryClient): () => void {
     setState(message.state)
   }
 
-  /** Reads the stream. `isShared` says whether the other tabs get its events. */
+  /** Reads the stream. If `isShared` is true, the other tabs get the events of the stream. */
   function lead(isShared: boolean): Promise<void> {
     const share = (message: Exclude<Message, string>): void => {
       if (isShared) channel.postMessage(message)

@@ -33,7 +33,7 @@ describe('the results of a file of transactions', () => {
       'The file has 10001 lines. At most 10000 can be queued at once',
     ],
     ['{}', 8_388_609, 'The file has more than 8 MB.'],
-  ])('the fault of a file that cannot be sent names the reason', (text, bytes, fault) => {
+  ])('lineFile() returns the reason if a file cannot be sent', (text, bytes, fault) => {
     expect(lineFile(text, bytes).fault).toContain(fault)
   })
 })

@@ -75,10 +75,10 @@ export function showFragment(name: string): void {
   for (const listener of listeners) listener()
 }
 
-/** Returns the address of the section of the runbook on a condition. */
+/** Returns the address of the runbook section about a condition. */
 export const runbookPage = (condition: string): string => `/help/runbook#${condition.toLowerCase()}`
 
-/** Returns the address of the section on an error code. */
+/** Returns the address of the help section about an error code. */
 export const errorPage = (code: string): string =>
   `/help/errors#${encodeURIComponent(code.toWellFormed())}`
 
@@ -87,7 +87,7 @@ let isHeadingDue = false
 /** Moves the focus to the heading of a page that was just opened, so that screen readers announce it. */
 export function focusHeading(): void {
   const heading = document.querySelector<HTMLElement>('h1')
-  // The program of the page may still be loading. The page calls this function when it is shown.
+  // The program of the page may still be loading. In this case, the page calls this function when the page is shown.
   if (!isHeadingDue || heading === null) return
   isHeadingDue = false
   heading.focus()

@@ -49,7 +49,7 @@ describe('a list of runs while a person reads it', () => {
     ])
   })
 
-  it('rows that are missing on the fresh page are not marked if new runs have moved these rows to the next page', () => {
+  it('if new runs move a row to the next page, the row is not marked as no longer matching the filter', () => {
     const listed = page([run(3), run(2), run(1)], 'cursor')
     const fresh = page([run(5), run(4), run(3)], 'other cursor')
     const updated = updatedPage(listed, fresh, 'CreatedAt')
@@ -66,7 +66,7 @@ describe('a list of runs while a person reads it', () => {
     ).toHaveLength(2)
   })
 
-  it('in a list ordered by the last change, a changed run moves to the first page, and its row stays in place with its new state', () => {
+  it('in a list ordered by the last change, the row of a changed run stays in place and shows the new state', () => {
     const changed = run(1, { Status: 'Running', UpdatedAt: '2026-11-24T03:05:00.000Z' })
     const old = (second: number) => run(second, { UpdatedAt: `2026-11-24T03:00:0${second}.000Z` })
     const second = page([old(2), old(1)], null)

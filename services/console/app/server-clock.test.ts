@@ -37,7 +37,7 @@ describe('the estimate of the server clock in the browser', () => {
   it.each([
     ['set back by two hours', -2 * HOUR_MS],
     ['set ahead by two hours', 2 * HOUR_MS],
-  ])('the estimate is made anew after the clock of the browser was %s', async (_, change) => {
+  ])('the estimate restarts after the clock of the browser was %s', async (_, change) => {
     const { serverNow, setServerTime } = await import('./server-clock.ts')
     setServerTime(anHourAhead(BROWSER), BROWSER)
     vi.setSystemTime(BROWSER + change)

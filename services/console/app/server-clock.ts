@@ -1,6 +1,6 @@
 /** Estimates the difference between the server's clock and the browser's clock, which may be wrong. */
 
-/** The least and the greatest difference that the messages so far permit. */
+/** All messages so far show that the difference lies between these two values. */
 let leastMs = Number.NEGATIVE_INFINITY
 let mostMs = Number.POSITIVE_INFINITY
 let offsetMs = 0
@@ -9,10 +9,11 @@ let offsetMs = 0
 export const serverNow = (): number => Date.now() + offsetMs
 
 /**
- * Takes over the server's time from a message that has just arrived. The server read its clock after `sentAt`, the time
- * by the browser's clock at which the message was requested, if that is known. A message that was slow says little
- * about the clock, so each message only narrows the range of possible differences (RFC 5905, section 8, prefers the
- * shortest round trip for the same reason). If a message contradicts the range, one of the clocks was set.
+ * Updates the estimate with the server's time from a message that has just arrived. `sentAt` is the time at which the
+ * browser requested the message, if this time is known. The server read its clock between `sentAt` and now. A slow
+ * message says little about the difference, so each message only narrows the range of possible differences. RFC 5905,
+ * section 8, prefers the shortest round trip for the same reason. If a message contradicts the range, one of the clocks
+ * was changed, and a new range begins.
  */
 export function setServerTime(serverTime: string, sentAt = Number.NEGATIVE_INFINITY): void {
   const least = Date.parse(serverTime) - Date.now()

@@ -22,7 +22,7 @@ export interface ShortcutHandlers {
   readonly onKeys: () => void
 }
 
-/** While the component is shown, a key press calls the handler of the key or opens its page. */
+/** While the component is shown, a key press calls the handler of the key or opens the page of the key. */
 export function useShortcuts({ onSearch, onKeys }: ShortcutHandlers): void {
   useEffect(() => {
     let firstKeyAt = -Infinity

@@ -1,4 +1,4 @@
-/** Reads the event stream of the console, and reconnects for as long as it is needed. */
+/** Reads the event stream of the console, and reconnects until the caller ends the reading. */
 import type { Frame } from './live.ts'
 
 const EVENTS = ['hello', 'current', 'reset', 'now', 'services', 'runs', 'bye'] as const

@@ -53,7 +53,7 @@ describe('the time axis of a timeline', () => {
     expect(timeAxis(brief, false).breaks).toEqual([])
   })
 
-  it('timeAxis returns one single wait for a run that does nothing but wait', () => {
+  it('timeAxis returns a single wait for a run that has only waited', () => {
     const { breaks, at } = timeAxis(waterfall([segment('queued', 0, 1_000)]), false)
     expect(breaks).toHaveLength(1)
     expect([at(0), at(1_000 * SECOND)]).toEqual([0, 1])

@@ -53,7 +53,7 @@ describe('the shown part of a timeline', () => {
       expect(axis.at(at(seconds))).toBeCloseTo(place)
   })
 
-  it('on the timeline, a time that is converted to a position and back is the same time, also inside a wait that is drawn shortened', () => {
+  it('a time that is converted to a position on the timeline and back stays the same, even in a shortened wait', () => {
     for (const axis of [trueScale, shortened])
       for (const seconds of [0, 1, 99.5, 100, 400, 899, 950, 1_000])
         expect(timeAt(axis, WHOLE, axis.at(at(seconds)))).toBe(at(seconds))

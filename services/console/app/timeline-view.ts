@@ -58,8 +58,8 @@ export const isDrag = (one: number, other: number): boolean => Math.abs(one - ot
 export type Zoom = 'in' | 'out' | 'left' | 'right'
 
 /**
- * For each button of the timeline, the range that is shown after a click. The two numbers are the ends of the new range
- * on the axis of the previous range, which begins at 0 and ends at 1.
+ * For each button of the timeline, the range that is shown after a click. On the axis of the previous range, 0 is the
+ * begin of that range, and 1 is its end. The two numbers are the begin and the end of the new range on this axis.
  */
 const PLACES: Readonly<Record<Zoom, readonly [number, number]>> = {
   in: [0.25, 0.75],

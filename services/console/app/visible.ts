@@ -1,7 +1,7 @@
 /**
  * Matches the characters of a one-line text that cannot be seen or that can be mistaken for other text: control and
- * format characters, private and unassigned ones, every space other than a single one between words, and the bracket
- * with which the replacement itself begins.
+ * format characters, private-use and unassigned characters, and the bracket with which a replacement begins. The pattern
+ * also matches every space, except a single ordinary space between two words.
  */
 const HIDDEN_IN_LINE =
   /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|^ | $| (?= )|⟨(?=U\+)/gu

@@ -111,7 +111,7 @@ const PARTS = [
   { id: 'history', name: 'Actions of persons' },
 ] as const
 
-/** Links to the parts of the page. The address contains the chosen part, so that a link shows it. */
+/** Links to the parts of the page. The address contains the chosen part, so that a copied link opens the same part. */
 function Parts({ session, run }: RunActionsProps) {
   const fragment = useFragment()
   useEffect(() => {

@@ -14,7 +14,7 @@ export interface DiffViewProps {
 }
 
 export interface DiffSide {
-  /** Names the side, such as `run 0`. */
+  /** The name of this side of the comparison, such as `run 0`. */
   readonly name: string
   /** The text, which may be JSON; `null` if this side has no such text. */
   readonly text: string | null

@@ -63,7 +63,7 @@ export function MissingRun({ process, id, number, error }: MissingRunProps) {
   return <ReadProblem error={error} hasData={false} />
 }
 
-/** A chip for a number in the address that no run can have. The page shows the latest run then. */
+/** A chip for an invalid run number in the address. In this case, the page shows the latest run. */
 export function WrongRun({ value }: { readonly value: string }) {
   return (
     <p>

@@ -138,7 +138,7 @@ function Results({ process, results, onClose }: ResultsProps) {
       <p ref={summary} tabIndex={-1}>
         <strong>{summaryOf(results)}</strong>
       </p>
-      {/* A person scrolls it with the keys. */}
+      {/* A person can focus this element and scroll it with the keyboard. */}
       {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex */}
       <section className="scroll" tabIndex={0} aria-label="Results by line">
         <table>

@@ -26,7 +26,7 @@ export interface RunDataProps {
  */
 export function RunData({ session, run }: RunDataProps) {
   const { Process: process, TransactionID: id } = run
-  // A link to this part shows the data.
+  // The data is also shown if a person opens a link to this part.
   const isShown = useFragment() === 'data'
   const [isComparing, setComparing] = useState(false)
   const query = new URLSearchParams(useQueryText())

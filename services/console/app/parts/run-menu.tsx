@@ -52,7 +52,7 @@ function RawDialog({ run, onClose }: { readonly run: RunView; readonly onClose: 
     <dialog ref={dialog} className="large" aria-labelledby="raw" onClose={onClose}>
       <h2 id="raw">The run as JSON</h2>
       <p className="muted">As the console reads it, without the business data.</p>
-      {/* A person scrolls it with the keys. */}
+      {/* A person can focus this element and scroll it with the keyboard. */}
       {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex */}
       <pre className="scroll" tabIndex={0}>
         {visibleLines(text)}

@@ -23,8 +23,8 @@ export interface RunRowMenuProps {
 }
 
 /**
- * The menu of a row of the list of runs. All rows share one menu, so that a long list stays light. The run is read when
- * the menu is opened, because an action needs the version of the run, and the list does not have the version.
+ * The menu of a row of the list of runs. All rows share one menu, so that a long list needs few elements. The run is
+ * read when the menu is opened, because an action needs the version of the run, and the list does not have the version.
  */
 export function RunRowMenu({ id, session, run: row, opener }: RunRowMenuProps) {
   const [isOpen, setOpen] = useState(false)

@@ -138,7 +138,7 @@ export function RunTable(props: RunTableProps) {
 
   return (
     <div className="panel flush runs">
-      {/* The keys belong to the links and boxes in the rows. */}
+      {/* The table handles the keys that a person presses in the links and check boxes of its rows. */}
       {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-element-interactions */}
       <table
         ref={table}
@@ -181,7 +181,7 @@ export function RunTable(props: RunTableProps) {
         </thead>
         <tbody>{body}</tbody>
       </table>
-      {/* The buttons refer to the menu before one of them was pressed, so it always exists. */}
+      {/* The buttons of the rows refer to the menu even before a person presses one, so the menu is always rendered. */}
       {rows[0] !== undefined && (
         <RunRowMenu
           id={menuId}
