@@ -206,7 +206,7 @@ describe('the paths in the program of the console', () => {
       expect(TOKEN_PATH.exec(await readFile(join(root, file), 'utf8')), file).toBeNull()
   })
 
-  it('the search for the paths of routes for tokens finds every such path in three example texts', () => {
+  it('the pattern that finds the paths of routes for tokens matches each of three example texts', () => {
     for (const text of ['`/credentials/${name}/token`', '"/exports"', "'/v3/company'"])
       expect(text).toMatch(TOKEN_PATH)
   })

@@ -1,6 +1,7 @@
 /**
- * Bundles the program of the browser with esbuild. In a checkout the bundle stays in memory, so it is never outdated.
- * An image contains a finished bundle in the folder `BUNDLE` but no esbuild. Therefore the caller passes esbuild.
+ * Bundles the program that runs in the browser. In a checkout the bundle stays in memory, so it is never outdated. An
+ * image contains a finished bundle in the folder `BUNDLE`, but not the program esbuild. Therefore esbuild is a
+ * parameter and not an import of this module.
  */
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
@@ -27,7 +28,7 @@ export interface Bundler {
   stop(): Promise<void>
 }
 
-/** The folder with the sources of the browser's program, in a checkout and in the package. */
+/** The folder with the sources of the program that runs in the browser. It exists in a checkout and in the package. */
 const APP = join(import.meta.dirname, '../app')
 /** The folder with the finished bundle of an image. */
 export const BUNDLE = join(import.meta.dirname, '../dist')
@@ -37,8 +38,8 @@ const TYPES: Readonly<Record<string, string>> = {
 }
 
 /**
- * Bundles the program of the browser. Then stops the process of esbuild, which would otherwise keep 50 MB for as long as
- * this process runs. Therefore only one call at a time is possible.
+ * Bundles the program that runs in the browser. Then stops the process of esbuild, which would otherwise keep 50 MB for
+ * as long as this process runs. Stopping it would break a concurrent call, so only one call at a time is permitted.
  *
  * @throws {Error} esbuild reports an error in the sources, or has no binary for this platform.
  */

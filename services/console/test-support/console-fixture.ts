@@ -1,7 +1,4 @@
-/**
- * Starts the console in the test process. The configured addresses of the other services are ones on which no program
- * listens.
- */
+/** Starts the console in the test process. No program listens on the configured addresses of the other services. */
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { createMetrics } from '@integration-host/shared/observability/metrics'

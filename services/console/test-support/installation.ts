@@ -29,7 +29,7 @@ export const processState = (
   groups,
 })
 
-/** Returns a group of three runs that failed at the step `order` of `OrderProcess`, apart from the given members. */
+/** Returns a group of three runs that failed at the step `order` of `OrderProcess`. `over` replaces single members. */
 export const runGroup = (over: Partial<RunGroup> = {}): RunGroup => ({
   process: 'OrderProcess',
   step: 'order',

@@ -8,9 +8,9 @@ import { IntegrationError } from '@integration-host/shared/errors'
 const YEAR_SECONDS = 31_536_000
 
 /**
- * The program of the browser. Every page is the same HTML without data and needs no session. When a person follows a
- * link from another site, the browser does not send a cookie with `SameSite=Strict`. The program then reads the data by
- * separate requests, which have the cookie.
+ * Serves the program that runs in the browser. Every page is the same HTML without data and needs no session. When a
+ * person follows a link from another site, the browser does not send a cookie with `SameSite=Strict`. The program then
+ * reads the data by separate requests, which have the cookie.
  */
 export function assetRoutes(app: BuiltApp): Hono {
   const routes = new Hono()

@@ -1,7 +1,7 @@
 /**
- * The checks of every request to `/api`. A site is a scheme and a domain, but not a port: a page of another port of
- * 127.0.0.1 can send requests with the cookie of the console (`Sec-Fetch-Site: same-site`). Therefore the cookie
- * alone is never sufficient.
+ * The checks of every request to `/api`. A site is a scheme and a domain, but not a port: a page on another port of
+ * 127.0.0.1 can send requests with the cookie of the console (`Sec-Fetch-Site: same-site`). Therefore the cookie alone
+ * is never sufficient.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Context, MiddlewareHandler } from 'hono'
@@ -14,7 +14,7 @@ import type { Session } from '../session/session-store.ts'
 import type { Sessions } from '../session/sessions.ts'
 
 /**
- * Rejects requests that a page of another origin caused, with 403. A request that changes something also needs the
+ * Responds 403 to a request that a page of another origin caused. A request that changes something also needs the
  * header `Origin` and a JSON body, which a form cannot send.
  */
 export const onlyOwnPages =
@@ -35,8 +35,8 @@ export const onlyOwnPages =
   }
 
 /**
- * Rejects requests without a valid session with 401, and requests of a person without the role with 403. A request with
- * the `Idempotency-Key` of an earlier request gets the response to the earlier request.
+ * Responds 401 to a request without a valid session, and 403 to a request of a person who does not have the role. A
+ * request with the `Idempotency-Key` of an earlier request gets the response to the earlier request.
  */
 export const needsRole =
   (sessions: Sessions, role: Role, isHttps: boolean): MiddlewareHandler =>

@@ -73,7 +73,7 @@ describe('the metrics of the page Charts', () => {
     ])
   })
 
-  it('the console reads a range from Prometheus once for several browsers, and sends only the queries of the charts', async () => {
+  it('the console reads a range from Prometheus only once for several browsers, and sends only the queries of the charts', async () => {
     const since = prometheus.requests.length
     await Promise.all([1, 2, 3].map(() => read(withPrometheus, 'range=7d')))
     expect(prometheus.requests.length - since).toBe(10)

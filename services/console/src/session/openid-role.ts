@@ -27,8 +27,8 @@ export const isListEntry = (entry: string): boolean =>
 
 /**
  * Returns the user name and the role of a person; `null` if neither list names the person. The user name is the e-mail
- * address if the provider has verified it, and else the subject of the provider with `oidc:` before it. Other claims,
- * such as `preferred_username`, can be chosen by the person.
+ * address if the provider has verified it. Otherwise, the user name is `oidc:` followed by the claim `sub`. No other
+ * claim becomes the user name, because the person can choose the value of claims such as `preferred_username`.
  */
 export function personOf(
   claims: PersonClaims,

@@ -21,7 +21,7 @@ export interface SignInEntry {
 export interface SignInLog {
   readonly since: number
   add(what: SignInEntry['what'], user: string | null, way: SignInWay): void
-  /** Returns the entries before the entry with this id, newest first. Without an id, returns all entries. */
+  /** Returns the entries that are older than the entry with this id, newest first; without an id, all entries. */
   before(id: number | null): readonly SignInEntry[]
 }
 

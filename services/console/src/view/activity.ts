@@ -139,8 +139,8 @@ export interface LogPart {
 }
 
 /**
- * A position in a log. The entries before it are older. `null` is the newest position, and `end` is the position after
- * the oldest entry.
+ * The position in a log at which a page begins. The page has only entries that are older than this position. With
+ * `null`, the page begins with the newest entry. With `end`, the log has no further entries.
  */
 export type LogPosition = number | 'end' | null
 

@@ -15,7 +15,7 @@ export interface Condition {
   readonly knownSince: number | null
   /** The event at `knownSince`, such as `first failure`, if this event is not the begin of the condition itself. */
   readonly begin?: string
-  /** A time at which the condition has certainly begun, in epoch milliseconds, if Prometheus knows it. */
+  /** A time at which the condition had already begun, in epoch milliseconds, if Prometheus reports such a time. */
   readonly noLaterThan?: number
   /**
    * The time of the values from which the condition was computed, in epoch milliseconds, if these values are outdated.

@@ -58,7 +58,7 @@ describe('the conditions of the page Now', () => {
     ])
   })
 
-  it('an optional dependency that is down causes a warning, and a required dependency that is down a critical condition', () => {
+  it('a dependency that is down causes a critical condition if it is required, and a warning if it is optional', () => {
     const dependencies = { redis: { status: 'down', since: AT, reason: 'ECONNREFUSED' } } as const
     const severities = (['ready', 'waiting'] as const).map((status) =>
       conditionsOf({

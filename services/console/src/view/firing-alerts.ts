@@ -16,9 +16,10 @@ export interface FiringAlert {
 const SHOWN_LABELS = 5
 
 /**
- * Merges the firing alerts into the conditions. If an alert is about a condition that the console has found too, only
- * the condition is shown. It is shown at once, even if it has not lasted long enough otherwise, and it begins no later
- * than the alert. Any other alert is shown as a separate condition.
+ * Merges the firing alerts into the conditions. If the console has itself found the condition that an alert reports,
+ * the alert is not shown separately. Instead, the condition is shown at once, even if it has not yet lasted for its
+ * minimum duration, and its begin is not later than that of the alert. Any other alert is shown as a separate
+ * condition.
  */
 export function withFiringAlerts(
   conditions: readonly Condition[],
