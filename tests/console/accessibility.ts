@@ -19,8 +19,8 @@ const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
 const COLOR_RULES = ['color-contrast', 'link-in-text-block']
 
 /**
- * Loads axe into an isolated world of the browser, to which the page's Content-Security-Policy does not apply. Returns a
- * function that returns those of the given rules (or tags of rules) that the page violates.
+ * Loads axe into an isolated world of the browser, to which the page's Content-Security-Policy does not apply. Returns
+ * a function that checks the page against the given rules or tags of rules, and returns the violated rules.
  */
 async function loadAxe(
   page: Page,

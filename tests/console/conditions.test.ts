@@ -47,7 +47,7 @@ describe('the conditions on the page Now of the console', () => {
 
   const condition = (title: string) => page.getByRole('listitem').filter({ hasText: title })
 
-  it('the condition of companies that must be reconnected says when the first refresh failed, and leads to the companies and their links', async () => {
+  it('the condition about companies that must be reconnected says when the first refresh failed, and links to these companies', async () => {
     await page.goto(at.url)
     const companies = condition('2 companies must be reconnected')
     await companies.waitFor()

@@ -5,7 +5,10 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
 const RUNS = 10_000
-/** The number of runs in a response. It is larger than that of the console, so that the test needs fewer of them. */
+/**
+ * The number of runs in each response. The real console sends fewer runs per response, which would make the test
+ * slower.
+ */
 const PAGE = 1_000
 /** The maximum number of table rows in the DOM of the page, including the header row. */
 const MAX_ROWS = 60

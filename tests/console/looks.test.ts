@@ -4,8 +4,8 @@
  * other fonts draw text differently. Therefore the pictures are compared only with the browser and the font with which
  * they were made.
  *
- * The comparison runs with `LOOKS=compare`. After an intended change, `LOOKS=draw` draws the pictures again; `LOOKS=record`
- * also makes a new recording, which a changed API needs.
+ * The comparison runs with `LOOKS=compare`. After an intended change, `LOOKS=draw` draws the pictures again;
+ * `LOOKS=record` also makes a new recording, which is necessary after a change of the API.
  *
  *   LOOKS=draw npm run test:console -- tests/console/looks.test.ts
  */

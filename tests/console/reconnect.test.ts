@@ -90,7 +90,7 @@ describe('a company with a revoked grant in the console', () => {
     await state().getByText('Must be reconnected', { exact: true }).waitFor()
   })
 
-  it('the owner who clicks the button of the link twice, or comes back from the provider, continues with the same link', async () => {
+  it('a connect link stays valid if the owner clicks its button twice or goes back from the page of the provider', async () => {
     const owner = await openLink()
     const link = owner.url()
     await owner.getByRole('button', { name: 'Connect' }).dblclick()

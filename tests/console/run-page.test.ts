@@ -79,7 +79,7 @@ describe('the page of a run in the console', () => {
     expect(await state.getByRole('button').first().textContent()).toBe('Resume…')
   })
 
-  it('JSON data is folded beyond three levels, and a person unfolds it level by level or at once', async () => {
+  it('JSON data is folded beyond three levels, and a person can unfold one level or all levels', async () => {
     await show('#data')
     const data = page.getByRole('region', { name: 'Data' })
     await data.getByText('"lines": [').waitFor()

@@ -15,7 +15,8 @@ export default mergeConfig(
     resolve: { alias: [quickIntervals] },
     test: {
       include: ['tests/console/**/*.test.ts'],
-      // The files of a worker share the loaded modules. To load them again for each file takes a tenth of the time.
+      // The test files of a worker share the loaded modules. Loading the modules again for each file would take a tenth
+      // of the total time.
       isolate: false,
       maxWorkers: 3,
     },
