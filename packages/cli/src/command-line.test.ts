@@ -216,7 +216,7 @@ describe('requests of the command line to token-service', () => {
     ['the DATA_DIR', 'DATA_DIR=elsewhere\n'],
     ['the SERVICE_API_KEY', `DATA_DIR=other\nSERVICE_API_KEY=${SERVICE_KEY}\n`],
   ])(
-    'the command line takes %s from the file .env to get the key of the embedded host',
+    'the command line reads %s from the file .env to get the key of the embedded host',
     async (_, dotEnv) => {
       await mkdir(join(folder, 'elsewhere/secrets'), { recursive: true })
       await writeFile(join(folder, 'elsewhere/secrets/service_api_key'), SERVICE_KEY)

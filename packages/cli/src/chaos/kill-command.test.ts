@@ -12,7 +12,7 @@ async function run(command: string, signal = new AbortController().signal) {
 }
 
 describe('the kill command of a chaos run', () => {
-  it('the kill command of a chaos run runs in a shell, with the number of the round in the environment variable CHAOS_ROUND', async () => {
+  it('a chaos run executes the kill command in a shell, with the number of the round in the variable CHAOS_ROUND', async () => {
     expect(await run('echo "round $CHAOS_ROUND" | tr a-z A-Z')).toBe('ROUND 3\n')
   })
 

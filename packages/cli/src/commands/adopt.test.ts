@@ -22,7 +22,7 @@ const lineOf = (n: number): string => JSON.stringify({ Realm: String(n), Refresh
 
 let service: FakeService
 let folder: string
-/** The result of a grant. Unless a test sets another result, the grant is stored. */
+/** Returns the result that the fake token-service reports for a grant. By default, the grant is stored. */
 let resultOf: (grant: SentGrant) => Partial<GrantResult>
 /**
  * Returns the error response to the request with this number, counted from 1; `undefined` lets the
@@ -82,7 +82,7 @@ const adopt = async (content: string | Buffer, ...options: string[]) =>
   run(['credentials', 'adopt', '--file', await fileOf(content), ...options], service)
 
 describe('the command `credentials adopt`', () => {
-  it('`credentials adopt` prints that the other program must be stopped, the outcome of each line, and a summary', async () => {
+  it('`credentials adopt` prints a warning to stop the other program, the outcome of each line, and a summary', async () => {
     const { code, out, err } = await adopt(`${lineOf(1)}\n${lineOf(2)}\n`, '--yes')
     expect(code).toBe(0)
     expect(err).toContain('The other program must be stopped')
@@ -207,7 +207,7 @@ describe('the command `credentials adopt`', () => {
     )
   })
 
-  it('`credentials adopt` repeats only the lines with the outcome `unavailable`', async () => {
+  it('`credentials adopt` sends a line again only if the outcome of the line was `unavailable`', async () => {
     const tries = new Map<string, number>()
     resultOf = ({ Realm }) => {
       tries.set(Realm, (tries.get(Realm) ?? 0) + 1)

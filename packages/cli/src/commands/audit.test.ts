@@ -150,7 +150,7 @@ describe('the command `audit verify`', () => {
     })
   })
 
-  it('`audit verify` accepts a head whose entry is missing on the same page, if the next page contains the entry', async () => {
+  it('`audit verify` accepts a page whose head names an entry that only the next page contains', async () => {
     log = whole.slice(0, 10)
     head = entry(11)
     between = (call) => {
@@ -208,7 +208,7 @@ describe('the command `audit verify`', () => {
     })
   })
 
-  it('`audit verify` reports missing entries if the head of the log names an entry that is newer than every entry in the log', async () => {
+  it('if the head of the log names an entry that the log does not contain, `audit verify` reports where the log ends', async () => {
     log = whole.slice(0, 2_400)
     head = last
     const { code, err } = await verify()
@@ -230,7 +230,7 @@ describe('the command `audit verify`', () => {
       },
     )
 
-    it('`audit verify --expect` accepts the newest trimmed entry as the expected one, because the oldest remaining entry contains its hash', async () => {
+    it('if the expected entry is the newest trimmed entry, `audit verify --expect` accepts the log', async () => {
       log = whole.slice(700)
       expect((await expecting(700)).code).toBe(0)
     })

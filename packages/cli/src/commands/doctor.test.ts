@@ -95,7 +95,7 @@ describe('the command `doctor`', () => {
     it.each([
       ['with client id and secret', {}],
       ['without client id and secret', { CLIENT_ID: '', CLIENT_SECRET: '' }],
-    ])('doctor reports a failing token endpoint as a problem %s', async (_, env) => {
+    ])('doctor, configured %s, reports a failing token endpoint as a problem', async (_, env) => {
       tokenResponse = { status: 500, body: 'canary-1' }
       const { code, json, out } = await doctor(['--json'], { env })
       expect(out).not.toMatch(/a-secret|canary/)

@@ -31,7 +31,7 @@ const erp = ['new', '--id', 'erp', '--scope', 'gateway:read', '--realm', '93414*
 const stored = async () => parseKeyList(await readFile(file, 'utf8'))
 
 describe('the command `keys new`', () => {
-  it('`keys new` prints a key once, and adds an entry with its digest to a file that only its owner can read', async () => {
+  it('`keys new` prints the new key once, and adds the digest of the key to a key file with mode 0600', async () => {
     const { code, out, err } = await keys(
       ...'new --id erp --scope gateway:read,gateway:write --scope transactions:queue'.split(' '),
       ...'--realm 93414* --realm 9130 --process OrderProcess'.split(' '),

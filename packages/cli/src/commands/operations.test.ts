@@ -81,7 +81,7 @@ describe('the command `operations start`', () => {
     [['--id', '1', '--id', '2'], { Ids: ['1', '2'] }],
     [['--every-run'], { Filter: {} }],
   ])(
-    '`operations start` accepts %j to select the runs in place of a filter',
+    '`operations start` accepts the options %j instead of a filter to select the runs',
     async (options, members) => {
       expect((await cli([...START, ...options, ...REASON])).code).toBe(0)
       expect(service.requests[0]?.body).toMatchObject(members)

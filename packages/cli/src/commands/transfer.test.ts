@@ -114,7 +114,7 @@ describe('the command `credentials export`', () => {
     expect(await readdir(folder)).toEqual(['x'])
   })
 
-  it('`credentials export --all` exports every credential with a refresh token, at most 500 with one request', async () => {
+  it('`credentials export --all` exports all credentials with a refresh token, in requests of at most 500 credentials', async () => {
     stored = [...named(1_200), 'ACC-none']
     const { code, json, err } = await transfer(['export', '--all', '--out', at('x'), '--json'])
     expect([code, json]).toEqual([0, [{ File: at('x'), Names: named(1_200), IsComplete: true }]])
@@ -238,7 +238,7 @@ describe('the passphrase or key of an export', () => {
     expect(secretSent()).toEqual({ Key: key })
   })
 
-  it('`credentials export` prompts twice for the passphrase and `credentials import` once, without echo', async () => {
+  it('without echo, `credentials export` prompts for the passphrase twice, and `credentials import` prompts for it once', async () => {
     const typed = [PASSPHRASE, PASSPHRASE]
     const requests = await transfer([...exportOne, at('x')], { ...service, ...bare, typed })
     expect(requests.code).toBe(0)

@@ -64,7 +64,7 @@ describe('the command `usage`', () => {
     ).toEqual(items)
   })
 
-  it('`usage --realm` warns that the realm may be wrong if no call of the company was counted', async () => {
+  it('if no call of the company was counted, `usage --realm` prints a warning that names the realm and the month', async () => {
     expect((await cli('--realm', '2')).err).not.toContain('No call')
     const { code, err } = await cli('--realm', 'abc', '--month', '2026-10')
     expect([code, err]).toEqual([

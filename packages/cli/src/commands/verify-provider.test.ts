@@ -276,7 +276,7 @@ describe('the command `verify-provider`', () => {
     expect(result.err).not.toContain('still exists')
   })
 
-  it('`verify-provider` does not exchange the code of a callback whose iss does not name the issuer of the provider', async () => {
+  it('`verify-provider` does not exchange the code of a callback whose iss names another issuer than the provider', async () => {
     const result = await verify(['--yes', '--json'], {
       onErr: browser((callback) => {
         callback.searchParams.set('iss', 'https://canary.example')

@@ -41,7 +41,7 @@ function check(token: string, profile: ProviderProfile = intuit): Record<string,
 }
 
 describe('the checks of an id token', () => {
-  it('the id token checks accept an id token in the documented form, and print no claim value', () => {
+  it('the checks of the id token accept a token in the documented form, and print no claim value', () => {
     const seen = check(tokenOf())
     expect(Object.values(seen).every((text) => text.startsWith('as documented'))).toBe(true)
     expect(JSON.stringify(seen)).not.toMatch(/canary|9341453908059889/)
@@ -71,18 +71,18 @@ describe('the checks of an id token', () => {
     ['id token times', { iat: NOW + 600, exp: NOW + 4_200 }, /^failed: .*compare the clocks$/],
     ['id token times', { exp: 'soon' }, 'failed: iat or exp is missing'],
   ])(
-    'the id token check %s reports the expected verdict for an id token with %j',
+    'the check `%s` of the id token reports the expected verdict for a token with %j',
     (name, changes, verdict) => {
       expect(check(tokenOf(changes))[name]).toMatch(verdict)
     },
   )
 
-  it('the id token checks reject an id token without a nonce if the provider must repeat the nonce', () => {
+  it('the checks of the id token reject a token without a nonce if the provider must repeat the nonce', () => {
     expect(check(tokenOf(), generic)['nonce']).toBe('failed: missing')
     expect(check(tokenOf({ nonce: 'the nonce' }), generic)['nonce']).toBe('as documented: repeated')
   })
 
-  it('the id token checks verify the signature with the key whose kid is in the header of the token', () => {
+  it('the checks of the id token verify the signature with the key whose kid is in the header of the token', () => {
     const [head, , signature] = tokenOf().split('.')
     const forged = `${head}.${encoded({ ...claims, realmid: '1' })}.${signature}`
     expect(check(forged)['signature']).toBe('failed: RS256, not valid')

@@ -34,7 +34,7 @@ describe('the descriptions of responses in the verify-provider report', () => {
     },
   )
 
-  it('the verify-provider report contains a member name from a response only if it looks like an identifier', () => {
+  it('the verify-provider report shows the name of a response member only if the name looks like an identifier', () => {
     expect(names(['sub', 'iss', 'sub'])).toBe('iss, sub')
     expect(names(['x_refresh_token_expires_in', 'RS256', 'openid'])).not.toContain('not shown')
     expect(names(['9341453908059889'])).toBe('(a name not shown)')

@@ -148,15 +148,18 @@ describe('the command `transactions list`', () => {
     ['30m', 30 * 60_000],
     ['2h', 2 * 3_600_000],
     ['3d', 3 * 86_400_000],
-  ])('`transactions list --since %s` finds runs from that time until now', async (since, ms) => {
-    await run(['transactions', 'list', '--since', since], {
-      env: { COORDINATOR_URL: service.url },
-      wallClock: () => Date.parse(AT) + ms,
-    })
-    expect(service.requests[0]?.query.get('since')).toBe(AT)
-  })
+  ])(
+    '`transactions list --since %s` subtracts the duration from the current time',
+    async (since, ms) => {
+      await run(['transactions', 'list', '--since', since], {
+        env: { COORDINATOR_URL: service.url },
+        wallClock: () => Date.parse(AT) + ms,
+      })
+      expect(service.requests[0]?.query.get('since')).toBe(AT)
+    },
+  )
 
-  it('on a terminal `transactions list` fits the table to its width, and colours the statuses unless NO_COLOR is set', async () => {
+  it('on a terminal `transactions list` fits the table to the screen width, and colours statuses unless NO_COLOR is set', async () => {
     const list = (env: Readonly<Record<string, string>>) =>
       run(['transactions', 'list', '--all'], {
         env: { COORDINATOR_URL: service.url, ...env },
@@ -252,7 +255,7 @@ describe('the option --process of commands on transactions', () => {
     },
   )
 
-  it('a command on transactions without --process never acts on the built-in process for webhooks', async () => {
+  it('without --process, a command on transactions never acts on the built-in process for webhooks', async () => {
     processes = ['Webhook', 'OrderProcess']
     expect((await cli('queue', '9')).code).toBe(0)
     expect(routes()).toContain(`POST ${AT_PATH}`)
