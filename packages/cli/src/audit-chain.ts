@@ -92,8 +92,9 @@ export async function verifyChain(
         : report(expected.Seq, `it is missing: the log ends with entry ${last.Seq}`)
     }
     if (items.length > 0) continue
-    // An entry may be written after the service has read the entries of a page and before it reads the head. The head
-    // then names an entry that only the next page contains. Therefore such a head is accepted once.
+    // The service reads the entries of a page first and the head afterwards. If an entry is written between these two
+    // reads, the head names an entry that only the next page contains. Therefore the next page is read before the head
+    // is reported as wrong.
     if (head.Seq < last.Seq || unreadHead !== null)
       return report(
         head.Seq,

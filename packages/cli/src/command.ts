@@ -69,7 +69,11 @@ export function wholeNumber(option: string, text: string): number {
 
 const MAX_SECONDS = 3_600
 
-/** Returns the seconds of an option in milliseconds. @throws {UsageError} the text is not a number from 1 to 3600. */
+/**
+ * Parses the value of an option, which is in seconds. Returns milliseconds.
+ *
+ * @throws {UsageError} the text is not a number from 1 to 3600.
+ */
 export function durationMsOf(
   option: string,
   text: string | undefined,
@@ -81,7 +85,7 @@ export function durationMsOf(
   return seconds * 1_000
 }
 
-/** Returns the value of an option as its schema parses it. @throws {UsageError} the value does not fit the schema. */
+/** Parses the value of an option with a schema. @throws {UsageError} the value does not fit the schema. */
 export function validOption<Schema extends z.ZodType>(
   option: string,
   schema: Schema,
@@ -92,7 +96,7 @@ export function validOption<Schema extends z.ZodType>(
   return parsed.data
 }
 
-/** Returns the error for an option whose value does not fit its schema: the option and the first violated rule. */
+/** Returns the error for an option with an invalid value. The message names the option and the first violated rule. */
 export const invalidOption = (option: string, { issues }: z.ZodError): UsageError =>
   new UsageError(`${option} ${issues[0]?.message ?? 'is invalid'}`)
 

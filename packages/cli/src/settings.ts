@@ -151,10 +151,10 @@ function embeddedKey(url: string, env: Environment): Secret | null {
 }
 
 /**
- * Returns the folder in which the embedded host stores its keys. Like the commands `dev` and `start`, it reads
- * `DATA_DIR` from the file `.env` of the working directory if the environment does not have it. A relative `DATA_DIR`
- * is resolved against the working directory. If that folder does not exist, the path is resolved against the root of
- * the checkout, as by `npm start`.
+ * Returns the folder in which the embedded host stores its keys. If the environment does not have `DATA_DIR`, this
+ * function reads it from the file `.env` of the working directory, as the commands `dev` and `start` do. A relative
+ * `DATA_DIR` is resolved against the working directory. If that folder does not exist, the path is resolved against the
+ * root of the checkout, which is the working directory of `npm start`.
  */
 export function embeddedSecretsFolder(env: Environment): string {
   const [own = '', ...others] = [process.cwd(), ROOT].map((base) =>

@@ -14,8 +14,8 @@ export const intervalOf = (text: string | undefined): number =>
   durationMsOf('--interval', text, DEFAULT_SECONDS)
 
 /**
- * Runs `poll` at every interval until `poll` returns `false`. Once `poll` has succeeded, an unreachable service does
- * not end the command, because the service may be restarting. The error is passed to `report` instead.
+ * Runs `poll` at every interval until `poll` returns `false`. After the first success of `poll`, an unreachable service
+ * does not end the command, because the service may be restarting. The error is passed to `report` instead.
  */
 export async function repeat(
   intervalMs: number,

@@ -25,8 +25,8 @@ import {
 } from '../terminal.ts'
 
 /**
- * The maximum number of grants in one request. A request with this number takes a few seconds, because token-service
- * sends at most 20 refresh tokens a second to the provider.
+ * The maximum number of grants in one request. A request with this many grants takes a few seconds, because
+ * token-service sends at most 20 refresh tokens a second to the provider.
  */
 const CHUNK = 50
 /** The maximum number of times that a grant is sent while its outcome is `unavailable`. */

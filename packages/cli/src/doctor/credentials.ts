@@ -22,7 +22,8 @@ const STORING = new Set(['granted', 'refreshed', 'imported', 'adopted'])
 /**
  * Reports faulted companies, failing refreshes, companies whose grant ends soon, and outdated versions.
  *
- * @param halfway aborted before `signal`, so that a long audit log leaves time for the credentials
+ * @param halfway ends the read of the audit log. It is aborted earlier than `signal`, so that time is left for the
+ * credentials.
  */
 export async function examineCredentials(
   service: Service,

@@ -109,7 +109,7 @@ const checkFailed = (failed: Found): CheckResult[] =>
         ),
       ]
 
-/** A run that waits for a slot of its process needs no operator. */
+/** Runs that wait for a concurrency slot of their process are not reported, because they start without an operator. */
 const checkWaiting = ({ runs, hasMore }: Found): CheckResult[] => {
   const waiting = { runs: runs.filter(({ WaitingFor }) => WaitingFor !== 'concurrency'), hasMore }
   return waiting.runs.length === 0

@@ -69,7 +69,8 @@ export async function* checkCreate(session: Session): AsyncGenerator<Line> {
  * first response.
  */
 function post(session: Session, key: string, customer: object): Promise<ProviderResponse> {
-  const mark = session.settings.profile.accounting.repeatablePost as RepeatablePost // `blocked` skips the step if this is null
+  // The cast is sound, because `blocked` skips the step if `repeatablePost` is null.
+  const mark = session.settings.profile.accounting.repeatablePost as RepeatablePost
   const [parameters, headers] =
     mark.in === 'query' ? [{ [mark.name]: key }, {}] : [{}, { [mark.name]: key }]
   return callAccounting(session, pathOf('customer', parameters), { body: customer }, headers)

@@ -7,7 +7,7 @@ import { described } from './wording.ts'
 
 export async function* checkRefresh(session: Session): AsyncGenerator<Line> {
   const { settings, expectations, keys } = session
-  const before = session.tokens as Tokens // `needsGrant` skips the step if this is null
+  const before = session.tokens as Tokens // `needsGrant` skips the step if `tokens` is null
   const response = await refresh(session, before.refresh)
   const after = tokensOf(response, before)
   if (after === null) {
@@ -49,7 +49,7 @@ export async function* checkRefresh(session: Session): AsyncGenerator<Line> {
 
 export async function* checkPreviousToken(session: Session): AsyncGenerator<Line> {
   const { settings, previousRefreshToken, tokens } = session
-  const current = tokens as Tokens // without tokens the step is skipped
+  const current = tokens as Tokens // `needsGrant` skips the step if `tokens` is null
   const reuse = await refresh(session, previousRefreshToken ?? '')
   const renewed = tokensOf(reuse, current)
   if (renewed !== null) {

@@ -55,7 +55,9 @@ export interface Session {
   realm: string | null
   idToken: string | null
   tokens: Tokens | null
-  /** The refresh token that the current one replaced; `null` if no refresh has returned a new refresh token. */
+  /**
+   * The refresh token that the current refresh token replaced; `null` if no refresh has returned a new refresh token.
+   */
   previousRefreshToken: string | null
   /** The state of the grant. `possible` means that the user may have consented, but no tokens were received. */
   grant: 'none' | 'possible' | 'established' | 'ended'

@@ -6,8 +6,9 @@ import type { ProviderProfile } from '@integration-host/shared/provider-profile/
 import type { ProviderResponse } from './provider-call.ts'
 
 /**
- * Returns the words in snake_case, kebab-case or camelCase, which are names of members, claims, headers or scopes. A
- * token mixes digits and letters, so a token does not match.
+ * Returns at most 20 names of members, claims, headers or scopes as a sorted list. A text that is not in snake_case,
+ * kebab-case or camelCase is replaced by `(a name not shown)`, because it may be a token. A token mixes digits and
+ * letters, so it has none of these forms.
  */
 export const names = (given: Iterable<string>): string =>
   [...new Set([...given].map((name) => (NAME.test(name) ? name : '(a name not shown)')))]

@@ -151,8 +151,8 @@ function responseBlock(
 }
 
 /**
- * Returns a text with the time that a step has chosen with `waitFor`; `null` if the run does not wait because of
- * `waitFor`. A run that waits for this reason has the status `Retrying`, although its step has not failed.
+ * Returns a text with the time until which a step delays the run with `waitFor`; `null` if no `waitFor` delays the run.
+ * During such a delay the run has the status `Retrying`, although its step has not failed.
  */
 const waitOf = ({ Status, ErrorClass, NextAttemptAt }: Header): string | null =>
   Status === 'Retrying' && ErrorClass === 'step_waits'
