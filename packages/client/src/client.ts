@@ -138,9 +138,7 @@ export function createClient(options: ClientOptions): Client {
     return result
   }
 
-  /**
-   * The state that all clients of one process share, by the name of the process. These clients use one event stream.
-   */
+  /** For each business process, the state that all of its clients share. These clients use one event stream. */
   const processes = new Map<string, RunDeps>()
   const depsOf = (name: string): RunDeps => {
     const known = processes.get(name)

@@ -23,7 +23,8 @@ export interface CompanyDeps extends Connection {
   readonly gateway: string
   /**
    * Whether the provider is known to recognise a repeated POST. The first response with the header `X-RequestId` sets
-   * this to true, because the gateway adds the header under `PROVIDER_PROFILE=intuit`, but not under `generic`.
+   * `areRecognised` to true, because the gateway adds the header under `PROVIDER_PROFILE=intuit`, but not under
+   * `generic`.
    */
   readonly posts: { areRecognised: boolean }
 }

@@ -167,7 +167,7 @@ function createRunClient<Input>(
       try {
         for (;;) {
           // The alarm is armed before the run is read, so that an event that arrives during the read ends the following
-          // wait at once.
+          // wait immediately.
           alarm.set()
           const run = await read(signal)
           if (run?.Status === 'Completed') return run
