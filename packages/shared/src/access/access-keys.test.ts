@@ -41,7 +41,7 @@ describe('the class AccessKeys', () => {
     expect(caller?.name).toBe('key erp')
   })
 
-  it('a key that is removed from the key file is rejected at once, even if it was used before', () => {
+  it('a key that is removed from the key file is rejected immediately, even if an earlier request used it', () => {
     const { keys, caller } = open()
     expect(caller()).not.toBeNull()
     keys.replaceList([])
@@ -49,7 +49,7 @@ describe('the class AccessKeys', () => {
     expect(keys.identify(`Bearer ${SERVICE_KEY}`)).not.toBeNull()
   })
 
-  it('a key whose scopes are changed in the key file has the new scopes at once', () => {
+  it('a key whose scopes are changed in the key file has the new scopes immediately', () => {
     const { keys, caller } = open()
     expect(caller()?.has('gateway:write')).toBe(false)
     keys.replaceList([{ ...erp, scopes: ['gateway:write'] }])

@@ -12,7 +12,7 @@ describe('parseKeyList()', () => {
     expect(parseKeyList('[]')).toEqual({ list: [], faults: [] })
   })
 
-  it('a key of the key file may use no realm if its entry names none, and no process if its entry names none', () => {
+  it('if an entry of the key file names neither realms nor processes, its key is not allowed to use any of them', () => {
     const { id, scopes } = key
     expect(parseKeyList(JSON.stringify([{ id, sha256, scopes }])).list).toEqual([
       { id, sha256, scopes, realms: [], processes: [] },

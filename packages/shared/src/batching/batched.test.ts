@@ -33,7 +33,7 @@ const valueOf = (result: PromiseSettledResult<number>) =>
   result.status === 'fulfilled' ? result.value : (result.reason as Error).message
 
 describe('the function returned by batched()', () => {
-  it('batched() combines all calls of one event loop turn, or all calls made during a batch, into one batch', async () => {
+  it('batched() combines calls of one event loop turn into a batch, and calls made during this batch into the next batch', async () => {
     const { double, batches, settled, turn } = fixture()
     const first = [double(1), double(2)]
     await turn()

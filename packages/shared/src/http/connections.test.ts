@@ -49,14 +49,14 @@ describe('accepting a connection at the connection limit', () => {
     expect(closed).toEqual(['room'])
   })
 
-  it('at the connection limit, unauthenticated connections are replaced even before authenticated connections that have been idle longer', () => {
+  it('at the connection limit, an unauthenticated connection is replaced even if authenticated connections are idle longer', () => {
     const sockets = [open({ isKeyed: true }), open({ isKeyed: true })]
     wait(60_000)
     sockets.push(open(), open())
     expect(openOnes(sockets)).toEqual([true, true, false, true])
   })
 
-  it('at the connection limit, the longest idle authenticated connection is replaced if all connections are authenticated', () => {
+  it('if all connections are authenticated, a connection beyond the limit replaces the connection that is idle longest', () => {
     const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
     begin(sockets[0] as Socket)
     wait(1_000)

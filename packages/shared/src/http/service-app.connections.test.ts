@@ -62,7 +62,7 @@ it('after one authenticated request, a service keeps the connection open even fo
   expect(await get('/thing')).toMatchObject({ status: 401, ...kept })
 })
 
-it('a service keeps a connection open after a request with a valid service key for a path that requires no key', async () => {
+it('after a request with a valid service key, a service keeps the connection open even if the path requires no key', async () => {
   const get = await start(new AccessKeys([new Secret(KEY)]))
   expect(await get('/metrics', { Authorization: `Bearer ${KEY}` })).toMatchObject({
     connection: 'keep-alive',

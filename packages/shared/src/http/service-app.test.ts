@@ -94,7 +94,7 @@ describe('the HTTP app of a service', () => {
     expect(app.router.name).toBe('SmartRouter + RegExpRouter')
   })
 
-  it('a service logs requests at level info, but health checks and periodic reads of the console at level debug', async () => {
+  it('a service logs requests at level info, but health checks and successful reads by the console at level debug', async () => {
     const lines: string[] = []
     const { call } = serve(lines)
     const person = { 'Acting-For': 'ada' }

@@ -106,7 +106,7 @@ describe('a list of Redis servers', () => {
 })
 
 describe('a Redis server that cannot be used', () => {
-  it('if the only listed Redis server is a replica, the client reports this and only reads until the server is promoted', async () => {
+  it('the client reads from a replica that is the only listed Redis server, and reports Redis as down until the promotion', async () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
     await using connection = openRedis(listed(replica))

@@ -449,7 +449,7 @@ describe('an HTTP client that sends a request body', () => {
     expect(body()).toBe('bytes')
   })
 
-  it('the HTTP client sends a request body of unknown length in chunks, without empty parts, which would end the body', async () => {
+  it('the HTTP client sends a body of unknown length in chunks, and omits empty parts, which would end the body', async () => {
     const { server, body, head } = await collector('0\r\n\r\n')
     await get(client(server.url), { method: 'POST', body: pieces('ab', '', 'cde') })
     expect(head()).toContain('transfer-encoding: chunked\r\n')

@@ -59,7 +59,7 @@ describe('the in-process message bus with a message that is the only copy of its
   }
   const open = () => createInProcessBus(createLogger('test', 'silent'))
 
-  it('a message that is published as the only copy of its data is confirmed when the consumer of every queue has acknowledged it', async () => {
+  it('the bus confirms a message that is the only copy of its data after the consumers of all queues acknowledged it', async () => {
     await using bus = open()
     const { consume, later } = await publishTo(bus)
     const [settleA, settleB] = [consume('a'), consume('b')]
@@ -70,7 +70,7 @@ describe('the in-process message bus with a message that is the only copy of its
     expect(await later()).toBe('confirmed')
   })
 
-  it('a message that is published as the only copy of its data is confirmed when the consumer of its dead letter has acknowledged it', async () => {
+  it('if a message that is the only copy of its data is dead-lettered, it is confirmed when the dead letter is acknowledged', async () => {
     await using bus = open()
     const { consume, later } = await publishTo(bus)
     consume('b')('ack')
@@ -80,14 +80,14 @@ describe('the in-process message bus with a message that is the only copy of its
     expect(await later()).toBe('confirmed')
   })
 
-  it('closing the bus rejects the publish of an unacknowledged message that is the only copy of its data', async () => {
+  it('publishing a message that is the only copy of its data fails if the bus is closed before the message is acknowledged', async () => {
     const bus = open()
     const { later } = await publishTo(bus)
     await bus[Symbol.asyncDispose]()
     expect(await later()).toBe('broker_unavailable')
   })
 
-  it('a message that is published as the only copy of its data is confirmed at once if no queue is bound to receive it', async () => {
+  it('the bus immediately confirms a message that is the only copy of its data if no queue receives the message', async () => {
     await using bus = open()
     expect(await (await publishTo(bus, 'other')).later()).toBe('confirmed')
   })

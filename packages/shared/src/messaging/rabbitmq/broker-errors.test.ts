@@ -20,7 +20,7 @@ describe('the log text of errors from the broker', () => {
       { kind: 'exchange', name: 'e', setting: 'type', wanted: 'fanout', found: 'topic' },
     ],
   ])(
-    'inequivalenceOf returns the incompatible argument of a declaration from the reply %s',
+    'inequivalenceOf extracts the incompatible argument of a declaration from the reply %s',
     (text, expected) => {
       expect(inequivalenceOf(refused(406, text))).toEqual(expected)
     },
@@ -33,7 +33,7 @@ describe('the log text of errors from the broker', () => {
     )
   })
 
-  it('brokerReason reports any other error than an incompatible declaration by its code or class, never by its text', () => {
+  it('brokerReason returns the code or class of an error that is not an incompatible declaration, never the text', () => {
     const text = `Handshake terminated by server: 403 (ACCESS-REFUSED) with message "ACCESS_REFUSED - Login was refused for user 'x'"`
     expect(brokerReason(new Error(text))).toBe('ACCESS-REFUSED')
     const refusal = Object.assign(new Error('x'), { code: 'ECONNREFUSED' })

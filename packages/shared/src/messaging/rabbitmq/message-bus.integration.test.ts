@@ -222,7 +222,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('all requests for the depth of a queue settle if the RabbitMQ connection is cut in the meantime', async () => {
+  it('if the RabbitMQ connection is cut, all requests in flight for the depth of a queue settle', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))

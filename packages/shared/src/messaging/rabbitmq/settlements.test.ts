@@ -40,7 +40,7 @@ function fixture() {
 }
 
 describe('settling the deliveries of a channel', () => {
-  it('one AMQP frame acknowledges all deliveries before the oldest delivery still in flight', () => {
+  it('one AMQP frame acknowledges all deliveries that arrived earlier than the oldest delivery in flight', () => {
     const { settlements, deliver, flush, frames, unacknowledged } = fixture()
     const messages = [1, 2, 3, 4, 5, 6].map(deliver)
     for (const n of [2, 0, 1, 4]) void settlements.settle(messages[n] as Message, 'ack')
