@@ -16,8 +16,8 @@ export interface TestBus extends AsyncDisposable {
 }
 
 /**
- * Opens a message bus as a service does. Its queue is exclusive, so that the broker deletes it
- * afterwards.
+ * Opens a message bus as a service does. The queue of the bus is exclusive, so that the broker deletes the queue when
+ * the connection ends.
  */
 export function openBus(url: string, tls?: TlsFiles): TestBus {
   const lines: Record<string, unknown>[] = []

@@ -37,9 +37,9 @@ export async function readKeyList(path: string): Promise<readonly KeyEntry[] | n
 }
 
 /**
- * Replaces the list in a key file with the result of `change`. Changes of several processes run one after the other, so
- * that no change is lost. Readers see either the old or the new list, even after a crash. The file has mode 0600 and
- * keeps its owner. If root creates the file, it belongs to the owner of its folder.
+ * Replaces the list in a key file with the result of `change`. If several OS processes change the file, their changes
+ * are made one after the other, so that no change is lost. Readers see either the old or the new list, even after a
+ * crash. The file has mode 0600 and keeps its owner. If root creates the file, it belongs to the owner of its folder.
  *
  * @param change gets the keys of the file, or an empty list if the file does not exist. An error that it throws leaves
  * the file unchanged.

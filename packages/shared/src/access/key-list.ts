@@ -27,7 +27,7 @@ export const KeyEntry = z.strictObject({
   scopes: z
     .array(z.enum(SCOPES, `must be one of ${SCOPES.join(', ')}`))
     .min(1, 'must name a scope'),
-  /** If this member is absent, the key may use no realm. */
+  /** If this member is absent, the key is not allowed to use any realm. */
   realms: z.array(NamePattern).default([]),
   /** If this member is absent, the key is not allowed to use any process. */
   processes: z.array(NamePattern).default([]),

@@ -44,8 +44,8 @@ function inUtc(time: string): string {
 }
 
 /**
- * A filter for runs. It selects the runs that match every member. A run matches a member if it has one of the member's
- * values. A run matches the member `tag` only if it has all tags of this member.
+ * A filter for runs. It selects the runs that match every member. A run matches a member if the run has one of the
+ * member's values. A run matches the member `tag` only if the run has all tags of this member.
  *
  * A query repeats a parameter for several values; a JSON body uses an array. Parsing a parsed filter again returns the
  * filter unchanged.

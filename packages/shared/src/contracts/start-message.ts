@@ -1,6 +1,6 @@
 /**
- * The topic exchange of start messages; the routing key is the name of the business process. RabbitMQ can limit an
- * account to certain routing keys only on a topic exchange (topic permissions).
+ * The topic exchange of start messages; the routing key is the name of the business process. A topic exchange is used
+ * because on other exchanges RabbitMQ cannot limit an account to certain routing keys (topic permissions).
  */
 export const START_EXCHANGE = 'integration.start'
 

@@ -30,7 +30,8 @@ export async function writeFileAtomic(
   try {
     const file = await open(temporary, 'w', mode)
     try {
-      // Opening a temporary file that a crash has left behind does not change its permissions, so they are set here.
+      // If a crash has left the temporary file behind, opening the file does not change its permissions. Therefore the
+      // permissions are set here.
       await file.chmod(mode)
       if (owner !== undefined) await file.chown(owner.uid, owner.gid)
       await file.writeFile(content)

@@ -5,8 +5,8 @@ import type { Problem } from '../contracts/problem.ts'
 import { type ErrorCode, errorCodes, IntegrationError } from '../errors.ts'
 
 /**
- * Returns the problem document (RFC 9457) of an error. For an unexpected error the document contains no more than
- * status 500.
+ * Returns the problem document (RFC 9457) of an error. For an unexpected error, the document has the code
+ * `internal_error` and no details of the error.
  */
 export function problemOf(error: unknown): Problem & { readonly status: number } {
   const known = error instanceof IntegrationError ? error : fromHono(error)

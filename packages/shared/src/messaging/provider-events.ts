@@ -21,8 +21,8 @@ export function createEventPublisher(bus: MessageBus): (event: ProviderEvent) =>
       messageId: event.Id,
       type: routingKey,
       body: event,
-      // An event that is routed to no queue is needed by no process. Its publish must succeed nevertheless, because the
-      // provider would otherwise deliver the event again.
+      // If no business process needs an event, the event is routed to no queue. Publishing the event must succeed
+      // nevertheless, because the provider would otherwise deliver the event again.
       mandatory: false,
       isOnlyCopy: true,
     })

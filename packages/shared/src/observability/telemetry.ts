@@ -43,9 +43,9 @@ export interface SpanDescription {
 export type SpanAttributes = Readonly<Record<string, string | number | boolean>>
 
 /**
- * The tracer of this process; undefined while tracing is off. This is module state on purpose. The environment switches
- * tracing on for every service in the process, and `useTracing` sets the tracer once before any connection is opened. A
- * parameter in each call would cost time even while tracing is off (T1).
+ * The tracer of this OS process; undefined while tracing is off. This is module state on purpose. The environment
+ * switches tracing on for every service in the OS process, and `useTracing` sets the tracer before any connection is
+ * opened. A parameter in each call would cost time even while tracing is off (T1).
  */
 export let tracing: Tracing | undefined
 
@@ -103,8 +103,8 @@ export function callTraced<Response>(
 }
 
 /**
- * Returns a copy of `port` whose operations named in `spans` run in a span. While tracing is off, returns `port`
- * itself.
+ * Returns a copy of `port`, in which each operation that `spans` names runs in a span. While tracing is off, returns
+ * `port` itself.
  */
 export function tracedPort<Port extends object>(
   port: Port,

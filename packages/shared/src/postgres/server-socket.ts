@@ -173,7 +173,7 @@ export class ServerSocket extends EventEmitter {
 
   #fail(error: unknown): void {
     if (this.#phase.kind === 'closed') return
-    // The driver converts an error response of the server to its own error.
+    // If the server has sent an error response, the driver gets this response and throws an error of its own type.
     if (error instanceof SessionRejected) this.emit('data', error.response)
     else this.emit('error', error)
     this.#finish(true)

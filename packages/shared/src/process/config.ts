@@ -147,8 +147,8 @@ export const listenSettings = (defaultPort: number) => ({
 
 /**
  * The keys that callers may present: `SERVICE_API_KEY` and the comma-separated list `SERVICE_API_KEYS`. Several keys
- * can be valid at once, so that a new key can be distributed before the old one is removed. A service calls its peers
- * with the first key.
+ * can be valid at the same time, so that a new key can be distributed before the old one is removed. A service calls
+ * its peers with the first key.
  */
 export const serviceKeys = () =>
   z

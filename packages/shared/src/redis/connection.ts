@@ -148,7 +148,7 @@ export const clientOptions = (
 
 /**
  * The connection attempts of one client. A round has one attempt for each listed server. With Sentinels, a round has
- * only one attempt. Within a round, the next attempt follows at once. After a round in which every attempt failed,
+ * only one attempt. Within a round, the next attempt follows immediately. After a round in which every attempt failed,
  * there is a pause.
  */
 function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {

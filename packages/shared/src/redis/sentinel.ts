@@ -17,8 +17,8 @@ export interface Primary extends Server {
 }
 
 /**
- * Queries all Sentinels for the address of the primary. If they disagree, the newest configuration is used. A Sentinel
- * without contact to the others still names the previous primary.
+ * Queries all Sentinels for the address of the primary. If the Sentinels name different primaries, the newest
+ * configuration is used, because a Sentinel without contact to the other Sentinels still names the previous primary.
  *
  * @throws {NoPrimary} if no Sentinel names a primary; the message has a reason for each Sentinel.
  */

@@ -308,8 +308,8 @@ export class Connection implements MessageReceiver {
 }
 
 /**
- * Writes a head and its body in one system call. A small body is copied behind the head, because that is cheaper than
- * several buffers.
+ * Writes a head and its body in one system call. A small body is copied into one buffer together with the head, because
+ * a write of several buffers costs more.
  */
 function writeMessage(socket: Socket, head: string, body: readonly Buffer[]): void {
   const size = sizeOf(body)

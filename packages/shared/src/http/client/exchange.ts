@@ -24,8 +24,8 @@ export interface Flow {
 }
 
 /**
- * Receives the parts of a response in order. The last call is either `onEnd` or `onFailure`, which is made exactly
- * once.
+ * Receives the parts of a response in order. The last call is either `onEnd` or `onFailure`. Only one of these two
+ * methods is called, and only once.
  */
 export interface Receiver {
   /** Called before any byte of the request is sent. */

@@ -1,8 +1,8 @@
 /**
  * The message broker of the embedded host. It implements exchanges, queues, prefetch, delivery limit, message TTL and
  * dead lettering in memory, with the behaviour of RabbitMQ. Messages are lost at a restart. Unfinished steps are then
- * re-published from the transaction source, and credential events from their outbox. A message that is the only copy
- * is confirmed only after every consumer has acknowledged it.
+ * re-published from the transaction source, and credential events from their outbox. A message that is the only copy of
+ * its data is confirmed only after every consumer has acknowledged the message.
  */
 import { IntegrationError } from '../../errors.ts'
 import type { Logger } from '../../observability/logger.ts'

@@ -3,7 +3,7 @@
  * used: if a connection breaks while it is opened, set up or closed, amqplib waits forever or ends the process.
  *
  * The nodes of a cluster are tried in rounds. Each round has a random order, so that the connections of many service
- * replicas are spread over the nodes. After a failed attempt, the next node of the round is tried at once. After an
+ * replicas are spread over the nodes. After a failed attempt, the next node of the round is tried immediately. After an
  * attempt with every node, there is a pause before the next round.
  */
 import { once } from 'node:events'

@@ -9,8 +9,9 @@ export const publishOptions = (message: OutgoingMessage): Options.Publish => ({
   messageId: message.messageId,
   type: message.type,
   timestamp: Math.floor(Date.now() / 1_000),
-  // A message has only the headers that the publisher has set, and not the headers of a delivery that is published
-  // again. If the header `x-death` were copied, the broker would detect a dead-letter cycle and drop the message.
+  // Only the headers that the publisher has set are sent. If a delivery is published again, the headers that the broker
+  // has added to it are not copied. With a copied header `x-death`, the broker would detect a dead-letter cycle and
+  // drop the message.
   headers: { ...message.headers },
   ...(message.correlationId !== undefined && { correlationId: message.correlationId }),
 })

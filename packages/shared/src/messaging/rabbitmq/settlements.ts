@@ -10,9 +10,9 @@ export interface Settlements {
 
 /**
  * Acknowledges finished deliveries at the end of each turn of the event loop. One frame with `multiple` acknowledges
- * all deliveries before the oldest delivery in flight, and a quorum queue writes only one log entry for this frame. The
- * finished deliveries after the oldest delivery in flight are acknowledged one by one, because they must not wait for a
- * slow delivery.
+ * all deliveries that arrived earlier than the oldest delivery in flight, and a quorum queue writes only one log entry
+ * for this frame. Finished deliveries that arrived later than the oldest delivery in flight are acknowledged one by
+ * one, so that they do not wait for a slow delivery.
  */
 export function createSettlements(
   channel: Pick<Channel, 'ack' | 'nack'>,
