@@ -52,7 +52,7 @@ describe('the check of the free space in the data folder', () => {
     })
   })
 
-  it('the check of the data folder reports the free space of the disk before the folder exists', async () => {
+  it('the check of the data folder reports the free space of the disk even if the folder does not exist yet', async () => {
     const health = createHealth(createLogger('test', 'silent'))
     using _ = watchDataFolder(`${import.meta.dirname}/not/yet`, health.dependency('data-folder'))
     await eventually(async () =>

@@ -1,6 +1,7 @@
 /**
  * Writes batches of files on the threads that `createThreadedFiles` starts. The threads use blocking calls, because
- * these cost less than asynchronous ones. All files of a batch in one folder share one flush of that folder.
+ * these cost less than asynchronous ones. The files of a batch that are in the same folder share one flush of that
+ * folder.
  */
 import fs from 'node:fs'
 import { dirname, resolve } from 'node:path'
@@ -70,8 +71,8 @@ function fail(one: OpenFile, error: unknown): void {
     close(one)
     fs.rmSync(one.file.temporary, { force: true })
   } catch {
-    // This error is ignored: the temporary file could not be removed either, and the caller gets the error of the
-    // failed write.
+    // Closing or removing the temporary file has failed too. This second error is ignored, because the caller gets the
+    // first error.
   }
 }
 

@@ -43,9 +43,9 @@ export function createFileRemover(dataDir: string): RemoveFiles {
       paths.map(async (path, index) => {
         const result = removed[index] as PromiseSettledResult<boolean>
         if (result.status === 'rejected') throw result.reason
-        // The folder is flushed, because otherwise a power failure could restore the file of a purged or erased run. A
-        // file that does not exist needs the flush too: a coordinator may have removed it and crashed before it flushed
-        // the folder.
+        // The folder is flushed, because otherwise a power failure could restore the file of a purged or erased run. If
+        // the file does not exist, the folder is flushed too, because a coordinator may have removed the file and then
+        // crashed before the flush.
         await syncFolderOf(path)
         return result.value
       }),

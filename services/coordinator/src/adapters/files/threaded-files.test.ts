@@ -110,7 +110,7 @@ describe('writing a file through a writer thread', () => {
   const full = Object.assign(new Error('ENOSPC: no space left'), { code: 'ENOSPC' })
 
   it.each(['openSync', 'writeFileSync', 'fsyncSync', 'closeSync', 'renameSync'] as const)(
-    'if the disk is full at %s of one file, only this file of the batch fails, and no temporary file is left',
+    'if the disk is full when %s is called for one file, the file writer still writes the other files of the batch',
     async (call) => {
       vi.spyOn(performance, 'now').mockReturnValue(0) // the clock stops, so that no flush counts as slow
       const real = fs[call] as (...args: unknown[]) => unknown
@@ -131,7 +131,7 @@ describe('writing a file through a writer thread', () => {
     await expectSecondToFail()
   })
 
-  it('the file writer reports a file as failed if it cannot flush the folder after it has renamed the temporary file', async () => {
+  it('if the flush of the folder after a rename fails, the file writer reports the renamed file as failed', async () => {
     const real = fs.fsyncSync
     let calls = 0
     const spy = vi.spyOn(fs, 'fsyncSync').mockImplementation((descriptor) => {

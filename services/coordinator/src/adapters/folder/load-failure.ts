@@ -74,8 +74,8 @@ export function importFailure(
 }
 
 /**
- * Explains an error at the end of a file: Node's parser reports a missing closing bracket there, because any later line
- * could still have contained it.
+ * Adds an explanation to an error message about the end of a file, because Node's parser reports a missing closing
+ * bracket only there.
  */
 const withEndExplained = (message: string): string =>
   message.endsWith("got '<eof>'")
@@ -159,8 +159,9 @@ const pathOf = (url: string): string | null => {
 }
 
 /**
- * Returns the place of the import of a module that was not found. If the import is relative, Node's error contains the
- * full path of the module, so only the file name is searched for.
+ * Returns the line of the file `path` that imports the module `specifier`, which was not found. For a relative import,
+ * Node's error contains the full path of the module instead of the imported text, so only the file name is searched
+ * for.
  */
 function importIn(path: string, specifier: string): Place | null {
   const name = specifier.split(/[/\\]/).at(-1) ?? specifier

@@ -1,9 +1,10 @@
 /**
  * Resolves the imports of process files, which lie outside this installation.
  *
- * H1  `integration-host` always resolves to the copy of this installation. In a file of the user, `zod` does too,
- *     because the coordinator works with the definitions and schemas that a process file creates. Node resolves every
- *     other import from the `node_modules` of the importing file's own folder.
+ * H1  `integration-host` always resolves to the copy of this installation. An import of `zod` in a file of the user
+ *     also resolves to the copy of this installation, because the coordinator works with the definitions and schemas
+ *     that a process file creates. Node resolves every other import from the `node_modules` of the importing file's own
+ *     folder.
  * H2  A file of the user is a file that is not below a `node_modules` folder, or that belongs to a package from which
  *     processes are loaded. The modules of the coordinator are not files of the user.
  * H3  A TypeScript file of the user is always an ES module, whatever a `package.json` above it says.

@@ -62,7 +62,7 @@ describe('loading the processes of a folder', () => {
     expect(await load()).toEqual({ results: { A: 0 }, failures: [] })
   })
 
-  it('if one file throws a value without a text, or exports an object that only resembles a process, the loader loads the other files', async () => {
+  it('if a file throws a value that cannot be converted to text, the loader loads the other files', async () => {
     await put('a.ts', processOf('A'))
     await put('b.ts', 'throw Object.create(null) // defineProcess()')
     await put('c.ts', `export default { name: 'C', stepNames: ['a'], steps: new Map() }`)

@@ -7,8 +7,9 @@
  * loaded.
  *
  * A file that cannot be loaded is reported with its line, and all other processes are loaded. If two files define
- * processes of the same name at the start, nothing is loaded, because a run could belong to either process. In a later
- * load, the file that was loaded first keeps the name, even while it cannot be loaded. The other file is reported.
+ * processes of the same name in the first load, nothing is loaded, because a run could belong to either process. In a
+ * later load, the file that was loaded first keeps the name, even while this file cannot be loaded. The other file is
+ * reported.
  */
 import { readdir, readFile, realpath } from 'node:fs/promises'
 import { findPackageJSON } from 'node:module'
@@ -114,8 +115,8 @@ export async function createProcessLoader(
     const timer = setTimeout(() => timeout.reject(late), deadlineMs)
     const isOfUser = (place: string): boolean =>
       place === path || hook.files.has(pathToFileURL(place).href)
-    // A call of process.exit() in a file is reported. Otherwise it would end the coordinator without any message, as if
-    // it had succeeded.
+    // A call of process.exit() in a file is reported. Otherwise the call would end the coordinator without any message,
+    // as if the coordinator had ended normally.
     const onExit = (): void => {
       const place = exitPlace(isOfUser)
       const at = place === null ? '' : ` (at ${place})`

@@ -50,7 +50,8 @@ export function createLoadReport({
 }
 
 /**
- * The remedy includes a restart, because the environment is read only at the start, even if changed files are reloaded.
+ * The remedy includes a restart, because the environment is read only when the coordinator starts, even if changed
+ * files are reloaded later.
  */
 function remediationOf({ kind, hasLoadedBefore }: LoadFailure, isReload: boolean): string {
   if (kind === 'settings')

@@ -43,7 +43,7 @@ describe('the check for private addresses', () => {
     },
   )
 
-  it('the check for private addresses treats a host name as public until it is resolved, except the names of this machine', () => {
+  it('the check treats an unresolved host name as public, unless it is a name of this machine', () => {
     expect(isPrivateLiteral('hooks.example.com')).toBe(false)
     expect(isPrivateLiteral('localhost')).toBe(true)
     expect(isPrivateLiteral('a.localhost.')).toBe(true)

@@ -136,13 +136,13 @@ describe('sending a webhook', () => {
     })
   })
 
-  it('an abort ends every webhook call, but a shutdown ends only calls that were not sent yet', async () => {
+  it('abort() aborts every webhook call, whereas blockNewCalls() aborts only a call that was not sent yet', async () => {
     const arrived = Promise.withResolvers<void>()
     const url = await serve(() => arrived.resolve())
     const abort = new StepAbort()
     const call = createWebhookPost()(request(url, true, abort))
     await arrived.promise
-    abort.blockNewCalls() // the response may still arrive
+    abort.blockNewCalls() // the call was already sent, so it continues
     abort.abort('shutdown')
     expect(await call).toEqual({ kind: 'aborted' })
     expect(await createWebhookPost()(request(url, true, abort))).toEqual({ kind: 'aborted' })

@@ -3,7 +3,7 @@ import { runKey } from '../../transaction/run.ts'
 import type { Claim, ClaimRequest } from '../../transaction/transaction-source.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 
-/** Returns the claim that results from this request, for a run that was just claimed. */
+/** Returns the claim of a run that this request has just claimed. */
 export const claimOf = (
   { header: run, items, lease }: StoredRun,
   request: ClaimRequest,

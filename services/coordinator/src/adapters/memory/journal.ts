@@ -7,8 +7,8 @@
  * J2  Entries are numbered, and a snapshot contains the number of its last entry. Therefore each entry is applied once
  *     even after a crash between writing a snapshot and truncating the log.
  * J3  Appends are flushed in batches: appends that arrive during a flush are written together by the next flush.
- * J4  If a batch cannot be written, the log is truncated to its previous length, and every append in the batch and
- *     after it is rejected.
+ * J4  If a batch cannot be written, the log is truncated to its previous length. All appends of this batch are
+ *     rejected, and so are all appends that wait for the next batch.
  */
 import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomic'
 import { parseJsonObject } from '@integration-host/shared/json'
@@ -40,7 +40,7 @@ export interface JournalOptions {
   readonly openFile?: ((path: string) => Promise<JournalFile>) | undefined
   /** Returns the whole state, to be written as the snapshot. */
   readonly state: () => unknown
-  /** Called once when appends fail together, before the promises of these appends are rejected. */
+  /** Called before the promises of failed appends are rejected: a single call for all appends that fail together. */
   readonly onFailure: () => void
 }
 

@@ -77,8 +77,8 @@ export function createRunTable(): RunTable {
   const absorbers = new Map<string, string>()
 
   /**
-   * Must be called before the run is stored in `runs`. The function must be able to distinguish a new run from an
-   * update, because an update must not replace a newer run of the same debounce key.
+   * Must be called before the run is stored in `runs`, because only a run that `runs` does not contain counts as new.
+   * The update of an older run must not replace a newer run of the same debounce key.
    */
   const updateDebounce = (key: string, { header, absorbsUntil }: StoredRun): void => {
     if (absorbsUntil === undefined) return

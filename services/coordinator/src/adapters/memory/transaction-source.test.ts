@@ -532,7 +532,7 @@ describe('the files of the in-memory transaction source', () => {
     expect(await ids()).toEqual(acknowledged.toSorted())
   })
 
-  it('after its OS process was killed, the embedded host can open the transaction source at once, and finds every acknowledged change', async () => {
+  it('after the OS process of an embedded host was killed, the next host finds every acknowledged change', async () => {
     const module = new URL('./transaction-source.ts', import.meta.url).href
     const script = `
       const { createMemoryTransactionSource } = await import('${module}')
