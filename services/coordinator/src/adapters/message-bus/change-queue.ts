@@ -29,8 +29,8 @@ export const createChangeQueue = (bus: MessageBus, owner: string): ChangeQueue =
       },
     ),
 
-  // The exchange routes the repeated event to the queues of other processes as well. The event starts no second run in
-  // these processes.
+  // The exchange routes the event to the queues of all subscribed processes again. It starts no second run in a process
+  // that has already received the event.
   publishAgain: (_, { messageId, content, traceparent, renewals, routingKey }) =>
     bus.publish({
       exchange: PROVIDER_EXCHANGE,

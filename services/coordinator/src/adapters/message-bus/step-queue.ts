@@ -114,8 +114,8 @@ const spanOf = (
 
 /**
  * Returns the longest delay tier (the delay of one of the delay queues) that does not exceed the requested delay;
- * `null` if no delay is needed. A message may therefore arrive early. The claim of its step is then rejected as early,
- * and the message is published again with the remaining delay.
+ * `null` if no delay is needed. A message may therefore arrive early. The claim of its step is then rejected as too
+ * early, and the message is published again with the remaining delay.
  */
 function delayTierFor(delayMs: number): string | null {
   if (delayMs <= 0) return null

@@ -27,9 +27,9 @@ export interface TransactionEvents extends AsyncDisposable {
  */
 const REPLICA_QUEUE = 'coordinator.transactions'
 /**
- * Coordinator replicas send each other their transitions in batches, because one message per transition would add a
- * fifth to the cost of a short run. The last transition of a run, for which clients wait, is only delayed if another one
- * was sent less than this time ago.
+ * The milliseconds for which a replica collects transitions before it sends them to the other replicas as one batch.
+ * One message per transition would add a fifth to the cost of a short run. Clients wait for the last transition of a
+ * run, so this transition causes the batch to be sent immediately, but not more often than every `BATCH_MS`.
  */
 const BATCH_MS = 20
 const MAX_BATCH = 1_000
