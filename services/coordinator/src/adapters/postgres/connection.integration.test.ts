@@ -225,7 +225,7 @@ describe('the pool of connections to PostgreSQL', () => {
     replica.release()
   })
 
-  it('the pool waits before it reconnects to a server that closes each connection at once', async () => {
+  it('the pool waits before it reconnects to a server that immediately closes each connection', async () => {
     await using relay = await startRelay(database.url, 5_432)
     await using connection = await connect(relay.url)
     relay.away('end')

@@ -199,8 +199,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
 
   return {
     async run(work) {
-      // While commits are blocked, further statements would also wait, and would run after their callers have timed
-      // out.
+      // While commits are blocked, further statements are rejected. Otherwise they would also wait, and would run only
+      // after their callers have timed out.
       if (!isMigrated || monitor.isBlocked) throw unavailable()
       for (let tries = 1; ; tries += 1) {
         try {

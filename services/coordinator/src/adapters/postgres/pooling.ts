@@ -8,9 +8,9 @@ import type postgres from 'postgres'
 const CHECK = 'connection pooler'
 
 /**
- * Checks the two features that fail if a pooler assigns a server session for only one transaction, as PgBouncer does
- * with `pool_mode = transaction`: LISTEN and the settings of the session. The settings work with such a pooler if they
- * are set for the role instead.
+ * Checks LISTEN and the settings of the session. Neither has a lasting effect if a pooler assigns a server session to
+ * the coordinator for only one database transaction, as PgBouncer does with `pool_mode = transaction`. With such a
+ * pooler, the settings take effect if they are set for the role.
  */
 export async function checkPooling(
   sql: postgres.Sql,

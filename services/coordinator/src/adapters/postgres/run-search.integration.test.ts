@@ -95,7 +95,7 @@ const numbers = (test: (n: number) => boolean): number[] =>
   Array.from({ length: RUNS }, (_, n) => n).filter(test)
 
 describe('the search for runs in a large table', () => {
-  it('for every filter of the run search, the pages together contain each matching run once, even if a page ended early', async () => {
+  it('for every filter of the run search, the pages contain each matching run once, even if some pages are not full', async () => {
     const isRare = (n: number): boolean => n % 1_000 === 0
     const cases: readonly [RunFilter, (n: number) => boolean][] = [
       [{ step: ['rare'] }, isRare],

@@ -234,7 +234,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('an erasure that waits while an operator settles a run also erases the data that the operator has committed', async () => {
+  it('an erasure that waits for the settlement of a run skips the run, and erases it after reading it again', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: '1', InitialData: 1, Realm: 'r1' }])
     await database.sql`
@@ -555,7 +555,7 @@ describe('a claim whose webhook cannot be stored', () => {
 })
 
 describe('a database that becomes unavailable', () => {
-  it('the PostgreSQL source fails with store_unavailable at once while the database is down, and reconnects later', async () => {
+  it('the PostgreSQL source immediately fails with store_unavailable while the database is down, and reconnects later', async () => {
     await using line = await startRelay(database.url, 5432)
     const { source, health, ready } = connect(line.url)
     await ready()

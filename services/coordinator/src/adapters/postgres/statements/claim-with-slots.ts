@@ -36,8 +36,8 @@ export async function claimWithSlots(
   const claimed = toClaim.length === 0 ? [] : await claimRuns(tx, toClaim, times)
   for (const [index, { n }] of toClaim.entries())
     results.set(n, claimed[index] ?? { kind: 'unknown' })
-  // A run with the lease of a lost worker is not claimed here: lease recovery must first record the attempt of that
-  // worker.
+  // A run that still has the lease of a lost worker does not become `Waiting` here, because lease recovery must first
+  // record the attempt of that worker.
   const toPark = isAssigned(({ hasSlot, isLeased }) => !hasSlot && !isLeased)
   const parked = toPark.length === 0 ? [] : await parkRuns(tx, toPark)
   for (const { n, isNew, ...run } of parked)

@@ -72,7 +72,7 @@ async function planLocked(
     select pg_advisory_xact_lock(lock) from (
       select distinct hashtextextended(text, 0) as lock
       from jsonb_array_elements_text(${JSON.stringify(locks)}::text::jsonb) as text
-      order by lock) locked -- all transactions take the locks in the same order`
+      order by lock) locked -- all database transactions lock in the same order`
   // Each query is a separate statement. A statement sees only what was committed before it began, and the previous
   // statement may have waited for the locks.
   const waiting = await tx<(RunRow & { until: number })[]>`

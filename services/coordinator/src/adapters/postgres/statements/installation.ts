@@ -23,8 +23,8 @@ export const isAvailable = (sql: postgres.Sql, { owner }: InstallationLease) => 
   (r."Value" ->> 'Owner' = ${owner} or (r."Value" ->> 'Until')::timestamptz <= now())`
 
 /**
- * True for a row `r` if the time that the column `Value` has in this member is at least `ms` milliseconds ago. Also
- * true if the member is missing.
+ * True for a row `r` if the time in this member of its column `Value` is at least `ms` milliseconds ago. Also true if
+ * the member is missing.
  */
 export const isLongAgo = (sql: postgres.Sql, member: 'RenewedAt', ms: number) => sql`
   coalesce((r."Value" ->> ${member})::timestamptz <= now() - ${ms} * interval '1 ms', true)`

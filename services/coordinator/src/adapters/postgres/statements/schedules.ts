@@ -41,7 +41,7 @@ export async function declareSchedules(
   const [clock] = await tx<{ now: number }[]>`select ${nowMs(tx)} as now`
   const rows = schedules.map((schedule) => ({
     ...schedule,
-    input: undefined, // the input comes from the definition of the coordinator that fires
+    input: undefined, // not stored: the coordinator that queues the runs uses its own definition
     nextAt: iso(firstTick(schedule, clock?.now ?? 0)),
   }))
   await tx`

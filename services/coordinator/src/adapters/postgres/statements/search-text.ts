@@ -24,7 +24,7 @@ export interface SearchText {
   startsWith(column: string, prefix: string): string
   /**
    * Reads each range in the order `by` and merges the ranges. `by` is the order of the index, and begins with a time.
-   * Stops after `most` rows, of which each range gets the same share.
+   * At most `most` rows are read in total, and at most an equal share of them from each range.
    */
   scan(
     ranges: readonly Range[],

@@ -1,7 +1,7 @@
 /**
  * The statements on `"Order_Slot"`. Each of them runs in a database transaction that has first locked the slots of its
  * processes and keys. A separate statement acquires this lock, so that the next statement sees what was committed
- * during the wait for the lock. A transaction acquires this lock before it locks any row.
+ * during the wait for the lock. The database transaction acquires this lock before it locks any row.
  */
 import type postgres from 'postgres'
 import { WAITS_FOR_SLOT } from '../../../process/concurrency.ts'
@@ -99,7 +99,7 @@ export async function lockSlotsOfClaims(
       from (${claims(tx, wanted)}) w join "Order_Header" h on ${isClaimable(tx)}
         cross join lateral (
           select case when w.key = '' then '' else coalesce(h."ConcurrencyKey", w.key) end as key) k
-      order by lock) locked -- all transactions take the locks in the same order`
+      order by lock) locked -- all database transactions lock in the same order`
 }
 
 /**
@@ -176,8 +176,8 @@ export async function parkRuns(
 }
 
 /**
- * In each group, one call reads at most this many more waiting rows than the group has free slots. If the run of such a
- * row no longer waits, the row is removed and gets no slot.
+ * One call reads as many waiting rows of a group as the group has free slots, and at most this many additional rows.
+ * The additional rows are needed because the run of a row may no longer wait. Such a row is removed and gets no slot.
  */
 const MAX_REMOVED = 100
 /** The maximum number of groups whose slots one call assigns. */

@@ -25,7 +25,7 @@ export async function reserveCall(
 ): Promise<CallReservation> {
   const { intervalMs, concurrent } = limits
   const nextCall = sql`greatest(t."NextCallAt", clock_timestamp())`
-  /** The concurrency slot of a call that is sent at this time. */
+  /** The concurrency slot of a call that is sent at the time `at`. */
   const slotAt = (at: postgres.Fragment) => sql`
     jsonb_build_object(${slot}::text, ${epochMs(sql, sql`${at} + ${milliseconds(sql, holdMs)}`)})`
   const isLive = sql`s.value::float8 > ${epochMs(sql, clock(sql))}`
