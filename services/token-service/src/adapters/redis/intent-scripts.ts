@@ -23,7 +23,7 @@ if server ~= '' and observed[1] ~= server then
     changedAt = string.format('%.0f', ms)
     change = {'RunId', server, 'ChangedAt', changedAt}
   end
-  -- A new primary without replicas may reject writes. The next call stores the change then.
+  -- A new primary without replicas may reject this write. The next call then finds the change again and stores it.
   redis.pcall('HSET', K.server, unpack(change))
 end
 `
@@ -33,8 +33,9 @@ end
  * the calling process has just started or the clocks of the servers differ.
  *
  * Two failovers may lead back to the server that stored the intent. The run ids are then equal, but the time of the
- * intent is before `changedAt`. Both times are from the clock of this server. An intent without a run id comes from an
- * earlier release. Such an intent counts as stored before the last failover.
+ * intent is before `changedAt`. Both times are from the clock of this server. An intent without a run id was stored by
+ * an earlier release, or while the Redis account could not run INFO. Such an intent counts as stored after the last
+ * failover, so it is replaced at once.
  */
 const recordIntent = define(
   ['credential', 'lease', 'server'],
