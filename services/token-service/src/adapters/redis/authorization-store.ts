@@ -57,7 +57,8 @@ export function createRedisAuthorizationStore(options: {
         if ((await using(() => redis.set(key, text, 'PX', ttlMs, 'NX'))) !== null) return null
         const first = await using(() => redis.get(key))
         if (first !== null) return JSON.parse(first) as CodeClaim
-        // The claim that made SET fail has expired before GET, so both commands are repeated.
+        // SET failed because of an earlier claim, and this claim expired before GET could read it. Both commands are
+        // therefore repeated.
       }
     },
     async readCode(code) {

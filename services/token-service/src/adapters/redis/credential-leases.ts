@@ -77,7 +77,7 @@ export function createRedisLeases(
         'recordIntent',
         keysOf(lease.name),
         { ...args, deferralMs: String(deferralMs) },
-        // Too few replicas have acknowledged this intent, so the caller has not sent the refresh token. The intent is
+        // If too few replicas acknowledge this intent, the caller does not send the refresh token. The intent is then
         // removed. Otherwise the next refresh would wait for the response to a request that was never sent.
         async (recorded, run) => {
           const [kind, previous] = recorded as IntentReply
@@ -96,8 +96,8 @@ export function createRedisLeases(
         'claimAdoption',
         keysOf(name),
         { ...args, holdMs: String(holdMs), keepMs: String(ADOPTION_KEEP_MS) },
-        // Too few replicas have acknowledged this claim, so the caller has not sent the refresh token. The claim is
-        // removed unless there was an earlier claim.
+        // If too few replicas acknowledge this claim, the caller does not send the refresh token. The claim is then
+        // removed, unless it has replaced an earlier claim.
         async (claimed, run) => {
           const [, previous] = claimed as [string, string | number]
           if (previous === '') await run('endAdoption', keysOf(name), args)

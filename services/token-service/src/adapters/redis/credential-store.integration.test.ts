@@ -96,7 +96,7 @@ describe('a refresh intent that was stored in Redis before a failover', () => {
     expect(await record()).toMatchObject({ kind: 'deferred' })
   })
 
-  it('the refresh intent of another process is kept even if the server that stored it has become the primary again', async () => {
+  it('the refresh intent of another process is kept even if the server that stored the intent is the primary again', async () => {
     const { record, redis, intent } = await intentOfAnother()
     const [version, fence, at, server] = (await intent()).split(':')
     await redis.hset('ACC-1', 'Intent', [version, fence, Number(at) - 1_000, server].join(':'))
@@ -122,7 +122,7 @@ describe('a refresh intent that was stored in Redis before a failover', () => {
     expect(await record()).toEqual({ kind: 'recorded' })
   })
 
-  it('the refresh intent of another process is replaced if an earlier version of token-service stored it without a server run id', async () => {
+  it('the refresh intent of another process is replaced if an earlier release stored the intent without a run id', async () => {
     const { record, failOver, redis, intent } = await intentOfAnother()
     await failOver()
     await redis.hset('ACC-1', 'Intent', (await intent()).replace(':earlierserver', ''))
@@ -241,7 +241,7 @@ describe('the key ring of a credential store in Redis', () => {
       return state.reason
     })
 
-  it('the Redis store rejects a key ring without the keys that encrypted the records, and leaves the key check values unchanged', async () => {
+  it('the Redis store rejects a key ring that lacks the keys of the records, and does not change the key check values', async () => {
     const right = await open(ring(keyText('k1')))
     await usable(right)
     await right.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
@@ -290,7 +290,7 @@ describe('unexpected data in Redis', () => {
     return { items, head }
   }
 
-  it('a list page of the Redis store is full even if a name in the index has no record', async () => {
+  it('a list page of the Redis store has the requested length even if a name in the index has no record', async () => {
     const opened = await openUsable()
     for (const realm of ['1', '2', '3', '4'])
       await opened.store.put(grantOf(`ACC-${realm}`, 'x'), 1, auditContextOf('granted'))

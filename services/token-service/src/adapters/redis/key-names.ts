@@ -15,7 +15,7 @@ export const KEYS = {
   faulted: 'credentials:faulted',
   /** The common prefix of the sorted sets that are read for lists (list-index.ts). */
   index: 'credentials:index:',
-  /** String: exists once every credential has been added to the sets of its state and its fault class. */
+  /** String: exists as soon as every credential has been added to the sets of its state and its fault class. */
   indexBuilt: 'credentials:index-built',
   /**
    * String with expiry: the id of the replica that currently adds the credentials to the sets of states and fault

@@ -39,7 +39,7 @@ async function asEarlierRelease({ redis }: TestRedis, ...names: string[]): Promi
 }
 
 describe('the list index of the Redis store after an upgrade', () => {
-  it('lists by state are correct before the list index is complete, but requests for counts are rejected', async () => {
+  it('while the list index is incomplete, lists by state are correct, but requests for counts are rejected', async () => {
     const test = await openUsable()
     const { store } = test
     for (const realm of ['1', '2', '3']) await connect(store, realm)
@@ -128,7 +128,7 @@ describe('a search for credentials in Redis', () => {
     ['x1yz', ['ACC-X1Y', 'ACC-X1y', 'ACC-x1Y', 'ACC-x1y']],
     ['söhne', []],
     ['a b', []],
-  ])('a search for %j reads only names that may begin with it', (text, prefixes) => {
+  ])('a search for %j reads only names that may begin with this text', (text, prefixes) => {
     expect(prefixRanges(text).map(({ first }) => first)).toEqual(prefixes)
   })
 })

@@ -58,7 +58,7 @@ describe('the cache of opened records', () => {
     expect(decryptions()).toBe(2)
   })
 
-  it('a record whose plain fields were changed is rejected even if it was decrypted before', () => {
+  it('a record whose plain fields were changed is rejected even if it had been decrypted before the change', () => {
     const { open, valuesOf } = fixture()
     const values = valuesOf(1)
     open(NAME, values)

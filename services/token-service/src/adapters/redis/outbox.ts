@@ -30,7 +30,10 @@ const MARKER_MS = 600_000
 export function createRedisOutbox(commands: StoreCommands, auditEntries: number): OutboxMethods {
   const { redis, using, script, replicated } = commands
 
-  /** Reads the newest entry of the audit log itself, because the key with its number and hash may have been lost. */
+  /**
+   * Returns the number and the hash of the newest audit entry. Reads them from the audit log instead of from the key
+   * that also stores them, because that key may have been lost.
+   */
   async function newestEntry(): Promise<AuditHead> {
     const [newest] = await using(() => redis.xrevrange(KEYS.auditLog, '+', '-', 'COUNT', 1))
     return newest === undefined ? auditStart : AuditHead.parse(JSON.parse(newest[1][1] ?? ''))

@@ -20,10 +20,11 @@ const HAS_OTHER_LABELS = `
 if a.lastLabels and (redis.call('HGET', K.credential, 'Labels') or '') ~= a.lastLabels`
 
 /**
- * `CommitFence` is the fence of the lease under which the version was committed. A caller repeats a commit that no
- * replica has acknowledged, and must recognize its own token pair in the store. Otherwise it would take its own pair
- * for a newer one, and would drop the only copy that survives a failover. `Fence` is not sufficient for this, because
- * another process may have acquired and released the lease in the meantime.
+ * `CommitFence` is the fence of the lease under which the version was committed. If too few replicas acknowledge a
+ * commit, the caller repeats the commit. The caller must then recognize its own token pair in the store. Otherwise it
+ * would consider this pair the newer pair of another process, and would drop its copy in memory, which may be the only
+ * copy that survives a failover. `Fence` does not identify the pair, because another process may have acquired and
+ * released the lease in the meantime.
  */
 const commit = define(
   ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry', 'index'],

@@ -20,8 +20,8 @@
  *
  * WAIT covers only writes of its own connection (replicated-writes.ts). So the scripts that `replicated` runs
  * (commands.ts) execute a write command on every path whose outcome is final for the caller. If nothing has to change,
- * the script writes a stored value once more with HSET. `commit` does this also when it reports a newer version or no
- * credential, because at a primary that was cut off this state may be lost in the failover.
+ * the script writes a stored value once more with HSET. `commit` also does this when it reports a newer version or no
+ * credential. The server may be a primary that was cut off, and a failover would then undo the reported change.
  */
 import type { Redis } from 'ioredis'
 import { intentScripts } from './intent-scripts.ts'
