@@ -23,13 +23,13 @@ export async function appendEntries(
   const bytes = Buffer.from(entries.map((entry) => `${JSON.stringify(entry)}\n`).join(''), 'utf8')
   const file = await open(path, constants.O_RDWR | constants.O_CREAT, 0o600)
   try {
-    // The file is shorter than `at`, so another program has truncated it. Writing at `at` would fill the gap with
-    // zeros. The entries are appended at the end of the file instead.
+    // If the file is shorter than `at`, another program has truncated it. The entries are then appended at the end of
+    // the file, because writing at `at` would fill the gap with zeros.
     const { size } = await file.stat()
     const from = Math.min(at, size)
     // Bytes after `at` have one of two causes. In the first case, an append of the same lines was interrupted. In the
-    // second case, the credential file was deleted or restored from a backup, and the bytes are audit entries that this
-    // credential file does not count. These bytes are copied to another file before they are overwritten.
+    // second case, the credential file was deleted or restored from a backup. The bytes are then audit entries from the
+    // time before the deletion or restoration. They are copied to another file before they are overwritten.
     const tail = Buffer.alloc(size - from)
     await file.read(tail, 0, tail.length, from)
     if (!bytes.subarray(0, tail.length).equals(tail))

@@ -76,8 +76,8 @@ function openStore(
   // restarted process does not need the earlier claims, because no request of the previous process can still be in
   // flight.
   const adoptions = new Map<string, AdoptionClaim & { readonly at: number }>()
-  // After the due refresh of a credential was started, the credential is not due again before the time in this map. The
-  // map is empty after a restart, so a refresh that the previous process started is due at once.
+  // For each credential whose due refresh was started, the time before which the credential is not due again. The map
+  // is empty after a restart, so a credential whose refresh the previous process started is due at once.
   const postponedUntil = new Map<string, number>()
   const isHeld = (lease: Lease): boolean => {
     const held = leases.get(lease.name)

@@ -203,23 +203,20 @@ describe('the provider adapter over HTTP', () => {
   })
 
   it.each([
-    ['concludes from a 400 without a body that the grant was revoked before', 400, '', true],
     [
-      'does not take a 400 with a body as a confirmation',
+      'returns true after a 400 without a body, which means that the grant had already ended',
       400,
-      '{"error":"invalid_request"}',
-      false,
+      '',
+      true,
     ],
-    ['does not take a 401 as a confirmation', 401, '{"error":"invalid_client"}', false],
-    ['does not take a 503 without a body as a confirmation', 503, '', false],
-  ])(
-    'the response to a revocation request decides its result: revoke() %s',
-    async (_, status, text, confirmed) => {
-      const { refreshToken } = await granted()
-      Object.assign(scripted.knobs, { revocationStatus: status, revocationBody: text })
-      expect(await provider.revoke(refreshToken as Secret)).toBe(confirmed)
-    },
-  )
+    ['returns false after a 400 with a body', 400, '{"error":"invalid_request"}', false],
+    ['returns false after a 401', 401, '{"error":"invalid_client"}', false],
+    ['returns false after a 503 without a body', 503, '', false],
+  ])('revoke() %s', async (_, status, text, confirmed) => {
+    const { refreshToken } = await granted()
+    Object.assign(scripted.knobs, { revocationStatus: status, revocationBody: text })
+    expect(await provider.revoke(refreshToken as Secret)).toBe(confirmed)
+  })
 
   it('a refresh requests the expiry time of the grant only with the provider profile intuit', async () => {
     await granted()
@@ -911,7 +908,7 @@ describe('a discovery document', () => {
       'authorization_response_iss_parameter_supported is malformed',
       { authorization_response_iss_parameter_supported: 'yes' },
     ],
-  ])('a discovery document is rejected for the reason that %s', async (problem, metadata) => {
+  ])('a discovery document is rejected if %s', async (problem, metadata) => {
     scripted.knobs.metadata = metadata
     await reopen()
     expect((await provider.refresh(new Secret('rt-x'))).kind).toBe('never_sent')

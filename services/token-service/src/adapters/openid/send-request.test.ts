@@ -40,8 +40,8 @@ async function requestWhileSuspended(path: string) {
   return response
 }
 
-describe('a request to the provider during which the process is suspended past the deadline', () => {
-  it('a response that arrived while the process was suspended is returned, because it may contain the only copy of a refresh token', async () => {
+describe('a request to the provider while the process is suspended until after the deadline', () => {
+  it('a request returns a response that arrived while the process was suspended, although the deadline has passed', async () => {
     expect(await requestWhileSuspended('/token')).toMatchObject({
       status: 200,
       text: '{"refresh_token":"new"}',

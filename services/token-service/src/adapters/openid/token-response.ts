@@ -126,8 +126,8 @@ export function outcomeOf(
 }
 
 /**
- * RFC 6749 §5.2: a token endpoint sends this challenge if it rejects client credentials in the `Authorization`
- * header.
+ * Returns whether a response contains a Basic challenge. A token endpoint sends this challenge if it rejects the client
+ * credentials in the `Authorization` header (RFC 6749 §5.2).
  */
 const hasBasicChallenge = (headers: Headers): boolean =>
   /(?:^|,)\s*basic(?:\s|,|$)/i.test(headers.get('www-authenticate') ?? '')
