@@ -29,7 +29,8 @@ export interface RemovalOptions {
  * `erase`, the event of the removal makes the coordinator erase the data of the company's runs.
  *
  * The function throws the errors of {@link acquireLease}, except `DecryptionError`. It also throws `version_moved` if
- * `ifVersion` is a number and another version is stored; no request was sent to the provider then.
+ * `ifVersion` is a number and another version is stored. In this case, the provider got no request, unless the company
+ * was reconnected while the provider revoked the previous grant.
  */
 export function createRemoval(
   deps: RemovalDeps,
