@@ -94,7 +94,7 @@ export interface Adoptions extends AsyncDisposable {
 
 /** The number of grants that one process adopts at the same time. */
 const CONCURRENCY = 4
-/** The minimum time between two token requests for adoptions of one process, in milliseconds. */
+/** The minimum time between two token requests that one replica sends to adopt grants, in milliseconds. */
 const SPACING_MS = 50
 const PUT_RETRY = { baseMs: 100, capMs: 1_000, random: 1 } as const
 
@@ -105,7 +105,10 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   const shutdown = new AbortController()
   let commitDeadlineAt = Number.POSITIVE_INFINITY
   let nextRequestAt = 0
-  /** The provider has requested a pause. No token request is sent before this time of the monotonic clock. */
+  /**
+   * The provider has requested that no token request is sent before this time of the monotonic clock; 0 if it has
+   * requested no pause.
+   */
   let pausedUntil = 0
 
   const failpoint = async (point: Failpoint, name: string): Promise<void> =>

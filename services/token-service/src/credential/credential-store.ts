@@ -86,8 +86,8 @@ export interface CredentialStore {
   /**
    * Stores the intent to use the refresh token of the lease's version, in place of an earlier intent.
    *
-   * An earlier intent of another lease is kept if the store has failed over since this intent was stored. The earlier
-   * intent can be replaced when `deferralMs` have passed since the failover. A restart of the store counts as a
+   * If the store has failed over since an earlier intent of another lease was stored, the earlier intent is kept. The
+   * earlier intent can be replaced when `deferralMs` have passed since the failover. A restart of the store counts as a
    * failover.
    */
   recordIntent(lease: Lease, deferralMs: number): Promise<IntentRecorded>

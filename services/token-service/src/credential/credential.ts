@@ -18,7 +18,7 @@ export interface CredentialSummary extends Labels {
   readonly refreshedAt: number
   /** The version of the token pair. It increases by one with each new token pair, and no other change affects it. */
   readonly version: number
-  /** The time at which the provider ends the grant unless it is refreshed before. */
+  /** The time at which the provider ends the grant unless the grant is refreshed by then. */
   readonly idleExpiresAt: number
   /**
    * The time at which the provider ends the grant even if it is refreshed; `null` if the provider sent no such limit.
@@ -101,8 +101,8 @@ export function freshness(
 
 /**
  * Returns the time at which the proactive refresh of a credential starts, in epoch ms: `refreshAheadMs` before the
- * access token expires. The margin varies by ±20 % between realms, so that realms that were connected together are not
- * refreshed together.
+ * access token expires. The margin varies by ±20 % between realms. Realms that were connected at the same time are
+ * therefore not all refreshed at the same time.
  *
  * The time is never before half of the token's lifetime, because otherwise a short-lived token would be refreshed
  * continuously. The refresh starts at the latest when 50 to 70 % of the idle limit have passed, because the provider

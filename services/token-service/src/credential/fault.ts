@@ -80,7 +80,7 @@ export type FaultClass = keyof typeof faultClasses
 const PROVISIONAL_REMEDY =
   'Wait: the provider rejected the refresh token, which it may also do in an outage, so the token is tried again automatically. If the owner of the company disconnected the application, or another program uses this grant, reconnect the company.'
 
-/** The remedies of those provisional faults that usually do not end without an action of the operator. */
+/** The remedies of provisional faults that an operator usually has to end. */
 const PROVISIONAL_REMEDIES: Partial<Record<FaultClass, string>> = {
   disconnected: `${faultClasses.disconnected.remedy} The token is tried once more automatically, because the provider may also reject it in an outage.`,
   used_elsewhere: `${faultClasses.used_elsewhere.remedy} The token is tried again automatically, because the provider may also reject it in an outage.`,

@@ -4,7 +4,7 @@
  * credential.
  *
  * `LabelsSeal` is an envelope that authenticates the text in `Labels`. If the seal is invalid, another program has
- * changed the labels. They are not shown then, but the credential stays usable.
+ * changed the labels. The changed labels are not shown, but the credential stays usable.
  */
 import { z } from 'zod'
 import { parseJsonAs } from '@integration-host/shared/json'

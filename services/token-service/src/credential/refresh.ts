@@ -266,8 +266,8 @@ const REPORTED_OUTCOMES = {
 } as const satisfies Record<string, RefreshReport['outcome']>
 
 /**
- * The maximum delay until `nextTryAt` of a rejected grant. It exceeds every delay before the refresh token is sent
- * again.
+ * The maximum accepted time until `nextTryAt` of a rejected grant, in milliseconds. It is longer than every delay
+ * after which a rejected refresh token is sent again.
  */
 const MAX_REJECTED_RETRY_DELAY_MS = 48 * 3_600_000
 

@@ -104,8 +104,8 @@ export function createTransfers(deps: TransferDeps): Transfers {
   }
 
   /**
-   * Acquires the lease of a credential (X1). If the outcome of an earlier refresh is unknown, the refresh is repeated
-   * first until its outcome is known.
+   * Acquires the lease of a credential (X1). If the outcome of an earlier refresh is unknown, first repeats the
+   * refresh until its outcome is known.
    */
   async function leaseWithoutIntent(name: string, who: string): Promise<LeasedCredential> {
     const leased = await acquireLease(name, deps)
