@@ -167,7 +167,7 @@ export function credentialListsContract(
       expect(await search('o', { tags: [['plan', 'gold']] })).toBe('1 2 4')
     })
 
-    it('a key that is bound to realms lists and counts only these realms', async () => {
+    it('lists and counts can be limited to the realms to which a service key is bound', async () => {
       for (const realm of ['1', '10', '11', '2', '20', 'x-1', 'x-2']) await connect(realm)
       for (const realm of ['10', 'x-1', '2']) await fail(realm, 'invalid_grant')
       const bounded = (...patterns: string[]) => nameRanges(patterns)

@@ -46,7 +46,7 @@ export interface StoreUnderTest {
   readonly open: () => Promise<CredentialStore>
   /** Opens the same store again, as a restarted process would. */
   readonly reopen: () => Promise<CredentialStore>
-  /** Changes the stored records like another program. Resolves with a store that reads the changed records. */
+  /** Changes the stored records as another program would. Resolves with a store that reads the changed records. */
   readonly edit: (change: (records: StoredRecords) => void) => Promise<CredentialStore>
 }
 
@@ -430,7 +430,7 @@ export function credentialStoreContract(
       expect(JSON.stringify([first, rest])).not.toMatch(/access|refresh [ab]|1\.k/)
     })
 
-    it('takeDue() returns each credential once when its refresh is due, earliest first, and again after a delay without a refresh', async () => {
+    it('takeDue() returns due credentials, earliest first, and returns a credential again only after a delay', async () => {
       await store.put(grantOf('ACC-late', 'x'), START + 30, auditContextOf('granted'))
       await store.put(grantOf('ACC-soon', 'x'), START + 10, auditContextOf('granted'))
       await store.put(grantOf('ACC-next', 'x'), START + 20, auditContextOf('granted'))

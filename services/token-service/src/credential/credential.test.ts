@@ -93,7 +93,7 @@ describe('the time limits of a grant', () => {
     [7 * DAY, 7],
     [0, 7],
     [-DAY, 7],
-  ])('a hard expiry in %d ms causes the notice of %s days', (leftMs, expected) => {
+  ])('for a hard expiry in %d ms, the notice period in days is %s', (leftMs, expected) => {
     expect(expiryNotice(5_000 + leftMs, 5_000)).toBe(expected)
     expect(expiryNotice(null, 5_000)).toBeNull()
   })

@@ -106,7 +106,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     }
   }
 
-  it('a failover locks out every company that was refreshed just before, if no replica must acknowledge writes and no process keeps the token pairs', async () => {
+  it('if no replica must acknowledge writes and no process keeps token pairs, a failover locks out recently refreshed companies', async () => {
     const { store, authorizations } = await open(0)
     const service = cleanup.use(
       await startTestService({
@@ -132,7 +132,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('with REDIS_REPLICAS=0, a failover locks out no company while the process that has its token pair is running', async () => {
+  it('with REDIS_REPLICAS=0, a failover locks out no company whose newest token pair is in the memory of a running process', async () => {
     const metrics = createMetrics('token-service')
     const service = await start(await open(0), { metrics })
     const { usedBefore, lockedOut, tokens } = await failOver(service, 'cut')
@@ -283,10 +283,10 @@ describe('a failover while a process has a new token pair that it could not comm
     })
 
   it.each([
-    ['runs since before the failover', 'before'],
-    ['started after the failover', 'after'],
+    ['was started before the failover', 'before'],
+    ['was started after the failover', 'after'],
   ])(
-    'a process that %s does not send the old refresh token before the process with the new token pair has committed it',
+    'a process that %s does not send the old refresh token until another process has committed the new token pair',
     async (_, started) => {
       const startSecond = async () => start(await open(1), { timing: LONG })
       const early = started === 'before' ? await startSecond() : null
@@ -415,7 +415,7 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('a token pair that only an isolated primary has stored stays in memory, even if another process acquired the lease there', async () => {
+  it('a token pair stays in memory if only an isolated primary has stored it, even after another process acquired the lease', async () => {
     const service = await start(await open(1), {
       failpoint: (at) => (at === 'before commit' ? pair.link.stall() : undefined),
     })
@@ -424,8 +424,8 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     await eventually(async () => expect(await pair.primary.hget(NAME, 'Version')).toBe('2'))
     // Another process acquires the lease, so the fencing token is incremented.
     await pair.primary.hincrby(NAME, 'Fence', 1)
-    // From now on, the primary rejects writes although it still counts the replica as connected. WAIT therefore
-    // succeeds on a new connection, which has written nothing.
+    // From now on, the primary rejects writes, although it still counts the replica as connected. A new connection has
+    // written nothing, so WAIT succeeds on it.
     await pair.primary.config('SET', 'min-replicas-max-lag', '1')
     await pair.primary.config('SET', 'min-replicas-to-write', '1')
     const clientIds = async (): Promise<number[]> => {

@@ -41,7 +41,7 @@ const provisional = {
 }
 
 describe('the fault and the retry time that a failed refresh stores', () => {
-  it('a fault is recorded and the refresh is retried with back-off if the provider is unavailable while a token is needed', () => {
+  it('if the provider is unavailable when a token is needed, a fault is recorded and the refresh is retried with back-off', () => {
     expect(settlementOf(healthy, failureOf('provider_unavailable'), context)).toEqual({
       attempts: 1,
       nextTryAt: START + 1_000,
@@ -71,7 +71,7 @@ describe('the fault and the retry time that a failed refresh stores', () => {
     }
   })
 
-  it('a failed refresh records no fault while a valid access token is issued', () => {
+  it('a failed refresh records no fault while a valid access token can be issued', () => {
     const settlement = settlementOf(healthy, failureOf('provider_unavailable'), {
       ...context,
       isTokenNeeded: false,
@@ -118,7 +118,7 @@ describe('the fault and the retry time that a failed refresh stores', () => {
     ['first', healthy, 1, 300_000],
     ['second', provisional, 2, 3_600_000],
   ])(
-    'the %s rejection of a refresh token is provisional: the token will be tried again',
+    'the %s rejection of a refresh token causes a provisional fault, because the token will be sent again',
     (_, credential, rejections, delayMs) => {
       const settlement = settlementOf(credential, failureOf('invalid_grant'), context)
       expect(settlement).toMatchObject({
@@ -187,7 +187,7 @@ describe('the fault and the retry time that a failed refresh stores', () => {
     ['after', healthy.refreshedAt + 1, true],
     ['before', healthy.refreshedAt, false],
   ])(
-    'the remedy mentions a lost newer token pair only if the Redis server changed after this token pair was stored (%s)',
+    'the remedy mentions a lost token pair only if Redis failed over after the rejected token was stored (%s)',
     (_, storeChangedAt, isNamed) => {
       for (const rejectedGrantRetryDelaysMs of [[], [300_000]]) {
         const { fault } = settlementOf(healthy, failureOf('invalid_grant'), {

@@ -333,7 +333,7 @@ describe('a lease holder that was paused until its lease expired (I7 of refresh.
     expect(healed.body['Authenticator']).toBe((await slow).body['Authenticator'])
   })
 
-  it('a process that was paused during a refresh still commits its token pair, and the replica that waited for the outcome uses it', async () => {
+  it('a process that was paused during a refresh commits its token pair, and the replica that waited uses this pair', async () => {
     const wake = Promise.withResolvers<void>()
     const first = await start({
       store: withoutRenewals(redis.store),
@@ -518,7 +518,7 @@ describe('a refresh token that the provider rejects in an outage (I10 of refresh
     JSON.parse((await redis.redis.hget(NAME, 'Fault')) ?? '{}') as Record<string, unknown>
   const sentTokens = () => refreshes().map(({ form }) => form.get('refresh_token'))
 
-  it('a rejected refresh token causes a fault at once, and the token is sent again only by a scheduled refresh, not for a request', async () => {
+  it('a request for an access token does not send a rejected refresh token again, but the refresh schedule does', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [1_500, 60_000] } })
     await service.connect('1')
     await expire()
@@ -589,7 +589,7 @@ describe('a refresh token that the provider rejects in an outage (I10 of refresh
     expect(await fault()).toMatchObject({ Code: 'used_elsewhere', Rejections: 2 })
   })
 
-  it('the previous refresh token is sent only at the first rejection, not at later retries', async () => {
+  it('the previous refresh token is sent only once, even if the current refresh token is rejected several times', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -684,7 +684,7 @@ describe('a grant that has ended (I9 of refresh.ts)', () => {
     ).toMatchObject({ Version: 3, Status: 'active' })
   })
 
-  it('when its access token expires, a credential without a refresh token gets the fault no_refresh_token, and no request is sent', async () => {
+  it('a credential without a refresh token gets the fault no_refresh_token after its access token has expired', async () => {
     const service = await start()
     provider.script({ members: { refresh_token: undefined } })
     await service.connect('1')

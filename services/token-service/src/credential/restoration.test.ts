@@ -111,7 +111,7 @@ describe('the restoration of a token pair that the store has lost', () => {
     expect(await stored()).toEqual({ version: 2, token: KEPT })
   })
 
-  it('a new grant is restored even if the company was exported before', async () => {
+  it('a new grant is restored even if the previous grant of the company was exported', async () => {
     await put('one', 'grant one')
     await settleFault('transferred')
     const pair = keptPair(2, { isNewGrant: true, grantId: 'grant two' })
