@@ -194,17 +194,20 @@ describe('a connect link', () => {
     ['is too short', 'AAAA'],
     ['has other characters', encodeURIComponent('<script>alert(1)</script>')],
     ['has 10,000 characters', 'A'.repeat(10_000)],
-  ])('a connect link whose ticket %s shows a page that says what to do', async (_, ticket) => {
-    for (const response of [
-      await open(`${service.url}/connect/${ticket}`),
-      await press(`${service.url}/connect/${ticket}`),
-    ]) {
-      expect(response.status).toBe(410)
-      const text = await response.text()
-      expect(text).toContain('Ask the sender for a new one')
-      expect(text).not.toContain(ticket)
-    }
-  })
+  ])(
+    'the page of a connect link says what to do if the ticket in its URL %s',
+    async (_, ticket) => {
+      for (const response of [
+        await open(`${service.url}/connect/${ticket}`),
+        await press(`${service.url}/connect/${ticket}`),
+      ]) {
+        expect(response.status).toBe(410)
+        const text = await response.text()
+        expect(text).toContain('Ask the sender for a new one')
+        expect(text).not.toContain(ticket)
+      }
+    },
+  )
 
   it('the page of an expired connect link says that the link has expired', async () => {
     const { id, page } = await createLink()
@@ -224,7 +227,7 @@ describe('a connect link', () => {
     ['another origin, in an old browser', { 'Sec-Fetch-Site': '', Origin: 'https://evil.example' }],
     ['an opaque origin', { 'Sec-Fetch-Site': '', Origin: 'null' }],
   ])(
-    'a form of a connect link that %s submits is rejected, and the link stays usable',
+    'the form of a connect link is rejected if it comes from %s, and the link stays usable',
     async (_, headers) => {
       const { page } = await createLink()
       const sent = Object.fromEntries(
