@@ -130,7 +130,7 @@ describe('POST /imports/grants', () => {
     expect((await service.ask('/credentials/ACC-1')).body).toMatchObject(names)
   })
 
-  it('POST /imports/grants does not send the token of a grant that was adopted before, even after later rotations', async () => {
+  it('POST /imports/grants does not send the token of an already adopted grant, even after later rotations', async () => {
     const line = { Realm: '1', RefreshToken: await foreignToken() }
     await adopt(line)
     await service.ask('/credentials/ACC-1/refresh', json({}))
@@ -143,7 +143,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(0)
   })
 
-  it('POST /imports/grants rejects a grant that was adopted before and has ended since, and does not send its token', async () => {
+  it('POST /imports/grants rejects an already adopted grant that has ended, and does not send its token', async () => {
     await service[Symbol.asyncDispose]()
     service = await start({ env: { PROVIDER_PROFILE: 'generic' } })
     const line = { Realm: '1', RefreshToken: await foreignToken() }
@@ -242,7 +242,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(1)
   })
 
-  it('POST /imports/grants rejects the second line of a company, and never sends its token', async () => {
+  it('POST /imports/grants rejects a second line for a company, and never sends the token of that line', async () => {
     const [first, second] = [await foreignToken(), await foreignToken()]
     const report = await adopt(
       { Realm: '1', RefreshToken: first },
@@ -272,7 +272,7 @@ describe('POST /imports/grants', () => {
     ['NDJSON', ndjson(...Array.from({ length: 501 }, () => '{}'))],
     ['a JSON list', json(Array.from({ length: 501 }, () => ({})))],
   ])(
-    'POST /imports/grants rejects %s with more than 500 lines before it validates any line',
+    'POST /imports/grants rejects %s with more than 500 lines without validating any line',
     async (_, init) => {
       const validate = vi.spyOn(GrantLine, 'safeParse')
       expect((await service.call('/imports/grants', init)).status).toBe(400)
