@@ -373,7 +373,7 @@ describe('a code that another application received and posts to /callback', () =
     expect((await service.ask('/credentials/ACC-2')).status).toBe(404)
   })
 
-  it('a code that is posted to /callback is sent only once if the provider rejects it, and no credential is stored', async () => {
+  it('if the provider rejects a code that is posted to /callback, the code is not sent again and no credential is stored', async () => {
     const refused = await post('no-such-code')
     expect([refused.status, refused.body['code'], refused.body['detail']]).toEqual([
       502,
@@ -511,7 +511,7 @@ describe('access to the routes', () => {
       ['DELETE', `/credentials/${name}`],
     ]),
   )(
-    'token-service responds 400 to %s %s, whose name is not a credential name',
+    'token-service responds 400 to %s %s, because the path contains an invalid credential name',
     async (method, path) => {
       const { status, body } = await service.ask(path, { method })
       expect([status, body['code']]).toEqual([400, 'invalid_request'])

@@ -18,8 +18,8 @@ export interface Installation {
 }
 
 /**
- * Starts a token service on Redis. With the `prefix` of an earlier installation, it opens the same store. `cleanup`
- * closes the installation and deletes its keys.
+ * Starts a token service on Redis. With the `prefix` of an earlier installation, the service uses the store of that
+ * installation. `cleanup` closes the new installation and deletes its keys.
  */
 export async function startInstallation(
   cleanup: AsyncDisposableStack,

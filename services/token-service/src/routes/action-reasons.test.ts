@@ -76,13 +76,16 @@ describe('the reason of an action on a credential', () => {
     ['no character', ''],
     ['two lines', 'one\ntwo'],
     ['a character that changes the direction of text', 'left \u202e right'],
-  ])('a reason with %s is rejected, and nothing is done', async (_, Reason) => {
-    const rejected = { status: 400, body: { code: 'invalid_request' } }
-    const before = (await service.ask(PATH)).body
-    expect(await refresh({ Reason })).toMatchObject(rejected)
-    expect(await remove({ Reason })).toMatchObject(rejected)
-    expect((await service.ask(PATH)).body).toStrictEqual(before)
-  })
+  ])(
+    'a refresh or a removal whose reason has %s is rejected and changes nothing',
+    async (_, Reason) => {
+      const rejected = { status: 400, body: { code: 'invalid_request' } }
+      const before = (await service.ask(PATH)).body
+      expect(await refresh({ Reason })).toMatchObject(rejected)
+      expect(await remove({ Reason })).toMatchObject(rejected)
+      expect((await service.ask(PATH)).body).toStrictEqual(before)
+    },
+  )
 
   it('a removal rejects a body that is not JSON, and a body with unknown members', async () => {
     const plain = { method: 'DELETE', body: 'why', headers: { 'Content-Type': 'text/plain' } }

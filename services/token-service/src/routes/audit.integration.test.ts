@@ -76,7 +76,7 @@ describe('the newest audit entries', () => {
     ])
   })
 
-  it('a key that is bound to realms can read the audit entries of these realms, but not the whole audit log', async () => {
+  it('a service key that is bound to realms can read the audit entries of these realms, but not the whole audit log', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'audit-'))
     const path = join(folder, 'keys.json')
     const key = 'bounded-key-0123456789-0123456789-0123'

@@ -213,7 +213,7 @@ describe('the state parameter of an authorization request', () => {
 })
 
 describe('concurrent code exchanges of browsers', () => {
-  it('at most 8 code exchanges of browsers run at a time, 32 more wait, and any further one gets a busy page', async () => {
+  it('at most 8 callbacks of browsers exchange their codes at a time, 32 more wait, and the next callback gets a busy page', async () => {
     const gate = Promise.withResolvers<void>()
     provider.script(...Array.from({ length: 8 }, () => ({ until: gate.promise })))
     const started = await Promise.all(Array.from({ length: 41 }, () => startInBrowser()))
@@ -700,7 +700,7 @@ describe('the parameter return_to', () => {
   })
 
   it.each(['http://localhost/%0d%0aSet-Cookie:%20x=1', 'http://127.0.0.1:3000/?a=%0a&b=//evil'])(
-    'token-service redirects to this return_to without changes and without further headers: %s',
+    'token-service redirects to return_to without decoding its percent escapes: %s',
     async (returnTo) => {
       const started = await startInBrowser(`?return_to=${encodeURIComponent(returnTo)}`)
       const answer = await callBackFor(started)

@@ -99,7 +99,7 @@ describe('GET /credentials', () => {
     expect([status, body['code']]).toEqual([400, 'invalid_request'])
   })
 
-  it('GET /credentials lists and counts only the realms to which the key is bound', async () => {
+  it('GET /credentials lists and counts only the realms to which the service key is bound', async () => {
     expect((await list('', BOUNDED_KEY)).realms).toBe('11 2 20')
     expect((await list('q=1', BOUNDED_KEY)).realms).toBe('11')
     const headers = { Authorization: `Bearer ${BOUNDED_KEY}` }

@@ -456,7 +456,7 @@ describe('a grant that the provider will end', () => {
     ['hard_expired', 'HardExpiry'],
     ['idle_expired', 'IdleExpiry'],
   ])(
-    'a credential gets the fault %s once the provider has ended its grant',
+    'after the provider has ended a grant, the credential of the grant gets the fault %s',
     async (code, field) => {
       const here = await install()
       await here.service.connect('1')

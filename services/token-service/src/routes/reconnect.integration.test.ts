@@ -40,7 +40,7 @@ afterEach(async () => {
   await closing.disposeAsync()
 })
 
-/** Stops the clock of the rate limits, so that a slow machine does not start another interval. */
+/** Stops the clock that the rate limits use. Otherwise a new interval could begin during a test on a slow machine. */
 const stopClock = () => vi.useFakeTimers({ toFake: ['performance'] })
 
 const start = async (
@@ -95,7 +95,7 @@ describe('GET /reconnect', () => {
     const before = await credential()
     expect((await visitor()).status).toBe(409)
     expect(await credential()).toEqual(before)
-    // Once the grant of a company has ended, a visitor may replace the grant.
+    // After the grant of a company has ended, a visitor may replace the grant.
     provider.revokeAll()
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
     expect((await visitor()).status).toBe(302)
