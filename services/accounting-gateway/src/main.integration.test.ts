@@ -120,7 +120,7 @@ describe('the gateway as a separate process', () => {
 })
 
 describe('three gateway processes that share Redis and RabbitMQ', () => {
-  it('three gateways share limits and credential events, and serve all calls even if one of the gateways cannot reach Redis', async () => {
+  it('three gateways share limits and credential events, and a gateway that cannot reach Redis still serves calls', async () => {
     const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
     opened.defer(async () => {
       const connection = await connect(process.env['TEST_AMQP_URL'] ?? '')

@@ -102,7 +102,7 @@ describe('which failed attempts the gateway repeats', () => {
     )
   })
 
-  it('a problem document of the gateway has the headers X-RequestId and intuit_tid, so that the caller can repeat the call', async () => {
+  it('after a failed call, the problem document of the gateway has the headers X-RequestId and intuit_tid', async () => {
     upstream.handle = statuses([503, { intuit_tid: 't1' }], 'drop')
     const answer = await call(await open(), 'POST')
     expect(answer.status).toBe(502)
@@ -285,7 +285,7 @@ describe('the gateway after a 401 response from upstream', () => {
 })
 
 describe('the gateway after a 429 response from upstream', () => {
-  it('after a 429, the gateway sends no call of this realm upstream until Retry-After has passed, but sends calls of other realms', async () => {
+  it('after a 429, the gateway sends only calls of other realms upstream until the time in Retry-After has passed', async () => {
     upstream.handle = statuses([429, { 'Retry-After': '3' }], [200])
     const proxy = await open()
     const startedAt = performance.now()

@@ -23,7 +23,7 @@ export const nothingReachable = {
 }
 
 export interface Running extends StartedProcess {
-  /** Resolves with the base URL of the process once the process listens. */
+  /** Resolves with the base URL of the process as soon as the process listens. */
   url(): Promise<string>
 }
 

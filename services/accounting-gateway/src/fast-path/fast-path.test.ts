@@ -222,7 +222,7 @@ describe('a connection on the fast path', () => {
     )
   })
 
-  it('the fast path keeps a connection open after a request with a body, after a problem document and after a health check', async () => {
+  it('the fast path keeps a connection open after a POST, a 404 response or a health check', async () => {
     const { socket, answer } = await caller()
     for (const [request, status] of [
       [get(), 200],

@@ -1,6 +1,6 @@
 /**
- * The fast path serves calls to the accounting API (`/v3/company/…`) without Node's HTTP server, if the call is a GET or
- * POST request whose body is small and has a known length.
+ * The fast path serves calls to the accounting API (`/v3/company/…`) without Node's HTTP server. It serves GET and POST
+ * requests whose body is small and has a known length.
  *
  * Nearly all of the gateway's load consists of such requests. Reading the request and writing the response through
  * `node:http` costs more processor time than everything else in a call (docs/adr/0014). With `FAST_PATH=off` the fast

@@ -42,7 +42,7 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
   readonly socket: Socket
   readonly #connection: ResponseConnection
   /**
-   * The serialized head; empty once it has been written. The head and the first part of the body are written together
+   * The serialized head; empty after it has been written. The head and the first part of the body are written together
    * if the body follows at once.
    */
   #head = ''

@@ -11,7 +11,7 @@ const MAX_BUFFERED_BYTES = 1_048_576
  * exceeds the maximum size.
  */
 export interface RequestBody {
-  /** True if the body can be sent again; false once bytes were sent that are no longer buffered. */
+  /** True if the body can be sent again; false after bytes were sent that are no longer buffered. */
   readonly isReplayable: boolean
   /** The body's `Content-Length`; `null` for a chunked body. */
   readonly length: number | null

@@ -198,7 +198,7 @@ describe('the access token of a realm', () => {
       expect(service.refreshed).toEqual(['1/1'])
     })
 
-    it('a call that was rejected with an older token version waits for the forced refresh in flight and starts no second one', async () => {
+    it('a call rejected with an older token version waits for the forced refresh in flight instead of starting another', async () => {
       service.versions.set('5', 2)
       const newer = tokens.refreshedAfter401('5', 2)
       const older = tokens.refreshedAfter401('5', 1)

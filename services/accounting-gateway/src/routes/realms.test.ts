@@ -20,7 +20,7 @@ const gateway = (settings: Readonly<Record<string, string>> = {}) =>
 
 describe('the gateway: GET /realms', () => {
   it.each(['on', 'off'])(
-    "with FAST_PATH=%s, the gateway lists the last failed calls of a company with the provider's trace id and without the query",
+    "with FAST_PATH=%s, the gateway lists failed calls of a company with the provider's trace id, but without the query",
     async (fastPath) => {
       fixture.upstream.handle = (request, response) => {
         request.resume()
