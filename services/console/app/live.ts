@@ -121,8 +121,8 @@ export function followStream(queries: QueryClient): () => void {
     if (!isFlushing || signal.aborted) return
     const keys = [...waiting.values()]
     waiting.clear()
-    // Repeating a query cancels the same query if it is still in flight. The queries are therefore not repeated again
-    // before all of them have ended, even if they take longer than the interval.
+    // Repeating a query cancels the same query if it is still in flight. The next repetition therefore begins only
+    // after all queries have ended, even if the queries take longer than the interval.
     await Promise.all(keys.map((queryKey) => queries.invalidateQueries({ queryKey })))
     if (!signal.aborted) readTimer = setTimeout(() => void flush(), READ_AGAIN_MS)
   }

@@ -77,7 +77,7 @@ describe('the shown part of a timeline', () => {
     expect(afterZoom(trueScale, WHOLE, WHOLE, 'in')).toEqual(range(250, 750))
   })
 
-  it('a move to an end of the timeline keeps the length of the shown range, and zooming out far enough shows the whole timeline', () => {
+  it('moving to an end of the timeline keeps the length of the shown range', () => {
     expect(afterZoom(trueScale, WHOLE, range(50, 250), 'left')).toEqual(range(0, 200))
     expect(afterZoom(trueScale, WHOLE, range(850, 950), 'right')).toEqual(range(900, 1_000))
     expect(afterZoom(trueScale, WHOLE, range(100, 800), 'out')).toBeNull()
@@ -85,7 +85,7 @@ describe('the shown part of a timeline', () => {
     expect(afterZoom(trueScale, WHOLE, shortest, 'in')).toEqual(shortest)
   })
 
-  it('zooming into a timeline with a shortened wait enlarges the middle of the drawing, and not the middle of the real time', () => {
+  it('if a wait is shortened, zooming in enlarges the middle of the drawing, not the middle of the real time', () => {
     const shown = afterZoom(shortened, WHOLE, WHOLE, 'in')
     expect(shown?.from).toBeLessThan(at(100))
     expect(shown?.until).toBeGreaterThan(at(900))

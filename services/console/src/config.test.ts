@@ -31,7 +31,7 @@ describe('the settings of the console', () => {
     expect(problemsOf({ ...env, OPERATOR_API_KEY: KEY })).toBe('')
   })
 
-  it('the console needs a users file for the password sign-in, and its error message does not contain the content of the file', () => {
+  it('the console needs a valid users file for the password sign-in, and does not show the content of an invalid file', () => {
     expect(problemsOf({ SIGN_IN: 'password' })).toContain('USERS_FILE: is needed')
     expect(problemsOf({ SIGN_IN: 'password', USERS_FILE: '/none' })).toContain('(ENOENT)')
     expect(problemsOf({ SIGN_IN: 'password', USERS_FILE: import.meta.filename })).toMatch(

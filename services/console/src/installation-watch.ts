@@ -49,7 +49,7 @@ export interface InstallationWatch extends AsyncDisposable {
   services(): ServicesView
   /** Returns what has been read so far. */
   installation(): Installation
-  /** Resolves when every service was checked once. */
+  /** Resolves when the first check of every service has ended. */
   readonly checked: Promise<void>
 }
 

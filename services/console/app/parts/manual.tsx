@@ -154,8 +154,7 @@ function InlineView({ inline, file }: { readonly inline: Inline; readonly file: 
         )
       const page = PAGES[target === '' ? file : target]
       if (page !== undefined) return <Link to={page + fragment}>{content}</Link>
-      // The console contains only some of the documents. The repository and the package contain all of
-      // them.
+      // The console contains only some of the documents. The repository and the package contain all documents.
       const place = `docs/${target}`
       return plainText(inline.inlines) === target ? (
         <code>{place}</code>

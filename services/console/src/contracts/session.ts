@@ -27,7 +27,7 @@ export const SignIn = z
   .meta({ ref: 'SignIn' })
 export type SignIn = z.output<typeof SignIn>
 
-/** The response of `POST /sign-in-links`: an address that signs in one person once. */
+/** The response of `POST /sign-in-links`: an address with which one person can sign in, and only once. */
 export const SignInLink = z
   .object({ Url: z.string(), ExpiresAt: z.iso.datetime() })
   .meta({ ref: 'SignInLink' })

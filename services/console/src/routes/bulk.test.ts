@@ -146,7 +146,7 @@ describe('the actions of the console on many runs', () => {
     expect(coordinator.requests.at(-1)?.url.pathname).toBe('/operations/..%2Fcredentials')
   })
 
-  it('bulk requests with the same Idempotency-Key act once, even while the first one is in progress', async () => {
+  it('bulk requests with the same Idempotency-Key cause one action, even while the first request is in progress', async () => {
     const before = sent('/operations').length
     const headers = { 'Idempotency-Key': 'a-key-of-one-dialog' }
     const responses = await Promise.all([1, 2, 3].map(() => post('/api/bulk', BODY, headers)))

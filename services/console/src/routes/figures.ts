@@ -51,7 +51,7 @@ export function figuresRoutes(deps: FiguresRouteDeps): Hono {
           const series = await Promise.all(chart.queries.map((query) => readRange(query, times)))
           return chartView(chart, series.flat())
         } catch {
-          // A failed query of one chart does not prevent the other charts. The page says which chart is missing.
+          // If the query of one chart fails, the other charts are still returned. The page says which chart is missing.
           return chartView(chart, null)
         }
       }),

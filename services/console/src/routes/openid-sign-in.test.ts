@@ -84,7 +84,7 @@ describe('signing in at an OpenID provider', () => {
     expect((await act(ada.session)).status).not.toBe(403)
   })
 
-  it('a member of a listed group can sign in without an e-mail address, and the session then names the subject from the id token', async () => {
+  it('a member of a listed group without an e-mail address is signed in under the subject of the id token', async () => {
     const one = await signIn({ sub: 'u-7', groups: ['people', 'support'] })
     expect(await sessionOf(one.session)).toMatchObject({ User: 'oidc:u-7', Role: 'viewer' })
     const both = await signIn({ sub: 'u-8', groups: ['support', 'operations'] })
@@ -127,7 +127,7 @@ describe('signing in at an OpenID provider', () => {
     expect(page).toContain('The sign-in provider does not respond')
   })
 
-  it('the OpenID sign-in accepts a callback once, and only from the browser that began the sign-in', async () => {
+  it('the OpenID sign-in accepts a callback only once, and only from the browser that began the sign-in', async () => {
     const { url, cookie } = await toCallback(ADA)
     expect((await navigate(url)).status).toBe(401)
     expect((await navigate(url, cookie)).status).toBe(200)

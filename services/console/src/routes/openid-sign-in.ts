@@ -86,8 +86,8 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
       }),
       (c) =>
         asPage(c, async () => {
-          // The sign-in must begin at the address to which the provider sends the browser back, because the cookie of
-          // the flow is sent only to the host that has set it.
+          // A browser sends the cookie of the flow only to the host that has set this cookie. Therefore the sign-in
+          // must begin at the address to which the provider sends the browser back.
           const own = new URL(consoleUrl())
           if (c.req.header('Host') !== own.host)
             return c.redirect(own.origin + START_PATH + new URL(c.req.url).search)

@@ -71,7 +71,7 @@ describe('queueing transactions from the console', () => {
     console.request(path, { method: 'POST', cookie, body: JSON.stringify(body), headers })
   const sent = () => coordinator.requests.filter(({ method }) => method === 'POST')
 
-  it('the console sends the data to the coordinator as a person typed it, with the company, the tags, the reason and the name of the person', async () => {
+  it('the console sends the typed data unchanged to the coordinator, together with the name of the person', async () => {
     const response = await post('/api/queue', {
       ...BODY,
       TransactionID: 'a/b "c"',

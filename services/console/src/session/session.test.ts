@@ -73,7 +73,7 @@ describe('a session of the console', () => {
 })
 
 describe('the sessions of a person at the console', () => {
-  it('the list of the sessions of a person has only valid sessions, newest first, and none of another person with the same name', async () => {
+  it('a person sees only valid sessions, newest first, and no session of another person with the same name', async () => {
     const { clock, sessions } = sessionsAt()
     await sessions.begin(ADA)
     clock.now = 40 * MINUTE

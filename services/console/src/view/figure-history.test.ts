@@ -55,7 +55,7 @@ describe('the figure history: the metrics of the last hour', () => {
     expect(history.series(chartOf('steps'), START + 20_000)[0]?.points.at(-1)).toBe(8)
   })
 
-  it('the figure history has a gap for a minute in which no replica responded, and does not add the events of this minute to a later one', () => {
+  it('a minute in which no replica responded is a gap in the figure history, and its events are not counted later', () => {
     const history = createFigureHistory(charts)
     history.add(START, service('coordinator', replica('a', steps(1))))
     history.add(START + 10_000, service('coordinator', replica('a', steps(5))))

@@ -6,9 +6,9 @@
  *     recognized.
  * F2  Frames are kept for `KEPT_MS`, and at most `MAX_FRAMES`. A browser whose last frame is not kept any more gets the
  *     event `reset`, and reads everything again.
- * F3  A frame contains the whole new state of its part of the page, so that repeating or skipping frames of one name is
- *     harmless as long as the last one arrives. The frame `runs` only names runs that have changed; the pages read them
- *     again.
+ * F3  A frame contains the whole new state of its part of the page. Repeating or skipping frames of one name is
+ *     therefore harmless, as long as the last frame of this name arrives. The frame `runs` only names runs that have
+ *     changed; the pages read them again.
  */
 const KEPT_MS = 300_000
 const MAX_FRAMES = 20_000

@@ -24,7 +24,7 @@ const call = {
 }
 
 describe('merging what several gateways report on companies', () => {
-  it('the merged view of several gateways sums their rates, but not their calls of the month, and has the latest end of a cool-down', () => {
+  it('the merged view sums the rates of the gateways, but not the calls of the month, which include all gateways', () => {
     const early = { ...realm, HeldUntil: '2026-11-24T03:00:01.000Z', Waiting: 2 }
     const late = { ...realm, HeldUntil: '2026-11-24T03:00:09.000Z', Metered: null }
     expect(mergeRealms([[early], [realm], [late]])).toEqual([
