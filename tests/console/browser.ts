@@ -90,7 +90,7 @@ export async function watchedContext(
     if (!isOfConsole(response.url())) return
     problems.push(...missingHeaders(response))
     const { pathname } = new URL(response.url())
-    // A file of the program never changes, so each one is read once.
+    // A file of the browser program never changes, so the body of each file is read only once.
     if (pathname === '/api/stream' || files.has(pathname)) return
     if (pathname.startsWith('/assets/')) files.add(pathname)
     received.push(response.text().catch(() => ''))

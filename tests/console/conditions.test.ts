@@ -64,7 +64,7 @@ describe('the conditions on the page Now of the console', () => {
     await page.keyboard.press('Escape')
   })
 
-  it('while the coordinator does not respond, the page keeps its conditions and counts in grey, with the time of the values', async () => {
+  it('while the coordinator does not respond, the page Now shows its last conditions and counts in grey with their time', async () => {
     await page.goto(at.url)
     const failed = condition(`1 run failed at ${PROCESS}.order`)
     await failed.waitFor()

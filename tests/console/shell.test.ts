@@ -56,7 +56,7 @@ describe('signing in, the page Now and the page Health of the console', () => {
     })
   }
 
-  it('a one-time link signs in a person once, and its secret is removed from the address', async () => {
+  it('a one-time link signs in a person only once, and its secret is removed from the address', async () => {
     const link = at.console.signInLink() ?? ''
     const page = await at.open('/sign-in')
     await page.getByRole('heading', { name: 'Sign in' }).waitFor()
