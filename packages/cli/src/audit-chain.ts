@@ -22,8 +22,8 @@ export interface ChainReport {
   /** The newest entry that was checked. */
   readonly head: AuditHead
   /**
-   * The number of entries that the service had trimmed before any verification checked them. An entry counts as checked
-   * if it was checked by this run, or by the run that saved the expected head.
+   * The number of entries that no verification has checked, because the service trimmed them earlier. The verifications
+   * are this run and the run that saved the expected head.
    */
   readonly missing: number
   /** The entry at which the verification failed, and the reason; `null` if the whole chain is intact. */

@@ -201,7 +201,7 @@ describe('requests of the command line to token-service', () => {
     expect(err).toContain('SERVICE_API_KEY_FILE: the file cannot be read (ENOENT)')
   })
 
-  it('the command line uses the stored key of the embedded host only if no service key is set, and only for loopback addresses', async () => {
+  it('without a service key, the command line uses the stored key of the embedded host, but only for loopback addresses', async () => {
     const secrets = join(folder, 'secrets')
     await mkdir(secrets)
     await writeFile(join(secrets, 'service_api_key'), SERVICE_KEY)

@@ -85,8 +85,8 @@ const ADDRESSES = [...Object.values(addressOf), 'REDIS_URL', 'DATABASE_URL', 'AM
 
 /**
  * Returns the address of every service. The default addresses are used only if the settings name no service or backend.
- * Otherwise the address of a service without a setting is `null`, because another installation may run at the default
- * ports of this machine, and a report must not mix two installations.
+ * Otherwise the address of a service without a setting is `null`. Another installation may run at the default ports of
+ * this machine, and a report must not mix two installations.
  *
  * @throws {UsageError} names the invalid setting.
  */

@@ -109,7 +109,10 @@ function named(what: string, list: readonly string[]): string[] {
   return [`${what}: ${list.slice(0, SHOWN).join(', ')}${more}`]
 }
 
-/** Returns the JSON document that `--json` prints for a round. The names of its members do not change. */
+/**
+ * Returns the JSON document that `--json` prints for a round. Users depend on the names of the members, so the names
+ * must not change.
+ */
 export const roundDocument = (round: Round) => ({
   Round: round.name,
   Verdict: isKept(round) ? 'kept' : 'broken',

@@ -67,7 +67,7 @@ export const shippedPolicies = (): readonly ShippedPolicy[] =>
     JSON.parse(readFileSync(join(import.meta.dirname, '../../../..', DEFINITIONS), 'utf8')),
   ).policies
 
-/** Returns one text for each setting whose value in `there` is not the value in `wanted`. */
+/** Returns one text for each setting whose values in `there` and `wanted` differ. */
 export const differences = (
   there: Readonly<Record<string, unknown>>,
   wanted: Readonly<Record<string, unknown>>,

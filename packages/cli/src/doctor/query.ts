@@ -10,7 +10,7 @@ import type { ServiceAddress } from '../settings.ts'
 
 export type Service = ServiceAddress
 
-/** The data of a response, or the check result that says why there is none. */
+/** The data of a response, or the check result that says why there is no data. */
 export type QueryResult<T> = { readonly data: T } | { readonly result: CheckResult }
 
 /** Requests JSON with the service key; returns a check result if there is no usable response. */

@@ -211,8 +211,8 @@ function accountingAddress(
         ? 'the discovery document'
         : 'the profile'
   // `other` is the accounting address from the discovery document or from the profile. The report names `other` if
-  // ACCOUNTING_URL is set to a different address, because sandbox keys work only at the sandbox address and production
-  // keys only at the production address.
+  // ACCOUNTING_URL is set to a different address. Sandbox keys work only at the sandbox address, and production keys
+  // work only at the production address.
   return { url: accountingUrl ?? known, source, other: known }
 }
 
