@@ -75,7 +75,7 @@ export async function createAuthority(): Promise<Authority> {
 }
 
 /**
- * Returns the paths of two files in a folder, for a certificate and its key, and a function that copies another
+ * Returns the paths of a certificate file and a key file in a folder. Also returns a function that copies another
  * certificate and its key to these paths.
  */
 export function rotatingFiles(folder: string): {

@@ -17,7 +17,8 @@ const first = FIRST + worker * SLICE
 let next = Math.floor(Math.random() * SLICE)
 
 /**
- * Returns loopback ports on which no process listens. They are for servers that must know their port before they start.
+ * Returns loopback ports on which no process listens. The ports are for servers that must know their port before they
+ * start.
  */
 export async function freePorts(count: number): Promise<number[]> {
   const ports: number[] = []

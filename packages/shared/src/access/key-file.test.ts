@@ -71,7 +71,7 @@ describe('the key file of a service', () => {
     expect(opened.isAccepted('erp')).toBe(false)
   })
 
-  it('a change of the key file between the start of the service and the first check of the file takes effect', async () => {
+  it('a change of the key file takes effect even if it is made directly after the service has started', async () => {
     await writeFile(file, listOf('erp'))
     const settings = read()
     await writeFile(file, listOf('console'))

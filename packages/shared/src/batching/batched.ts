@@ -5,7 +5,7 @@
  *
  * If a batch fails, its calls are repeated one by one, so that only the calls with bad input fail. If `retries` is
  * false, all calls of a failed batch fail. `retries` must be false if a call of a failed batch may have taken effect,
- * because its second attempt could then return another result.
+ * because the second attempt of this call could then return another result.
  */
 export function batched<Input, Result>(
   run: (inputs: readonly Input[]) => Promise<readonly Result[]>,

@@ -27,7 +27,7 @@ describe('the filter of runs', () => {
     ['2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z'],
     ['0001-01-01T00:00:00Z', '0001-01-01T00:00:00Z'],
   ])(
-    'the filter converts the time %s to %s, which is in UTC and has at most six digits after the decimal point',
+    'the filter converts the time %s to UTC and keeps at most six fractional digits: %s',
     (time, inUtc) => {
       const filter = RunFilter.parse({ from: time, until: time, since: time })
       expect(filter).toEqual({ from: inUtc, until: inUtc, since: inUtc })

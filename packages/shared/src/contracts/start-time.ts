@@ -11,7 +11,7 @@ const isDelay = (seconds: number): boolean =>
 
 /**
  * The time before which a run does not start: a time of RFC 3339, or a number of seconds after the transaction is
- * stored. A time in the past delays nothing.
+ * stored. A time in the past does not delay the run.
  */
 export const NotBefore = z
   .union([z.number(), z.string()], { error: RULE })

@@ -10,8 +10,8 @@
  *     longest. The third choice is the unauthenticated connection whose request has been in flight longest, but for at
  *     least 10 s. An example is a client that does not read its response.
  * C3  Rule C2 never interrupts a request or a response on an authenticated connection. Such a connection is closed only
- *     if nothing is in flight or unsent on it, and only after one idle second. The client has then received the last
- *     response.
+ *     after it has been idle for one second, with no request in flight and no unsent data. By that time, the client has
+ *     received the last response.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'

@@ -189,7 +189,7 @@ describe('the HTTP app of a service', () => {
     expect((await serve().call(path, { key: null })).status).toBe(401)
   })
 
-  it('a service responds 404 to an unknown path, and 405 with an Allow header to a method that the path does not have', async () => {
+  it('a service responds 404 to an unknown path, and 405 with an Allow header to an unsupported method', async () => {
     const { call } = serve()
     expect((await call('/nothing')).status).toBe(404)
     const response = await call('/things/1', { method: 'DELETE' })

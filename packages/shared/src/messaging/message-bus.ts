@@ -12,8 +12,8 @@ export interface MessageBus extends AsyncDisposable {
 
   /**
    * Declares exchanges and queues, now and after each reconnect. Resolves even if the broker is unavailable or the
-   * declaration fails. The declaration is then retried until it succeeds, and the health of the dependency has the
-   * reason. A queue that is declared again with other bindings keeps its old bindings until the next reconnect.
+   * declaration fails. The declaration is then retried until it succeeds, and the health check reports the reason. A
+   * queue that is declared again with other bindings keeps its old bindings until the next reconnect.
    */
   declare(topology: Topology): Promise<void>
 

@@ -96,7 +96,7 @@ export async function openTransport(
   }
 }
 
-/** Returns the TLS options, with which Node verifies what libpq verifies in the same mode. */
+/** Returns the TLS options with which Node verifies the server in the same way as libpq does for this `sslmode`. */
 function tlsOptions(host: string, { mode, read, hasRoots }: Encryption): ConnectionOptions {
   const common = { ...read(), host, ...(isIP(host) === 0 && { servername: host }) }
   if (mode === 'verify-full') return common

@@ -1,6 +1,6 @@
 /**
- * The profile for a provider that follows RFC 6749, RFC 7009 and OpenID Connect Core. It is for providers about which
- * nothing else is known.
+ * The profile for a provider that follows RFC 6749, RFC 7009 and OpenID Connect Core. It is for providers whose further
+ * behaviour is not known.
  */
 import type { ProviderProfile } from './provider-profile.ts'
 

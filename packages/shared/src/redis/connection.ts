@@ -61,7 +61,7 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     socketTimeout: RESPONSE_TIMEOUT_MS,
     // After a failover the old primary keeps our connections open, either as a replica (READONLY) or as a primary that
     // has lost its replicas (NOREPLICAS). The address may lead to the new primary by now, so the client reconnects.
-    // There are at least 5 s between two reconnects, so that reads on the old primary work meanwhile.
+    // There are at least 5 s between two reconnects, so that reads on the old primary work between the reconnects.
     reconnectOnError: ({ message }) =>
       /\b(READONLY|MASTERDOWN|NOREPLICAS)\b/.test(message) && mayReconnect(),
     maxRetriesPerRequest: 0,

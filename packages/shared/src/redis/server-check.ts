@@ -18,7 +18,7 @@ import { NO_CLUSTER } from './reason.ts'
 export class NotWritable extends UnsupportedBackend {}
 
 /**
- * Returns why the server is not a primary that accepts writes; `null` if the server is such a primary, or if the Redis
+ * Returns why writes to the server would fail; `null` if the server is a primary that accepts writes, or if the Redis
  * user is not permitted to run INFO.
  */
 export function writeProblem(info: ServerInfo): CheckResult | null {

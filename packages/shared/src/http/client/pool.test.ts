@@ -409,7 +409,7 @@ describe('the idle timeout of a response', () => {
     }
   }
 
-  it('the idle timeout aborts a response of which only chunk extensions arrive', async () => {
+  it('the idle timeout aborts a response if the server sends only chunk extensions', async () => {
     const { response, send, wait } = await begin(`${CHUNKED}2\r\nok\r\n5;x=`)
     for (let n = 0; n < 2; n += 1) {
       wait(IDLE_TIMEOUT_MS / 2)

@@ -5,7 +5,7 @@ import type { Settlement } from '../message-bus.ts'
 import { createSettlements } from './settlements.ts'
 
 /**
- * A fake channel that records which deliveries are unacknowledged, and which frames acknowledged the other deliveries.
+ * A fake channel that records the unacknowledged deliveries, the requeued deliveries, and the acknowledgement frames.
  */
 function fixture() {
   const unacknowledged = new Set<number>()

@@ -65,8 +65,8 @@ function parseReplica(fields: string): { readonly isOnline: boolean; readonly la
 
 /**
  * Compares two times: the time after which Sentinel replaces a primary, and the time for which an isolated primary
- * still accepts writes. Returns `null` if a primary accepts writes even without a replica, because the second time is
- * then unlimited.
+ * still accepts writes. Returns `null` if a primary accepts writes even without a replica, because an isolated primary
+ * then accepts writes for an unlimited time.
  */
 export function checkSentinelDownAfter(
   { minToWrite, maxLagSeconds }: Pick<RedisReplication, 'minToWrite' | 'maxLagSeconds'>,
