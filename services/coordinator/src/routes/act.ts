@@ -60,7 +60,8 @@ export async function readAct<Schema extends Body>(
 }
 
 /**
- * Reads the body of an action on something that has no version, so that `If-Match` is not allowed.
+ * Reads the body of an action on an object that has no version, such as a process. The request must not have
+ * `If-Match`.
  *
  * @param target what the action changes, for the error message, such as `an operation`
  * @throws {IntegrationError} `invalid_request` if the body is not valid, or if the request has `If-Match`.

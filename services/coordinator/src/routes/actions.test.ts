@@ -115,7 +115,7 @@ describe('the actions of callers on runs and processes', () => {
     expect((await post(`${transactions}/o-own/cancel`, '', by('operator'))).status).toBe(200)
   })
 
-  it("queueing with the installation's own key is recorded only with a person or reason; queueing with another key is always recorded", async () => {
+  it("queueing with the installation's own service key is recorded only if the request names a person or a reason", async () => {
     const body = (id: string, more = {}) => ({ TransactionID: id, InitialData: 'secret', ...more })
     await post(transactions, body('q-service'))
     await post(transactions, body('q-erp'), by('erp'))
@@ -400,7 +400,7 @@ describe('GET /actions', () => {
     )
     expect(visible.map(({ TransactionID }) => TransactionID)).not.toContain('of-43')
     expect(new Set(visible.map(({ Realm }) => Realm))).toEqual(new Set([null, '42']))
-    // An entry with the realm null concerns a run without a company. It is not the pause of a process.
+    // The visible entries with the realm null concern runs without a company. None of them is the pause of a process.
     expect(visible.filter(({ TransactionID }) => TransactionID === null)).toEqual([])
     expect(await read('', by('other-process'))).toEqual({ items: [], next_before: null })
     const foreign = await host.call('/actions?process=OrderProcess', {

@@ -3,10 +3,10 @@
  * same OS process. Three rules achieve this:
  *
  * E1  An event is serialised once. The events of a burst are collected into one Buffer for each filter in use, and all
- *     streams with that filter write this same Buffer. While n streams are open, they are written to every n
- *     milliseconds, so that all streams together make at most 1,000 writes per second. The more events were written at
- *     once, the longer the next ones are collected, up to `LONGEST_BATCH_MS`: a write also wakes the client, which costs
- *     more than its events.
+ *     streams with that filter write this same Buffer. While n streams are open, each of them is written to only every
+ *     n milliseconds, so that all streams together make at most 1,000 writes per second. After a large batch, the
+ *     events of the next batch are collected for a longer time, up to `LONGEST_BATCH_MS`, because each write also wakes
+ *     the client, which costs more than the events themselves.
  * E2  A stream whose client does not read is not written to. The stream keeps references to the shared Buffers instead.
  *     The client is disconnected when these Buffers exceed `MAX_UNREAD_BYTES`, or when it has read nothing for
  *     `MAX_UNREAD_MS`.
@@ -80,7 +80,7 @@ const KEEP_ALIVE_MS = 15_000
  * a comment to an idle stream, and ends a stream that the client may no longer read.
  */
 const CHECK_MS = 1_000
-/** The maximum number of missed events that are serialised at once for a client that reconnects. */
+/** The maximum number of missed events that one batch contains for a client that reconnects. */
 const MISSED_SLICE = 500
 
 const CONNECTED = Buffer.from(': connected\n\n')
@@ -220,7 +220,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
           `${MAX_WATCHERS} clients read the events of this replica already`,
           { retryAfterSeconds: 5 },
         )
-      flush() // earlier events belong to `missed` instead of the stream's first batch
+      flush() // the first batch of the new stream must contain no earlier events: they belong to `missed`
       const missed = lastId === null ? [] : feed.after(lastId)
       const stream: Stream = {
         outgoing,

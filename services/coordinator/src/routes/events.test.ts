@@ -10,7 +10,8 @@ import {
 } from '../../test-support/fixture.ts'
 
 /**
- * Changes to a key while its holder reads events. `status` is the status of the response to the holder's next request.
+ * The ways in which a key changes while a client reads events with it. `status` is the status of the response when the
+ * client makes its next request.
  */
 const changes: readonly (readonly [id: string, change: object | null, status: number])[] = [
   ['unchanged', {}, 200],

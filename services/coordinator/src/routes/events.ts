@@ -65,7 +65,7 @@ export function eventRoutes({ streams, operations, keys }: EventRouteDeps) {
  */
 function requireEvents(caller: Caller, process: string | undefined): void {
   caller.requireScope('transactions:read')
-  caller.requireEveryRealm() // events do not name the realm
+  caller.requireEveryRealm() // events do not contain the realm, so the key must cover all realms
   if (process === undefined) caller.requireEveryProcess()
   else caller.requireProcess(process)
 }

@@ -142,7 +142,7 @@ describe('GET /transactions/export', () => {
     }
   })
 
-  it('at most 4 exports run at the same time on a replica, even if more begin at once', async () => {
+  it('at most 4 exports run at the same time on a replica, even if six begin in the same instant', async () => {
     const gate = Promise.withResolvers<void>()
     onBegin = () => gate.promise
     const head = () =>
@@ -162,7 +162,7 @@ describe('GET /transactions/export', () => {
       const results = await Promise.all(exports)
       expect(results.filter(([status]) => status === 200)).toHaveLength(4)
       expect(results).toContainEqual([503, 'too_many_exports'])
-      // A response to HEAD has no body. Therefore it must not count as a running export.
+      // The response to a HEAD request has no body, so a HEAD request must not count as a running export.
       for (let n = 0; n < 5; n += 1) expect((await head()).status).toBe(200)
       onBegin = () => Promise.reject(new IntegrationError('store_unavailable', 'away'))
       for (let n = 0; n < 5; n += 1)

@@ -114,7 +114,7 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
     const closed = new AbortController()
     const stopped = AbortSignal.any([closed.signal, shutdown])
     outgoing.once('close', () => closed.abort())
-    outgoing.on('error', () => {}) // `close` follows
+    outgoing.on('error', () => {}) // the event `close` follows and ends the export
     try {
       for (let part = first; ;) {
         if (part !== '' && !outgoing.write(part)) {

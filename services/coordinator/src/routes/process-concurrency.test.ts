@@ -10,8 +10,8 @@ import {
 import { defineProcess } from '../process/define-process.ts'
 
 /**
- * The gates by name. A run of the process `Sale` stays in its step until the test opens the gate that the member `gate`
- * of its input names.
+ * The gates by name. The input of a run of the process `Sale` names a gate in its member `gate`. The run stays in its
+ * step until the test opens this gate.
  */
 const gates = new Map<string, PromiseWithResolvers<void>>()
 const gateOf = (customer: string): PromiseWithResolvers<void> => {
@@ -37,7 +37,8 @@ let backends: Backends
 let host: Fixture
 beforeAll(async () => {
   backends = await openBackends('embedded')
-  // No poll happens, so a released slot is assigned directly after the transition that releases it.
+  // No poll happens during the test. A released slot must therefore be assigned directly after the transition that
+  // releases it.
   const env = { LOCAL_PULL_SECONDS: '60' }
   host = await startFixture(backends, { processes: [sale, free, narrow], env })
   gateOf('').resolve()

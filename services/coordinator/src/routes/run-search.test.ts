@@ -126,7 +126,7 @@ describe('the search for runs', () => {
     },
   )
 
-  it('a search returns only runs of the processes and companies that the key permits, and runs without a company', async () => {
+  it('a search returns only runs of permitted processes that belong to a permitted company or to no company', async () => {
     expect(await find('/transactions', keyOf('one-company'))).toBe('acd')
     expect(await find('/transactions', keyOf('one-process'))).toBe('abc')
     expect((await get(ofGone, keyOf('one-process'))).status).toBe(403)

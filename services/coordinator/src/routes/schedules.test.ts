@@ -55,7 +55,7 @@ const actions = async () =>
   ((await (await call('/actions?process=Reports')).json()) as { items: object[] }).items
 
 describe('the routes of schedules', () => {
-  it('GET /schedules shows each schedule with its next three times', async () => {
+  it('GET /schedules shows each schedule with the next three times at which it is due', async () => {
     const [companies, nightly] = await listed('ops')
     expect(nightly).toMatchObject({
       Process: 'Reports',

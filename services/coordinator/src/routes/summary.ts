@@ -72,7 +72,7 @@ export function summaryRoutes({ lastAudit, processes }: SummaryRouteDeps) {
     validate('param', ProcessParam),
     onlyKnownQuery(),
     (c) => {
-      callerOf(c).requireEveryRealm() // counts do not name the realm
+      callerOf(c).requireEveryRealm() // the counts concern the runs of all realms
       const { process } = c.req.valid('param')
       const audit = lastAudit()
       if (audit === null)

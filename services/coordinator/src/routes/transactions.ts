@@ -285,8 +285,9 @@ const readable: MiddlewareHandler = async (c, next) => {
 }
 
 /**
- * Makes `c.req.json()` parse this text. Otherwise Hono would decode the bytes with a Response, which costs more than all
- * checks of a small body. Hono stores promises in `bodyCache`, although its type says that it stores their values.
+ * Makes `c.req.json()` parse this text. Otherwise Hono would decode the bytes with a Response, which costs more than
+ * all checks of a small body. Hono stores promises in `bodyCache`, although the type of `bodyCache` declares the values
+ * of these promises.
  */
 const keepText = (c: Context, text: string): void => {
   c.req.bodyCache.text = Promise.resolve(text) as unknown as string
