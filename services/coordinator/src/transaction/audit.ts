@@ -8,7 +8,8 @@ import type { Run } from './run.ts'
 import type { Pauses } from './pause.ts'
 
 /**
- * A group of runs with the same status, step and error class. Unfinished runs of a group also have the same credential.
+ * A group of runs with the same status, step and error class. Unfinished runs that wait for different credentials are
+ * in different groups.
  */
 export interface RunGroup extends Pick<Run, 'Process' | 'Status' | 'ErrorClass' | 'WaitingFor'> {
   /**

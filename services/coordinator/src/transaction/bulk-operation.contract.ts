@@ -79,7 +79,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(ids).toEqual([['e', 'd'], ['c', 'b'], ['a']])
     })
 
-    it('each bulk operation is claimed once, the oldest first; for a process that is not loaded, only cancellations are claimed', async () => {
+    it('bulk operations are claimed oldest first; if the process is not loaded, only cancellations are claimed', async () => {
       await start('a')
       await sleep(2)
       await start('b', { Process: 'Other' })
@@ -176,7 +176,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       await source.recordProgress(lease('completed'), progress, { kind: 'completed' })
       await source.stopOperation('stopped', ada)
       await start('running')
-      await sleep(2) // an ended operation has an age of more than 0 ms only after the next millisecond
+      await sleep(2) // waits until the age of the ended operations is more than 0 ms
       expect(await source.forgetOperations(60_000, 10)).toBe(0)
       expect(await source.forgetOperations(0, 1)).toBe(1)
       expect(await source.forgetOperations(0, 10)).toBe(1)

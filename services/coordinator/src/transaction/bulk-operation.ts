@@ -132,10 +132,10 @@ export interface OperationStore {
   /** Continues a paused operation. @throws {IntegrationError} `operation_not_found` or `operation_not_paused`. */
   continueOperation(id: string, act: AuditContext): Promise<OperationSummary>
   /**
-   * Acquires the lease of a running operation that acts on one of these processes, or of an operation that cancels runs
-   * of any process, because a cancellation needs no process definition. Skips operations that another replica has
-   * leased. Of the others, chooses the operation whose last change is the oldest, so that released operations
-   * alternate. Returns `null` if there is no such operation.
+   * Acquires the lease of a running operation. The operation must act on one of these processes, or else cancel runs,
+   * because a cancellation needs no process definition. Operations that another replica has leased are skipped. Of the
+   * remaining operations, chooses the operation whose last change is the oldest, so that released operations alternate.
+   * Returns `null` if there is no such operation.
    */
   claimOperation(processes: readonly string[], owner: string): Promise<Operation | null>
   /** Extends a lease. Returns false if the lease was lost. */

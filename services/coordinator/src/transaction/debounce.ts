@@ -18,7 +18,7 @@ export interface WaitingRun {
   readonly until: number
 }
 
-/** The stored runs that concern the ids and debounce keys of the transactions. */
+/** Looks up the stored runs by the ids and by the debounce keys of the transactions. */
 export interface DebounceState {
   /** Returns run 0 of the transaction, or the run that has absorbed the transaction. */
   readonly knownRun: (transactionId: string) => Run | undefined

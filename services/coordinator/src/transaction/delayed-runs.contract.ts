@@ -83,7 +83,7 @@ export function delayedRunsContract(name: string, open: () => Promise<Transactio
       )
     })
 
-    it('the deadline of a delayed run counts from its start, even if an operator starts it earlier', async () => {
+    it('the deadline of a delayed run counts from its start, even if an operator starts the run early', async () => {
       const withDeadline = { ...process, deadlineMs: HOUR_MS }
       const run = await queue('1', 7_200, withDeadline)
       expect(msBetween(run.NotBefore, run.DeadlineAt)).toBe(HOUR_MS)

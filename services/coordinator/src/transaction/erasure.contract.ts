@@ -69,7 +69,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       if (found === null) throw new Error(`${id} is unknown`)
       return found
     }
-    /** Erases every page of a scope once. */
+    /** Erases the runs of a scope, page by page until the last page. */
     const erase = async (scope: ErasureScope, limit = 100) => {
       const counts = { erased: 0, notEnded: 0 }
       let after = null

@@ -39,7 +39,7 @@ export interface ErasurePage {
   readonly runs: readonly ErasableRun[]
   /** The number of runs in the page that have not ended. */
   readonly notEnded: number
-  /** The position of the next page; `null` after the last page. A page may be empty although others follow. */
+  /** The position of the next page; `null` after the last page. A page may be empty although further pages follow. */
   readonly next: ErasurePosition | null
 }
 

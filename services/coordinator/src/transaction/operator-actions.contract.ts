@@ -76,7 +76,7 @@ export function operatorActionsContract(
       ['its next attempt', retryLater, 1],
       ['a credential', waiting, 0],
     ] as const)(
-      'if an operator retries a run that waits for %s, it is due at once, and its number of attempts stays the same',
+      'a run that waits for %s is due at once after an operator retries it, and keeps its number of attempts',
       async (_, outcome, attempts) => {
         await queue()
         await record(outcome)
@@ -102,7 +102,7 @@ export function operatorActionsContract(
       expect(await retry()).toMatchObject({ Status: 'Retrying', InDoubt: true })
     })
 
-    it('a run that is queued, running or has ended cannot be retried', async () => {
+    it('a run that is queued without a delay, is running or has ended cannot be retried', async () => {
       const rejected = { code: 'transaction_not_retryable' }
       await queue()
       await expect(retry()).rejects.toMatchObject(rejected)
@@ -204,7 +204,7 @@ export function operatorActionsContract(
       })
     })
 
-    it('a step cannot be settled while an attempt is in flight, but can when the lease has expired', async () => {
+    it('a step cannot be settled while an attempt is in flight, but can be settled after the lease has expired', async () => {
       await queue()
       await record(doubtful)
       const { lease, run } = await claim(await retry())
@@ -220,7 +220,7 @@ export function operatorActionsContract(
       expect(await source.record(lease, advance(run, done, options))).toBeNull()
     })
 
-    it('a run cannot be settled if it is not in doubt or if the process does not have its step', async () => {
+    it('a run cannot be settled if it is not in doubt, or if its process does not have the step', async () => {
       await queue()
       for (const settlement of [settledDone, notDone])
         await expect(settle(settlement)).rejects.toMatchObject({ code: 'transaction_not_in_doubt' })
@@ -255,7 +255,7 @@ export function operatorActionsContract(
       ['done', settledDone, [{ Status: 'Completed', Data: { Id: '7' } }]],
       ['not done', notDone, [{ Status: 'Retrying' }]],
     ] as const)(
-      'a run in doubt that was replayed does not continue when its step is settled as %s',
+      'if a run in doubt was replayed, settling its step as %s does not continue the run',
       async (_, settlement, items) => {
         await queue()
         await record(doubtful)
@@ -285,7 +285,7 @@ export function operatorActionsContract(
         })
         expect(runs).toEqual([])
         await expect(settleFirst()).rejects.toMatchObject({ code: 'transaction_not_in_doubt' })
-        // An operator can settle the latest run, which then continues, although an earlier run was settled before.
+        // An earlier run was settled. An operator can nevertheless settle the latest run, which then continues.
         await record(failedInDoubt)
         expect(await settle(notDone)).toMatchObject({ ReplayID: 1, Status: 'Queued' })
       },

@@ -14,7 +14,7 @@ export type Settlement =
 /** The operator actions that continue a run that waits or is in doubt; a part of the port `TransactionSource`. */
 export interface OperatorActions {
   /**
-   * Makes a waiting run due at once. The run may wait for its next attempt or for a credential.
+   * Makes a waiting run due at once. The run may wait for its next attempt, for its start time, or for a credential.
    *
    * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_retryable`.
    */

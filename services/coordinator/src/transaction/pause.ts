@@ -19,8 +19,8 @@ export type Pauses = ReadonlyMap<string, Pause>
 export interface PauseStore {
   paused(): Promise<Pauses>
   /**
-   * Pauses or resumes a process. If the process is already paused, a further pause does not change when, by whom and
-   * why it was paused.
+   * Pauses or resumes a process. If the process is already paused, a further pause keeps the time, the person and the
+   * reason of the first pause.
    */
   setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
 }

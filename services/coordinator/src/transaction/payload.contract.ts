@@ -246,7 +246,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect(await stored('1')).toBe(before)
     })
 
-    it('a resealing pass that continued at a recorded position is followed by a pass over all payloads', async () => {
+    it('after a resealing pass that continued at a recorded position, the next pass covers all payloads', async () => {
       await queue('1', plain)
       const { run } = (await plain.get(process.name, '1', null)) ?? {}
       if (run === undefined) throw new Error('there is no such run')
@@ -257,7 +257,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect(await outdated('k1')).toBe(0)
     })
 
-    it('a resealing pass that replaces payloads logs its start and its result once', async () => {
+    it('a resealing pass that replaces payloads logs one entry for its start and one for its result', async () => {
       const sealing = 'started sealing payloads with the active key'
       const sealedAll = 'all payloads are sealed with the active key'
       await queue('1')

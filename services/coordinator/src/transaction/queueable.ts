@@ -41,7 +41,7 @@ const MAX_PROBLEMS = 5
  * Checks one of several transactions of a request, or the transaction of a message.
  *
  * @param value a value that `parseClientJson` returned
- * @param whole the path in a problem that concerns the whole value
+ * @param whole the path to report if a problem concerns the whole value
  */
 export function checkedQueueable(value: unknown, whole: string): CheckedTransaction {
   if (isDeeperThan(value, MAX_DEPTH))

@@ -22,11 +22,14 @@ it.each<Partial<PayloadPlace>>([
   { TransactionID: 'order-2' },
   { column: 'ResponseBody' },
   { step: 'report' },
-])('a kept payload is not found for another process, transaction, column or step: %j', (other) => {
-  const recent = createRecentPayloads()
-  recent.add('sealed', place, 'text')
-  expect(recent.find('sealed', { ...place, ...other })).toBeUndefined()
-})
+])(
+  'a cached payload is not found for another process, transaction, column or step: %j',
+  (other) => {
+    const recent = createRecentPayloads()
+    recent.add('sealed', place, 'text')
+    expect(recent.find('sealed', { ...place, ...other })).toBeUndefined()
+  },
+)
 
 it('when a generation of the cache of recent payloads is full, the previous generation is dropped', () => {
   const recent = createRecentPayloads(20)

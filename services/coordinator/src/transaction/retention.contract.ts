@@ -65,7 +65,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
     }
     /** Purges page by page, as a retention pass does. Returns the number of purged runs. */
     const purgeAll = async (policy: RetentionPolicy, limit = 2): Promise<number> => {
-      await sleep(2) // an ended run has an age of more than 0 ms only after the next millisecond
+      await sleep(2) // waits until the age of the ended runs is more than 0 ms
       let count = 0
       for (let after: typeof FIRST_END | null = FIRST_END; after !== null;) {
         const page = await source.purgeable(policy, after, limit)

@@ -43,7 +43,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       const runs: Run[] = []
       for (const id of ids) {
         runs.push(await queue(id))
-        await sleep(2) // each run then becomes due later than the one before it
+        await sleep(2) // so that each run becomes due later than the previous run
       }
       return runs
     }
@@ -224,7 +224,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       await parked(other, stored)
     })
 
-    it('a replay with other data has the concurrency key of its data; any other replay gets its key at its first claim', async () => {
+    it('a replay with new data has the concurrency key of that data; without new data, its first claim sets the key', async () => {
       const stored: SlotRequest = { limit: 1, key: null }
       const run = await queue('a', { ConcurrencyKey: 'k' })
       await record(await claimed(run, stored), failed)
@@ -285,7 +285,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo([ended])).toEqual(['b'])
     })
 
-    it('after the lease of a lost worker has expired, its step message claims the run again in the same slot', async () => {
+    it('after the lease of a lost worker has expired, the redelivered step message claims the run in the same slot', async () => {
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       await claimed(a)
       await parked(b)

@@ -19,8 +19,8 @@ import type { RunState } from './transaction-source.ts'
  */
 export interface Slots {
   /**
-   * Assigns the free slots to the runs that have waited longest for them, at most {@link MAX_GRANTS}, and returns these
-   * runs. Their steps are due.
+   * Assigns at most {@link MAX_GRANTS} free slots to the runs that have waited longest for a slot, and returns these
+   * runs. Their steps are then due.
    *
    * @param limits the processes whose slots are assigned
    * @param released runs that may have released their slots: only slots of the groups (process and key) to which these

@@ -13,7 +13,10 @@ export const activeStatuses = [
 export const isOver = (status: HeaderStatus): boolean =>
   (over as readonly HeaderStatus[]).includes(status)
 
-/** Whether the run waits for its next attempt or for a credential. An operator can make such a run due at once. */
+/**
+ * Whether a run with this status waits for its next attempt, for a credential, or for a slot. An operator can retry
+ * such a run.
+ */
 export const isRetryable = (status: HeaderStatus): boolean =>
   status === 'Retrying' || status === 'Waiting'
 

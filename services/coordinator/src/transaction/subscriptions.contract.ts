@@ -10,7 +10,7 @@ export function subscriptionsContract(name: string, open: () => Promise<Transact
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
-    it('keepSubscriptions() returns each routing key to which a process subscribes once', async () => {
+    it('keepSubscriptions() returns each routing key to which a process subscribes, without duplicates', async () => {
       const keys = ['intuit.Invoice.create', 'intuit.Invoice.update']
       expect((await source.keepSubscriptions('P', keys)).toSorted()).toEqual(keys)
       expect((await source.keepSubscriptions('P', keys)).toSorted()).toEqual(keys)

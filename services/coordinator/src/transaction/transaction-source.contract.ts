@@ -133,7 +133,7 @@ export function transactionSourceContract(
         ])
       })
 
-      it('if the worker of a run that was claimed while queueing is lost, the run continues after its lease has expired', async () => {
+      it('if a run was claimed when it was queued and its worker is lost, the run continues after the lease has expired', async () => {
         const start = { owner: 'worker-1', limit: 1 }
         const transactions = ['1', '2'].map((TransactionID) => ({
           TransactionID,
@@ -649,7 +649,7 @@ export function transactionSourceContract(
       })
     })
 
-    it('a run whose step called waitFor() has an error class for this wait, which the next recorded outcome removes', async () => {
+    it('a run that waits because its step called waitFor() has an error class until its next outcome is recorded', async () => {
       const waits = await record(await claim(await queue('1')), { kind: 'later', delayMs: 0 })
       expect(waits).toMatchObject({ Status: 'Retrying', Attempt: 0, ErrorClass: 'step_waits' })
       expect(waits?.LastError).toContain('waitFor')
@@ -676,7 +676,7 @@ export function transactionSourceContract(
       expect([...(await source.paused()).keys()]).toEqual(['A'])
     })
 
-    it('a second pause of a process does not change since when, by whom and why it is paused', async () => {
+    it('a second pause of a process keeps the time, the person and the reason of the first pause', async () => {
       const person = { keyId: 'console', person: 'ada@example.com' }
       await source.setPaused('A', true, { ...anAct, by: person, reason: 'the provider is down' })
       const first = (await source.paused()).get('A')
