@@ -146,8 +146,8 @@ const busWithFailpoints = (bus: MessageBus): MessageBus => ({
 })
 
 /**
- * This process is also named OrderProcess, so that the tests remove its queues together with those of the order
- * process.
+ * Calls a company through the gateway. It has the name of the order process, so that the tests also remove the queues
+ * of this process.
  */
 const companyProcess = defineProcess('OrderProcess', {
   steps: {

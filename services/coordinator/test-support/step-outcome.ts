@@ -54,7 +54,7 @@ export const TRACEPARENT = `00-${TRACE_ID}-00f067aa0ba902b7-01`
 
 const anyProcess = defineProcess('P', { steps: { first: () => null, second: () => null } })
 
-/** A clock whose time stands still, but whose timers expire. */
+/** A clock whose time never advances, although its timers expire as usual. */
 export const stoppedClock: Clock = { ...systemClock, now: () => 0 }
 
 /** Returns what a step gets from its worker. By default, no call gets a response, and the clock stands still. */
