@@ -1,13 +1,14 @@
 /**
- * Measures the web console under load, and compares the results with the limits of each part. A fake coordinator over
- * HTTP has 10,000 runs and then changes 1,000 of them a second, while five browsers watch. Prints each measured value
- * next to its limit.
+ * Measures the web console under load, and compares the results with the limits of each part. A fake coordinator
+ * serves 10,000 runs over HTTP, and then changes 1,000 of these runs a second while five browsers show them. Prints
+ * each measured value next to its limit.
  *
  *   npm run bench -- console [--minutes 1] [--only start,paint,scroll,load,large,watching] [--rounds 30] [--orders 1000]
  *
- * The part `watching` measures what a console costs the coordinator: `--rounds` times `--orders` orders without and with
- * a console. It uses the PostgreSQL and RabbitMQ on this machine's standard ports. The other parts need Chromium, on the
- * path or in CONSOLE_TEST_BROWSER. With the defaults the benchmark takes about five minutes.
+ * The part `watching` measures how much a console slows down the coordinator. In each of `--rounds` rounds, the
+ * coordinator runs `--orders` orders without a console and as many with a console. This part uses the PostgreSQL and
+ * RabbitMQ on this machine's standard ports. The other parts need Chromium, on the path or in CONSOLE_TEST_BROWSER.
+ * With the defaults the benchmark takes about five minutes.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'

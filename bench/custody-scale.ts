@@ -28,7 +28,7 @@ await using opened = new AsyncDisposableStack()
 const { url, redis } = opened.use(await startPrivateRedis({ appendOnly: false }))
 const custody = opened.use(await startCustody(url))
 const { system } = custody
-// The provider must not rotate the refresh token, because all copies of a record share it.
+// The provider must not rotate the refresh token, because all copies of a record contain the same refresh token.
 await custody.sandbox('PUT', 'settings', { rotation: 'never', accessTokenSeconds: DAY_SECONDS })
 const keys = parseKeyRing(new Secret(custody.credentialKeys))
 
@@ -75,7 +75,7 @@ console.table(rows)
 
 /**
  * Requests the tokens of as many realms as fit into the service's cache. The responses also prove that the service can
- * decrypt the copies.
+ * decrypt the copied records.
  */
 async function readTokens(from: Custody, size: number): Promise<void> {
   for (let n = 0; n < 10_000; n += 1) {

@@ -55,7 +55,7 @@ const { values: args } = parseArgs({
 })
 const rounds = Number(args.rounds)
 const sweep = args.concurrency.split(',').filter(Boolean).map(Number)
-/** Whether the options compare variants of the coordinator. In this case no other engine is measured. */
+/** Whether the options request a comparison of variants of the coordinator. If they do, no other engine is measured. */
 const isOfCoordinator =
   args.finished !== '' ||
   args.standby ||

@@ -1,6 +1,6 @@
-// Sends requests of clients without a service key to every endpoint that needs no key. Measures whether the memory of
-// the services stays constant, and how much slower gateway calls and token refreshes become for clients with a key.
-// Prints two tables and a verdict; if the verdict is negative, the exit code is 1.
+// Simulates clients without a service key, which send requests to every endpoint that needs no key. Measures whether
+// the memory of the services stays constant, and how much slower gateway calls and token refreshes become for clients
+// with a key. Prints two tables and a verdict; if the verdict is negative, the exit code is 1.
 //   npm run bench -- strangers [--count 10000] [--seconds 60] [--every 20]     each client sends a request every 20 s
 import { fileURLToPath } from 'node:url'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -165,8 +165,8 @@ console.log(
 process.exitCode = problems.length === 0 ? 0 : 1
 
 /**
- * Returns a request without a key for every endpoint that needs no key, and for one endpoint of each service that
- * needs a key.
+ * Returns the requests that the clients send, all without a key. They cover every endpoint that needs no key and, for
+ * each service that uses keys, one endpoint that needs a key.
  */
 function openEndpoints(): CrowdSettings['requests'] {
   const common = ['/health/live', '/health/ready', '/metrics', '/openapi.json']

@@ -4,7 +4,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
 
-/** Node keeps the compiled program in this folder, as in an image. The second start uses it. */
+/**
+ * Node stores the compiled code of the console in this folder, as it does in the container image. The second start of
+ * the console loads the stored code.
+ */
 const COMPILE_CACHE = fileURLToPath(new URL('../../node_modules/.compile-cache', import.meta.url))
 const MAIN = fileURLToPath(new URL('../../services/console/src/main.ts', import.meta.url))
 const SERVICE_KEY = 'a-service-key-of-the-console-benchmark-0123456789'

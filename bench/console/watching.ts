@@ -14,7 +14,10 @@ interface Measured {
   readonly cpuMs: number
 }
 
-/** The pause before each measurement: in this time a started console reads the state of every service once. */
+/**
+ * The pause before each measurement. During this pause, a newly started console reads the state of every service one
+ * time.
+ */
 const PAUSE_MS = 3_000
 
 /**
@@ -58,8 +61,8 @@ export async function measureWatching(
   await run() // a warm-up round, in which V8 compiles the hot functions
   const pairs: { readonly alone: Measured; readonly watched: Measured }[] = []
   for (let round = 0; round < rounds; round += 1) {
-    // The order of the two measurements alternates from round to round, because the tables grow with each measurement
-    // and the second measurement of a round is therefore slower.
+    // The tables grow with each measurement, so the second measurement of a round is slower than the first. Therefore
+    // the order of the two measurements alternates from round to round.
     const first = round % 2 === 0
     const one = first ? await run() : await runWatched()
     const other = first ? await runWatched() : await run()

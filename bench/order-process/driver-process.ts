@@ -19,8 +19,8 @@ export interface DriverProcess extends AsyncDisposable {
 }
 
 /**
- * Starts an engine in a separate process. Resolves when the engine accepts transactions. If `leaving` is aborted, the
- * current task rejects.
+ * Starts an engine in a separate process. Resolves when the engine accepts transactions. If the signal `leaving` is
+ * aborted, the promise of the current task rejects.
  */
 export async function startDriver(
   name: EngineName,

@@ -49,8 +49,8 @@ export interface Engine extends AsyncDisposable {
 export type StartEngine = (settings: EngineSettings) => Promise<Engine>
 
 /**
- * Lets callers wait until a transaction has completed, for engines whose enqueue call returns before that. The last
- * step of each transaction calls `completed`.
+ * Lets callers wait until a transaction has completed. Used for engines whose enqueue call returns before the
+ * transaction has completed. The last step of each transaction calls `completed`.
  */
 export class Completions {
   readonly #waiting = new Map<string, () => void>()

@@ -13,7 +13,7 @@ export interface WrkLoad {
   /** Number of realms. Their ids are `r0`, `r1` and so on. */
   readonly realms: number
   readonly key: string
-  /** The method, the path below the company, and the body. */
+  /** The method of each request, the path after the company id, and the body. */
   readonly request: { readonly method: string; readonly resource: string; readonly body?: string }
 }
 

@@ -4,7 +4,7 @@ import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
 import { createSteps, type Order, type Report } from '../steps.ts'
 
 const STEPS = ['order', 'report', 'csv'] as const
-/** The number of workers per queue. Each worker fetches an equal share of the concurrency in one batch. */
+/** The number of workers per queue. They divide the concurrency equally: each worker fetches its part in one batch. */
 const FETCHERS = 2
 
 interface Job {
