@@ -133,7 +133,7 @@ describe('the HTTP client that the package exports', () => {
       (error: unknown) => (error instanceof ProblemError ? error.problem : error),
     )
 
-  it('the client sends a new transaction twice without queuing it twice, and completed() returns the run with its results', async () => {
+  it('a transaction that the client sends twice is queued only once, and completed() returns the run with its results', async () => {
     const process = connect().client.process<{ customer: string }>(PROCESS)
     const options = { realm: COMPANY.realm, tags: { channel: 'shop' }, reason: 'by hand' }
     const queued = await process.queue('q1', { customer: 'Ada' }, options)
@@ -253,7 +253,7 @@ describe('the HTTP client that the package exports', () => {
     expect(await problemOf(run.cancel())).toMatchObject({ code: 'transaction_not_active' })
   })
 
-  it('a failed call of the client rejects with the problem in the response, or else with a problem that the client creates', async () => {
+  it('a failed call rejects with the problem in the response, or with a problem of the client if the response has none', async () => {
     const { client } = connect()
     const process = client.process(PROCESS)
     await process.queue('p1', { customer: 'Ada' })
@@ -353,7 +353,7 @@ describe('the HTTP client that the package exports', () => {
       expect(sent).toHaveLength(4)
     })
 
-    it('the client of a company rejects with the problem of the gateway, and rejects a path that leads to another company', async () => {
+    it('the client of a company reports the problem in a response of the gateway, and rejects a path that leaves the company', async () => {
       const { client, sent } = connect()
       const unknown = client.company('9999')
       expect(await problemOf(unknown.fetch('/companyinfo/9999'))).toMatchObject({

@@ -127,7 +127,7 @@ function faultsOf(query: string, exported: Exported): string[] {
   const tree = parser.parse(text)
   const faults: string[] = []
   const within = (node: { from: number; to: number }): string => text.slice(node.from, node.to)
-  /** Returns the names of the series that are selected in a part of the query, given by two character offsets. */
+  /** Returns the names of the series that the query selects between two character offsets of its text. */
   const namesIn = (from: number, to: number): string[] => {
     const names: string[] = []
     tree.iterate({
@@ -225,7 +225,7 @@ describe('the alert rules', () => {
       expect(annotations.runbook).toBe(`docs/runbook.md#${alert.toLowerCase()}`)
   })
 
-  it('the summary of an alert uses only labels that are in the result of the query of this alert', () => {
+  it('the summary of an alert uses only labels that the query of the alert returns', () => {
     for (const { alert, expr, annotations } of alerts) {
       for (const [, label = ''] of annotations.summary.matchAll(/\$labels\.(\w+)/g)) {
         const isAggregated = /\b(?:sum|max|min)\b/.test(expr)

@@ -40,9 +40,9 @@ const Settings = z.object({
  * Returns the addresses and the key of a running installation. Settings of the environment take precedence over those
  * of the file `envFile`, from which Compose reads its ports. The file need not exist.
  *
- * @throws {ConfigError} if a setting is wrong or missing, or if only some of the services have a URL. The services
- * without a URL would get the standard ports, where another installation may run, so that the demo could change two
- * installations.
+ * @throws {ConfigError} if a setting is wrong or missing, or if only some of the services have a URL. A service
+ * without a URL would get its standard port, on which a service of another installation may listen. The demo could then
+ * change both installations.
  */
 export function readRunningInstallation(env: Environment, envFile: string): Installation {
   const settings = parseConfig(Settings, { ...readEnvFile(envFile), ...given(env) })

@@ -38,8 +38,9 @@ export async function stepLines(
       signal,
     })
   /**
-   * The attempts and the ends of runs that were already shown, for the most recently changed runs. Several events can
-   * arrive for the same attempt or for the same end of a run, which must be shown only once.
+   * The attempts and ends of runs for which a line was already shown. Only those of the most recently changed runs are
+   * stored. Several events can arrive for the same attempt or for the same end of a run, but its line must be shown
+   * only once.
    */
   const shown = new Map<string, Set<string>>()
 

@@ -30,7 +30,7 @@ describe('a change in the books of a company in a test host', () => {
     })
   })
 
-  it('a change that is reported twice to a test host starts one run, and a later change starts another one', async () => {
+  it('a change that is reported twice to a test host starts one run, and a later change starts a second run', async () => {
     await using host = await startTestHost({ processes: invoices, startsAt })
     await host.company('9130')
     const change = { realm: '9130', id: '129', operation: 'update', at: startsAt } as const

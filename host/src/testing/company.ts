@@ -32,7 +32,7 @@ export type CompanyFault = Partial<
 export interface CompanyOptions {
   /** The name of the company. Default: `Company <realm>`. */
   readonly name?: string
-  /** After this time the provider ends the grant, even if it is refreshed. Default: `1825 days`. */
+  /** After this time the provider ends the grant, even if the grant was refreshed. Default: `1825 days`. */
   readonly grantEndsIn?: Duration
 }
 
@@ -78,7 +78,8 @@ export interface CompaniesDeps {
 }
 
 /**
- * The longest lifetime of access tokens that token-service accepts. With it, a test of many days needs few refreshes.
+ * The longest lifetime of access tokens that token-service accepts. With this lifetime, a test that covers many days
+ * needs few refreshes.
  */
 const ACCESS_TOKEN_SECONDS = 86_400
 

@@ -153,7 +153,7 @@ describe('a mistake in a test that uses a test host', () => {
     )
   })
 
-  it('the error for initial data that the process does not accept has the paths of the invalid values', async () => {
+  it('if a process does not accept the initial data, the error of a test host contains the paths of the invalid values', async () => {
     await using host = await startTestHost({ processes: orders })
     await expect(host.run(orders, 'o-1', { amount: -1 })).rejects.toThrow('InitialData.amount: ')
     await expect(host.run(orders, '', { amount: 1 })).rejects.toThrow('TransactionID')

@@ -147,10 +147,11 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
       bus: replicaBus,
       processes: deps.processes,
       companies: deps.companies,
-      readsChangeFeed: false, // a test reports each change by itself
+      readsChangeFeed: false, // the test itself reports each change
       clock,
       waitForClock: (wait) => work.waitForClock(wait),
-      // The random number is as large as possible, so that a test can compute the time of the next attempt.
+      // The random part of the delay before a retry always has its largest value, so that a test can compute the time
+      // of the next attempt.
       random: () => 1 - Number.EPSILON,
       call,
       timing: { drainMs: 0 },

@@ -5,8 +5,9 @@
  * V1  What is due at an earlier time runs first. Timers that are due at the same time run in the order in which they
  *     were set.
  * V2  After each activity, a repeated task is called at its normal interval. While nothing happens, the interval
- *     doubles with each call, up to `IDLE_MS`. Otherwise a move by 90 days would stop for 500,000 polls that find
- *     nothing. At the end of each move, a task is called once more if its normal interval has passed.
+ *     doubles with each call, up to `IDLE_MS`. Otherwise a move by 90 days would stop 500,000 times, each time
+ *     for a poll that finds nothing. At the end of each move, a task is called once more if its normal interval has
+ *     passed.
  */
 import type { Clock, Repetition, Timer } from '@integration-host/shared/process/clock'
 
