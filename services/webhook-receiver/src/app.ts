@@ -27,8 +27,8 @@ export const createApp = (deps: AppDeps): Hono =>
       metrics: deps.metrics,
       // The provider has no service key, so its requests are authenticated by their signature.
       keys: null,
-      // This route needs no service key. It therefore limits by itself how much memory request bodies use and how long
-      // they may take to arrive.
+      // This route needs no service key. Therefore the route itself limits how much memory the request bodies use, and
+      // how long a body may take to arrive.
       pathsReadingOwnBody: [INTUIT_PATH],
     },
     (app) => app.route('/', intuitWebhookRoutes(deps)),

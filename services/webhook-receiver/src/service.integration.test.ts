@@ -81,7 +81,7 @@ describe('a receiver with RabbitMQ', () => {
     expect(await takeIds()).toEqual([])
   })
 
-  it('the receiver responds 503 at once while the broker is unavailable, and 200 when the broker is available again', async () => {
+  it('the receiver responds 503 without a delay while the broker is unavailable, and 200 when the broker is available again', async () => {
     broker.away()
     await eventually(async () => {
       const response = await receiver.send(legacyNotification())

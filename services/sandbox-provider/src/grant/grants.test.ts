@@ -103,7 +103,7 @@ describe('grants of the sandbox provider', () => {
       expect(new Set([first, second, third].map(({ refreshToken }) => refreshToken)).size).toBe(3)
     })
 
-    it('the sandbox provider returns the same refresh token for 24 hours and then a new one if rotation is set to daily', () => {
+    it('if rotation is set to daily, the sandbox provider returns the same refresh token for 24 hours and then a new token', () => {
       settings.change({ rotation: 'daily' })
       const first = connect()
       now += DAY - 1

@@ -234,7 +234,7 @@ describe('reports of the accounting API', () => {
 })
 
 describe('sample objects in the books of a company', () => {
-  it('the sandbox creates sample objects of sixteen kinds for a company once, and none at a second request', async () => {
+  it('the sandbox creates sample objects of sixteen kinds for a company, and creates none at a second request', async () => {
     const fill = async (realm = REALM) => {
       const response = await provider.sandbox('POST', `companies/${realm}/books`)
       return { status: response.status, ...((await response.json()) as { created?: number }) }

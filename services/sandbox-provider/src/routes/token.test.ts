@@ -170,7 +170,7 @@ describe('refresh at the token endpoint', () => {
     expect(after?.payload).not.toHaveProperty('nonce')
   })
 
-  it('with the personality intuit, the sandbox rotates the refresh token after 24 hours and rejects the previous one', async () => {
+  it('with the personality intuit, the sandbox rotates the refresh token after 24 hours and rejects the previous token', async () => {
     const first = await provider.tokens()
     provider.moveTime(DAY_MS - 1_000)
     const same = await refreshed(first.refresh_token)

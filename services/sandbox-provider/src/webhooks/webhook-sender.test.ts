@@ -194,7 +194,7 @@ describe('the webhooks of the sandbox', () => {
     expect(sender.counts()).toMatchObject({ changes: 4, dropped: 2 })
   })
 
-  it('the sandbox signs wrongSignaturePercent of the webhooks with a wrong key, and later repeats them with the right key', async () => {
+  it('the sandbox signs the given percentage of webhooks with a wrong key, and later repeats these webhooks with the right key', async () => {
     random = [0.5, 0.1]
     report(['1'], { wrongSignaturePercent: 50 })
     await attempted(1)

@@ -10,7 +10,7 @@ describe('the memory of the bodies in flight', () => {
     return { memory, dropped, begin }
   }
 
-  it('the body memory drops the body that has been arriving longest if no memory is free', () => {
+  it('if no memory is free for a request body, the incomplete body that has been arriving longest is dropped', () => {
     const { memory, dropped, begin } = fixture()
     const [slow, other, next] = [begin('slow'), begin('other'), begin('next')]
     other.add(30)
@@ -20,7 +20,7 @@ describe('the memory of the bodies in flight', () => {
     expect(memory.bytes).toBe(70)
   })
 
-  it('the body memory rejects a new body instead of dropping a complete body', () => {
+  it('if complete request bodies occupy the memory, a new body is rejected, and no complete body is dropped', () => {
     const { memory, dropped, begin } = fixture()
     const complete = begin('complete')
     complete.add(90)
@@ -32,7 +32,7 @@ describe('the memory of the bodies in flight', () => {
     expect(memory.bytes).toBe(100)
   })
 
-  it('disposing a body a second time frees no further memory', () => {
+  it('disposing a request body a second time frees no further memory', () => {
     const { memory, begin } = fixture()
     const first = begin('first')
     first.add(100)
@@ -44,7 +44,7 @@ describe('the memory of the bodies in flight', () => {
     expect(memory.bytes).toBe(100)
   })
 
-  it('the body memory rejects further bytes of a body that was dropped', () => {
+  it('further bytes of a request body that was dropped are rejected', () => {
     const { memory, begin } = fixture()
     const slow = begin('slow')
     slow.add(50)

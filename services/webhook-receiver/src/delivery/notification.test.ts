@@ -29,7 +29,7 @@ describe('a notification in the legacy format', () => {
     ])
   })
 
-  it('a change in the legacy format becomes an event with a deleted id only if it is a merge', () => {
+  it('the event for a change in the legacy format names a deleted object only if the change is a merge', () => {
     const merge = legacyChange({ name: 'Customer', operation: 'Merge', deletedId: '27' })
     expect(parse(legacyNotification([merge]))?.events).toEqual([
       expect.objectContaining({ Operation: 'merge', DeletedId: '27' }),
@@ -83,7 +83,7 @@ describe('a notification in the CloudEvents format', () => {
     expect(event).toMatchObject({ Entity: 'BillPayment', Operation: operation })
   })
 
-  it('a merge in the CloudEvents format becomes an event with the deleted id', () => {
+  it('the event for a merge in the CloudEvents format names the deleted object', () => {
     const merge = cloudEvent({ type: 'qbo.customer.merged.v1', data: { deletedid: '27' } })
     expect(parse([merge])?.events).toEqual([
       expect.objectContaining({ Operation: 'merge', DeletedId: '27' }),
