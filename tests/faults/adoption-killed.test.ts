@@ -140,7 +140,7 @@ describe('the adoption of grants of another program', () => {
     await stop()
   }, 600_000)
 
-  it('no grant is lost if the command line is killed during an adoption and run again', async () => {
+  it('no grant is lost if the command is killed during an adoption and the user then runs the command again', async () => {
     const grants = await foreignGrants(120)
     await start()
     await using adopting = startProcess([CLI, ...command(grants.file)], settings())

@@ -38,7 +38,7 @@ const changes = async (): Promise<Partial<ChangesView>> =>
     await system.call(`${system.url('coordinator')}/realms/${REALM}/changes`)
   ).json()) as Partial<ChangesView>
 
-/** The sandbox of this system sends no webhooks, so every change is missed. */
+/** The sandbox of this system sends no webhooks, so the coordinator finds every change only in the change feed. */
 async function createInvoice(): Promise<string> {
   const url = `${system.url('accounting-gateway')}/v3/company/${REALM}/invoice`
   const response = await system.call(url, { method: 'POST', body: '{"TotalAmt":1}' })

@@ -1,6 +1,6 @@
 /**
- * Kills coordinators while provider events become runs. Each change must start exactly one run, although every
- * change is delivered five times and in another order.
+ * Kills coordinators while they start runs for provider events. Each change must start exactly one run, although the
+ * event of every change is delivered five times, and all events are delivered in random order.
  */
 import {
   onQueue,

@@ -47,7 +47,7 @@ const changedBy = async ({ sql }: DatabaseAssertions, operation: string): Promis
 
 describe('a coordinator that is killed during a bulk operation', () => {
   it.for(['filter', 'ids'] as const)(
-    'if a coordinator is killed during a bulk operation that selects its runs by %s, another one changes each remaining run once',
+    'after a kill during a bulk operation on runs selected by %s, another coordinator changes each remaining run once',
     { timeout: 60_000 + ROUNDS * 30_000 },
     async (by, { annotate }) => {
       const random = seededRandom()

@@ -87,7 +87,7 @@ const statusOf = async (database: DatabaseAssertions, order: string) => {
 }
 
 it(
-  'a step is recorded later, and its call is not repeated, if the call ends while PostgreSQL is unavailable',
+  'if the call of a step ends while PostgreSQL is unavailable, the step is recorded later and the call is not repeated',
   { timeout: ROUNDS * 30_000 },
   async ({ annotate }) => {
     await using fixture = await startFixture()

@@ -303,7 +303,7 @@ describe('a coordinator that is killed during a step', { concurrent: true }, () 
     ['replaying', null],
     ['replayed', true],
   ] as const)(
-    'a coordinator that is killed at "%s" has stored the replay completely or not at all, and the replay runs once',
+    'if a coordinator is killed at "%s" and the replay is requested again, exactly one replay is stored and run',
     { timeout: TIMEOUT_MS },
     async ([failpoint, isStored], { annotate }) => {
       await using fixture = await startFixture()

@@ -15,7 +15,10 @@ import { isFaultRun } from '../support/faults/scale.ts'
 import { type ReceivedCall, startStepTarget } from '../support/fakes/step-target.ts'
 
 const WAITING = 1_000
-/** The cool-down after a 429. The transactions of a company without a 429 take much less time. */
+/**
+ * The cool-down after a 429. If no call of a company gets a 429, the transactions of the company take much less time
+ * than this.
+ */
 const COOL_DOWN_MS = 10_000
 /** The coordinator's default limit for the number of steps in flight. */
 const PREFETCH = 64

@@ -10,7 +10,7 @@ import { startSystem } from '../support/system.ts'
 const PROCESSES = fileURLToPath(new URL('../support/faults/schedules', import.meta.url))
 const env = { PROCESSES, LOCAL_PULL_SECONDS: '1', REMOTE_PULL_SECONDS: '2' }
 const SCHEDULES = 60
-/** The number of schedules that have missed times in each round. */
+/** The number of schedules whose next times are moved into the past in each round. */
 const GROUP = 5
 const MISSED_MINUTES = 60
 

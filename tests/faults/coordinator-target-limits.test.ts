@@ -9,7 +9,7 @@ const PROCESSES = fileURLToPath(new URL('../support/faults/processes', import.me
 const CALL_LIMIT_MS = 1_000
 
 it(
-  'the slot of a killed coordinator is occupied until the time limit of its call has passed, and then becomes free',
+  'if a coordinator is killed during a call, the concurrency slot of the call is occupied until the time limit of the call',
   { timeout: 120_000 },
   async () => {
     const arrivals: { readonly path: string; readonly at: number }[] = []

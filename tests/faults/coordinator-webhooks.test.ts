@@ -70,7 +70,7 @@ describe('the webhooks of a coordinator that is killed', { concurrent: true }, (
     ['completed', { PROCESS: 'short' }, 200],
     ['failed', {}, 404],
   ] as const)(
-    'if a coordinator is killed right after the commit of a %s run, another one delivers the webhook',
+    'if a coordinator is killed right after the commit of a %s run, another coordinator delivers the webhook',
     { timeout: 90_000 },
     async ([outcome, env, status]) => {
       await using fixture = await startFixture(env)
@@ -88,7 +88,7 @@ describe('the webhooks of a coordinator that is killed', { concurrent: true }, (
   )
 
   it(
-    'if a coordinator is killed during a step, another one reports the step as in doubt and completes the run',
+    'if a coordinator is killed during a step, another coordinator reports the step as in doubt and completes the run',
     { timeout: 90_000 },
     async () => {
       await using fixture = await startFixture({ PROCESS: 'short' })
@@ -105,7 +105,7 @@ describe('the webhooks of a coordinator that is killed', { concurrent: true }, (
   )
 
   it(
-    'if a coordinator is killed after the response of a receiver, another one delivers the webhook again with the same id',
+    'if a coordinator is killed after a receiver has responded, another coordinator repeats the webhook with the same id',
     { timeout: 90_000 },
     async () => {
       await using fixture = await startFixture({ PROCESS: 'short' })

@@ -120,8 +120,8 @@ describe.each(personalities)(
         eventually(async () => expect(await redis.hget(name, 'Version')).toBe('2'))
 
       /**
-       * For each kind of write, an assertion that passes once Redis has executed the write. The assertions are used for
-       * the faults in which Redis executes the write but its reply is lost.
+       * For each kind of write, an assertion that passes as soon as Redis has executed the write. The assertions are
+       * used for the faults in which Redis executes the write but the reply is lost.
        */
       const isExecuted: Record<StoreWrite, (name: string) => Promise<void>> = {
         acquire: async (name) => expect(await redis.exists(`lease:${name}`)).toBe(1),
