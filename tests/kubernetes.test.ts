@@ -119,8 +119,8 @@ const names = deployments.map(({ metadata }) => metadata.name)
 
 /**
  * Returns the violations of a manifest against the schema of its kind. The validators do not report members that the
- * schema does not have. Therefore proxies around the manifest record which members the validators read. A member that
- * none of them reads is not in the schema.
+ * schema does not have. Therefore proxies around the manifest record which members the validators read. If no
+ * validator reads a member, the member is not in the schema.
  */
 function faultsOf(manifest: Manifest): string[] {
   const Model = kinds[`${manifest.apiVersion} ${manifest.kind}` as keyof typeof kinds] as
@@ -535,7 +535,7 @@ describe('the examples for the operators of the backends', () => {
     expect(spread?.topologyKey).toBe(ZONE)
   })
 
-  it('the isolated primary in the Redis example rejects writes before Sentinel promotes one of its two replicas', () => {
+  it('in the Redis example, a primary without its replicas rejects writes before Sentinel promotes a replica', () => {
     const { clusterSize, topologySpreadConstraints } = specOf('RedisReplication') as {
       clusterSize: number
       topologySpreadConstraints: { topologyKey: string }[]

@@ -142,8 +142,8 @@ export async function firstReleaseVolumes(stack: Stack): Promise<void> {
   }
   const folder = await mkdtemp(join(tmpdir(), 'first-release-'))
   try {
-    // The servers of release 0.1 have no label `integration-host.accounts`. A value that differs from
-    // docker-compose.yml has the same effect: the upgrade recreates the servers.
+    // The servers of release 0.1 have no label `integration-host.accounts`, so the upgrade recreates them. Here the
+    // label has another value than in docker-compose.yml, which has the same effect.
     const labels = { labels: { 'integration-host.accounts': '0' } }
     const override = join(folder, 'override.json')
     await writeFile(override, JSON.stringify({ services: { redis: labels, rabbitmq: labels } }))

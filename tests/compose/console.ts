@@ -46,7 +46,7 @@ export async function operatesConsole(stack: Stack, transactionId: string): Prom
     page.on('console', (message) => {
       if (/Content Security Policy|Trusted/i.test(message.text())) problems.push(message.text())
     })
-    // The address of the run first shows the sign-in page, and after the sign-in the run.
+    // At the address of the run, the console first shows the sign-in page. After the sign-in, it shows the run.
     await page.goto(`${url}/runs/OrderProcess/${transactionId}`)
     await page.getByLabel('User').fill('operator')
     await page.getByLabel('Password').fill(password)

@@ -1,6 +1,6 @@
 /**
- * Steps of `npm run test:compose` for `--profile real`. Instead of a real provider, which a test cannot use, they use a
- * sandbox provider outside the stack, under another host name.
+ * Steps of `npm run test:compose` for `--profile real`. A test cannot use a real provider. Therefore a sandbox
+ * provider, which runs outside of the stack under another host name, takes the place of the real provider.
  */
 import { tellStory } from '../../host/src/story.ts'
 import { expect, failureReport } from './check.ts'

@@ -165,7 +165,7 @@ describe('the transactions command against a coordinator', () => {
     ])
   })
 
-  it('`transactions queue --file` reports the rejected lines of a file, and queues no transaction twice when it is repeated', async () => {
+  it('`transactions queue --file` reports rejected lines, and queues no transaction twice if the command is repeated', async () => {
     const lines = Array.from({ length: 700 }, (_, n) =>
       JSON.stringify({ TransactionID: `f${n}`, InitialData: n }),
     )

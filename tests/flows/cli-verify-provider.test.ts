@@ -284,7 +284,7 @@ describe('verify-provider against the sandbox', () => {
       [{ status: 400 }, 'failed: 400 invalid_grant, JSON', false],
       [{ drop: 'after' }, /^failed: no response \(/, true],
     ])(
-      'verify-provider reports whether a grant may exist after a code exchange fails with %j',
+      'if a code exchange fails with %j, verify-provider reports whether the provider may have created a grant',
       async (what, seen, mayExist) => {
         const { code, line, stderr } = await verify({
           async open(address) {

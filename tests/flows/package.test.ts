@@ -205,7 +205,7 @@ describe('the installed package', () => {
     expect(await started.stop('SIGTERM')).toBe(0)
   })
 
-  it('the client of the package (integration-host/client) queues a run and waits for its end, and loads nothing else', async ({
+  it('the client of the package (integration-host/client) imports no other module, queues a run and waits for its end', async ({
     skip,
   }) => {
     if (unreachable !== null) skip(unreachable)

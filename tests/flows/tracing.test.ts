@@ -65,7 +65,7 @@ describe('the trace of an order', () => {
     })
   })
 
-  it('the trace of a run that a message starts continues the trace of the message', async () => {
+  it('if a message with a trace starts a run, the run continues this trace', async () => {
     const connection = await connect(backend('TEST_AMQP_URL'))
     const channel = await connection.createConfirmChannel()
     const traces = ['1', '2', '3'].map((id) => ({ id, traceId: randomBytes(16).toString('hex') }))

@@ -25,7 +25,7 @@ export interface RawResponse {
 }
 
 /**
- * Sends bytes on a new connection, and ends the connection once the responses are complete or the server sends
+ * Sends bytes on a new connection, and ends the connection as soon as the responses are complete or the server sends
  * nothing more. Resolves with the responses when the server has closed the connection.
  *
  * @throws {Error} if the server does not close the connection, or sends anything but complete responses

@@ -76,7 +76,7 @@ describe('GET /authorize', () => {
     expect(await keys('')).toEqual(before)
   })
 
-  it('GET /authorize starts no authorization for a HEAD request or an image request of a web page', async () => {
+  it('a HEAD request to /authorize, or the request of a web page for /authorize as an image, starts no authorization', async () => {
     const head = await fetch(`${serviceUrl()}/authorize`, { method: 'HEAD', redirect: 'manual' })
     expect([head.status, head.headers.get('Allow'), head.headers.getSetCookie()]).toEqual([
       405,
@@ -96,7 +96,7 @@ describe('GET /authorize', () => {
 })
 
 describe('GET /callback', () => {
-  it('GET /callback writes nothing to Redis for a forged state or another browser, and the valid state stays usable', async () => {
+  it('a callback with a forged state or from another browser writes nothing to Redis, and the valid state stays usable', async () => {
     const realm = '4620816365001'
     const { callback, follow } = await consentInBrowser(system, realm)
     const before = await keys('')

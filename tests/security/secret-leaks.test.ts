@@ -175,7 +175,7 @@ describe('the search for leaked secrets in a running system', () => {
     processes.push({ name, process: started })
     return started
   }
-  /** Records a response for the later search, without the secrets that it is meant to issue. */
+  /** Records a response for the later search. The secrets that the response is meant to contain are removed first. */
   async function record(what: string, response: Response, issued: readonly string[] = []) {
     const text = await response.text()
     const head = [...response.headers].map((header) => header.join(': ')).join('\n')

@@ -202,8 +202,8 @@ export async function startSystem(
       return started
     },
     async replica(name, env = {}) {
-      // The operating system chooses a free port when the service begins to listen, so that no other process can bind
-      // the port before.
+      // The operating system chooses a free port at the moment when the service begins to listen. Therefore no other
+      // process can bind this port first.
       const listening = startAt(name, 0, env)
       const started = { ...listening, url: await listeningUrl(listening) }
       await untilReady(name, started)

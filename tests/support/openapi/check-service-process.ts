@@ -14,6 +14,7 @@ registerHooks({
       : next(specifier, context),
 })
 
-// Node writes its compile cache only when a process exits by itself, and most tests end a service with SIGKILL. Writing
-// after the start costs little once the cache is filled, because Node skips modules that it read from the cache.
+// By default, Node writes its compile cache only when a process exits without a signal, but most tests end a service
+// with SIGKILL. Therefore this process writes the cache soon after its start. If the cache is already filled, this
+// costs little, because Node does not write modules that it has read from the cache.
 setTimeout(flushCompileCache, 2_000).unref()

@@ -20,16 +20,16 @@ import { DEVIATION, deviations } from './deviations.ts'
 export * from '../../../packages/shared/src/http/service-app.ts'
 
 /**
- * The checks of this process, by the text of the document. Many tests create the app of the same service, and compiling
- * the schemas of its document takes longer than such a test.
+ * The response checks that were already created in this process, by the text of the OpenAPI document. Many tests create
+ * the app of the same service. Compiling the schemas of the document takes longer than one of these tests.
  */
 const checks = new Map<string, ReturnType<typeof createResponseCheck>>()
 
 export const createServiceApp: typeof createApp = (deps, addRoutes) => {
   const app = createApp(deps, addRoutes)
   const handle = app.fetch
-  // A service process runs no test that could fail because of the deviation. Therefore the deviation is also printed,
-  // and `support/system.ts` searches the output of the process for such lines.
+  // A service process runs no test that could fail because of the deviation. Therefore the deviation is also printed on
+  // a line, and `support/system.ts` searches the output of the process for lines of this kind.
   const report = (deviation: string): void => {
     deviations.push(`${deps.name}: ${deviation}`)
     console.error(`${DEVIATION}${deps.name}: ${deviation}`)
@@ -43,8 +43,8 @@ export const createServiceApp: typeof createApp = (deps, addRoutes) => {
     const text = JSON.stringify(document)
     const known = checks.get(text)
     if (known !== undefined) return known
-    // A service process skips this check, because it needs a tenth of the processor time of the start. The check is
-    // made in the process of the tests, where the tests of each service's routes run.
+    // This check would add a tenth to the processor time that a service process needs to start. Therefore the check is
+    // made only in the process of the tests, where the tests of the routes of every service run.
     if (process.env['VITEST'] !== undefined) malformed(document).forEach(report)
     const created = createResponseCheck(document)
     checks.set(text, created)
