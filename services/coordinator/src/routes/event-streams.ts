@@ -125,7 +125,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   const stopWatching = feed.watch((event) => {
     if (streams.size === 0) return
     batch.push(event)
-    if (batch.length > 1) return // a flush is scheduled
+    if (batch.length > 1) return // a flush is already scheduled
     const waitMs = nextBatchAt - now()
     if (waitMs > 0) batchTimer = setTimeout(flush, waitMs)
     // The first event after a pause is written without a timer, because the shortest timer takes a millisecond. The

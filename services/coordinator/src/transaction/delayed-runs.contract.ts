@@ -61,7 +61,7 @@ export function delayedRunsContract(name: string, open: () => Promise<Transactio
       expect((await source.get(process.name, 'time', null))?.run.NotBefore).toBe(at.toISOString())
     })
 
-    it('a delayed run can be claimed as soon as its time has passed', async () => {
+    it('a delayed run can be claimed as soon as its start time has come', async () => {
       const run = await queue('1', 1)
       expect((await claim(run)).kind).toBe('early')
       await sleep(1_020)

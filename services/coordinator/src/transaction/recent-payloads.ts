@@ -1,8 +1,8 @@
 import type { PayloadPlace } from './payload.ts'
 
 /**
- * A cache of the payloads that this OS process has encrypted or decrypted last. A worker usually reads a payload soon
- * after it was encrypted, and a lookup in the cache takes a tenth of the time of a decryption.
+ * A cache of the payloads that this OS process has encrypted or decrypted most recently. A worker usually reads a
+ * payload soon after it was encrypted, and a lookup in the cache takes a tenth of the time of a decryption.
  */
 export interface RecentPayloads {
   add(sealed: string, place: PayloadPlace, plaintext: string): void
