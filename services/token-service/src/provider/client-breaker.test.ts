@@ -44,7 +44,7 @@ const exchangeCode = () =>
   provider.exchangeCode({ code: new Secret('made up'), codeVerifier: null, nonce: null })
 
 describe('the circuit breaker for rejected client credentials', () => {
-  it('the breaker allows one probe after 1 s, and allows all calls once the provider accepts the client credentials again', async () => {
+  it('the breaker allows one probe after 1 s, and allows all calls after the provider has accepted the client credentials', async () => {
     expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1_000 })
     clock += 999
     expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1 })

@@ -8,7 +8,7 @@ export interface Provider {
   /**
    * Whether the provider supports the PKCE challenge S256 (RFC 7636).
    *
-   * @throws {IntegrationError} `provider_unavailable` until the discovery document was fetched once.
+   * @throws {IntegrationError} `provider_unavailable` until the discovery document has been fetched for the first time.
    */
   usesPkce(): Promise<boolean>
 
@@ -16,7 +16,7 @@ export interface Provider {
    * Returns the authorization URL for the operator's browser (RFC 6749 §4.1.1). If `codeVerifier` is not `null`, the
    * URL contains the PKCE challenge for this verifier.
    *
-   * @throws {IntegrationError} `provider_unavailable` until the discovery document was fetched once.
+   * @throws {IntegrationError} `provider_unavailable` until the discovery document has been fetched for the first time.
    */
   authorizationUrl(request: {
     readonly state: string

@@ -655,7 +655,7 @@ describe('a response of the token endpoint to a refresh', () => {
     scripted = await startScriptedProvider()
   })
 
-  it('a refresh has the outcome never_sent until the discovery document was fetched once', async () => {
+  it('a refresh has the outcome never_sent if the discovery document has never been fetched', async () => {
     scripted.knobs.discoveryStatus = 500
     await reopen()
     expect(await provider.refresh(new Secret('rt-x'))).toMatchObject({ kind: 'never_sent' })

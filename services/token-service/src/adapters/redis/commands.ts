@@ -18,7 +18,7 @@ export interface StoreCommands {
   readonly using: <T>(call: () => Promise<T>) => Promise<T>
   readonly script: RunScript
   /**
-   * Runs a script, and resolves once enough replicas have acknowledged its writes (replicated-writes.ts). If too few
+   * Runs a script, and resolves when enough replicas have acknowledged its writes (replicated-writes.ts). If too few
    * replicas acknowledge them, calls `undo` and then rejects. `undo` gets the reply of the script and a function that
    * runs scripts.
    */

@@ -1,5 +1,5 @@
 /**
- * Completes the index of states and classes (list-index.ts) once after each start.
+ * Completes the index of states and classes (list-index.ts) after each start.
  *
  * After an upgrade, the index lacks the credentials that earlier releases stored. During an upgrade, replicas of the
  * earlier release still change records without changing the index, so index entries become outdated. After its start,

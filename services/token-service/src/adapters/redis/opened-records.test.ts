@@ -49,7 +49,7 @@ function fixture() {
 }
 
 describe('the cache of opened records', () => {
-  it('a record is decrypted only once until it changes', () => {
+  it('a record that was decrypted is decrypted again only after it has changed', () => {
     const { open, valuesOf, decryptions } = fixture()
     const first = valuesOf(1)
     expect(open(NAME, first)).toBe(open(NAME, [...first]))

@@ -42,7 +42,7 @@ export interface ReplicatedWrites extends AsyncDisposable {
   /** The number of replicas that must acknowledge a write; 0 if writes do not wait for replicas. */
   replicas(): Promise<number>
   /**
-   * Calls `write` with a connection, and resolves with its result once enough replicas have acknowledged the write. If
+   * Calls `write` with a connection, and resolves with its result when enough replicas have acknowledged the write. If
    * too few replicas acknowledge the write, calls `undo` with the result, and then rejects with {@link TooFewReplicas}.
    */
   run<T>(
