@@ -65,7 +65,7 @@ export interface AdoptionDeps extends LeaseDeps {
     'foreignIntentMaxAgeMs' | 'ambiguousRetryDelayMs' | 'commitDeadlineMs'
   >
   readonly now: () => number
-  /** Resolves after `ms`, or at once when the signal aborts. */
+  /** Resolves after `ms`, or as soon as the signal aborts. */
   readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>
   readonly notifyOutbox: () => void
   /**

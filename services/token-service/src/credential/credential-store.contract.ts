@@ -335,7 +335,7 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('another lease holder can replace a refresh intent at once if no failover has happened since the intent was stored', async () => {
+    it('another lease holder can replace a refresh intent immediately if no failover has happened since it was stored', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1', 'a')
       await store.recordIntent(first.lease, 60_000)
@@ -372,7 +372,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1'])
     })
 
-    it('the event of a removal requests the erasure of runs only if the caller of the removal has requested it', async () => {
+    it('the event of a removed credential requests the erasure of runs only if the caller has requested this erasure', async () => {
       for (const erase of [undefined, false, true]) {
         await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
         const context = auditContextOf('removed')

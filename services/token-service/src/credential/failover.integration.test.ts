@@ -322,7 +322,7 @@ describe('a failover while a process has a new token pair that it could not comm
     expect((repeated?.at ?? 0) - changedAt).toBeGreaterThanOrEqual(timing.failoverDeferralMs)
   })
 
-  it('a deferred refresh is allowed at once when the other process withdraws its intent', async () => {
+  it('a deferred refresh is allowed as soon as the other process withdraws its intent', async () => {
     await suspendedBeforeCommit(await open(1))
     provider.knobs.graceMs = 600_000
     const second = await start(await open(1), { timing: LONG })

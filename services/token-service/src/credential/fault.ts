@@ -168,8 +168,8 @@ export function retryDelayMs(
   random: number,
 ): number {
   if (retryAfterMs !== null) {
-    // The delay is longer than `Retry-After` by up to a fifth, so that realms that were throttled together do not retry
-    // together.
+    // The delay is longer than `Retry-After` by up to a fifth. Realms that were throttled at the same time therefore do
+    // not retry at the same time.
     return Math.floor(
       Math.min(RETRY_CAP_MS, Math.max(retryAfterMs, 0)) * (1 + random / 5) + random * 500,
     )

@@ -168,7 +168,7 @@ describe('the fault and the retry time that a failed refresh stores', () => {
   })
 
   it.each(['hard_expired', 'idle_expired', 'no_refresh_token'] as const)(
-    'the failure %s ends the grant at once',
+    'the failure %s ends the grant immediately',
     (failureClass) => {
       expect(settlementOf(healthy, failureOf(failureClass), context)).toMatchObject({
         nextTryAt: null,

@@ -122,7 +122,7 @@ describe('single flight (I1 of refresh.ts)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('a valid access token is issued at once, without waiting for its proactive refresh', async () => {
+  it('a valid access token is issued without waiting for its proactive refresh', async () => {
     const service = await start({ env: { REFRESH_AHEAD_SECONDS: '600' } })
     await service.connect('1')
     const before = (await service.ask(`/credentials/${NAME}/token`)).body
@@ -142,7 +142,7 @@ describe('single flight (I1 of refresh.ts)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('a hundred realms whose access tokens expire together are refreshed once each, with at most 32 concurrent requests', async () => {
+  it('if the access tokens of a hundred realms expire at the same time, each is refreshed once, at most 32 concurrently', async () => {
     const service = await start()
     const realms = Array.from({ length: 100 }, (_, index) => `r${index}`)
     await Promise.all(realms.map((realm) => service.connect(realm)))
@@ -239,7 +239,7 @@ describe('a process that is killed during a refresh (I3 and I5 of refresh.ts)', 
   })
 
   it.each(failpoints.filter((point) => !isTokenUsed(point)))(
-    'no grant is lost if the refreshing process was killed %s, even if a used refresh token is invalid at once',
+    'no grant is lost if the refreshing process was killed %s, even if a used refresh token becomes invalid immediately',
     async (point) => {
       const doomed = killable(redis.store)
       const first = await start({

@@ -40,7 +40,7 @@ const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
 
 type Store = RefreshDeps['store']
 
-/** Writes of the store reach its replicas at once. A lost primary executes nothing more. */
+/** Writes of the store reach its replicas immediately. A lost primary executes nothing more. */
 function createStore(random: Random) {
   const clocks = [0, 1, 2].map(() => random() * MAX_SKEW_MS)
   let server = 0

@@ -90,7 +90,7 @@ const unavailable = async (): Promise<never> => {
   throw new IntegrationError('store_unavailable', 'no store')
 }
 
-it('a token request without a response is reported at once, because the lost response may contain a rotated token pair', async () => {
+it('a token request without a response is reported immediately, because the lost response may contain a rotated token pair', async () => {
   const lost: TokenOutcome = {
     kind: 'unknown',
     status: null,

@@ -202,7 +202,7 @@ export interface RefreshDeps {
   readonly now: () => number
   /** Returns a random number in [0, 1). */
   readonly random: () => number
-  /** Resolves after `ms`, or at once when the signal aborts. */
+  /** Resolves after `ms`, or as soon as the signal aborts. */
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   /** Called when the outbox has a new entry to relay. */
   readonly notifyOutbox: () => void
@@ -475,8 +475,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         return { kind: 'deferred', credential, retryAfterMs }
       }
       await failpoint('after intent', name)
-      // This process was suspended for a long time after it had stored the intent. Another process may consider the
-      // intent expired and send the refresh token (I5). The intent is therefore stored again first.
+      // If this process was suspended for a long time after it had stored the intent, another process may consider the
+      // intent expired and send the refresh token (I5). The intent is therefore stored again before the token is sent.
       if (performance.now() - requestedAt >= timing.ambiguousRetryDelayMs) {
         calls -= 1
         continue
