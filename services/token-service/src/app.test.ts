@@ -114,7 +114,7 @@ describe('the authorization code flow', () => {
     expect([finished.status, finished.headers.get('Location')]).toEqual([302, RETURN_TO])
   })
 
-  it('a callback that names another company than the authorization is rejected before its code is sent to the provider', async () => {
+  it('a callback that names another company than its authorization is rejected, and its code is not sent to the provider', async () => {
     const { body } = await service.ask('/authorizations', json({ realm: '77' }))
     const code = provider.authorize(new URL(String(body['url'])))
     expect(

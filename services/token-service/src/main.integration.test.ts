@@ -83,7 +83,7 @@ describe('token-service as an OS process', () => {
     ...env,
   })
 
-  it('token-service starts without its dependencies, becomes ready once they are available, and exits with 0 on SIGTERM', async () => {
+  it('token-service starts without its dependencies, becomes ready when they are available, and exits with 0 on SIGTERM', async () => {
     const provider = cleanup.use(await startScriptedProvider())
     provider.knobs.discoveryStatus = 503
     const redis = cleanup.use(await startRelay(process.env['TEST_REDIS_URL'] ?? '', 6379))

@@ -166,7 +166,7 @@ describe('the state parameter of an authorization request', () => {
     expect(await names()).toEqual(['ACC-1'])
   })
 
-  it('two authorizations in two tabs both succeed, even if the one that started last ends first', async () => {
+  it('two authorizations in two tabs both succeed, even if the second one is completed first', async () => {
     const one = await startInBrowser()
     const two = await startInBrowser('', one.cookie)
     expect((await callBackFor(two, { realmId: '2' }, one.cookie)).status).toBe(302)

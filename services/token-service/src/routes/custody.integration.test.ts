@@ -90,7 +90,7 @@ describe('the audit log', () => {
     expect(head).toEqual({ Seq: items.at(-1)?.Seq, Hash: items.at(-1)?.Hash })
   })
 
-  it('the audit log has each entry once and in one hash chain while several replicas write concurrently', async () => {
+  it('if several replicas write concurrently, the audit log contains each entry once, in one hash chain', async () => {
     const keys = testKeys()
     const first = await install({ keys })
     const replicas = [

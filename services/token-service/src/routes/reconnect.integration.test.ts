@@ -181,7 +181,7 @@ describe('GET /disconnected', () => {
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
   })
 
-  it('a disconnect hint makes the fault final at once if the provider profile has no retry delays for rejected tokens', async () => {
+  it('a disconnect hint causes a final fault if the provider profile has no retry delays for rejected tokens', async () => {
     const strict = await start({ PROVIDER_PROFILE: 'generic', SCOPE: 'openid' })
     await strict.connect(REALM)
     provider.revokeAll()
