@@ -151,8 +151,8 @@ async function open() {
   const opened = new AsyncDisposableStack()
   const keys = testKeys()
   const provider = opened.use(await startScriptedProvider())
-  // The provider rotates the refresh token even if its response is truncated. It must therefore still accept the
-  // previous token.
+  // The fake provider rotates the refresh token even if its response is truncated. The fake provider must therefore
+  // still accept the previous refresh token.
   provider.knobs.graceMs = 60_000
   const redis: TestRedis = await openTestRedis({ keys })
   opened.defer(() => dropKeys(redis.prefix))

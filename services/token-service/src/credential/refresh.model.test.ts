@@ -19,8 +19,8 @@ const NAME = 'ACC-1'
 const PROCESSES = ['a', 'b', 'c']
 const SEEDS = Array.from({ length: 60 }, (_, index) => index + 1)
 /**
- * After a failover, one process reaches the new primary at once. The others reach it with a delay of at most this many
- * milliseconds.
+ * The maximum delay, in milliseconds, with which a process reaches the new primary after a failover. One process
+ * reaches the new primary without a delay.
  */
 const MAX_LATENESS_MS = 36_000
 /** The maximum difference between the clocks of the servers, in milliseconds. */
@@ -149,7 +149,7 @@ function createStore(random: Random) {
       }),
   })
 
-  /** Replaces the primary. One process reaches the new primary at once, and the others reach it later. */
+  /** Replaces the primary. One process reaches the new primary immediately, and the others reach it later. */
   async function failOver(): Promise<void> {
     connections.clear()
     failovers += 1
