@@ -13,8 +13,8 @@ import type { AuthorizationRequest, RequestSeal } from './sealed-request.ts'
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
 
 /**
- * The greatest tolerated difference between the clocks of two replicas, in milliseconds. After a state has expired, the
- * store keeps the entries of the state for this time.
+ * The greatest tolerated difference between the clocks of two replicas, in milliseconds. The store keeps the entries of
+ * a state for this additional time after the state has expired.
  */
 export const CLOCK_TOLERANCE_MS = 60_000
 

@@ -1,6 +1,6 @@
 /**
  * Issues valid access tokens. Refreshes a credential if its refresh is due, if its access token has expired, or if a
- * caller requests it.
+ * caller requests a refresh.
  */
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'

@@ -291,8 +291,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   const semaphore = createSemaphore(deps.concurrency)
   const shutdown = new AbortController()
   let commitDeadlineAt = Number.POSITIVE_INFINITY
-  // The pause between two attempts to commit is not aborted at shutdown, because commits are then retried at the same
-  // intervals.
+  // The pause between two attempts to commit is not aborted at shutdown, so that commits are retried at the same
+  // intervals during shutdown.
   const neverAborted = new AbortController().signal
   const failpoint = async (point: Failpoint, name: string): Promise<void> =>
     deps.failpoint?.(point, name)

@@ -135,7 +135,7 @@ function replaceSpans(text: string, spans: readonly Span[]): string {
   let from = 0
   for (const { start, end } of spans.toSorted((a, b) => a.start - b.start)) {
     if (end <= from) continue
-    // A span that overlaps the previous span only extends that span.
+    // A span that overlaps the previous span is merged with it, so that `[redacted]` is added only once.
     if (start >= from) parts.push(text.slice(from, start), REDACTED)
     from = end
   }

@@ -37,8 +37,8 @@ export function configure(
 ): Configuration {
   const authentication = clientSecretBasic(secret.reveal())
   const configuration = new Configuration(metadata, clientId, undefined, authentication)
-  // Tokens are sent over plain http only if DISCOVERY_URL has an http URL as well: discovery.ts rejects http endpoints
-  // in a document that was fetched over https.
+  // Tokens are sent over plain http only if DISCOVERY_URL itself is an http URL, because discovery.ts rejects http
+  // endpoints in a document that was fetched over https.
   if (new URL(metadata.token_endpoint).protocol === 'http:') allowInsecureRequests(configuration)
   configuration[customFetch] = fetch
   if (metadata.jwks_uri !== undefined) {

@@ -14,8 +14,8 @@ const MAX_REMEMBERED = 5_000
 export type FieldValues = readonly (string | null)[]
 
 /**
- * Returns a function that opens the record of `name`, and throws {@link DecryptionError} for the same records as
- * `openCredential`. `fieldsOf` maps the values to fields, and returns `null` if there is no record.
+ * Returns a function that opens the record of `name`. The function throws {@link DecryptionError} for the same records
+ * for which `openCredential` throws it. `fieldsOf` maps the values to fields, and returns `null` if there is no record.
  */
 export function createRecordOpener(
   keys: KeyRing,
