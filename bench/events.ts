@@ -1,7 +1,7 @@
 /**
- * Measures the slowdown that clients of `GET /events` cause for orders: the number of orders completed per second with
- * 0, 10 and 100 clients that read the events, and with 300 clients that read nothing. Prints a table with medians and
- * ratios.
+ * Measures how much clients of `GET /events` slow down orders. Prints a table with the number of orders completed per
+ * second: with 0, 10 and 100 clients that read the events, and with 300 clients that read nothing. The table has
+ * medians and ratios.
  *
  *   npm run bench -- events [--rounds 5] [--orders 2000]
  *   npm run bench -- events --against <checkout>     the coordinator of another checkout instead of this checkout's

@@ -1,6 +1,6 @@
 /**
- * Measures the purge of old runs while transactions run: the rate of the purge, by how much it slows down the
- * transactions, how long rows stay locked, and whether the tables reuse the space of purged rows. Prints tables.
+ * Measures the purge of old runs while transactions run: the rate of the purge, the slowdown of the
+ * transactions, the duration of row locks, and whether the tables reuse the space of purged rows. Prints tables.
  *
  *   npm run bench -- retention [--runs 1000000] [--per-second 100] [--seconds 20] [--cycles 10]
  *

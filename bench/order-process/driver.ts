@@ -5,8 +5,8 @@ import { atMost, type EngineName, type EngineSettings, type StartEngine } from '
 
 export type Task =
   /**
-   * `all` starts every transaction at once. `one-by-one` uses as many clients as the concurrency allows. Each of
-   * these clients starts its next transaction when its previous one has completed.
+   * `all` starts all transactions at the same time. `one-by-one` uses as many clients as the concurrency allows. Each
+   * of these clients starts its next transaction when its previous one has completed.
    */
   | { readonly kind: 'all' | 'one-by-one'; readonly count: number }
   | { readonly kind: 'paced'; readonly perSecond: number; readonly seconds: number }

@@ -1,7 +1,7 @@
 /**
  * A process with many clients that have no key. Each client opens a connection to one endpoint and sends a request
- * at regular intervals. When the server closes the connection, the client opens a new one. Every second the process
- * prints one line of JSON with the number of responses by status class and the number of failed connections.
+ * at regular intervals. When the server closes the connection, the client opens a new connection. Every second the
+ * process prints one line of JSON with the number of responses by status class and the number of failed connections.
  */
 import { connect, type Socket } from 'node:net'
 

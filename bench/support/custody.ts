@@ -24,7 +24,7 @@ export interface Custody extends AsyncDisposable {
   startTokenService(env?: Readonly<Record<string, string>>): ServiceProcess
   /** Starts another token-service on the same Redis. Resolves when it is ready. */
   startReplica(env: Readonly<Record<string, string>>): Promise<ServiceProcess>
-  /** Returns an authorization code like the one that the provider sends to the redirect URI after consent. */
+  /** Returns an authorization code, as the provider sends it to the redirect URI after the user's consent. */
   authorize(realm: string): Promise<string>
   /** Makes token-service store a credential of the realm. */
   connect(realm: string): Promise<void>
