@@ -112,7 +112,7 @@ describe('the command `integration-host dev`', () => {
       /Invoice sale-2 {2}customer {2}\w+ {2}400 .* {2}error 6240: Duplicate Name Exists Error: .+\n/,
     )
     expect(await started.stop('SIGTERM')).toBe(0)
-    // The data folder contains companies of the sandbox, whose tokens a real provider would reject.
+    // The companies in the data folder are connected to the sandbox. A real provider would reject their tokens.
     const provider = { DISCOVERY_URL: 'http://127.0.0.1:1/', CLIENT_ID: 'a', CLIENT_SECRET: 'b' }
     const { code, stderr } = await cli(['start', '--free-ports'], provider)
     expect([code, stderr]).toEqual([
@@ -174,8 +174,8 @@ describe('the command `integration-host dev`', () => {
     await mkdir(join(folder, 'processes'))
     const port = STANDARD_PORTS.sandboxProvider
     const other = createServer().listen(port, '127.0.0.1')
-    // If another OS process of this machine already uses the port, this server cannot listen, and the test works
-    // nevertheless.
+    // This server cannot listen if another OS process of this machine already uses the port. The test works in this
+    // case too, because the port is in use.
     await Promise.race([once(other, 'listening'), once(other, 'error')])
     try {
       const { code, stderr } = await cli(['dev'])

@@ -47,7 +47,8 @@ export interface HostOptions {
   /** `standard` assigns the ports 7216 to 7222; `free` assigns ports that no other process uses. */
   readonly ports: 'standard' | 'free'
   /**
-   * `sandbox` ignores the settings of a provider, `real` requires them. A data folder cannot be used with both values.
+   * `sandbox` ignores the settings of a provider, `real` requires them. A data folder that was used with one of the
+   * values cannot be used with the other value.
    * The default is `real` if `DISCOVERY_URL` is set, and otherwise `sandbox`.
    */
   readonly provider?: Provider | undefined

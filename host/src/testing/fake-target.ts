@@ -45,7 +45,7 @@ export type TargetReplies =
   | ((call: TargetCall) => TargetReply | Promise<TargetReply>)
 
 /**
- * A fake service in place of a real one that steps call. The fake targets of a test host are not servers. They receive
+ * A fake service that takes the place of a real service. The fake targets of a test host are not servers. They receive
  * the calls of `execute`, `fetch` and `find`, but not the calls that a step makes in another way.
  */
 export interface FakeTarget {

@@ -19,7 +19,10 @@ const notices = defineProcess('Notices', { input: z.object({ text: z.string() })
     },
   )
 
-/** Runs the process with a worker that dies at a point of a step. The mail service knows which messages it received. */
+/**
+ * Runs the process with a worker that dies at the given point. If `step` is given, the worker dies only in this step.
+ * The fake mail service responds with 200 to a query only if it has received a message.
+ */
 async function runWithDeath(point: KillPoint, step?: string) {
   const host = await startTestHost({ processes: notices })
   const mail = host.target(MAIL).on('POST /messages', { status: 202 })

@@ -72,7 +72,8 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
   let isDead = false
   const die = (): void => {
     isDead = true
-    // The consumers of this dead replica are cancelled, so that the broker does not deliver messages to them again.
+    // The consumers of this dead replica are cancelled, so that the broker does not deliver the unacknowledged messages
+    // to this replica again.
     for (const consumer of consumers) void consumer.cancel()
     death.resolve()
   }

@@ -58,7 +58,7 @@ export function createVirtualClock(options: VirtualClockOptions): VirtualClock {
     return next
   }
 
-  /** Ends the longer idle intervals: each task whose normal interval has passed becomes due at once. */
+  /** Ends the longer idle intervals: each task whose normal interval has passed becomes due immediately. */
   function endIdleIntervals(): void {
     for (const task of tasks)
       if (task.at !== Infinity && task.calledAt + task.intervalMs <= time) task.at = time
