@@ -20,7 +20,7 @@ export interface ServiceDeps {
 const CALL_DEADLINE_MS = 10_000
 const PROBE = { deadlineMs: 2_000, upMs: 5_000, downMs: 500 } as const
 
-/** Starts the demo API. The API listens at once, even if the coordinator is unavailable. */
+/** Starts the demo API. The API listens immediately, even if the coordinator is unavailable. */
 export async function startDemoApi(config: Config, deps: ServiceDeps): Promise<RunningService> {
   const { logger, health, metrics = createMetrics('demo-api') } = deps
   const coordinator = { url: config.COORDINATOR_URL, dependency: health.dependency('coordinator') }

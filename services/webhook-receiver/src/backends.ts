@@ -6,7 +6,7 @@ import type { Config } from './config.ts'
 import { RESPONSE_DEADLINE_MS } from './routes/intuit-webhook.ts'
 import type { ReceiverAdapters } from './service.ts'
 
-/** Connects to RabbitMQ in the background. Returns at once, even if RabbitMQ is unavailable. */
+/** Connects to RabbitMQ in the background. Returns immediately, even if RabbitMQ is unavailable. */
 export function openBackends(config: Config): ReceiverAdapters & AsyncDisposable {
   const logger = createLogger('webhook-receiver', config.LOG_LEVEL)
   const health = createHealth(logger)

@@ -1,6 +1,6 @@
 /** The result of queuing a transaction. Expected failures of the coordinator are returned as results and not thrown. */
 export type QueueOutcome =
-  /** The coordinator has stored the transaction, either in this call or in an earlier one. */
+  /** The coordinator has stored the transaction, either in this call or in an earlier call. */
   { readonly kind: 'queued' } | { readonly kind: 'conflict' } | NotDone
 
 export type ReplayOutcome =

@@ -22,8 +22,8 @@ export type BatchItem =
   | { readonly kind: 'rejected'; readonly bId: string; readonly error: ApiErrorCode }
 
 /**
- * The maximum lengths of the `requestid` of a batch and of the `bId` of its items. Intuit applies them only to a batch
- * with a `requestid`.
+ * The maximum lengths of the `requestid` of a batch and of the `bId` of its items. Intuit applies these limits only to
+ * a batch with a `requestid`.
  */
 const MAX_REQUEST_ID = 36
 const MAX_BATCH_ID = 10

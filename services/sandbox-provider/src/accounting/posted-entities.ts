@@ -29,7 +29,7 @@ export interface PostedEntities {
    *
    * If an earlier request of the company with the same `requestId` succeeded, nothing is changed and the first response
    * is returned. Intuit does not document how long a `requestId` is stored, or whether the `requestId` of a failed
-   * request may be used again. This sandbox permits that a `requestId` is used again after a failed request.
+   * request may be used again. In this sandbox, it may be used again.
    */
   post(request: PostRequest, body: Body, now: Date): Posted
   find(realm: string, entity: Entity, id: string): Body | null

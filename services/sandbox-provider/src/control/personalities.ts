@@ -26,7 +26,7 @@ const intuit: Personality = {
     grantSeconds: 5 * 365 * DAY_SECONDS,
     rotation: 'daily',
     // Intuit's documents disagree about the previous refresh token after a rotation. The newest document says that the
-    // previous token becomes invalid at once. Older documents say that the previous token stays valid for 24 hours.
+    // previous token becomes invalid immediately. Older documents say that the previous token stays valid for 24 hours.
     graceSeconds: 0,
     // Intuit's FAQ says that repeated requests with an old refresh token may invalidate the refresh token. It does not
     // say that the whole grant ends.

@@ -29,7 +29,7 @@ export interface AuthorizeDeps {
 
 /**
  * `GET /connect/oauth2`: the authorization endpoint. It returns a page for the user. A script can add
- * `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny` to get the redirect at once.
+ * `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny` to get the redirect without a page.
  */
 export function authorizeRoutes(deps: AuthorizeDeps) {
   return new Hono()

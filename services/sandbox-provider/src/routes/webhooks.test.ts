@@ -55,7 +55,7 @@ describe('the webhooks of the sandbox provider', () => {
     expect(target.deliveries.every(({ isSigned }) => isSigned)).toBe(true)
   })
 
-  it('a control route of the sandbox sends one webhook or many at once', async () => {
+  it('a control route of the sandbox reports a single change or many changes by webhook', async () => {
     const one = { realm: REALM, entity: 'Customer', operation: 'merge', id: '5', deletedId: '6' }
     expect((await provider.sandbox('POST', 'webhooks', one)).status).toBe(202)
     await eventually(() => expect(changes()).toEqual([`${REALM}/customer/5/merged`]))

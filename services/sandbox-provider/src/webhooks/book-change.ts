@@ -16,7 +16,7 @@ export interface BookChange {
 }
 
 /**
- * Called after each change of an object, as soon as queries return the changed object. The function returns at once and
- * never throws.
+ * Called after each change of an object, as soon as queries return the changed object. The function returns
+ * immediately and never throws.
  */
 export type OnChange = (change: BookChange) => void

@@ -157,7 +157,7 @@ describe('the webhooks of the sandbox', () => {
     expect(clock.pending()).toEqual([10 * SECOND])
   })
 
-  it('failed webhooks of the sandbox can be repeated at once, before their scheduled time', async () => {
+  it('failed webhooks of the sandbox can be repeated before their scheduled time', async () => {
     target.respond(500)
     report(['1'])
     await attempted(1)

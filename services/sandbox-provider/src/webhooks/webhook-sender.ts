@@ -46,7 +46,7 @@ export interface WebhookSender extends AsyncDisposable {
   settings(): WebhookSettings
   change(part: Partial<WebhookSettings>): WebhookSettings
   counts(): WebhookCounts
-  /** Sends all waiting deliveries at once, before their scheduled times. Returns their number. */
+  /** Sends all waiting deliveries now, before their scheduled times. Returns their number. */
   retryNow(): number
   /** Drops all waiting deliveries, and restores the default settings and the counts. */
   reset(): void

@@ -4,8 +4,8 @@
  * D1  A body is parsed only after its signature has been verified.
  * D2  A delivery is accepted only after the broker has confirmed all of its events. If anything fails before that, the
  *     provider sends the whole delivery again, and its events have the same ids.
- * D3  A change that cannot be published is counted and logged. It does not fail the delivery: the provider would
- *     repeat the whole delivery, and the change would fail again each time.
+ * D3  A change that cannot be published is counted and logged. The delivery is accepted nevertheless. Otherwise
+ *     the provider would repeat the whole delivery, and the change would fail again each time.
  */
 import type { ProviderEvent } from '@integration-host/shared/contracts/provider-event'
 import { IntegrationError } from '@integration-host/shared/errors'

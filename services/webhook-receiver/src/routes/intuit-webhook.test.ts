@@ -45,7 +45,9 @@ describe('the webhook receiver: POST /webhooks/intuit', () => {
     `Content-Length: ${body.length}`,
   ]
 
-  /** Sends a valid notification, and expects that nothing else was published. */
+  /**
+   * Sends another valid notification, and expects that no event was published except the event of this notification.
+   */
   async function expectNothingPublishedButTheNext(): Promise<void> {
     const { status } = await receiver.send(legacyNotification([legacyChange({ id: 'next' })]))
     expect(status).toBe(200)
