@@ -140,8 +140,8 @@ function faultsOf(manifest: Manifest): string[] {
         unread.delete(`${path}/${String(name)}`)
         return Reflect.get(target, name, receiver) as unknown
       },
-      // The schema allows any key in a map such as the labels. A validator lists the keys of such a map, and this
-      // counts as reading them.
+      // In a map such as the labels, the schema allows any key, so a validator lists the keys of the map. Listing the
+      // keys counts as reading them.
       ownKeys(target) {
         for (const name of Object.keys(target)) unread.delete(`${path}/${name}`)
         return Reflect.ownKeys(target)

@@ -146,7 +146,7 @@ export class Cluster {
     return (await runDocker(args, this.#env, AbortSignal.timeout(60_000))).text
   }
 
-  /** Kills containers at once, as a power failure does. Containers that are already stopped are skipped. */
+  /** Kills containers immediately, as a power failure does. Containers that are already stopped are skipped. */
   async kill(...names: readonly string[]): Promise<void> {
     const running = names.filter((name) => !this.#stopped.has(name))
     for (const name of running) {
@@ -167,7 +167,7 @@ export class Cluster {
     for (const name of names) this.#stopped.delete(name)
   }
 
-  /** Replaces containers with new ones that have no data. */
+  /** Replaces containers with new containers that have no data. */
   async replace(...names: readonly string[]): Promise<void> {
     const empty = ['--force-recreate', '--renew-anon-volumes']
     await this.compose('up', '--detach', '--no-build', '--no-deps', ...empty, ...names)

@@ -19,8 +19,8 @@ export interface Fault {
   readonly isDefault?: true
   /**
    * How long the provider accepts a refresh token after its rotation; 0 by default. A fault that stops a token-service
-   * needs a grace period, because a process that is stopped between the provider's response and the commit has the only
-   * copy of the new token.
+   * needs a grace period. Otherwise the grant is lost if the process is stopped between the provider's response and the
+   * commit, because this process has the only copy of the new token.
    */
   readonly graceSeconds?: number
   /** The release that the services run when the load starts; the current release by default. */

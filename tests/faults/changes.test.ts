@@ -23,8 +23,8 @@ const CHANGES = scale({ test: 300, faults: 3_000 })
 const COPIES = 5
 const KILLS = scale({ test: 3, faults: 20 })
 /**
- * How often a test kills coordinators at one failpoint. In `npm run test:faults` this number exceeds the delivery
- * limit.
+ * How often a test kills coordinators at one failpoint. In `npm run test:faults` this number exceeds the broker's
+ * delivery limit for one message.
  */
 const KILLS_OF_ONE = scale({ test: 2, faults: 25 })
 const TIMEOUT_MS = 120_000 + (KILLS + KILLS_OF_ONE) * 10_000

@@ -16,7 +16,7 @@ const MEANWHILE = 30
 describe.runIf(isFaultRun)('a RabbitMQ broker with a memory alarm', () => {
   afterAll(() => void vi.unstubAllEnvs())
 
-  it('the coordinator accepts orders during a RabbitMQ memory alarm, and runs each once after the alarm is cleared', async ({
+  it('the coordinator accepts orders during a RabbitMQ memory alarm, and runs each order once after the alarm', async ({
     annotate,
   }) => {
     await using rabbitmq = await startRestartableRabbitMq()

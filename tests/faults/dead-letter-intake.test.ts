@@ -1,6 +1,7 @@
 /**
- * Kills coordinators, and connections to the broker, while they move dead letters from the queue to the table. The
- * broker has the delivery limit of RabbitMQ 4, beyond which it deletes a message of `dead.<Process>`.
+ * Kills coordinators, and connections to the broker, while they move dead letters from the queue to the table. As in
+ * RabbitMQ 4, the broker deletes a message of `dead.<Process>` that it has delivered more often than the delivery limit
+ * permits.
  */
 import { DEAD_EXCHANGE, deadQueue } from '@integration-host/shared/contracts/step-message'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -23,8 +24,8 @@ const LETTERS = scale({ test: 300, faults: 500 })
 /** The number of dead letters that a coordinator may have in flight. */
 const PREFETCH = 20
 /**
- * How often a test kills coordinators at one failpoint. In `npm run test:faults` this number exceeds the delivery
- * limit.
+ * How often a test kills coordinators at one failpoint. In `npm run test:faults` this number exceeds the broker's
+ * delivery limit for one message.
  */
 const KILLS_OF_ONE = scale({ test: 2, faults: 25 })
 const TIMEOUT_MS = 120_000 + (ROUNDS + KILLS_OF_ONE) * 20_000

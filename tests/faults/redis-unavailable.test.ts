@@ -69,8 +69,8 @@ describe.each(personalities)(
 
     beforeAll(async () => {
       broker = await connect(backend('TEST_AMQP_URL'))
-      // Waits until the runs of all kinds of fault have ended. Otherwise a failed run would leave processes of the
-      // other runs behind.
+      // Waits until the runs of all kinds of fault have ended. If one run fails, the processes of the other runs
+      // must still be stopped.
       const runs = await Promise.allSettled(
         faults.map(async (fault) => {
           for (const [point, outcome] of await testAllPoints(fault))

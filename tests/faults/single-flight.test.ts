@@ -103,7 +103,7 @@ describe.each(personalities)(
       expect(await sandboxClient(system).accepts(realm, first?.token)).toBe(true)
     }
 
-    it(`three token-services refresh once for ${CALLERS} concurrent requests for an expired token`, async () => {
+    it(`three token-services refresh a token only once if ${CALLERS} requests for the expired token arrive concurrently`, async () => {
       await expire([realm])
       await expectOneToken(requestByAllCallers(), 2)
       expect(await sandboxClient(system).calls(realm)).toEqual(onceGranted)
@@ -142,7 +142,7 @@ describe.each(personalities)(
       expect((await sandboxClient(system).calls(realm)).granted).toBe(0)
     })
 
-    it(`three token-services refresh ${COMPANIES} companies once each, and still issue tokens for other companies meanwhile`, async () => {
+    it(`three token-services refresh ${COMPANIES} companies once each, and issue tokens for other companies at the same time`, async () => {
       const expired = Array.from({ length: COMPANIES }, (_, index) => String(9_341_470_000 + index))
       const valid = Array.from({ length: VALID_COMPANIES }, (_, index) =>
         String(9_341_480_000 + index),

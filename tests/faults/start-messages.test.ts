@@ -23,7 +23,8 @@ const MESSAGES = scale({ test: 3_000, faults: 30_000 })
 const KILLS = scale({ test: 3, faults: 20 })
 const OUTAGES = scale({ test: 1, faults: 3 })
 /**
- * How often a test kills coordinators at one failpoint. In `npm run test:faults` this number exceeds the delivery limit.
+ * How often a test kills coordinators at one failpoint. In `npm run test:faults` this number exceeds the broker's
+ * delivery limit for one message.
  */
 const KILLS_OF_ONE = scale({ test: 2, faults: 25 })
 const TIMEOUT_MS = 150_000 + (KILLS + OUTAGES * 10 + KILLS_OF_ONE) * 10_000
@@ -60,8 +61,8 @@ const startCoordinator = (env: Readonly<Record<string, string>> = {}): ServicePr
   startAnotherCoordinator(system, settings(env), coordinatorWithFailpoints)
 
 /**
- * For each id, publishes a message repeatedly until the broker has confirmed it. A lost connection is replaced by a new
- * one.
+ * For each id, publishes a message repeatedly until the broker has confirmed the message. If the connection is lost, a
+ * new connection is opened.
  */
 async function publish(ids: readonly string[]): Promise<void> {
   const missing = new Set(ids)

@@ -113,8 +113,8 @@ describe('a token-service that is killed in the middle of a refresh', () => {
   beforeAll(async () => {
     broker = await connect(backend('TEST_AMQP_URL'))
     redis = new Redis(backend('TEST_REDIS_URL'))
-    // Waits until the runs of all rotations have ended. Otherwise a failed run would leave processes of the other
-    // runs behind.
+    // Waits until the runs of all rotations have ended. If one run fails, the processes of the other runs
+    // must still be stopped.
     const runs = await Promise.allSettled(
       rotationNames.map(async (rotation) => {
         const { personality } = rotations[rotation]

@@ -101,7 +101,7 @@ describe('the doctor command against replicated backends', () => {
       Found: '1 connected; 2 needed',
     })
 
-    // One of the two Sentinels is unresponsive. The other one reports the primary.
+    // One of the two Sentinels is unresponsive. The other Sentinel reports the primary.
     const sentinel = opened.use(await startSentinel(primaryUrl))
     const sentinels = `redis+sentinel://:${primaryUrl.password}@127.0.0.1:2,127.0.0.1:${sentinel.port}`
     expect(await replicas({ REDIS_URL: `${sentinels}/main` })).toMatchObject({

@@ -56,7 +56,7 @@ describe('the doctor command while runs are unfinished or credentials are faulte
   })
 
   it('doctor reports a run that has failed in the last day, with its error class and step', async () => {
-    // The run fails at once, because its row names the last step although no earlier step has run.
+    // The run fails immediately, because its row names the last step although no earlier step has run.
     await insert('f1', { StepName: 'csv' })
     await waitForRun(system, 'f1', 0, 'Failed')
     expect(await doctor('coordinator')).toMatchObject({

@@ -126,7 +126,7 @@ describe('verify-provider against the sandbox', () => {
       expect(stderr).not.toContain('still exists')
     })
 
-    it('verify-provider sends the previous refresh token once after the provider has rotated the token', async () => {
+    it('after a rotation of the refresh token, verify-provider sends the previous refresh token exactly one time', async () => {
       await sandbox.set({ rotation: 'always' })
       const { code, line } = await verify()
       expect([code, line('refresh', 'refresh token value')]).toEqual([0, 'differs: changed'])

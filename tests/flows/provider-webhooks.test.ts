@@ -61,7 +61,7 @@ const counts = async (): Promise<Counts> =>
 const change = (count: number): Promise<unknown> =>
   sandbox('POST', 'webhooks', { realm: REALM, id: '1', count, changedAt: CHANGED_AT })
 
-/** Waits until the sandbox has an acknowledgement for every delivery. Deliveries that failed are repeated at once. */
+/** Waits until every delivery of the sandbox has been acknowledged. Failed deliveries are repeated immediately. */
 const allAcknowledged = (deliveries: number): Promise<void> =>
   until(async () => {
     await sandbox('POST', 'webhooks/retry')

@@ -206,7 +206,7 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
     await connection.close()
   })
 
-  it('an account of another program can start runs of one process by messages, but can do nothing else', async () => {
+  it('an account of another program has only the permission to start runs of one process by messages', async () => {
     const exchange = system.amqpPrefix + START_EXCHANGE
     const pattern = `^${exchange.replaceAll('.', '\\.')}$`
     await broker.control('add_user', 'erp', password)

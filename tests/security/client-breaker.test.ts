@@ -1,6 +1,6 @@
 /**
- * Browsers without a key send made-up codes to `/callback`. The provider's response to such a code is the same as
- * to wrong client credentials. The refreshes of the connected companies must continue.
+ * Browsers without a key send made-up codes to `/callback`. The provider responds to a made-up code in the same way as
+ * to wrong client credentials. Nevertheless, token-service must continue to refresh the connected companies.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sandboxClient } from '../support/clients/sandbox.ts'

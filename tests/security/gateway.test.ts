@@ -34,7 +34,7 @@ const PATH = '/v3/company/1/x'
 const HEAD = `Host: x\r\n${AUTH}`
 const get = (headers = '', path = PATH): string => `GET ${path} HTTP/1.1\r\n${HEAD}${headers}\r\n`
 
-/** Returns the status of each response, even if a response directly follows the body of another one. */
+/** Returns the status of each response, even if one response directly follows the body of another response. */
 const statuses = (text: string): number[] =>
   [...text.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status))
 
@@ -141,7 +141,7 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
     expect(seen).toEqual([])
   })
 
-  it('the gateway closes the connection after rejecting an upgrade, and serves no request that is pipelined behind the upgrade', async () => {
+  it('the gateway closes the connection after it has rejected an upgrade, and serves no request pipelined after the upgrade', async () => {
     const { port } = await listening()
     const upgrade = get('Connection: upgrade\r\nUpgrade: websocket\r\n')
     const { text } = await raw(port, get() + upgrade + get())

@@ -50,7 +50,7 @@ async function hold(name: ServiceName, count: number, text: string): Promise<rea
     return one
   })
   held.push(...opened)
-  // A connection that the service closes at once may emit `close` without `connect`.
+  // If the service closes a connection immediately, the socket may emit `close` without `connect`.
   await eventually(() =>
     expect(opened.every(({ socket, isClosed }) => isClosed || !socket.connecting)).toBe(true),
   )

@@ -1,6 +1,6 @@
 /**
- * Tests an attacker who can write to Redis but does not have CREDENTIAL_KEYS. Every use of one company's record under
- * the name of another company must be detected, and so must every change of a record's fields.
+ * Tests an attacker who can write to Redis but does not have CREDENTIAL_KEYS. token-service must detect every change of
+ * a record's fields, and every use of one company's record under the name of another company.
  */
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'

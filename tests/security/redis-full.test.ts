@@ -59,8 +59,8 @@ describe('token-service while Redis rejects writes', () => {
     const consent = await consentInBrowser(system, later)
     expect(await readiness()).toMatchObject({ status: 200, writes: { status: 'up' } })
 
-    // The provider rotates the refresh token at once, but delays the response. Redis reaches its memory limit before
-    // the response arrives.
+    // The provider rotates the refresh token immediately, but delays the response. Redis reaches its memory limit
+    // before the response arrives.
     await sandbox.delayNextTokenResponse(3_000)
     const rotation = tokens.refresh(connected, {})
     await eventually(async () => expect((await sandbox.calls(connected)).granted).toBe(1))

@@ -54,8 +54,8 @@ export const platform: readonly string[] = [
 ]
 
 /**
- * For each listed file of a domain folder, the modules of `platform` that it still imports. An entry is removed when
- * its file no longer imports the module. No entry may be added.
+ * For each listed file of a domain folder, the modules of `platform` that the file still imports. Remove an entry when
+ * its file no longer imports the module. Do not add entries.
  */
 const platformExceptions: ReadonlyMap<string, readonly string[]> = new Map([
   // The domain folders of accounting-gateway use the types of Node's request and response objects.

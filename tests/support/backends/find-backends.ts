@@ -34,7 +34,7 @@ const variables: Record<BackendKind, string> = {
 }
 
 const localUrls: Record<BackendKind, readonly string[]> = {
-  // The password `postgres` is the one that most guides for the official PostgreSQL image use.
+  // Most guides for the official PostgreSQL image use the password `postgres`.
   postgres: [
     'postgresql://postgres@127.0.0.1:5432/postgres',
     'postgresql://postgres:postgres@127.0.0.1:5432/postgres',

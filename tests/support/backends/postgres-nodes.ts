@@ -22,7 +22,7 @@ export interface PostgresNode extends AsyncDisposable {
   /** Suspends all processes of the server. Its connections stay open and get no responses. */
   freeze(): Promise<void>
   thaw(): Promise<void>
-  /** Ends all processes at once, as in a crash. */
+  /** Ends all processes immediately, as in a crash. */
   kill(): Promise<void>
   /** Makes a standby the primary. */
   promote(): Promise<void>
@@ -120,7 +120,7 @@ async function start(
       stopped = []
     },
     async kill() {
-      // On SIGQUIT all processes of PostgreSQL exit at once without a checkpoint.
+      // On SIGQUIT all processes of PostgreSQL exit immediately, without a checkpoint.
       process.kill(pid, 'SIGQUIT')
       await node.thaw()
       await server.ended

@@ -20,7 +20,7 @@ export async function probe(kind: BackendKind, url: string): Promise<void> {
   await Promise.race([probes[kind](url), expired])
 }
 
-/** Repeats `probe` until the server responds. Rejects at once if `whileRunning` rejects. */
+/** Repeats `probe` until the server responds. Rejects immediately if `whileRunning` rejects. */
 export async function untilReachable(
   kind: BackendKind,
   url: string,

@@ -46,8 +46,8 @@ export async function startRedisPair(): Promise<RedisPair> {
   for (const server of [primary, replica]) {
     await server.config('SET', 'masterauth', password)
     await server.config('SET', 'repl-diskless-sync-delay', '0')
-    // At shutdown a primary waits up to 10 s for a replica that is behind. This setting disables the wait. Redis
-    // versions before 7 neither wait nor have the setting, so their error is ignored.
+    // At shutdown a primary waits up to 10 s for a replica that has not received all writes. This setting disables the
+    // wait. Redis versions before 7 neither wait nor have the setting, so their error is ignored.
     await server.config('SET', 'shutdown-timeout', '0').catch(() => {})
   }
   await replica.replicaof(hostname, Number(port))

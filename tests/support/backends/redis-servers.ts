@@ -11,7 +11,7 @@ export interface RedisServer {
   readonly port: number
   /** The host and the port of the server: `127.0.0.1:<port>`. */
   readonly address: string
-  /** Kills the server at once, without a shutdown. */
+  /** Kills the server immediately, without a shutdown. */
   kill(): Promise<void>
 }
 

@@ -20,7 +20,7 @@ const run = promisify(execFile)
 
 export interface RestartableServer extends AsyncDisposable {
   readonly url: string
-  /** Kills the server at once, without a shutdown. */
+  /** Kills the server immediately, without a shutdown. */
   kill(): Promise<void>
   /** Starts the killed server again. Resolves when the server responds. */
   restart(): Promise<void>
@@ -82,7 +82,7 @@ async function start(
         if (setup.pidFile === undefined) return running.kill()
         const [pid] = (await readFile(setup.pidFile, 'utf8')).split('\n')
         const ended = running.ended
-        // On SIGQUIT all processes of PostgreSQL exit at once without a checkpoint, as in a crash.
+        // On SIGQUIT all processes of PostgreSQL exit immediately and without a checkpoint, as in a crash.
         process.kill(Number(pid), kind === 'postgres' ? 'SIGQUIT' : 'SIGKILL')
         await ended
       },

@@ -10,7 +10,7 @@ export interface ServerCommand {
   readonly args: readonly string[]
   readonly env?: NodeJS.ProcessEnv
   readonly logFile: string
-  /** The signal on which the server shuts down cleanly and at once. */
+  /** The signal that makes the server shut down cleanly and immediately. */
   readonly stopSignal: 'TERM' | 'INT'
   /** The account that runs the server, if the tests run as root but the server must not. */
   readonly user?: { readonly uid: number; readonly gid: number } | undefined

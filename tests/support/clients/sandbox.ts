@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
 import type { System } from '../system.ts'
 
-/** Counts of the refresh calls of one realm since the start of the provider, for each kind of response. */
+/** How many refresh calls of one realm the provider has received since its start, for each kind of response. */
 export interface RefreshCalls {
   readonly granted: number
   readonly rejected: number
@@ -57,7 +57,7 @@ export function sandboxClient(system: System) {
     disconnect: async (realm: string): Promise<string> =>
       ((await control('POST', `companies/${realm}/disconnect`)) as { browserGoesTo: string })
         .browserGoesTo,
-    /** Delays the response to the next token call by `ms`. The call still takes effect at once. */
+    /** Delays the response to the next token call by `ms`. The call itself takes effect immediately. */
     delayNextTokenResponse: (ms: number) => addFault({ target: 'token', latencyMs: ms }),
     allCalls,
     calls: async (realm: string): Promise<RefreshCalls> =>

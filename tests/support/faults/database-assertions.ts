@@ -87,7 +87,7 @@ async function expectRows(sql: postgres.Sql, ids: readonly string[]): Promise<vo
 
 /** Checks that each id has one complete file, which contains only the CSV header and one row. */
 async function expectFiles(folder: string, ids: readonly string[]): Promise<void> {
-  // A killed worker may leave a temporary file behind. Such a file has another extension than `.csv`.
+  // A killed worker may leave a temporary file. The name of a temporary file does not end in `.csv`.
   const files = (await readdir(folder)).filter((file) => file.endsWith('.csv'))
   expect(files.toSorted()).toEqual(ids.map((id) => `Order_${id}.0.csv`).toSorted())
   for (const id of ids) {

@@ -44,8 +44,8 @@ export function undocumented(routes: readonly Route[], { paths }: OpenApiDocumen
 
 /**
  * Returns problems with the names from which clients are generated: an operation without an explicit name, two
- * operations with the same name, or a schema whose name is a number. zod gives a number as the name to a schema that
- * refers to itself, and client generators reject such a name.
+ * operations with the same name, or a schema whose name is a number. If a schema refers to itself, zod gives the schema
+ * a number as its name, and client generators reject a number as a name.
  */
 export function unnamed(document: OpenApiDocument): string[] {
   const ids = Object.entries(document.paths).flatMap(([path, item]) =>
