@@ -343,6 +343,17 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       }
     })
 
+    it('a dry run of a bulk retry counts a run that waits for its start time, but not a run that is already due', async () => {
+      await queue(['due'])
+      const NotBefore = new Date(Date.now() + 3_600_000).toISOString()
+      await source.queue(process, [{ TransactionID: 'delayed', InitialData: 1, NotBefore }])
+      replica()
+      for (const DryRun of [true, false]) {
+        const id = await start('retry', { Ids: ['due', 'delayed'] }, { DryRun })
+        expect(await reached(id, 'Completed')).toMatchObject({ Done: 1, Skipped: 1 })
+      }
+    })
+
     it('a stopped bulk operation keeps its counts and changes no further run', async () => {
       const names = ids(40)
       await queue(names)

@@ -20,6 +20,7 @@ import {
 } from '../transaction/bulk-operation.ts'
 import { anotherRunStarted, DoneBefore, notFound, purged } from '../transaction/errors.ts'
 import type { Run } from '../transaction/run.ts'
+import { isDelayed } from '../transaction/start-time.ts'
 import { isOver, isResumable, isRetryable } from '../transaction/status.ts'
 import { RENEW_MS, type TransactionSource } from '../transaction/transaction-source.ts'
 import type { Operations } from './operations.ts'
@@ -216,7 +217,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     try {
       const latest = await inspect(operation, target)
       if (operation.DryRun && latest !== null)
-        return allows[operation.Action](latest)
+        return allows[operation.Action](latest, clock.now())
           ? { ...run, ReplayID: latest.ReplayID, kind: 'matched', status: latest.Status }
           : { ...run, kind: 'skipped' }
       await execute(operation, target)
@@ -287,10 +288,10 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
 }
 
 /** Whether an action can change a run. The run must be the latest run of its transaction. */
-const allows: Readonly<Record<BulkAction, (run: Pick<Run, 'Status' | 'ErasedAt'>) => boolean>> = {
+const allows: Readonly<Record<BulkAction, (run: Run, now: number) => boolean>> = {
   resume: ({ Status, ErasedAt }) => isResumable(Status) && ErasedAt === null,
   cancel: ({ Status }) => !isOver(Status),
-  retry: ({ Status }) => isRetryable(Status),
+  retry: (run, now) => isRetryable(run.Status) || isDelayed(run, now),
   replay: ({ Status, ErasedAt }) => isOver(Status) && ErasedAt === null,
 }
 
