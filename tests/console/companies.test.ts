@@ -40,7 +40,7 @@ describe('the pages about companies in the console', () => {
     await page.getByRole('button', { name: 'Connect a company…' }).click()
     await page.getByLabel('Name of the company').fill('<b>Rosewood</b>')
     await expectAccessible(page, 'connect-dialog')
-    await page.getByRole('button', { name: 'Connect a company', exact: true }).click()
+    await page.getByRole('button', { name: 'Make a link', exact: true }).click()
     await page.getByText('It works once').waitFor()
     await expectAccessible(page, 'connect-link')
     const opened = at.context.waitForEvent('page')

@@ -59,7 +59,10 @@ describe('the conditions on the page Now of the console', () => {
     await expect.poll(() => buttons.count()).toBe(2)
     await buttons.first().click()
     expect(await page.getByRole('dialog').getByRole('heading').textContent()).toBe(
-      'Reconnect Company 1?',
+      'Make a link to reconnect Company 1?',
+    )
+    expect(await page.getByRole('dialog').textContent()).toContain(
+      'The link leads to the page of the provider',
     )
     await page.keyboard.press('Escape')
   })

@@ -99,7 +99,7 @@ describe('signing in, the page Now and the page Health of the console', () => {
     await expectAccessible(page, 'now-broken')
     await page.getByRole('button', { name: 'Reconnect…' }).click()
     const dialog = page.getByRole('dialog')
-    await dialog.getByRole('button', { name: 'Reconnect', exact: true }).click()
+    await dialog.getByRole('button', { name: 'Make a link', exact: true }).click()
     await page.getByText(/\/connect\/[\w-]+/).waitFor()
     await connectCompany(at.host, { stage() {}, line() {} })
     await page.getByRole('heading', { name: 'Nothing needs you' }).waitFor({ timeout: 5_000 })

@@ -26,14 +26,15 @@ export function ConnectButton({
   return (
     <>
       <ActionButton
-        verb={company === undefined ? 'Connect a company' : 'Reconnect'}
+        verb="Make a link"
+        label={company === undefined ? 'Connect a company' : 'Reconnect'}
         blocked={roleReason(session)}
-        object={company === undefined ? '' : companyName(company)}
-        consequence={
-          company === undefined
-            ? 'A link is made, which works once. The owner of the company opens it, and signs in at the provider.'
-            : 'A link is made, which works once. The owner of the company opens it, and signs in at the provider. Another company than this one is rejected.'
+        object={
+          company === undefined ? 'to connect a company' : `to reconnect ${companyName(company)}`
         }
+        consequence={`The link leads to the page of the provider, where the owner of the company signs in. It works once.${
+          company === undefined ? '' : ' Another company than this one is rejected.'
+        }`}
         reason="none"
         act={async (form, key) => {
           const label = form.get('label')
@@ -94,8 +95,8 @@ function LinkDialog({ link, onClose }: LinkDialogProps) {
       <form method="dialog">
         <h2 id={title}>The connect link</h2>
         <p>
-          Send this link to the owner of the company, or open it here. It works once, until{' '}
-          {full(link.ExpiresAt)}. It is not shown again.
+          Send this link to the owner of the company, or open it here: it leads to the page of the
+          provider. It works once, until {full(link.ExpiresAt)}. It is not shown again.
         </p>
         <p>
           <code>{link.Url}</code>
