@@ -1,3 +1,4 @@
+import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import {
   CURRENT,
   type Installation,
@@ -40,4 +41,26 @@ export const runGroup = (over: Partial<RunGroup> = {}): RunGroup => ({
   inDoubt: 0,
   endedAt: null,
   ...over,
+})
+
+/** The time of the fault of each {@link company}. */
+export const AT = '2026-11-23T10:00:00.000Z'
+
+/** Returns a company with the fault `invalid_grant`. */
+export const company = (
+  Name: string,
+  State: CredentialView['State'],
+  Label = '',
+): CredentialView => ({
+  Name,
+  Environment: Name.slice(4),
+  Expiry: AT,
+  Status: 'faulted',
+  State,
+  Label,
+  Tags: {},
+  Version: 1,
+  RefreshedAt: AT,
+  Attempts: 1,
+  Fault: { Code: 'invalid_grant', Message: '', At: AT, Attempts: 1 },
 })

@@ -6,6 +6,12 @@
 import { type Installation, type Replica, responding } from './installation.ts'
 import { gaugeValues, type Measured, type MetricQuery, promQl } from './metric-query.ts'
 
+/** A gauge, or a counter whose rate is taken over the last `minutes`. */
+export interface TimedQuery {
+  readonly query: MetricQuery
+  readonly minutes?: number
+}
+
 export interface AlertRule {
   readonly name: string
   readonly severity: 'critical' | 'warning'
@@ -22,7 +28,9 @@ export interface AlertRule {
   readonly of?: MetricQuery
   readonly limit: readonly [operator: '>' | '<', value: number]
   /** Excludes a series from the rule if this counter of the series has grown in the last `minutes`. */
-  readonly unless?: { readonly query: MetricQuery; readonly minutes: number }
+  readonly unless?: TimedQuery
+  /** If it is set, the rule applies only while one of these values, each of a query without labels, is above 0. */
+  readonly onlyWhile?: readonly TimedQuery[]
   /** How long the condition must last. */
   readonly forMinutes: number
 }
@@ -47,12 +55,17 @@ export function exceeding(
   installation: Installation,
   windows: Windows,
 ): readonly Measured[] {
-  const { limit, unless } = rule
+  const { limit, unless, onlyWhile, service } = rule
   const [operator, value] = limit
+  const applies =
+    onlyWhile?.some((one) =>
+      valuesOf({ ...one, service }, installation, windows).some((series) => series.value > 0),
+    ) ?? true
+  if (!applies) return []
   const active = new Set(
     unless === undefined
       ? []
-      : windows(unless.query, unless.minutes)
+      : valuesOf({ ...unless, service }, installation, windows)
           .filter((series) => series.value > 0)
           .map(({ labels }) => JSON.stringify(labels)),
   )
@@ -64,7 +77,13 @@ export function exceeding(
 }
 
 function valuesOf(
-  { query, minutes = 0, isIncrease, of, service }: AlertRule,
+  {
+    query,
+    minutes = 0,
+    isIncrease,
+    of,
+    service,
+  }: Pick<AlertRule, 'query' | 'minutes' | 'isIncrease' | 'of' | 'service'>,
   installation: Installation,
   windows: Windows,
 ): readonly Measured[] {
@@ -85,14 +104,17 @@ function valuesOf(
 
 /** Returns the expression of a rule in PromQL. */
 export function expressionOf(rule: AlertRule): string {
-  const { query, minutes = 0, isIncrease, of, limit, unless } = rule
+  const { query, minutes = 0, isIncrease, of, limit, unless, onlyWhile } = rule
   const counter = isIncrease === true ? 'increase' : 'rate'
   const value = [query, ...(of === undefined ? [] : [of])]
     .map((part) => promQl(part, `${minutes}m`, counter))
     .join(' / ')
   const exception =
-    unless === undefined
-      ? ''
-      : ` unless on (${unless.query.by.join(', ')}) ${promQl(unless.query, `${unless.minutes}m`)} > 0`
-  return `${value} ${limit.join(' ')}${exception}`
+    unless === undefined ? '' : ` unless on (${unless.query.by.join(', ')}) ${aboveZero(unless)}`
+  const requirement =
+    onlyWhile === undefined ? '' : ` and on () (${onlyWhile.map(aboveZero).join(' or ')})`
+  return `${value} ${limit.join(' ')}${exception}${requirement}`
 }
+
+const aboveZero = ({ query, minutes = 0 }: TimedQuery): string =>
+  `${promQl(query, `${minutes}m`)} > 0`

@@ -1,4 +1,5 @@
 /** A condition that the page Now shows, and functions for the texts of conditions. */
+import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { ConditionAction, ConditionView } from '../contracts/now.ts'
 
 export interface Condition {
@@ -43,6 +44,10 @@ export const mostUrgentFirst = (conditions: readonly Condition[]): readonly Cond
 /** Returns a count with its noun, such as `1 run` or `12 runs`. */
 export const counted = (count: number, one: string, many = `${one}s`): string =>
   `${new Intl.NumberFormat('en').format(count)} ${count === 1 ? one : many}`
+
+/** The name by which people know a company: its label, or else its realm. */
+export const companyName = ({ Label, Environment, Name }: CredentialView): string =>
+  Label || Environment || Name
 
 /** Returns a list of names as text, such as `A, B, C and 9 more`. */
 export function listed(names: readonly string[], total = names.length): string {

@@ -1,6 +1,7 @@
-import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { describe, expect, it } from 'vitest'
 import {
+  AT,
+  company,
   processState,
   runGroup,
   unknownInstallation as calm,
@@ -9,7 +10,6 @@ import { listed } from './condition.ts'
 import { conditionsOf as conditionsWithin, MISSES_UNTIL_DOWN } from './conditions.ts'
 import type { Installation, Replica, RunGroup } from './installation.ts'
 
-const AT = '2026-11-23T10:00:00.000Z'
 const up: Replica = {
   address: '10.0.0.1:7219',
   misses: 0,
@@ -23,19 +23,6 @@ const group = runGroup({ step: 'report', errorClass: 'http_503', endedAt: 1_000 
 const withGroups = (...groups: readonly RunGroup[]): Installation => ({
   ...calm,
   processes: [processState('OrderProcess', groups)],
-})
-const company = (Name: string, State: CredentialView['State'], Label = ''): CredentialView => ({
-  Name,
-  Environment: Name.slice(4),
-  Expiry: AT,
-  Status: 'faulted',
-  State,
-  Label,
-  Tags: {},
-  Version: 1,
-  RefreshedAt: AT,
-  Attempts: 1,
-  Fault: { Code: 'invalid_grant', Message: '', At: AT, Attempts: 1 },
 })
 /** The conditions of an installation whose counters have not grown. */
 const conditionsOf = (installation: Installation) => conditionsWithin(installation, () => [])

@@ -7,7 +7,7 @@ import type { CredentialView } from '@integration-host/shared/contracts/credenti
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { companyPage, pages } from '../contracts/pages.ts'
 import type { Windows } from './alert-rule.ts'
-import { type Condition, counted, listed, mostUrgentFirst } from './condition.ts'
+import { companyName, type Condition, counted, listed, mostUrgentFirst } from './condition.ts'
 import { type Installation, responding, type RunGroup } from './installation.ts'
 import { conditionsOfMetrics } from './metric-conditions.ts'
 import { valueOf } from './metric-text.ts'
@@ -100,10 +100,6 @@ function* provider(installation: Installation): Generator<Condition> {
       page: null,
     }
 }
-
-/** The name by which people know a company: its label, or else its realm. */
-const companyName = ({ Label, Environment, Name }: CredentialView): string =>
-  Label || Environment || Name
 
 /** Returns the page and the action for a company that must be reconnected. */
 function reconnecting({ Name, Label }: CredentialView): Pick<Condition, 'page' | 'action'> {

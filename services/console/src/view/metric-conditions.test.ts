@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { processState, unknownInstallation as calm } from '../../test-support/installation.ts'
+import {
+  company,
+  processState,
+  unknownInstallation as calm,
+} from '../../test-support/installation.ts'
 import { createConditionTimes } from './condition-times.ts'
 import { conditionsOf } from './conditions.ts'
 import { createFigureHistory } from './figure-history.ts'
@@ -38,8 +42,9 @@ const causes: Readonly<
   },
   RefreshesFailing: {
     service: 'token-service',
-    metrics: (minute) =>
+    metrics: (minute, isBad) =>
       [
+        `credentials_faulted ${isBad ? 1 : 0}`,
         `credential_refreshes_total{outcome="failed",class="invalid_grant"} ${3 * minute}`,
         `credential_refreshes_total{outcome="refreshed",class=""} ${10 * minute}`,
         `credential_refreshes_total{outcome="superseded",class=""} ${500 * minute}`,
@@ -160,6 +165,53 @@ describe('the conditions that the metrics show', () => {
       expect(shown.indexOf(true)).toBeGreaterThanOrEqual(2 * forMinutes)
       expect(shown[bad - 1]).toBe(true)
       expect(shown.at(-1)).toBe(false)
+    },
+  )
+
+  /** Metrics of token-service after half of all refreshes have failed with this class in each of `minutes` minutes. */
+  const refreshes = (minutes: number, failureClass: string, faulted: number) =>
+    [
+      `credentials_faulted ${faulted}`,
+      `credential_refreshes_total{outcome="failed",class="${failureClass}"} ${minutes}`,
+      `credential_refreshes_total{outcome="refreshed",class=""} ${minutes}`,
+    ].join('\n')
+  /** Returns how many minutes the condition RefreshesFailing is shown after refreshes have failed for 20 minutes. */
+  const minutesShownAfter = (failureClass: string): number =>
+    shownNames('token-service', [
+      ...Array.from({ length: 40 }, (_, read) => refreshes(read / 2, failureClass, 1)),
+      ...Array.from({ length: 40 }, () => refreshes(19.5, failureClass, 0)),
+    ])
+      .slice(40)
+      .filter((names) => names.includes('RefreshesFailing')).length / 2
+
+  it('the condition RefreshesFailing ends as soon as every company with a rejected grant is connected again', () => {
+    expect(minutesShownAfter('invalid_grant')).toBe(0)
+  })
+
+  it('if no company has a fault, the condition RefreshesFailing ends within five minutes after the last failure of the provider', () => {
+    // The window has the current minute and the four minutes before it.
+    expect(minutesShownAfter('provider_unavailable')).toBe(4)
+  })
+
+  it.each([
+    [['must_reconnect'], 'With a fault: Company 1.', '/companies/1'],
+    [
+      ['must_reconnect', 'failing'],
+      'With a fault: Company 1 and Company 2.',
+      '/companies?state=must_reconnect',
+    ],
+    [[], '', '/charts'],
+  ] as const)(
+    'if the companies with a fault have the states %j, the condition RefreshesFailing says “%s” and leads to %s',
+    (states, text, page) => {
+      const faulted = states.map((state, index) =>
+        company(`ACC-${index + 1}`, state, `Company ${index + 1}`),
+      )
+      const rule = metricConditions.find(({ name }) => name === 'RefreshesFailing')
+      expect(rule?.words(0.5, [], { ...calm, faulted })).toMatchObject({
+        detail: `50 % within 15 minutes. ${text}`.trim(),
+        page,
+      })
     },
   )
 

@@ -2,9 +2,10 @@
  * The conditions that the console finds in the metrics of the services: the rules of deploy/prometheus/alerts.yml with the
  * same limits and times, and the words of docs/runbook.md.
  */
-import { pages } from '../contracts/pages.ts'
+import { realmOf } from '@integration-host/shared/contracts/realm'
+import { companyPage, pages } from '../contracts/pages.ts'
 import { type AlertRule, exceeding, type Windows } from './alert-rule.ts'
-import { type Condition, counted } from './condition.ts'
+import { companyName, type Condition, counted, listed } from './condition.ts'
 import type { FigureSource } from './figure-history.ts'
 import type { Installation } from './installation.ts'
 import { lateReason } from './late-runs.ts'
@@ -76,14 +77,40 @@ export const metricConditions: readonly MetricCondition[] = [
     of: counter('credential_refreshes_total', { label: 'outcome', is: '!=', value: 'superseded' }),
     minutes: 15,
     limit: ['>', 0.2],
+    // The cause has ended if no company has a fault any more. But a failure that does not concern the grant causes no
+    // fault while the access token is valid, so that such failures count for some minutes.
+    onlyWhile: [
+      { query: gauge('credentials_faulted') },
+      {
+        query: counter('credential_refreshes_total', {
+          label: 'class',
+          is: '=~',
+          value: 'provider_.*|throttled|client_refused',
+        }),
+        minutes: 5,
+      },
+    ],
     forMinutes: 5,
-    words: (share) => ({
-      title: 'More than a fifth of the refreshes fail',
-      detail: `${percent(share)} within 15 minutes.`,
-      remedy:
-        'The class of the faults shows the cause. Nothing has to be done for provider_unavailable and throttled.',
-      page: pages.charts,
-    }),
+    words(share, _, { faulted, companies }) {
+      const { failing = 0, must_reconnect = 0 } = companies?.States ?? {}
+      const count = Math.max(failing + must_reconnect, faulted.length)
+      const [first] = faulted
+      return {
+        title: 'More than a fifth of the refreshes fail',
+        detail: [
+          `${percent(share)} within 15 minutes.`,
+          ...(count === 0 ? [] : [`With a fault: ${listed(faulted.map(companyName), count)}.`]),
+        ].join(' '),
+        remedy:
+          'The class of the faults shows the cause. Nothing has to be done for provider_unavailable and throttled.',
+        page:
+          first === undefined
+            ? pages.charts
+            : count === 1
+              ? companyPage(realmOf(first.Name))
+              : `${pages.companies}?state=${first.State}`,
+      }
+    },
   },
   {
     name: 'ProviderSlow',
@@ -265,9 +292,9 @@ export const metricConditions: readonly MetricCondition[] = [
  * over the last minutes.
  */
 export const conditionSources: readonly FigureSource[] = metricConditions.map(
-  ({ service, query, of, unless }) => ({
+  ({ service, query, of, unless, onlyWhile = [] }) => ({
     service,
-    queries: [query, of, unless?.query].flatMap((one) =>
+    queries: [query, of, unless?.query, ...onlyWhile.map((one) => one.query)].flatMap((one) =>
       one === undefined || one.kind === 'gauge' ? [] : [one],
     ),
   }),
