@@ -1,6 +1,2 @@
 import './styles/main.css'
-import './styles/manual.css'
-import './styles/pages.css'
-import './styles/queue.css'
-import './styles/runs.css'
 import './start.tsx'
