@@ -114,7 +114,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('`operations start` counts the matching runs in a dry run, and later cancels and resumes them', async () => {
+  it('`operations start --dry-run` only counts the matching runs; without this option, the runs are cancelled or resumed', async () => {
     await system.service('demo-api').stop('SIGKILL')
     const ids = ['bulk-1', 'bulk-2', 'bulk-3']
     for (const id of ids) await cli('queue', id)

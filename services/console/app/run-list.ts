@@ -39,7 +39,7 @@ export function updatedPage(page: ListedPage, fresh: RunsView, order: RunOrder):
   const runs = page.Runs.map((run): ListedRun => {
     const found = now.get(keyOf(run))
     if (found !== undefined) return found
-    // If the fresh page begins with new runs, it ends before the last rows of the old page.
+    // A page has a limited size. If new runs begin the fresh page, it does not reach the last rows of the old page.
     const isCovered = fresh.Next === null || last === undefined || run[order] > last
     return isCovered ? { ...run, isGone: true } : run
   })

@@ -9,11 +9,11 @@ let offsetMs = 0
 export const serverNow = (): number => Date.now() + offsetMs
 
 /**
- * Updates the estimate with the server's time from a message that has just arrived. `sentAt` is the time at which the
- * browser requested the message, if this time is known. The server read its clock between `sentAt` and now. A slow
- * message says little about the difference, so each message only narrows the range of possible differences. RFC 5905,
- * section 8, prefers the shortest round trip for the same reason. If a message contradicts the range, one of the clocks
- * was changed, and a new range begins.
+ * Updates the estimated difference between the two clocks by the server's time in a message that has just arrived.
+ * `sentAt` is the time at which the browser requested the message, if this time is known. The server read its clock
+ * between `sentAt` and now. A slow message says little about the difference, so each message only narrows the range of
+ * possible differences. RFC 5905, section 8, prefers the shortest round trip for the same reason. If a message
+ * contradicts the range, one of the clocks was changed, and a new range begins.
  */
 export function setServerTime(serverTime: string, sentAt = Number.NEGATIVE_INFINITY): void {
   const least = Date.parse(serverTime) - Date.now()

@@ -1,7 +1,7 @@
 import type { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import type { System } from '../system.ts'
 
-/** A response of token-service: either the requested view, or a problem with its code. */
+/** A response of token-service: either the requested view, or the code of a problem document. */
 export type ViewOrProblem<View> = Partial<View> & {
   readonly status: number
   readonly code?: string

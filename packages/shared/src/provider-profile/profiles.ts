@@ -13,7 +13,7 @@ const profiles = {
 
 type ProfileName = keyof typeof profiles
 
-/** The setting `PROVIDER_PROFILE`, parsed to the profile itself. */
+/** Parses the setting `PROVIDER_PROFILE`, which has the name of a profile, to the profile with this name. */
 export const providerProfile = () =>
   z
     .enum(Object.keys(profiles) as ProfileName[])

@@ -8,7 +8,7 @@ import { MoreMenu } from './more-menu.tsx'
 
 export interface RunMenuProps {
   readonly run: RunView
-  /** Further actions, which the menu shows first. */
+  /** Actions that the menu shows above its own actions. */
   readonly children: ReactNode
 }
 

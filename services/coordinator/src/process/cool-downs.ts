@@ -150,7 +150,7 @@ const MAX_INTERVAL_MS = 60_000
 // at least a second.
 const MIN_MEASURED_MS = 1_000
 const MIN_MEASURED_CALLS = 3
-/** The maximum number of keys whose accepted calls are counted. */
+/** The maximum number of keys for which accepted calls are counted. */
 const MAX_RECENT = 10_000
 /**
  * A queue that has made fewer calls than its call rate permits may catch up on the missing calls of the last second,

@@ -186,8 +186,8 @@ export type InDoubt<Given, TargetName extends string> = Omit<Given, 'execute'> &
 export interface StepOptions<Given, Data> {
   /**
    * Called before the step runs again, if an earlier attempt is in doubt. An attempt is in doubt if it sent a call and
-   * then its worker was lost, no response arrived, or the response does not show whether the call took effect (500,
-   * 502, 504).
+   * one of the following happened: its worker was lost, no response arrived, or the response does not show whether the
+   * call took effect (500, 502, 504).
    *
    * Returns `step.complete(data)` if the call took effect, or `'not_done'` if the step must run again. If the function
    * cannot decide yet, it throws or calls `step.waitFor`, and is called again later. A step without `confirm` runs

@@ -64,8 +64,8 @@ describe('the routes of the coordinator', () => {
     '%s can be read without a service key',
     async (path) => {
       const response = await fetch(host.url + path)
-      // The body must be read, because the service closes the connection after the response, and undici fails if the
-      // body was not read by then.
+      // The test reads the body of the response, because undici fails if the service closes the connection before the
+      // body was read.
       expect(await response.text()).not.toBe('')
       expect(response.status).toBe(200)
     },

@@ -99,7 +99,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
       )
     })
 
-    it('a call that finds no free slot of its target reserves no time', async () => {
+    it('a call that gets no slot of its target does not delay the next call by the interval between calls', async () => {
       const limits = { intervalMs: 60_000, concurrent: 1 }
       const wait = { maxWaitMs: 3_600_000 }
       await reserve(limits, { ...wait, slot: 'a' })

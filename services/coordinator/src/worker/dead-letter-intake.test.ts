@@ -141,7 +141,7 @@ describe('the intake of dead letters', () => {
     expect(await settled).toBe('requeue')
   })
 
-  it('if the store rejects a message for another reason, the message stays in the queue, and the intake logs the error', async () => {
+  it('if storing a message fails because of a defect, the message stays in the queue, and the intake logs the error', async () => {
     const { state, logged, consuming } = intakeOn({ intervalMs: 3_600_000 })
     const { handle } = await consuming()
     state.error = new Error('a defect')

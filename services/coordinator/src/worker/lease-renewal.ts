@@ -21,7 +21,7 @@ export function startLeaseRenewal(deps: LeaseRenewalDeps): Disposable {
       (lost) => {
         for (const lease of lost) stepsInFlight.abortLost(lease)
       },
-      () => log.debug('renewing the leases of steps in flight failed'),
+      () => log.debug('could not renew the leases of the steps in flight'),
     )
   }
   // A renewal starts even if the previous renewal has not ended, because otherwise a lease could expire while the store

@@ -367,13 +367,13 @@ describe('the discovery document', () => {
     'openid_sandbox_configuration',
     'openid-sandbox-configuration',
   ])(
-    'with the personality intuit, the discovery document at /.well-known/%s has exactly the documented members',
+    'with the personality `intuit`, the discovery document at /.well-known/%s has exactly the documented members',
     async (spelling) => {
       expect(await documentOf(provider, spelling)).toEqual(ofIntuit(provider.url))
     },
   )
 
-  it('with the personality strict, the discovery document announces PKCE, nonce and `iss`', async () => {
+  it('with the personality `strict`, the discovery document announces PKCE, nonce and `iss`', async () => {
     const { scopes_supported: _, ...same } = ofIntuit(strict.url)
     expect(await documentOf(strict)).toEqual({
       ...same,

@@ -2,9 +2,10 @@
  * Transfers credentials to another installation. Two installations must never refresh the same grant, because each
  * rotation can invalidate the refresh token of the other installation.
  *
- * X1  A credential gets the fault `transferred` under its lease before its tokens are exported. No refresh is therefore
- *     in flight during the export, and none starts in this installation afterwards.
- * X2  An export can be requested again if its response was lost, because the tokens stay stored under this fault.
+ * X1  Before the tokens of a credential are exported, its lease is acquired and its fault is set to `transferred`. No
+ *     refresh is therefore in flight during the export, and none starts in this installation afterwards.
+ * X2  An export can be requested again if its response was lost, because the tokens stay stored while this fault is
+ *     set.
  * X3  An import replaces a usable credential, or a newer version of the same grant, only if the caller requests to
  *     overwrite.
  */

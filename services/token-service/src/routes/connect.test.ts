@@ -148,7 +148,7 @@ describe('a connect link', () => {
     expect((await finish(pressed, '7')).status).toBe(302)
   })
 
-  it('two simultaneous requests of the same browser both use a connect link', async () => {
+  it('two simultaneous requests of one browser with the same connect link both succeed', async () => {
     const { page } = await createLink()
     const Cookie = `authorization=${'x'.repeat(43)}`
     const pressed = await Promise.all([press(page, { Cookie }), press(page, { Cookie })])

@@ -10,7 +10,7 @@ const SILENCE_MS = 45_000
 
 export interface TransitionListener {
   readonly onEvent: (event: TransactionEvent) => void
-  /** Called when transitions may have been missed, so that any run may have changed. */
+  /** Called when transitions may have been missed. Any run may then have changed. */
   readonly onGap: () => void
 }
 
