@@ -1,5 +1,5 @@
 /** Tests in a real browser that the pages of the console poll every 5 s while they cannot use the event stream. */
-import type { Locator, Page } from 'playwright-core'
+import type { Locator, Page, Route } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { soon } from './browser.ts'
 import { type FakeConsole, startFakeConsole } from './fake-console.ts'
@@ -63,6 +63,29 @@ describe('the pages of the console without an event stream', () => {
     await pill(page, 'every 5 s')
     expect(await page.getByText('No connection to the console since').count()).toBe(0)
   })
+
+  it.each([400, 700, 1_280])(
+    'at a width of %i pixels, the search box does not move when the state of the connection changes',
+    async (width) => {
+      const held: Route[] = []
+      await at.context.route(STREAM, (route) => void held.push(route))
+      const page = await at.signIn()
+      await page.setViewportSize({ width, height: 800 })
+      const places = new Set<string>()
+      for (const text of ['connecting', 'no connection', 'every 5 s', 'live']) {
+        if (text === 'live') await at.context.unroute(STREAM)
+        await soon(at.context, async () => {
+          if (text !== 'connecting') for (const route of held.splice(0)) await route.abort()
+          expect(await page.getByRole('status').getByText(text, { exact: true }).count()).toBe(1)
+        })
+        const box = await page.getByRole('button', { name: /^Search/ }).boundingBox()
+        expect(box).not.toBeNull()
+        places.add(JSON.stringify(box))
+        expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width)
+      }
+      expect([...places]).toHaveLength(1)
+    },
+  )
 
   it('in a browser without the Web Locks API, three tabs read event streams, and a fourth tab polls every 5 s', async () => {
     await at.context.addInitScript('delete Navigator.prototype.locks')

@@ -2,7 +2,7 @@
 import { useSyncExternalStore } from 'react'
 import { serverNow } from './server-clock.ts'
 import { currentSettings } from './settings.ts'
-import { type TimeFormat, timeFormat, zoneOf } from './time-format.ts'
+import { type TimeFormat, timeFormat, withEvenWidth, zoneOf } from './time-format.ts'
 
 const listeners = new Set<() => void>()
 let seconds = Math.floor(Date.now() / 1_000)
@@ -68,11 +68,11 @@ export const inList = (iso: string): string => chosen().inList(new Date(iso), ne
 
 /**
  * Returns the time for the clock in the bar. If the chosen zone is not the zone of this computer, the name of the zone
- * follows.
+ * follows. Its width never changes.
  */
 export function clockText(epochSeconds: number): string {
   const zoned = chosen()
-  return `${zoned.clock(new Date(epochSeconds * 1_000))} ${zoned.zoneName}`.trim()
+  return `${withEvenWidth(zoned.clock(new Date(epochSeconds * 1_000)))} ${zoned.zoneName}`.trimEnd()
 }
 
 /** Returns the time until an event as text, such as `in 0:41` or `in 3 h 12 min`; `now` if the time has passed. */

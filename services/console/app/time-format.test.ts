@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { timeFormat, zoneOf } from './time-format.ts'
+import { timeFormat, withEvenWidth, zoneOf } from './time-format.ts'
 
 const TIME = new Date('2026-11-24T23:12:04.120Z')
 const plain = (text: string): string => text.replaceAll(/\s/g, ' ')
@@ -18,6 +18,17 @@ describe('the format of times in the console', () => {
     const now = new Date('2026-11-25T01:00:00Z')
     expect(timeFormat('Asia/Kathmandu', 'en-GB').inList(TIME, now)).toBe('04:57:04')
     expect(plain(timeFormat('UTC', 'en-GB').inList(TIME, now))).toBe('24 Nov, 23:12')
+  })
+
+  it('the clock in the bar has the same number of characters at each hour', () => {
+    for (const locale of ['en-US', 'en-GB', 'de']) {
+      const format = timeFormat('UTC', locale)
+      const lengths = Array.from(
+        { length: 24 },
+        (_, hour) => withEvenWidth(format.clock(new Date(Date.UTC(2026, 10, 24, hour)))).length,
+      )
+      expect(new Set(lengths).size).toBe(1)
+    }
   })
 
   it('the console shows times in the zone of this computer unless UTC or another zone is chosen', () => {

@@ -60,3 +60,7 @@ export function timeFormat(timeZone: string | undefined, locale?: string): TimeF
 /** Returns the zone of times in this style; `undefined` stands for the zone of this computer. */
 export const zoneOf = (style: TimeStyle, zone: string): string | undefined =>
   style === 'utc' ? 'UTC' : style === 'zone' ? zone : undefined
+
+/** Returns a time of day that is as wide at 9 o'clock as at 10 o'clock: a figure space is as wide as a digit. */
+export const withEvenWidth = (clock: string): string =>
+  /^\d:/.test(clock) ? `\u2007${clock}` : clock
