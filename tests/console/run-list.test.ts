@@ -54,6 +54,29 @@ describe('the list of runs in the console', () => {
     await page.waitForURL(/\/runs\/OrderProcess\/broken\?run=0$/)
   })
 
+  it.each([
+    ['comfortable', 80],
+    ['compact', 68],
+  ])(
+    'a narrow list with %s rows shows status, id, reason and company of each run in rows of %i pixels',
+    async (density, height) => {
+      await page.setViewportSize({ width: 400, height: 900 })
+      await page.evaluate(`localStorage.setItem('density', '${density}')`)
+      await show('')
+      const cell = row('waits').getByRole('cell').nth(1)
+      for (const text of ['Waiting', 'waits', /^Waits for ACC-1,/, '1', `${PROCESS} · order`])
+        await cell.getByText(text, { exact: true }).waitFor()
+      const heights = await page.evaluate<number[]>(
+        `[...document.querySelectorAll('.runs tbody tr')].map((row) => row.offsetHeight)`,
+      )
+      // A row whose content is higher than the list expects would be higher than the other rows.
+      expect(new Set(heights)).toEqual(new Set([height]))
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(400)
+      await page.evaluate(`localStorage.removeItem('density')`)
+      await page.setViewportSize({ width: 1280, height: 720 })
+    },
+  )
+
   it('the menu of a row can be used with the keyboard, and disables actions that are not possible for the run', async () => {
     await show('')
     await openMenu('done-1').click()

@@ -12,17 +12,16 @@ import {
 } from 'react'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { keyOf, type ListedRun, type RunOrder, type VisibleRows } from '../run-list.ts'
-import { companyPage, runPage } from '../router.ts'
+import { useIsNarrow } from '../narrow.ts'
 import { useSettings } from '../settings.ts'
-import { visible } from '../visible.ts'
-import { Ago } from './ago.tsx'
-import { Link } from './link.tsx'
 import { RunRowMenu } from './run-row-menu.tsx'
-import { RunStatus } from './run-status.tsx'
-import { Outside } from './text.tsx'
+import { RunRow } from './run-row.tsx'
 
 /** The heights of a row in pixels. The style sheet has the same heights. */
-const ROW_HEIGHTS = { comfortable: 60, compact: 48 } as const
+const ROW_HEIGHTS = {
+  columns: { comfortable: 60, compact: 48 },
+  lines: { comfortable: 80, compact: 68 },
+} as const
 /** The number of rows that are rendered above and below the visible ones. */
 const OVERSCAN = 6
 
@@ -47,6 +46,7 @@ export function RunTable(props: RunTableProps) {
   const menuOpener = useRef<HTMLElement>(null)
   const [menuRun, setMenuRun] = useState<ListedRun | null>(null)
   const { density, shortcuts } = useSettings()
+  const form = useIsNarrow() ? 'lines' : 'columns'
   // The position of the table is measured whenever the size of the page changes, because elements above the table may
   // grow.
   useLayoutEffect(() => {
@@ -67,7 +67,7 @@ export function RunTable(props: RunTableProps) {
     },
     [focused],
   )
-  const height = ROW_HEIGHTS[density]
+  const height = ROW_HEIGHTS[form][density]
   // React Compiler is not used.
   // oxlint-disable-next-line react/incompatible-library
   const virtual = useWindowVirtualizer({
@@ -118,11 +118,15 @@ export function RunTable(props: RunTableProps) {
     if (run === undefined) continue
     if (start > end) body.push(<Spacer key={`before ${index}`} height={start - end} />)
     body.push(
-      <Row
+      <RunRow
         key={keyOf(run)}
-        {...props}
+        form={form}
         run={run}
         index={index}
+        order={props.order}
+        companies={props.companies}
+        isSelected={selected.has(keyOf(run))}
+        onSelect={(isSelected) => onSelect([run], isSelected)}
         menuId={menuId}
         onMenu={(button) => {
           menuOpener.current = button
@@ -137,7 +141,7 @@ export function RunTable(props: RunTableProps) {
   const areAllSelected = rows.length > 0 && rows.every((run) => selected.has(keyOf(run)))
 
   return (
-    <div className="panel flush runs">
+    <div className={`panel flush runs in-${form}`}>
       {/* The table handles the keys that a person presses in the links and check boxes of its rows. */}
       {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-element-interactions */}
       <table
@@ -161,19 +165,25 @@ export function RunTable(props: RunTableProps) {
                 onChange={() => onSelect(rows, !areAllSelected)}
               />
             </th>
-            <th scope="col" className="narrow">
-              Status
-            </th>
-            <th scope="col">Transaction</th>
-            <th scope="col" className="wide">
-              Why
-            </th>
-            <th scope="col" className="wider">
-              Company
-            </th>
-            <th scope="col" className="changed">
-              Changed
-            </th>
+            {form === 'lines' ? (
+              <th scope="col">Run</th>
+            ) : (
+              <>
+                <th scope="col" className="narrow">
+                  Status
+                </th>
+                <th scope="col">Transaction</th>
+                <th scope="col" className="wide">
+                  Why
+                </th>
+                <th scope="col" className="wider">
+                  Company
+                </th>
+                <th scope="col" className="changed">
+                  Changed
+                </th>
+              </>
+            )}
             <th scope="col" className="menu-column">
               <span className="unseen">Menu</span>
             </th>
@@ -196,79 +206,4 @@ export function RunTable(props: RunTableProps) {
 
 function Spacer({ height }: { readonly height: number }) {
   return <tr aria-hidden="true" className="spacer" style={{ height }} />
-}
-
-interface RowProps extends RunTableProps {
-  readonly run: ListedRun
-  readonly index: number
-  readonly menuId: string
-  readonly onMenu: (button: HTMLElement) => void
-}
-
-function Row({ run, index, order, companies, selected, onSelect, menuId, onMenu }: RowProps) {
-  const { Process, TransactionID, ReplayID, StepName, Realm, Why } = run
-  const isSelected = selected.has(keyOf(run))
-  return (
-    <tr aria-rowindex={index + 2} className={run.isGone === true ? 'gone' : undefined}>
-      <td className="pick">
-        <input
-          type="checkbox"
-          aria-label={`Select ${visible(TransactionID)}`}
-          checked={isSelected}
-          onChange={() => onSelect([run], !isSelected)}
-        />
-      </td>
-      <td>
-        <RunStatus status={run.Status} />
-        {run.isGone === true ? (
-          <div className="muted line">
-            {order === 'UpdatedAt' ? 'has changed' : 'matched before'}
-          </div>
-        ) : (
-          run.InDoubt && <div className="tone-warn line">? in doubt</div>
-        )}
-      </td>
-      <td>
-        <div className="line">
-          <Link to={runPage(Process, TransactionID, ReplayID)}>
-            <Outside text={TransactionID} />
-          </Link>
-        </div>
-        <div className="muted line">
-          <Outside text={Process} /> · <Outside text={StepName} />
-          {ReplayID > 0 && ` · run ${ReplayID}`}
-        </div>
-      </td>
-      <td className="wide">
-        <div className="lines" title={visible(Why)}>
-          <Outside text={Why} />
-        </div>
-      </td>
-      <td className="wider">
-        {Realm === null ? (
-          '—'
-        ) : (
-          <div className="line" title={visible(Realm)}>
-            <Link to={companyPage(Realm)}>
-              <Outside text={companies.get(Realm) ?? Realm} />
-            </Link>
-          </div>
-        )}
-      </td>
-      <td>
-        <Ago time={run.UpdatedAt} />
-      </td>
-      <td className="menu-column">
-        <button
-          type="button"
-          className="plain"
-          popoverTarget={menuId}
-          aria-label={`More about ${visible(TransactionID)}, run ${ReplayID}`}
-          onClick={({ currentTarget }) => onMenu(currentTarget)}
-        >
-          ⋯
-        </button>
-      </td>
-    </tr>
-  )
 }

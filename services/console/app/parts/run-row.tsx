@@ -1,0 +1,149 @@
+import type { ReactNode } from 'react'
+import type { ListedRun, RunOrder } from '../run-list.ts'
+import { companyPage, runPage } from '../router.ts'
+import { visible } from '../visible.ts'
+import { Ago } from './ago.tsx'
+import { Link } from './link.tsx'
+import { RunStatus } from './run-status.tsx'
+import { Outside } from './text.tsx'
+
+export interface RunRowProps {
+  readonly run: ListedRun
+  /** `lines` shows everything in one column, for narrow windows. */
+  readonly form: 'columns' | 'lines'
+  readonly index: number
+  readonly order: RunOrder
+  readonly companies: ReadonlyMap<string, string>
+  readonly isSelected: boolean
+  readonly onSelect: (isSelected: boolean) => void
+  readonly menuId: string
+  readonly onMenu: (button: HTMLElement) => void
+}
+
+/** A row of the list of runs. */
+export function RunRow(props: RunRowProps) {
+  const { run, form, index, isSelected, onSelect, menuId, onMenu } = props
+  const id = visible(run.TransactionID)
+  return (
+    <tr aria-rowindex={index + 2} className={run.isGone === true ? 'gone' : undefined}>
+      <td className="pick">
+        <input
+          type="checkbox"
+          aria-label={`Select ${id}`}
+          checked={isSelected}
+          onChange={() => onSelect(!isSelected)}
+        />
+      </td>
+      {form === 'lines' ? <Lines {...props} /> : <Columns {...props} />}
+      <td className="menu-column">
+        <button
+          type="button"
+          className="plain"
+          popoverTarget={menuId}
+          aria-label={`More about ${id}, run ${run.ReplayID}`}
+          onClick={({ currentTarget }) => onMenu(currentTarget)}
+        >
+          ⋯
+        </button>
+      </td>
+    </tr>
+  )
+}
+
+function Columns({ run, order, companies }: RunRowProps) {
+  return (
+    <>
+      <td>
+        <RunStatus status={run.Status} />
+        <Remark run={run} order={order} />
+      </td>
+      <td>
+        <div className="line">
+          <RunLink run={run} />
+        </div>
+        <div className="muted line">
+          <Place run={run} />
+        </div>
+      </td>
+      <td className="wide">
+        <div className="lines" title={visible(run.Why)}>
+          <Outside text={run.Why} />
+        </div>
+      </td>
+      <td className="wider">
+        {run.Realm === null ? (
+          '—'
+        ) : (
+          <div className="line" title={visible(run.Realm)}>
+            <CompanyLink realm={run.Realm} companies={companies} />
+          </div>
+        )}
+      </td>
+      <td>
+        <Ago time={run.UpdatedAt} />
+      </td>
+    </>
+  )
+}
+
+function Lines({ run, order, companies }: RunRowProps) {
+  return (
+    <td>
+      <div className="first-line">
+        <RunStatus status={run.Status} />
+        <span className="line">
+          <RunLink run={run} />
+        </span>
+        <Ago time={run.UpdatedAt} />
+      </div>
+      <div className="line">
+        <Outside text={run.Why} />
+      </div>
+      <div className="last-line">
+        <Remark run={run} order={order} />
+        {run.Realm !== null && (
+          <span className="line">
+            <CompanyLink realm={run.Realm} companies={companies} />
+          </span>
+        )}
+        <span className="muted line">
+          <Place run={run} />
+        </span>
+      </div>
+    </td>
+  )
+}
+
+/** Says that the row no longer matches the filter, or that the run is in doubt. */
+function Remark({ run, order }: Pick<RunRowProps, 'run' | 'order'>): ReactNode {
+  if (run.isGone === true)
+    return (
+      <div className="muted line">{order === 'UpdatedAt' ? 'has changed' : 'matched before'}</div>
+    )
+  return run.InDoubt && <div className="tone-warn line">? in doubt</div>
+}
+
+const RunLink = ({ run }: Pick<RunRowProps, 'run'>) => (
+  <Link to={runPage(run.Process, run.TransactionID, run.ReplayID)}>
+    <Outside text={run.TransactionID} />
+  </Link>
+)
+
+/** The process, the step, and the number of the run if the transaction was replayed. */
+const Place = ({ run }: Pick<RunRowProps, 'run'>) => (
+  <>
+    <Outside text={run.Process} /> · <Outside text={run.StepName} />
+    {run.ReplayID > 0 && ` · run ${run.ReplayID}`}
+  </>
+)
+
+interface CompanyLinkProps {
+  readonly realm: string
+  readonly companies: ReadonlyMap<string, string>
+}
+
+const CompanyLink = ({ realm, companies }: CompanyLinkProps) => (
+  <Link to={companyPage(realm)}>
+    <Outside text={companies.get(realm) ?? realm} />
+  </Link>
+)
