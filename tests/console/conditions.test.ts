@@ -38,6 +38,7 @@ describe('the conditions on the page Now of the console', () => {
     at = await startFakeConsole()
     at.fake.credentials.push(broken('1'), broken('2'))
     at.fake.add(['broken'], { Status: 'Failed' })
+    at.fake.add(['rejected'], { Status: 'Failed', ErrorClass: 'http_422' })
     page = await at.signIn()
   })
   afterAll(async () => {
@@ -45,7 +46,8 @@ describe('the conditions on the page Now of the console', () => {
   })
   afterEach(() => expect(at.problems).toEqual([]))
 
-  const condition = (title: string) => page.getByRole('listitem').filter({ hasText: title })
+  const condition = (title: string | RegExp) =>
+    page.getByRole('listitem').filter({ hasText: title })
 
   it('the condition about companies that must be reconnected says when the first refresh failed, and links to these companies', async () => {
     await page.goto(at.url)
@@ -67,9 +69,37 @@ describe('the conditions on the page Now of the console', () => {
     await page.keyboard.press('Escape')
   })
 
+  it('if the data of failed runs was rejected, their condition first offers copies with changes, and the resume names its consequence', async () => {
+    await page.goto(at.url)
+    const buttons = condition(/run failed.*http_422/).getByRole('button')
+    await buttons.first().waitFor()
+    expect(await buttons.allTextContents()).toEqual(['Queue a copy with changes…', 'Resume 1…'])
+    expect(
+      await condition(/run failed.*http_503/)
+        .getByRole('button')
+        .allTextContents(),
+    ).toEqual(['Resume 1…'])
+    await buttons.last().click()
+    await page.getByRole('dialog').getByText('The same data is sent again').waitFor()
+    await page.keyboard.press('Escape')
+    await buttons.first().click()
+    await page.getByRole('button', { name: 'More about rejected, run 0' }).click()
+    expect(new URL(page.url()).search).toBe(
+      `?status=Failed&process=${PROCESS}&step=order&class=http_422`,
+    )
+    const menu = page.locator('.menu.more:popover-open').getByRole('button')
+    await menu.getByText('Resume…').waitFor()
+    await expectAccessible(page, 'runs-rejected-menu')
+    const actions = (await menu.allTextContents()).filter((text) => text.endsWith('…'))
+    expect(actions[0]).toBe('Queue a copy with changes…')
+    await menu.getByText('Queue a copy with changes…').click()
+    await page.getByRole('dialog').getByRole('heading', { name: /copy/i }).waitFor()
+    await page.keyboard.press('Escape')
+  })
+
   it('while the coordinator does not respond, the page Now shows its last conditions and counts in grey with their time', async () => {
     await page.goto(at.url)
-    const failed = condition(`1 run failed at ${PROCESS}.order`)
+    const failed = condition(/run failed.*http_503/)
     await failed.waitFor()
     expect(await failed.getByText('as of').count()).toBe(0)
     at.fake.reject = (_, path) =>

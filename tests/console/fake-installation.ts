@@ -178,15 +178,19 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
   function summary(process: string): unknown {
     const groups = Map.groupBy(
       runs.filter((run) => run.process === process && run.status !== 'Completed'),
-      (run) => JSON.stringify([run.status, header(run).WaitingFor]),
+      (run) => JSON.stringify([run.status, header(run).WaitingFor, header(run).ErrorClass]),
     )
     const views = [...groups].map(([key, of]) => {
-      const [Status, WaitingFor] = JSON.parse(key) as [HeaderStatus, string | null]
+      const [Status, WaitingFor, ErrorClass] = JSON.parse(key) as [
+        HeaderStatus,
+        string | null,
+        string | null,
+      ]
       const first = of[0]
       return {
         Status,
         StepName: 'order',
-        ErrorClass: Status === 'Failed' ? 'http_503' : null,
+        ErrorClass,
         WaitingFor,
         Count: of.length,
         InDoubt: 0,

@@ -12,6 +12,8 @@ export interface ActionButtonProps {
   readonly verb: string
   /** The text of the button on the page, if it is not the verb. */
   readonly label?: string | undefined
+  /** The class of the button on the page. */
+  readonly className?: string
   /** The reason why the action is not possible now; `undefined` if the action is possible. */
   readonly blocked?: string | undefined
   /** The object of the action, such as `run 0 of 66`. */
@@ -35,12 +37,16 @@ export interface ActionButtonProps {
  * the action is not possible, the button stays visible and shows the reason.
  */
 export function ActionButton(props: ActionButtonProps) {
-  const { verb, label = verb, blocked } = props
+  const { verb, label = verb, className, blocked } = props
   const [isOpen, setOpen] = useState(false)
   const unansweredRef = useRef<ActionRequest | null>(null)
   return (
     <>
-      <BlockableButton blocked={blocked} onClick={() => setOpen(true)}>
+      <BlockableButton
+        blocked={blocked}
+        {...(className !== undefined && { className })}
+        onClick={() => setOpen(true)}
+      >
         {label}…
       </BlockableButton>
       {isOpen && (

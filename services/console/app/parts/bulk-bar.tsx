@@ -78,6 +78,7 @@ export function BulkBar({ session, query, processes, runs, onClear }: BulkBarPro
             key={action}
             action={action}
             scope={scope}
+            isDataRejected={runs.some(({ DataRejected }) => DataRejected)}
             blocked={blocked}
             onStarted={onClear}
           />

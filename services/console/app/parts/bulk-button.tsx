@@ -26,11 +26,17 @@ const CONSEQUENCES: Readonly<Record<BulkAction, string>> = {
   cancel: 'Each run ends. A call in flight is aborted, and may nevertheless have done its work.',
 }
 
+/** What a person must know before an action sends data again that was rejected. */
+export const REJECTED_AGAIN =
+  'The same data is sent again: it is rejected again, unless the cause at the target or in the step was removed.'
+
 export interface BulkButtonProps {
   readonly action: BulkAction
   readonly scope: BulkScope
   /** The text of the button on the page, if it is not the verb of the action. */
   readonly label?: string
+  /** Whether the runs have failed because their data was rejected. A resume is then the less helpful action. */
+  readonly isDataRejected?: boolean
   readonly blocked: string | undefined
   readonly onStarted?: () => void
 }
@@ -38,7 +44,8 @@ export interface BulkButtonProps {
 /**
  * Acts on many runs. Before that, the coordinator counts the runs, and the person sees the number.
  */
-export function BulkButton({ action, scope, label, blocked, onStarted }: BulkButtonProps) {
+export function BulkButton(props: BulkButtonProps) {
+  const { action, scope, label, isDataRejected = false, blocked, onStarted } = props
   const [state, setState] = useState<CountState>({ count: null, error: null })
   const [withDoubt, setWithDoubt] = useState(false)
   const [rate, setRate] = useState(USUAL_RATE)
@@ -70,7 +77,12 @@ export function BulkButton({ action, scope, label, blocked, onStarted }: BulkBut
       label={label}
       blocked={blocked}
       object={isReady ? `${count.Done} of ${scope.process}` : `runs of ${scope.process}`}
-      consequence={CONSEQUENCES[action]}
+      {...(isDataRejected && action === 'resume' && { className: 'plain' })}
+      consequence={
+        isDataRejected && action !== 'cancel'
+          ? `${CONSEQUENCES[action]} ${REJECTED_AGAIN}`
+          : CONSEQUENCES[action]
+      }
       reason="required"
       {...(isReady && count.Done > TYPED_ABOVE && { typed: String(count.Done) })}
       isReady={isReady}

@@ -52,7 +52,12 @@ export function Conditions({
             </p>
             {condition.Action !== null && (
               <div className="buttons">
-                <Action session={session} action={condition.Action} affected={condition.Affected} />
+                <Action
+                  session={session}
+                  action={condition.Action}
+                  affected={condition.Affected}
+                  page={condition.Page}
+                />
               </div>
             )}
           </div>
@@ -91,26 +96,36 @@ interface ActionProps {
   readonly session: SessionView
   readonly action: ConditionAction
   readonly affected: number
+  /** The page that shows the affected objects. */
+  readonly page: string | null
 }
 
-function Action({ session, action, affected }: ActionProps) {
+function Action({ session, action, affected, page }: ActionProps) {
   const role = roleReason(session)
   switch (action.Kind) {
     case 'resume_runs':
       return (
-        <BulkButton
-          action="resume"
-          scope={{
-            process: action.Process,
-            filter: {
-              status: 'Failed',
-              ...(action.Step !== null && { step: action.Step }),
-              ...(action.Class !== null && { class: action.Class }),
-            },
-          }}
-          label={`Resume ${number.format(affected)}`}
-          blocked={role}
-        />
+        <>
+          {action.DataRejected && page !== null && (
+            <BlockableButton blocked={role} onClick={() => goTo(page)}>
+              {affected === 1 ? 'Queue a copy with changes…' : 'Queue copies with changes…'}
+            </BlockableButton>
+          )}
+          <BulkButton
+            action="resume"
+            scope={{
+              process: action.Process,
+              filter: {
+                status: 'Failed',
+                ...(action.Step !== null && { step: action.Step }),
+                ...(action.Class !== null && { class: action.Class }),
+              },
+            }}
+            label={`Resume ${number.format(affected)}`}
+            isDataRejected={action.DataRejected}
+            blocked={role}
+          />
+        </>
       )
     case 'connect_company':
       return <ConnectButton session={session} company={action} />

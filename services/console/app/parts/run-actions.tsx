@@ -5,6 +5,7 @@ import { goTo, runApi, runPage } from '../router.ts'
 import { visible } from '../visible.ts'
 import { ActionButton, type ActionButtonProps, reasonOf } from './action-button.tsx'
 import { roleReason } from './blockable-button.tsx'
+import { REJECTED_AGAIN } from './bulk-button.tsx'
 import { useRunCopy } from './run-copy.tsx'
 import { RunMenu } from './run-menu.tsx'
 
@@ -13,13 +14,14 @@ function consequenceOf(action: RunAction, run: RunView): string {
   const doubt = run.InDoubt
     ? ' The last call may have done its work: look into the target first.'
     : ''
+  const rejection = run.DataRejected ? ` ${REJECTED_AGAIN}` : ''
   switch (action) {
     case 'resume':
-      return `The run continues at ${run.StepName} with the same idempotency keys. A target that knows them does nothing twice.${doubt}`
+      return `The run continues at ${run.StepName} with the same idempotency keys. A target that knows them does nothing twice.${doubt}${rejection}`
     case 'retry':
       return `The run does not wait any longer: ${run.StepName} is due now.`
     case 'replay':
-      return 'A new run begins with new idempotency keys, so that calls are made again that were already completed.'
+      return `A new run begins with new idempotency keys, so that calls are made again that were already completed.${rejection}`
     case 'settle':
       return `You say whether ${run.StepName} has done its work. If it has, the next step follows; if not, it is run again.`
     case 'cancel':
@@ -92,7 +94,11 @@ export function RunActions({ run, session }: RunActionsProps) {
     <div className="buttons">
       {run.DataRejected && copy.button}
       {actions.map((offered) => (
-        <ActionButton key={offered.action} {...offered} />
+        <ActionButton
+          key={offered.action}
+          {...offered}
+          {...(run.DataRejected && offered.action === 'resume' && { className: 'plain' })}
+        />
       ))}
       <RunMenu run={run}>{!run.DataRejected && copy.button}</RunMenu>
       {copy.dialog}

@@ -7,14 +7,15 @@ import { LaterPart } from './later.tsx'
 const QueueDialog = lazy(async () => ({ default: (await import('../later.ts')).QueueDialog }))
 
 /**
- * Returns the button that queues a copy of a run with changes, and its dialog. The button and the dialog are separate
+ * Returns the button that queues a copy of a run with changes, and its dialog; `null` for both until the run was read. The button and the dialog are separate
  * elements, because a dialog inside a menu would disappear with the menu.
  */
 export function useRunCopy(
   session: SessionView,
-  run: RunView,
+  run: RunView | undefined,
 ): { readonly button: ReactNode; readonly dialog: ReactNode } {
   const [isOpen, setOpen] = useState(false)
+  if (run === undefined) return { button: null, dialog: null }
   const isGone = run.PurgedAt !== null || run.ErasedAt !== null
   const blocked =
     roleReason(session) ??

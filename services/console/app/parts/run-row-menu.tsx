@@ -11,6 +11,7 @@ import { BlockableButton } from './blockable-button.tsx'
 import { Link } from './link.tsx'
 import { Menu } from './more-menu.tsx'
 import { actionsOn } from './run-actions.tsx'
+import { useRunCopy } from './run-copy.tsx'
 import { Outside } from './text.tsx'
 
 export interface RunRowMenuProps {
@@ -37,6 +38,7 @@ export function RunRowMenu({ id, session, run: row, opener }: RunRowMenuProps) {
   })
   const page = runPage(process, transaction, number)
   const actions = run === undefined ? [] : actionsOn({ session, run }, () => {})
+  const copied = useRunCopy(session, run)
   const confirmed = actions.find(({ action }) => action === chosen)
   return (
     <>
@@ -55,17 +57,20 @@ export function RunRowMenu({ id, session, run: row, opener }: RunRowMenuProps) {
           Copy as command
         </button>
         <hr />
+        {row.DataRejected && copied.button}
         {actions.map(({ action, verb, blocked }) => (
           <BlockableButton key={action} blocked={blocked} onClick={() => setChosen(action)}>
             {verb}…
           </BlockableButton>
         ))}
+        {!row.DataRejected && copied.button}
         {run === undefined && (
           <p className="muted">
             {error === null ? 'The actions are being read.' : <Outside text={error.message} />}
           </p>
         )}
       </Menu>
+      {copied.dialog}
       {confirmed !== undefined && <ActionDialog {...confirmed} onClose={() => setChosen(null)} />}
     </>
   )

@@ -59,6 +59,10 @@ const ConditionAction = z.discriminatedUnion('Kind', [
     Process: z.string(),
     Step: z.string().nullable(),
     Class: z.string().nullable(),
+    DataRejected: z.boolean().meta({
+      description:
+        'whether the data of the runs was rejected, so that copies with changes help rather than a resume',
+    }),
   }),
   z.object({
     Kind: z.literal('connect_company'),

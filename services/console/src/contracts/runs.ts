@@ -5,6 +5,10 @@ import { RunDetailResponse, RunResponse } from '@integration-host/shared/contrac
 import { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
 
+const DataRejected = z.boolean().meta({
+  description:
+    'whether the run has failed because its data was rejected, so that a copy with changes helps',
+})
 const Why = z.string().meta({ description: 'the state and what helps, in a sentence' })
 
 export const RunRow = RunResponse.pick({
@@ -22,7 +26,7 @@ export const RunRow = RunResponse.pick({
   CreatedAt: true,
   UpdatedAt: true,
 })
-  .extend({ Why })
+  .extend({ Why, DataRejected })
   .meta({ ref: 'RunRow' })
 export type RunRow = z.output<typeof RunRow>
 
@@ -56,10 +60,7 @@ export const RunView = RunDetailResponse.omit({ InitialData: true, Items: true, 
     Company: z.string().nullable().meta({
       description: 'the name of the company; null if it has none, or without a company',
     }),
-    DataRejected: z.boolean().meta({
-      description:
-        'whether the run has failed because its data was rejected, so that a copy with changes helps',
-    }),
+    DataRejected,
     Blocked: z.partialRecord(z.enum(runActions), z.string()).meta({
       description: 'the actions that are not possible now, with the reason',
     }),

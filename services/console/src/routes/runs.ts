@@ -174,7 +174,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
           Steps: [...steps],
           Runs: runs.items,
           History: actions.items,
-          DataRejected: run.Status === 'Failed' && isDataRejected(run.ErrorClass),
+          DataRejected: hasRejectedData(run),
           Blocked: { ...blockedActions(run, runs.items[0]?.ReplayID ?? run.ReplayID) },
         } satisfies RunView)
       },
@@ -299,6 +299,12 @@ const waitedFor = (waitingFor: string | null): string | null =>
 const nameIn = (names: Names, realm: string | null): string | undefined =>
   realm !== null && Object.hasOwn(names, realm) ? names[realm] : undefined
 
+const hasRejectedData = ({
+  Status,
+  ErrorClass,
+}: Pick<ListedRun, 'Status' | 'ErrorClass'>): boolean =>
+  Status === 'Failed' && isDataRejected(ErrorClass)
+
 const rowOf = (run: ListedRun, names: Names): RunRow => ({
   Process: run.Process,
   TransactionID: run.TransactionID,
@@ -314,6 +320,7 @@ const rowOf = (run: ListedRun, names: Names): RunRow => ({
   CreatedAt: run.CreatedAt,
   UpdatedAt: run.UpdatedAt,
   Why: whyOf(run, nameIn(names, waitedFor(run.WaitingFor))),
+  DataRejected: hasRejectedData(run),
 })
 
 /**

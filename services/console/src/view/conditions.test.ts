@@ -108,6 +108,13 @@ describe('the conditions of the page Now', () => {
     expect(conditionsOf(withGroups({ ...group, errorClass }))[0]?.remedy).toMatch(remedy)
   })
 
+  it('the action of failed runs says whether their data was rejected', () => {
+    const rejected = (errorClass: string) =>
+      conditionsOf(withGroups({ ...group, errorClass }))[0]?.action
+    expect(rejected('http_422')).toMatchObject({ Kind: 'resume_runs', DataRejected: true })
+    expect(rejected('http_503')).toMatchObject({ Kind: 'resume_runs', DataRejected: false })
+  })
+
   it('runs that wait for a slot of their process cause no condition, but runs that wait for a company do', () => {
     const waiting = { ...group, status: 'Waiting', errorClass: null }
     expect(names(withGroups({ ...waiting, waitingFor: 'concurrency' }))).toEqual([])

@@ -11,7 +11,7 @@ import { companyName, type Condition, counted, listed, mostUrgentFirst } from '.
 import { type Installation, responding, type RunGroup } from './installation.ts'
 import { conditionsOfMetrics } from './metric-conditions.ts'
 import { valueOf } from './metric-text.ts'
-import { failureRemedy } from './why.ts'
+import { failureRemedy, isDataRejected } from './why.ts'
 
 /** A replica counts as unreachable after this many failed checks in a row. */
 export const MISSES_UNTIL_DOWN = 3
@@ -204,6 +204,7 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
         Process: first.process,
         Step: first.step,
         Class: first.errorClass,
+        DataRejected: isDataRejected(first.errorClass),
       },
     }
   }
