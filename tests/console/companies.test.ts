@@ -29,6 +29,9 @@ describe('the pages about companies in the console', () => {
       ...(body !== undefined && { body: JSON.stringify(body) }),
     })
   const credential = `/credentials/ACC-${COMPANY.realm}`
+  /** Returns a figure about the company, which is found by its name. */
+  const figure = (page: Page, name: string) =>
+    page.locator('.figures > div').filter({ has: page.getByText(name, { exact: true }) })
   const state = (page: Page, name: string) =>
     page.getByRole('region', { name: 'State' }).getByText(name, { exact: true })
 
@@ -59,6 +62,8 @@ describe('the pages about companies in the console', () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
     await state(page, 'Active').waitFor()
+    for (const name of ['Access token', 'Next refresh', 'Grant ends, unless refreshed'])
+      await figure(page, name).getByText(/^in /).waitFor()
     await expectAccessible(page, 'company-active')
     await at.sandbox(`realms/${COMPANY.realm}/revoke`)
     await eventually(async () => {
@@ -70,6 +75,13 @@ describe('the pages about companies in the console', () => {
     await page
       .getByText('Another program uses this grant: find it, then reconnect the company')
       .waitFor()
+    await figure(page, 'Refreshes')
+      .getByText(/^ended /)
+      .waitFor()
+    await figure(page, 'Last access token').getByText(/^in /).waitFor()
+    for (const name of ['Access token', 'Next refresh', 'Grant ends, unless refreshed'])
+      expect(await figure(page, name).count()).toBe(0)
+    await page.getByText('The access token is not refreshed any more.').waitFor()
     await expectAccessible(page, 'company-broken')
     const refresh = page.getByRole('button', { name: 'Refresh…' })
     expect(await refresh.getAttribute('aria-disabled')).toBe('true')

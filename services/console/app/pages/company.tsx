@@ -82,29 +82,21 @@ function State({ company, session }: { readonly company: Company; readonly sessi
           <p className="error outside">
             <Outside text={fault.Message} hasLines />
           </p>
+          {company.State === 'must_reconnect' && (
+            <p>
+              The access token is not refreshed any more. When it is no longer valid, runs that call
+              this company wait until the company is connected again.
+            </p>
+          )}
         </>
       )}
       <Actions company={company} session={session} />
       <dl className="figures">
         <Fact name="Id" value={<Outside text={company.Realm} />} />
-        <Fact name="Access token" value={<Until time={company.Expiry} past="expired" />} />
-        {company.RefreshDueAt !== undefined && (
-          <Fact name="Next refresh" value={<Until time={company.RefreshDueAt} past="now" />} />
-        )}
-        {company.NextTryAt !== undefined && (
-          <Fact name="Next attempt" value={<Until time={company.NextTryAt} past="now" />} />
-        )}
-        {company.IdleExpiry !== undefined && (
-          <Fact
-            name="Grant ends, unless refreshed"
-            value={<Until time={company.IdleExpiry} past="ended" />}
-          />
-        )}
-        {company.HardExpiry !== undefined && (
-          <Fact
-            name="Grant ends at the latest"
-            value={<Until time={company.HardExpiry} past="ended" />}
-          />
+        {company.State === 'must_reconnect' ? (
+          <EndedGrant company={company} />
+        ) : (
+          <LivingGrant company={company} />
         )}
         {fault !== undefined && <Fact name="Fault" value={<Outside text={fault.Code} />} />}
         {fault?.TraceId !== undefined && (
@@ -120,6 +112,64 @@ function State({ company, session }: { readonly company: Company; readonly sessi
         )}
       </p>
     </section>
+  )
+}
+
+/** The times of a grant that is refreshed. */
+function LivingGrant({ company }: { readonly company: Company }) {
+  return (
+    <>
+      <Fact name="Access token" value={<Until time={company.Expiry} past="expired" />} />
+      {company.RefreshDueAt !== undefined && (
+        <Fact name="Next refresh" value={<Until time={company.RefreshDueAt} past="now" />} />
+      )}
+      {company.NextTryAt !== undefined && (
+        <Fact name="Next attempt" value={<Until time={company.NextTryAt} past="now" />} />
+      )}
+      {company.IdleExpiry !== undefined && (
+        <Fact
+          name="Grant ends, unless refreshed"
+          value={<Until time={company.IdleExpiry} past="ended" />}
+        />
+      )}
+      {company.HardExpiry !== undefined && (
+        <Fact
+          name="Grant ends at the latest"
+          value={<Until time={company.HardExpiry} past="ended" />}
+        />
+      )}
+    </>
+  )
+}
+
+/** What is left of a grant that cannot be refreshed. Its planned end is not shown, because it has no meaning any more. */
+function EndedGrant({
+  company: { Fault: fault, RefreshedAt, Expiry },
+}: {
+  readonly company: Company
+}) {
+  return (
+    <>
+      <Fact
+        name="Refreshes"
+        value={
+          <>
+            ended <Ago time={fault?.At ?? RefreshedAt} />
+          </>
+        }
+      />
+      <Fact
+        name="Last access token"
+        // token-service does not issue the token of a company that has disconnected the application.
+        value={
+          fault?.Code === 'disconnected' ? (
+            'not issued any more'
+          ) : (
+            <Until time={Expiry} past="expired" />
+          )
+        }
+      />
+    </>
   )
 }
 

@@ -42,7 +42,9 @@ export function Until({ time, past }: { readonly time: string; readonly past: st
   )
 }
 
+/** Shows when the grant of a company ends. A grant that cannot be refreshed has no end to wait for. */
 export function GrantEnd({ company }: { readonly company: CompanyView }) {
+  if (company.State === 'must_reconnect') return <>—</>
   const ends = [company.HardExpiry, company.IdleExpiry].filter((time) => time !== undefined)
   const [first] = ends.toSorted((one, other) => one.localeCompare(other))
   return first === undefined ? <>—</> : <Until time={first} past="ended" />
