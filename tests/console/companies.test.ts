@@ -54,7 +54,7 @@ describe('the pages about companies in the console', () => {
     await page.getByRole('link', { name: '<b>Rosewood</b>' }).waitFor()
     await page.getByRole('link', { name: '<b>Rosewood</b>' }).click()
     await state(page, 'Active').waitFor()
-    await page.getByText('connected it').waitFor()
+    await page.getByText('connected <b>Rosewood</b>').waitFor()
   })
 
   it('the page of a company with a revoked grant shows the remedy and offers no refresh until the company is reconnected', async () => {

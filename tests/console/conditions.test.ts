@@ -97,6 +97,26 @@ describe('the conditions on the page Now of the console', () => {
     await page.keyboard.press('Escape')
   })
 
+  it('the pages Now and Activity and the page of the company describe a rejected grant in the same words', async () => {
+    at.fake.audit.push({
+      Seq: 1,
+      At: BEGAN,
+      Who: 'routine',
+      What: 'faulted',
+      Name: 'ACC-1',
+      Version: 3,
+      Outcome: 'invalid_grant',
+      Previous: '0'.repeat(64),
+      Hash: '1'.repeat(64),
+    })
+    for (const path of ['/', '/activity', '/companies/1']) {
+      await page.goto(at.url + path)
+      const event = page.getByRole('listitem').filter({ hasText: 'routine' })
+      await event.getByText('invalid_grant').waitFor()
+      expect(await event.textContent()).toContain('routine could not refresh')
+    }
+  })
+
   it('while the coordinator does not respond, the page Now shows its last conditions and counts in grey with their time', async () => {
     await page.goto(at.url)
     const failed = condition(/run failed.*http_503/)

@@ -79,7 +79,9 @@ describe('the pages about runs in the console', () => {
     await page.getByLabel('Reason').fill('the target is fixed')
     await page.getByRole('button', { name: 'Resume', exact: true }).click()
     await page.getByText('The run was resumed.').waitFor()
-    await page.getByText('“the target is fixed”').waitFor()
+    const history = page.getByRole('region', { name: 'Actions of persons' })
+    await history.getByText('the target is fixed').waitFor()
+    expect(await history.textContent()).toContain('operator resumed OrderProcess/broken, run 0')
     await status(page, 'Failed').waitFor()
 
     await page.getByRole('button', { name: 'Replay…' }).click()

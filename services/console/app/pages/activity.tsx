@@ -2,13 +2,13 @@ import { useInfiniteQuery } from '@tanstack/react-query'
 import type { ActivityEntry, ActivityView } from '../../src/contracts/activity.ts'
 import { call } from '../api.ts'
 import { dayName, full, timeOfDay } from '../clock.ts'
+import { ActivityText } from '../parts/activity-text.tsx'
 import { FilterForm } from '../parts/filter-form.tsx'
 import { State } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
 import { errorPage, useQueryText } from '../router.ts'
-import { visible } from '../visible.ts'
 
 const KINDS: readonly { readonly kind: ActivityEntry['Kind'] | null; readonly name: string }[] = [
   { kind: null, name: 'All' },
@@ -114,33 +114,14 @@ function Kinds({ query }: { readonly query: URLSearchParams }) {
 }
 
 function Entry({ entry }: { readonly entry: ActivityEntry }) {
-  const { At, Who, Via, What, Target, Page, Reason, Outcome, Rejected } = entry
+  const { At, Outcome, Rejected } = entry
   return (
     <li>
       <time dateTime={At} title={full(At)}>
         {timeOfDay(At)}
       </time>
       <span>
-        <strong title={Via === null ? undefined : visible(`with ${Via}`)}>
-          <Outside text={Who} />
-        </strong>{' '}
-        <Outside text={What} />{' '}
-        {Target !== null &&
-          (Page === null ? (
-            <Outside text={Target} />
-          ) : (
-            <Link to={Page}>
-              <Outside text={Target} />
-            </Link>
-          ))}
-        {Reason !== null && (
-          <>
-            {' '}
-            <q>
-              <Outside text={Reason} />
-            </q>
-          </>
-        )}
+        <ActivityText entry={entry} />
       </span>
       {Outcome !== null && (
         <span>

@@ -6,6 +6,7 @@ import { call } from '../api.ts'
 import { full } from '../clock.ts'
 import { notify } from '../notice.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
+import { ActivityText } from '../parts/activity-text.tsx'
 import { Ago } from '../parts/ago.tsx'
 import { roleReason } from '../parts/blockable-button.tsx'
 import { CompanyState, companyName, Until } from '../parts/company.tsx'
@@ -252,50 +253,18 @@ function Actions({
   )
 }
 
-const WORDS: ReadonlyMap<string, string> = new Map(
-  Object.entries({
-    granted: 'connected it',
-    refreshed: 'refreshed it',
-    refresh_failed: 'could not refresh it',
-    faulted: 'set its fault',
-    expiring: 'reported that it ends soon',
-    removed: 'removed it',
-    labelled: 'renamed it',
-    link_created: 'made a connect link',
-    link_used: 'used a connect link',
-    link_withdrawn: 'withdrew a connect link',
-  }),
-)
-
 function History({ entries }: { readonly entries: CompanyPageView['History'] }) {
   if (entries.length === 0) return <p className="muted">None.</p>
   return (
     <ol className="changes">
       {entries.map((entry) => (
-        <li key={entry.Seq}>
+        <li key={entry.Key}>
           <span title={full(entry.At)}>
             <Ago time={entry.At} />
           </span>
           <span>
-            <strong>
-              <Outside text={entry.Who} />
-            </strong>{' '}
-            {WORDS.get(entry.What) ?? entry.What.replaceAll('_', ' ')}
-            {entry.Outcome !== 'ok' && (
-              <>
-                {' '}
-                <Outside text={`(${entry.Outcome})`} />
-              </>
-            )}
-            {entry.Reason !== undefined && (
-              <>
-                {' '}
-                <q>
-                  <Outside text={entry.Reason} />
-                </q>
-              </>
-            )}
-            {entry.TraceId !== undefined && (
+            <ActivityText entry={entry} hasOutcome />
+            {entry.TraceId !== null && (
               <span className="muted">
                 {' '}
                 trace <Outside text={entry.TraceId} />

@@ -2,6 +2,7 @@ import type { ChangeView, NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { duration, full, timeOfDay } from '../clock.ts'
 import { useNow } from '../now.ts'
+import { ActivityText } from '../parts/activity-text.tsx'
 import { Ago, AsOf } from '../parts/ago.tsx'
 import { Conditions } from '../parts/conditions.tsx'
 import { Glyph, State, type Tone } from '../parts/glyph.tsx'
@@ -205,16 +206,8 @@ function Changes({ changes }: { readonly changes: readonly ChangeView[] }) {
             {timeOfDay(change.At)}
           </time>
           <span>
-            <strong>
-              <Outside text={change.Who} />
-            </strong>{' '}
-            <Outside text={change.What} />
-            {change.Reason !== null && (
-              <span className="muted">
-                {' '}
-                “<Outside text={change.Reason} />”
-              </span>
-            )}
+            <ActivityText entry={change} hasOutcome />
+            {change.Times > 1 && `, ${change.Times} times`}
           </span>
         </li>
       ))}

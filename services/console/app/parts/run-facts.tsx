@@ -1,6 +1,7 @@
 import type { RunView } from '../../src/contracts/runs.ts'
 import { fullMs } from '../clock.ts'
 import { companyPage, runPage } from '../router.ts'
+import { ActivityText } from './activity-text.tsx'
 import { Ago } from './ago.tsx'
 import { Link } from './link.tsx'
 import { Outside } from './text.tsx'
@@ -83,26 +84,10 @@ export function RunHistory({ run }: { readonly run: RunView }) {
   return (
     <ol className="changes">
       {run.History.map((action) => (
-        <li key={action.ID}>
+        <li key={action.Key}>
           <Ago time={action.At} />
           <span>
-            <strong>
-              <Outside text={action.Person ?? action.KeyID} />
-            </strong>{' '}
-            <Outside text={action.Action.replaceAll('_', ' ')} />
-            {action.ReplayID !== null && ` run ${action.ReplayID}`}
-            {action.Outcome !== 'done' && (
-              <>
-                {' '}
-                <Outside text={`(${action.Outcome})`} />
-              </>
-            )}
-            {action.Reason !== null && (
-              <span className="muted">
-                {' '}
-                “<Outside text={action.Reason} />”
-              </span>
-            )}
+            <ActivityText entry={action} hasOutcome />
           </span>
         </li>
       ))}

@@ -14,7 +14,12 @@ export const ActivityEntry = z
     Who: z.string().meta({ description: 'the person, or else the key or the program' }),
     Via: z.string().nullable().meta({ description: 'the key that acted for the person' }),
     What: z.string(),
-    Target: z.string().nullable().meta({ description: 'on what' }),
+    Target: z.string().nullable().meta({
+      description: 'on what, such as `OrderProcess/66, run 0` or the credential of a company',
+    }),
+    Company: z.string().nullable().meta({
+      description: 'the name of the company whose credential is Target; null if it has none',
+    }),
     Page: z.string().nullable().meta({ description: 'the page of the console about the target' }),
     Reason: z.string().nullable(),
     Outcome: z.string().nullable().meta({
@@ -23,6 +28,7 @@ export const ActivityEntry = z
     }),
     Rejected: z.boolean(),
     Realm: z.string().nullable(),
+    TraceId: z.string().nullable().meta({ description: "the provider's trace id" }),
   })
   .meta({ ref: 'ActivityEntry' })
 export type ActivityEntry = z.output<typeof ActivityEntry>

@@ -8,6 +8,7 @@ import { Label } from '@integration-host/shared/contracts/labels'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { Reason } from '@integration-host/shared/contracts/reason'
 import { z } from 'zod'
+import { ActivityEntry } from './activity.ts'
 
 export const CompanyView = CredentialView.extend({ Realm }).meta({ ref: 'Company' })
 export type CompanyView = z.output<typeof CompanyView>
@@ -34,19 +35,7 @@ export const CompanyPageView = z
       description: 'how many runs wait for the company; null before the coordinator has counted',
     }),
     History: z
-      .array(
-        z.object({
-          Seq: z.int(),
-          At: z.iso.datetime(),
-          Who: z.string(),
-          What: z.string(),
-          Version: z.int(),
-          Outcome: z.string(),
-          Count: z.int().optional(),
-          TraceId: z.string().optional(),
-          Reason: z.string().optional(),
-        }),
-      )
+      .array(ActivityEntry)
       .meta({ description: 'the newest entries of the audit log without token issuances' }),
   })
   .meta({ ref: 'CompanyPage' })

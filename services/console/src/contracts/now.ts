@@ -1,5 +1,6 @@
 /** The page Now: what needs a person, and the state of the installation in a few counts. */
 import { z } from 'zod'
+import { ActivityEntry } from './activity.ts'
 
 const severities = ['critical', 'warning', 'info'] as const
 
@@ -100,12 +101,10 @@ export const ConditionView = z
   .meta({ ref: 'Condition' })
 export type ConditionView = z.output<typeof ConditionView>
 
-const ChangeView = z.object({
-  Key: z.string(),
-  At: z.iso.datetime(),
-  Who: z.string(),
-  What: z.string(),
-  Reason: z.string().nullable(),
+const ChangeView = ActivityEntry.extend({
+  Times: z.int().positive().meta({
+    description: 'how often the same was done in succession; the entry is the newest one',
+  }),
 })
 export type ChangeView = z.output<typeof ChangeView>
 

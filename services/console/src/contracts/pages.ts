@@ -26,6 +26,13 @@ export const pages = {
 export const runPage = (process: string, id: string, run: number | null): string =>
   `${pages.runs}/${encodeURIComponent(process)}/${encodeURIComponent(id)}${run === null ? '' : `?run=${run}`}`
 
+/** Returns the address of the page of an action on many runs. */
+export const bulkPage = (id: string): string => `/bulk/${encodeURIComponent(id)}`
+
+/** Returns the address of the page of the dead letters of a process. */
+export const deadLettersPage = (process: string): string =>
+  `/dead-letters/${encodeURIComponent(process)}`
+
 /** Returns the address of the page of a company. */
 export const companyPage = (realm: string): string =>
   `${pages.companies}/${encodeURIComponent(realm)}`

@@ -1,9 +1,9 @@
 /** The pages of the runs: the list, one run, and the actions on a run. */
-import { ActionView } from '@integration-host/shared/contracts/action'
 import { Reason } from '@integration-host/shared/contracts/reason'
 import { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
 import { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
+import { ActivityEntry } from './activity.ts'
 
 const DataRejected = z.boolean().meta({
   description:
@@ -56,7 +56,13 @@ export const RunView = RunDetailResponse.omit({ InitialData: true, Items: true, 
     Runs: z.array(RunResponse.pick({ ReplayID: true, Status: true, CreatedAt: true })).meta({
       description: 'the runs of the transaction, the latest first',
     }),
-    History: z.array(ActionView).meta({ description: 'who acted on the transaction' }),
+    History: z
+      .array(
+        ActivityEntry.extend({
+          Action: z.string().meta({ description: 'the action, as the action log names it' }),
+        }),
+      )
+      .meta({ description: 'who acted on the transaction' }),
     Company: z.string().nullable().meta({
       description: 'the name of the company; null if it has none, or without a company',
     }),

@@ -86,14 +86,17 @@ describe('the activity API of the console', () => {
     }
     expect(before).toBeNull()
     expect(entries[0]).toMatchObject({ Who: 'operator', What: 'signed in', Kind: 'sign-ins' })
-    expect(entries.at(-1)).toMatchObject({ What: 'failed to refresh', Target: 'ACC-42' })
+    expect(entries.at(-1)).toMatchObject({
+      What: 'could not refresh',
+      Target: 'ACC-42',
+    })
     expect(entries).toHaveLength(122)
     expect(new Set(entries.map(({ Key }) => Key)).size).toBe(122)
   })
 
   it('one request of GET /api/activity is sufficient to find the entries of a person, even if the entries are old', async () => {
     const { Entries, Next } = await read('person=ADA')
-    expect(Entries).toMatchObject([{ Who: 'ada', Target: 'OrderProcess/110' }])
+    expect(Entries).toMatchObject([{ Who: 'ada', Target: 'OrderProcess/110, run 0' }])
     expect(Next).toBeNull()
   })
 

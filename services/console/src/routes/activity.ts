@@ -12,6 +12,7 @@ import {
   activityOfAction,
   activityOfAudit,
   activityOfSignIn,
+  isRoutine,
   type LogPart,
   type LogPosition,
   mergeActivity,
@@ -78,7 +79,7 @@ export function activityRoutes(deps: ActivityRouteDeps): Hono {
     const next = page.next_before ?? null
     const items = page.items.map((entry) => ({
       position: entry.Seq,
-      entry: activityOfAudit(entry),
+      entry: isRoutine(entry) ? null : activityOfAudit(entry),
     }))
     // A page may be empty, because many entries were read and none matches the filters. The next page continues after
     // these entries.

@@ -18,6 +18,7 @@ import {
   LabelBody,
 } from '../contracts/companies.ts'
 import type { Sessions } from '../session/sessions.ts'
+import { activityOfAudit } from '../view/activity.ts'
 import type { Installation } from '../view/installation.ts'
 import { waitingRuns } from '../view/run-counts.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
@@ -106,9 +107,13 @@ export function companyRoutes(deps: CompanyRouteDeps): Hono {
         return c.json({
           Company: viewOf(company),
           WaitingRuns: waitingRuns(deps.installation().processes, name),
-          History: audit.items
-            .filter(({ What }) => What !== 'handed_out')
-            .map(({ Hash: _hash, Previous: _previous, Name: _name, ...entry }) => entry),
+          History: audit.items.flatMap((item) => {
+            const entry = activityOfAudit(item)
+            // The history is on the page of the company itself, so it needs neither the id nor a link to this page.
+            return entry === null
+              ? []
+              : [{ ...entry, Target: company.Label ?? entry.Target, Page: null }]
+          }),
         } satisfies CompanyPageView)
       },
     )

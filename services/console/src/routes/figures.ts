@@ -6,6 +6,7 @@ import { type FigureRange, FiguresQuery, FiguresView } from '../contracts/figure
 import type { NowView } from '../contracts/now.ts'
 import type { ServicesView } from '../contracts/services.ts'
 import type { Sessions } from '../session/sessions.ts'
+import { textOfActivity } from '../view/activity.ts'
 import { charts } from '../view/charts.ts'
 import type { FigureHistory } from '../view/figure-history.ts'
 import { chartView, RANGES } from '../view/figures.ts'
@@ -68,7 +69,10 @@ export function figuresRoutes(deps: FiguresRouteDeps): Hono {
   }
 
   function markersOf({ start, end, step }: TimeRange): FiguresView['Markers'] {
-    const changes = deps.now().Changes.map(({ At, Who, What }) => ({ At, Text: `${Who} ${What}` }))
+    const changes = deps.now().Changes.map((change) => ({
+      At: change.At,
+      Text: `${change.Who} ${textOfActivity(change)}${change.Times > 1 ? `, ${change.Times} times` : ''}`,
+    }))
     const starts = deps.services().Services.flatMap(({ Name, Replicas }) =>
       Replicas.flatMap(({ StartedAt, Version }) =>
         StartedAt === null

@@ -28,6 +28,7 @@ import {
 } from '../contracts/runs.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { Installation } from '../view/installation.ts'
+import { activityOfAction } from '../view/activity.ts'
 import { blockedActions, isDataRejected, whyOf } from '../view/why.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
 import { ACTION_PROBLEMS, PEER_PROBLEMS } from './peer-problems.ts'
@@ -173,7 +174,10 @@ export function runRoutes(deps: RunRouteDeps): Hono {
           Company: nameIn(names, run.Realm) ?? null,
           Steps: [...steps],
           Runs: runs.items,
-          History: actions.items,
+          History: actions.items.map((action) => ({
+            ...activityOfAction(action),
+            Action: action.Action,
+          })),
           DataRejected: hasRejectedData(run),
           Blocked: { ...blockedActions(run, runs.items[0]?.ReplayID ?? run.ReplayID) },
         } satisfies RunView)

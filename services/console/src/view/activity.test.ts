@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import {
   activityOfAction,
   activityOfAudit,
+  isRoutine,
   type LogPart,
   type LogPosition,
   mergeActivity,
@@ -40,7 +41,7 @@ describe('the entries of the page Activity', () => {
       Who: 'ada@example.com',
       Via: 'key console',
       What: 'cancelled',
-      Target: 'a/b/../x',
+      Target: 'a/b/../x, run 1',
       Page: '/runs/a%2Fb/..%2Fx?run=1',
       Outcome: null,
     })
@@ -68,12 +69,28 @@ describe('the entries of the page Activity', () => {
 
   it('the entry of an audited event has the reason that the person has given', () => {
     const entry = activityOfAudit({ ...audited, What: 'removed', Reason: 'the customer has left' })
-    expect(entry).toMatchObject({ What: 'removed', Reason: 'the customer has left' })
+    expect(entry).toMatchObject({ What: 'disconnected', Reason: 'the customer has left' })
   })
 
-  it('the page Activity leaves out routine refreshes and token issuances', () => {
-    expect(activityOfAudit({ ...audited, Who: 'routine' })).toBeNull()
+  it('a refresh by token-service itself is routine, a refresh for a person is not, and a token issuance has no entry', () => {
+    expect([{ ...audited, Who: 'routine' }, audited].map(isRoutine)).toEqual([true, false])
     expect(activityOfAudit({ ...audited, What: 'handed_out' })).toBeNull()
+  })
+
+  it.each([
+    ['requeue_dead_letter', '66', '/runs/P/66?run=2'],
+    ['delete_dead_letter', null, '/dead-letters/P'],
+    ['start_operation', null, '/bulk/op-1'],
+    ['run_schedule', 'nightly', '/processes'],
+  ])('the entry of the action %s about %s leads to %s', (Action, TransactionID, Page) => {
+    const ReplayID = TransactionID === '66' ? 2 : null
+    const about = { Process: 'P', TransactionID, ReplayID, OperationID: 'op-1' }
+    expect(activityOfAction({ ...action, Action, ...about }).Page).toBe(Page)
+  })
+
+  it('the link of any company has an entry that says so', () => {
+    const entry = activityOfAudit({ ...audited, What: 'link_created', Name: '' })
+    expect(entry).toMatchObject({ What: 'made a connect link for', Target: 'any company' })
   })
 })
 

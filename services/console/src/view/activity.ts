@@ -1,8 +1,12 @@
-/** Turns entries of the action log, of the audit log and of the console's own log into entries of the activity. */
+/**
+ * Turns entries of the action log, of the audit log and of the console's own log into entries of the activity. The words
+ * for an event are only here: the pages Now and Activity, the charts, and the histories of a company and of a run use
+ * these entries.
+ */
 import type { ActionView } from '@integration-host/shared/contracts/action'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
 import type { ActivityEntry, ActivityQuery } from '../contracts/activity.ts'
-import { companyPage, pages, runPage } from '../contracts/pages.ts'
+import { bulkPage, companyPage, deadLettersPage, pages, runPage } from '../contracts/pages.ts'
 import type { SignInEntry } from '../session/sign-in-log.ts'
 
 /** The actions in the past tense. An action that is not listed here is shown by its name. */
@@ -32,29 +36,31 @@ const ACTION_TEXTS: ReadonlyMap<string, string> = new Map(
 /** The outcomes of actions that were not rejected. */
 const DONE = new Set(['done', 'not_done', 'absorbed'])
 /** The actions whose TransactionID does not identify a run. */
-const OF_PROCESS = /_(?:operation|schedule|dead_letters?)$/
+const OF_SCHEDULE = /_schedule$/
+const OF_OPERATION = /_operation$/
+const OF_DEAD_LETTERS = /_dead_letters?$/
 
 const AUDIT_TEXTS: Readonly<Partial<Record<AuditEntry['What'], string>>> = {
   granted: 'connected',
   refreshed: 'refreshed',
   refresh_failed: 'could not refresh',
-  faulted: 'failed to refresh',
-  expiring: 'ends soon:',
-  removed: 'removed',
+  faulted: 'could not refresh',
+  expiring: 'warned of the end of the grant of',
+  removed: 'disconnected',
   exported: 'exported',
   imported: 'imported',
   adopted: 'adopted',
-  labelled: 'labelled',
-  link_created: 'created a connect link for',
-  link_used: 'used the connect link of',
-  link_withdrawn: 'withdrew the connect link of',
+  labelled: 'changed the name or the tags of',
+  link_created: 'made a connect link for',
+  link_used: 'used a connect link for',
+  link_withdrawn: 'withdrew a connect link for',
   keys_rotated: 'rotated the keys of the credentials',
   unreadable: 'left an entry that could not be read',
 }
 
 export function activityOfAction(action: ActionView): ActivityEntry {
   const { Action, Process, TransactionID, ReplayID, Person, KeyID, Outcome } = action
-  const isOfProcess = TransactionID === null || OF_PROCESS.test(Action)
+  const isOfProcess = TransactionID === null || OF_SCHEDULE.test(Action)
   const isDone = DONE.has(Outcome)
   const plain = Action.replaceAll('_', ' ')
   return {
@@ -64,23 +70,35 @@ export function activityOfAction(action: ActionView): ActivityEntry {
     Who: Person ?? `key ${KeyID}`,
     Via: Person === null ? null : `key ${KeyID}`,
     What: isDone ? (ACTION_TEXTS.get(Action) ?? plain) : `tried to ${plain}`,
-    Target: TransactionID === null ? Process : `${Process}/${TransactionID}`,
-    Page: isOfProcess ? pages.processes : runPage(Process, TransactionID, ReplayID),
+    Target: [
+      TransactionID === null ? Process : `${Process}/${TransactionID}`,
+      ...(ReplayID === null ? [] : [`run ${ReplayID}`]),
+    ].join(', '),
+    Company: null,
+    Page: isOfProcess ? processPage(action) : runPage(Process, TransactionID, ReplayID),
     Reason: action.Reason,
     Outcome: Outcome === 'done' ? null : Outcome,
     Rejected: !isDone,
     Realm: action.Realm,
+    TraceId: null,
   }
 }
 
-/**
- * Returns the entry for an entry of the audit log; `null` for routine refreshes and token issuances, which no person
- * caused.
- */
+/** Returns the page about an action that is not about a run. */
+function processPage({ Action, Process, OperationID }: ActionView): string {
+  if (OF_OPERATION.test(Action) && OperationID !== null) return bulkPage(OperationID)
+  if (OF_DEAD_LETTERS.test(Action)) return deadLettersPage(Process)
+  return pages.processes
+}
+
+/** Returns whether no person caused an entry of the audit log: a refresh by token-service itself. */
+export const isRoutine = ({ Who, What }: AuditEntry): boolean =>
+  Who === 'routine' && What === 'refreshed'
+
+/** Returns the entry for an entry of the audit log; `null` for token issuances. */
 export function activityOfAudit(entry: AuditEntry): ActivityEntry | null {
   const text = AUDIT_TEXTS[entry.What]
-  const isRoutine = entry.Who === 'routine'
-  if (text === undefined || (isRoutine && entry.What === 'refreshed')) return null
+  if (text === undefined) return null
   const [, via = null, person = null] = /^(key \S+) for (.+)$/.exec(entry.Who) ?? []
   const realm = entry.Name.startsWith('ACC-') ? entry.Name.slice('ACC-'.length) : null
   return {
@@ -90,14 +108,22 @@ export function activityOfAudit(entry: AuditEntry): ActivityEntry | null {
     Who: person ?? entry.Who,
     Via: via,
     What: text,
-    Target: entry.Name === '' ? null : entry.Name,
+    Target: entry.Name !== '' ? entry.Name : entry.What.startsWith('link_') ? 'any company' : null,
+    Company: null,
     Page: realm === null ? null : companyPage(realm),
     Reason: entry.Reason ?? null,
     Outcome: entry.Outcome === 'ok' ? null : entry.Outcome,
     Rejected: entry.What === 'faulted' || entry.What === 'refresh_failed',
     Realm: realm,
+    TraceId: entry.TraceId ?? null,
   }
 }
+
+/** Returns what an entry says after the name of the person, as text. */
+export const textOfActivity = ({ What, Target, Company, Outcome }: ActivityEntry): string =>
+  [What, Company ?? Target, Outcome === null ? null : `(${Outcome})`]
+    .filter((part) => part !== null)
+    .join(' ')
 
 const SIGN_IN_TEXTS: Readonly<Record<SignInEntry['what'], string>> = {
   accepted: 'signed in',
@@ -114,11 +140,13 @@ export const activityOfSignIn = ({ id, at, what, user, way }: SignInEntry): Acti
   Via: null,
   What: SIGN_IN_TEXTS[what],
   Target: `by ${way}`,
+  Company: null,
   Page: null,
   Reason: null,
   Outcome: null,
   Rejected: what === 'rejected',
   Realm: null,
+  TraceId: null,
 })
 
 /** Returns whether an entry matches those filters that the services do not know. */

@@ -5,6 +5,7 @@
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
+import { companyStateTexts } from '../contracts/company-states.ts'
 import { companyPage, pages } from '../contracts/pages.ts'
 import type { Windows } from './alert-rule.ts'
 import { companyName, type Condition, counted, listed, mostUrgentFirst } from './condition.ts'
@@ -125,7 +126,7 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       key: 'CredentialsFaulted final',
       name: 'CredentialsFaulted',
       severity: 'critical',
-      title: `${counted(lost, 'company', 'companies')} must be reconnected`,
+      title: `${counted(lost, 'company', 'companies')} ${companyStateTexts.must_reconnect}`,
       detail: [listed(mustReconnect.map(companyName), lost), byClass].filter(Boolean).join(' · '),
       remedy: 'Only a new authorization by the owner of the company helps.',
       affected: lost,
@@ -146,7 +147,7 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       key: 'CredentialsFaulted retried',
       name: 'CredentialsFaulted',
       severity: 'warning',
-      title: `${counted(count, 'company', 'companies')} cannot be refreshed now`,
+      title: `${counted(count, 'company', 'companies')} ${companyStateTexts.failing}`,
       detail: listed(failing.map(companyName), count),
       remedy: 'The refresh is retried by itself. Valid access tokens are served until they expire.',
       affected: count,
