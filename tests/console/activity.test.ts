@@ -4,12 +4,23 @@ import { COMPANY, connectCompany } from '../../host/src/story.ts'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
+const LABEL = 'Rosewood & <i>Sons</i>'
+
 describe('the activity page of the console in a browser', () => {
   let at: ConsoleBrowser
 
   beforeAll(async () => {
     at = await startConsoleBrowser()
     await connectCompany(at.host, { stage() {}, line() {} })
+    const label = await fetch(`${at.host.tokenService}/credentials/ACC-${COMPANY.realm}`, {
+      method: 'PATCH',
+      headers: {
+        Authorization: `Bearer ${at.host.serviceKey}`,
+        'Content-Type': 'application/json',
+      },
+      body: JSON.stringify({ Label: LABEL }),
+    })
+    expect(label.status).toBe(200)
     for (const [action, Reason] of [
       ['pause', 'maintenance of the <b>provider</b>'],
       ['resume', 'done'],
@@ -32,15 +43,14 @@ describe('the activity page of the console in a browser', () => {
 
   it('the page Activity lists actions, connections of companies and sign-ins, and shows markup in a reason as text', async () => {
     const page = await at.signIn()
+    const changes = page.getByRole('region', { name: 'What changed' })
+    await changes.getByRole('link', { name: LABEL }).first().waitFor()
     await page.getByRole('link', { name: 'All activity' }).click()
     await page.getByRole('heading', { name: 'Activity', level: 1 }).waitFor()
     await page.getByText('maintenance of the <b>provider</b>').waitFor()
     await page.getByRole('listitem').filter({ hasText: 'signed in by link' }).first().waitFor()
     await expectAccessible(page, 'activity')
-    await page
-      .getByRole('link', { name: `ACC-${COMPANY.realm}` })
-      .first()
-      .click()
+    await page.getByRole('link', { name: LABEL }).first().click()
     await page.waitForURL(`${at.console.url}/companies/${COMPANY.realm}`)
   })
 

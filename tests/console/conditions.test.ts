@@ -113,7 +113,7 @@ describe('the conditions on the page Now of the console', () => {
       await page.goto(at.url + path)
       const event = page.getByRole('listitem').filter({ hasText: 'routine' })
       await event.getByText('invalid_grant').waitFor()
-      expect(await event.textContent()).toContain('routine could not refresh')
+      expect(await event.textContent()).toContain('routine could not refresh Company 1')
     }
   })
 

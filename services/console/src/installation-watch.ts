@@ -207,8 +207,8 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
       readAt.companies = Date.now()
     }),
     repeat(CHANGES_MS, async () => {
-      const { actions, audit } = await reader.readChanges()
-      changes = [...changesOf(actions, audit)]
+      const { actions, audit, names } = await reader.readChanges()
+      changes = [...changesOf(actions, audit, names)]
     }),
     repeat(PROCESSES_MS, async () => {
       processes = await reader.readProcesses()

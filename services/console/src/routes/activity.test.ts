@@ -58,7 +58,9 @@ describe('the activity API of the console', () => {
               next_before: null,
             },
           }
-        : undefined,
+        : url.pathname === '/credentials'
+          ? { body: { items: [{ Name: 'ACC-42', Label: 'Rosewood' }], next_cursor: null } }
+          : undefined,
     )
     console = await startConsoleFixture({
       COORDINATOR_URL: coordinator.url,
@@ -89,6 +91,7 @@ describe('the activity API of the console', () => {
     expect(entries.at(-1)).toMatchObject({
       What: 'could not refresh',
       Target: 'ACC-42',
+      Company: 'Rosewood',
     })
     expect(entries).toHaveLength(122)
     expect(new Set(entries.map(({ Key }) => Key)).size).toBe(122)

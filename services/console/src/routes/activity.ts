@@ -4,6 +4,7 @@ import { credentialName } from '@integration-host/shared/contracts/realm'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
+import type { CompanyNames } from '../adapters/peers/company-names.ts'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import { type ActivityEntry, ActivityQuery, ActivityView } from '../contracts/activity.ts'
 import type { Sessions } from '../session/sessions.ts'
@@ -16,6 +17,7 @@ import {
   type LogPart,
   type LogPosition,
   mergeActivity,
+  withCompanyName,
 } from '../view/activity.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
 import { PEER_PROBLEMS } from './peer-problems.ts'
@@ -25,6 +27,7 @@ export interface ActivityRouteDeps {
   readonly isHttps: boolean
   readonly coordinator: ServiceClient
   readonly tokenService: ServiceClient
+  readonly companyNames: CompanyNames
   readonly signInLog: SignInLog
 }
 
@@ -42,7 +45,7 @@ const NOTHING: LogPart = { items: [], hasMore: false }
 
 /** `GET /activity`: the action log, the audit log and the sign-ins as one list. */
 export function activityRoutes(deps: ActivityRouteDeps): Hono {
-  const { sessions, isHttps, coordinator, tokenService, signInLog } = deps
+  const { sessions, isHttps, coordinator, tokenService, companyNames, signInLog } = deps
 
   async function readActions(
     query: ActivityQuery,
@@ -136,8 +139,12 @@ export function activityRoutes(deps: ActivityRouteDeps): Hono {
         next = merged.next
         if (isAtEnd(next)) break
       }
+      const realms = entries.flatMap(({ Kind, Realm }) =>
+        Kind === 'companies' && Realm !== null ? [Realm] : [],
+      )
+      const names = await companyNames.of(realms)
       return c.json({
-        Entries: entries,
+        Entries: entries.map((entry) => withCompanyName(entry, names)),
         Next: isAtEnd(next) ? null : next.map((position) => position ?? '').join('.'),
         SignInsSince: new Date(signInLog.since).toISOString(),
       } satisfies ActivityView)

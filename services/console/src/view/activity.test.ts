@@ -6,6 +6,8 @@ import {
   type LogPart,
   type LogPosition,
   mergeActivity,
+  textOfActivity,
+  withCompanyName,
 } from './activity.ts'
 
 const action = {
@@ -75,6 +77,16 @@ describe('the entries of the page Activity', () => {
   it('a refresh by token-service itself is routine, a refresh for a person is not, and a token issuance has no entry', () => {
     expect([{ ...audited, Who: 'routine' }, audited].map(isRoutine)).toEqual([true, false])
     expect(activityOfAudit({ ...audited, What: 'handed_out' })).toBeNull()
+  })
+
+  it('the entry of a company has the name of the company beside its credential, if the company has a name', () => {
+    const entry = activityOfAudit(audited)
+    if (entry === null) throw new Error('the entry is missing')
+    const named = withCompanyName(entry, { 42: 'Rosewood' })
+    expect(named).toMatchObject({ Target: 'ACC-42', Company: 'Rosewood' })
+    expect(textOfActivity(named)).toBe('refreshed Rosewood')
+    expect(withCompanyName(entry, { 43: 'Northwind' })).toBe(entry)
+    expect(textOfActivity(entry)).toBe('refreshed ACC-42')
   })
 
   it.each([

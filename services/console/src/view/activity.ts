@@ -119,6 +119,15 @@ export function activityOfAudit(entry: AuditEntry): ActivityEntry | null {
   }
 }
 
+/** Adds the name of its company to an entry from the audit log. `names` has the names by realm. */
+export const withCompanyName = (
+  entry: ActivityEntry,
+  names: Readonly<Record<string, string>>,
+): ActivityEntry =>
+  entry.Kind === 'companies' && entry.Realm !== null && Object.hasOwn(names, entry.Realm)
+    ? { ...entry, Company: names[entry.Realm] ?? null }
+    : entry
+
 /** Returns what an entry says after the name of the person, as text. */
 export const textOfActivity = ({ What, Target, Company, Outcome }: ActivityEntry): string =>
   [What, Company ?? Target, Outcome === null ? null : `(${Outcome})`]

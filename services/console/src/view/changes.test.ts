@@ -34,13 +34,19 @@ const sentences = (...logs: Parameters<typeof changesOf>): readonly string[] =>
 
 describe('the list of changes on the page Now', () => {
   it('the list of changes merges the entries of both logs, newest first, and each entry has its page and its reason', () => {
-    expect(changesOf([action], [entry])).toMatchObject([
+    expect(changesOf([action], [entry], {})).toMatchObject([
       { Who: 'ada@example.com', Page: '/processes', Reason: 'maintenance', Times: 1 },
       { Who: 'routine', Page: '/companies/1', Reason: null, Times: 1 },
     ])
-    expect(sentences([action], [entry])).toEqual([
+    expect(sentences([action], [entry], {})).toEqual([
       'ada@example.com paused OrderProcess',
       'routine could not refresh ACC-1 (invalid_grant)',
+    ])
+  })
+
+  it('the list of changes names companies by their names', () => {
+    expect(sentences([], [entry], { 1: 'Rosewood' })).toEqual([
+      'routine could not refresh Rosewood (invalid_grant)',
     ])
   })
 
@@ -52,7 +58,7 @@ describe('the list of changes on the page Now', () => {
       Action: 'resume',
       Outcome: 'transaction_active',
     }
-    expect(sentences([rejected], [])).toEqual([
+    expect(sentences([rejected], [], {})).toEqual([
       'ada@example.com tried to resume OrderProcess/66, run 1 (transaction_active)',
     ])
   })
@@ -63,7 +69,7 @@ describe('the list of changes on the page Now', () => {
       ...entry,
       What,
     }))
-    expect(changesOf([], [...others, ...entries])).toMatchObject([
+    expect(changesOf([], [...others, ...entries], {})).toMatchObject([
       { What: 'could not refresh', Times: 3 },
     ])
   })

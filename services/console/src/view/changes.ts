@@ -2,7 +2,7 @@ import type { ActionView } from '@integration-host/shared/contracts/action'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
 import type { ActivityEntry } from '../contracts/activity.ts'
 import type { ChangeView } from '../contracts/now.ts'
-import { activityOfAction, activityOfAudit, textOfActivity } from './activity.ts'
+import { activityOfAction, activityOfAudit, textOfActivity, withCompanyName } from './activity.ts'
 
 const MAX_CHANGES = 12
 
@@ -10,18 +10,22 @@ const MAX_CHANGES = 12
  * Returns whether the list of changes shows an entry of the audit log. Failed refreshes are left out, because they are
  * retried. A refresh that fails because the grant was rejected has an entry `faulted`.
  */
-const isNotable = ({ What }: AuditEntry): boolean =>
+export const isNotable = ({ What }: AuditEntry): boolean =>
   What !== 'refreshed' && What !== 'refresh_failed' && What !== 'handed_out'
 
-/** Returns the newest entries of both logs, the newest first. */
+/**
+ * Returns the newest entries of both logs, the newest first. `names` has the names of the companies in the audit log, by
+ * realm.
+ */
 export function changesOf(
   actions: readonly ActionView[],
   audit: readonly AuditEntry[],
+  names: Readonly<Record<string, string>>,
 ): readonly ChangeView[] {
   const changes = [
     ...actions.map(activityOfAction),
     ...audit.filter(isNotable).map(activityOfAudit),
-  ].flatMap((entry) => (entry === null ? [] : [entry]))
+  ].flatMap((entry) => (entry === null ? [] : [withCompanyName(entry, names)]))
   const newestFirst = changes.toSorted((one, other) => other.At.localeCompare(one.At))
   return withoutRepetitions(newestFirst).slice(0, MAX_CHANGES)
 }

@@ -6,10 +6,13 @@ import {
   credentialStates,
   CredentialView,
 } from '@integration-host/shared/contracts/credential'
+import { realmOf } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
+import { isNotable } from '../../view/changes.ts'
 import type { ProcessState, RunGroup } from '../../view/installation.ts'
 import { PeerFailed, type ServiceClient } from './service-client.ts'
 
+const Labelled = CredentialView.pick({ Label: true })
 const CredentialPage = z.object({ items: z.array(CredentialView) })
 const ProcessList = z.object({
   items: z.array(
@@ -57,10 +60,11 @@ export interface InstallationReader {
     readonly faulted: readonly CredentialView[]
   }>
   readProcesses(): Promise<readonly CountedProcess[]>
-  /** Returns the newest entries of the action log and of the audit log. */
+  /** Returns the newest entries of the action log and of the audit log, and the names of companies by realm. */
   readChanges(): Promise<{
     readonly actions: readonly ActionView[]
     readonly audit: readonly AuditEntry[]
+    readonly names: Readonly<Record<string, string>>
   }>
 }
 
@@ -74,6 +78,45 @@ export function createInstallationReader(
     } catch (error) {
       // Before its first audit a coordinator responds with 503.
       if (error instanceof PeerFailed && error.status === 503) return null
+      throw error
+    }
+  }
+
+  /** The names of the companies in the newest entries, each with the number of the entry after which it was read. */
+  let named = new Map<string, { readonly seq: number; readonly label: string | null }>()
+
+  /**
+   * Returns the names of the companies in these entries, by realm. A name is read again only after a new entry about its
+   * company, because every change of a name has an entry. A removed company keeps the name that was read last.
+   */
+  async function namesIn(audit: readonly AuditEntry[]): Promise<Readonly<Record<string, string>>> {
+    const latest = new Map(
+      audit
+        .toReversed()
+        .filter((entry) => entry.Name !== '' && isNotable(entry))
+        .map(({ Name, Seq }) => [Name, Seq]),
+    )
+    const read = await Promise.all(
+      [...latest].map(async ([name, seq]) => {
+        const known = named.get(name)
+        if (known?.seq === seq) return [name, known] as const
+        const label = await labelOf(name)
+        return [name, { seq, label: label === undefined ? (known?.label ?? null) : label }] as const
+      }),
+    )
+    named = new Map(read)
+    return Object.fromEntries(
+      read.flatMap(([name, { label }]) => (label === null ? [] : [[realmOf(name), label]])),
+    )
+  }
+
+  /** Returns the name of a company; `null` if it has none, and `undefined` if the company does not exist. */
+  async function labelOf(name: string): Promise<string | null | undefined> {
+    try {
+      const path = `/credentials/${encodeURIComponent(name)}`
+      return (await tokenService.read(path, Labelled)).Label ?? null
+    } catch (error) {
+      if (error instanceof PeerFailed && error.status === 404) return undefined
       throw error
     }
   }
@@ -139,7 +182,7 @@ export function createInstallationReader(
         coordinator.read(`/actions?limit=${MAX_CHANGES}`, ActionPage),
         tokenService.read(`/audit?limit=${MAX_CHANGES}`, AuditPage),
       ])
-      return { actions: actions.items, audit: audit.items }
+      return { actions: actions.items, audit: audit.items, names: await namesIn(audit.items) }
     },
   }
 }
