@@ -7,6 +7,7 @@ import { LimitBar } from '../parts/limit-bar.tsx'
 import { LimitState } from '../parts/limit-state.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
+import { SilentGateways } from '../parts/silent-gateways.tsx'
 import { Outside } from '../parts/text.tsx'
 import { companyPage, errorPage } from '../router.ts'
 
@@ -31,15 +32,20 @@ export default function CompanyLimitsPage({ realm }: { readonly realm: string })
       <ReadProblem error={limits.error} hasData={view !== undefined} />
       {view !== undefined && (
         <>
-          <Now view={view} />
-          <section className="panel" aria-labelledby="failed">
-            <h2 id="failed">Failed calls</h2>
-            {view.Calls.length === 0 ? (
-              <p className="muted">No call of this company has failed lately.</p>
-            ) : (
-              <Calls calls={view.Calls} />
-            )}
-          </section>
+          <SilentGateways addresses={view.Silent} />
+          {view.Replicas > 0 && (
+            <>
+              <Now view={view} />
+              <section className="panel" aria-labelledby="failed">
+                <h2 id="failed">Failed calls</h2>
+                {view.Calls.length === 0 ? (
+                  <p className="muted">No call of this company has failed lately.</p>
+                ) : (
+                  <Calls calls={view.Calls} />
+                )}
+              </section>
+            </>
+          )}
         </>
       )}
     </>

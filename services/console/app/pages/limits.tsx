@@ -6,6 +6,7 @@ import { LimitBar } from '../parts/limit-bar.tsx'
 import { LimitState } from '../parts/limit-state.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
+import { SilentGateways } from '../parts/silent-gateways.tsx'
 import { Outside } from '../parts/text.tsx'
 
 const READ_AGAIN_MS = 5_000
@@ -31,11 +32,7 @@ export default function LimitsPage() {
       {view !== undefined && (
         <>
           <Fleet view={view} />
-          {view.Silent.map((address) => (
-            <p key={address} className="failure" role="alert">
-              The gateway {address} does not respond. What it knows is missing here.
-            </p>
-          ))}
+          <SilentGateways addresses={view.Silent} />
           {view.Companies.length > 0 && <Companies view={view} />}
           {view.Companies.length === 0 && view.Replicas > 0 && (
             <section className="panel" aria-label="No calls">

@@ -35,6 +35,8 @@ export const CompanyLimitsView = z
     Company: CompanyLimits,
     Limits: LimitsView.shape.Limits,
     Calls: RealmCalls.shape.Calls,
+    Replicas: LimitsView.shape.Replicas,
+    Silent: LimitsView.shape.Silent,
   })
   .meta({ ref: 'CompanyLimits' })
 export type CompanyLimitsView = z.output<typeof CompanyLimitsView>

@@ -79,6 +79,8 @@ describe('the limits API of the console', () => {
       Company: { Realm: '42', Label: 'Rosewood', LastMinute: 212 },
       Limits: { PerMinute: 500 },
       Calls: [failed],
+      Replicas: 1,
+      Silent: [],
     })
   })
 
@@ -92,14 +94,13 @@ describe('the limits API of the console', () => {
     ])
   })
 
-  it('GET /api/limits names a gateway that does not respond', async () => {
+  it('GET /api/limits and GET /api/limits/{realm} name a gateway that does not respond', async () => {
     await using other = await startConsoleFixture({ TOKEN_SERVICE_URL: tokenService.url })
     const session = await other.signIn({ Link: other.signInLink().split('#')[1] })
-    const view = (await (
-      await other.request('/api/limits', { cookie: session })
-    ).json()) as LimitsView
-    expect(view).toMatchObject({ Companies: [], Limits: null, Replicas: 0 })
-    expect(view.Silent).toEqual(['127.0.0.1:9'])
+    for (const path of ['/api/limits', '/api/limits/42']) {
+      const view = await (await other.request(path, { cookie: session })).json()
+      expect(view).toMatchObject({ Limits: null, Replicas: 0, Silent: ['127.0.0.1:9'] })
+    }
   })
 
   it('GET /api/limits/{realm} rejects an invalid realm with 400', async () => {

@@ -88,7 +88,7 @@ export function limitsRoutes({ sessions, isHttps, gatewayRealms, installation }:
       async (c) => {
         const { realm } = c.req.valid('param')
         const person = sessionOf(c).user
-        const [{ bodies }, list, label] = await Promise.all([
+        const [{ bodies, silent }, list, label] = await Promise.all([
           gatewayRealms.find(realm, person),
           gatewayRealms.list(person),
           gatewayRealms.label(realm, person),
@@ -97,6 +97,8 @@ export function limitsRoutes({ sessions, isHttps, gatewayRealms, installation }:
           Company: { ...mergeRealm(bodies), Realm: realm, Label: label },
           Limits: list.bodies[0]?.Limits ?? null,
           Calls: mergeCalls(bodies),
+          Replicas: bodies.length,
+          Silent: [...silent],
         } satisfies CompanyLimitsView)
       },
     )
