@@ -1,0 +1,88 @@
+/** Checks each page of the console in a browser without data, and while no service responds. */
+import { freePort } from '@integration-host/shared/test-support/free-ports'
+import type { Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { pages } from '../../services/console/src/contracts/pages.ts'
+import { expectAccessible } from './accessibility.ts'
+import { type FakeConsole, startFakeConsole } from './fake-console.ts'
+import { PROCESS } from './fake-installation.ts'
+
+/** The pages whose content does not come from the services. */
+const WITHOUT_SERVICES = ['settings', 'help', 'helpDocument', 'signIn']
+
+describe('the pages of the console without data and without services', () => {
+  let at: FakeConsole
+  let page: Page
+
+  beforeAll(async () => {
+    const unused = `http://127.0.0.1:${await freePort()}`
+    at = await startFakeConsole({ PROMETHEUS_URL: unused, SANDBOX_URL: unused })
+    page = await at.signIn()
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+  afterEach(() => expect(at.problems).toEqual([]))
+
+  it.each([
+    ['dead letters', `/dead-letters/${PROCESS}`, 'There are none.'],
+    ['activity', '/activity?person=nobody', 'Nothing matches these filters.'],
+    ['charts', '/charts', 'Nothing in this time.'],
+    ['company limits', '/limits/1', 'No call of this company has failed lately.'],
+  ])('the page of %s says that it has no data, and is accessible', async (name, path, text) => {
+    await page.goto(at.url + path)
+    await page.getByText(text).first().waitFor()
+    await expectAccessible(page, `empty-${name}`)
+  })
+
+  describe('after all services have stopped', () => {
+    beforeAll(() => at.fake[Symbol.asyncDispose]())
+
+    it('the page Now reports each service that does not respond', async () => {
+      await page.goto(at.url)
+      for (const name of ['coordinator', 'token-service', 'accounting-gateway'])
+        await page.getByRole('heading', { name: new RegExp(`${name}.*does not respond`) }).waitFor()
+      await expectAccessible(page, 'error-now')
+    })
+
+    it('the page Health shows of each service the reason and since when it has not responded', async () => {
+      await page.goto(`${at.url}/services`)
+      const replica = page.getByRole('region', { name: 'coordinator' }).getByRole('article')
+      await replica.getByText('Does not respond').waitFor()
+      expect(await replica.textContent()).toContain('ECONNREFUSED')
+      const since = await replica.locator('time').first().getAttribute('datetime')
+      expect(Math.abs(Date.parse(since ?? '') - Date.now())).toBeLessThan(60_000)
+      await expectAccessible(page, 'error-health')
+    })
+
+    it.each(
+      Object.entries(pages).filter(
+        ([name]) => ![...WITHOUT_SERVICES, 'now', 'health', 'charts'].includes(name),
+      ),
+    )(
+      'the page %s reports that its service does not respond, and is accessible',
+      async (name, path) => {
+        await page.goto(at.url + path.replace(':process', PROCESS).replaceAll(/:\w+/g, '1'))
+        await page
+          .getByRole('alert')
+          .filter({ hasText: /does not respond/ })
+          .first()
+          .waitFor()
+        await expectAccessible(page, `error-${name}`)
+      },
+    )
+
+    it('the page Charts reports that Prometheus does not respond, and is accessible', async () => {
+      await page.goto(`${at.url}/charts?range=24h`)
+      await expect.poll(() => page.getByText('Prometheus has not responded.').count()).toBe(8)
+      await expectAccessible(page, 'error-charts')
+    })
+
+    it('the page Settings reports that the sessions cannot be read, and is accessible', async () => {
+      await page.route('**/api/sessions', (route) =>
+        route.fulfill({ status: 503, json: { code: 'store_unavailable', detail: 'no Redis' } }),
+      )
+      await page.goto(`${at.url}/settings`)
+      await page.getByRole('alert').getByText('no Redis').waitFor()
+      await expectAccessible(page, 'error-settings')
+    })
+  })
+})
