@@ -1,22 +1,21 @@
 import type { CompanyView } from '../../src/contracts/companies.ts'
-import { companyStateTexts } from '../../src/contracts/company-states.ts'
+import type { CompanyStateTexts } from '../../src/contracts/company-states.ts'
 import { duration, full, inList, useSeconds } from '../clock.ts'
 import { useSettings } from '../settings.ts'
 import { State, type Tone } from './glyph.tsx'
 
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)
-
 /** The states of companies in the order of their urgency. */
-export const COMPANY_STATES: Readonly<
-  Record<
-    CompanyView['State'],
-    { readonly tone: Tone; readonly glyph: string; readonly text: string }
-  >
-> = {
-  must_reconnect: { tone: 'bad', glyph: '✕', text: capital(companyStateTexts.must_reconnect) },
-  failing: { tone: 'warn', glyph: '↻', text: capital(companyStateTexts.failing) },
-  expiring: { tone: 'warn', glyph: '!', text: capital(companyStateTexts.expiring) },
-  active: { tone: 'good', glyph: '✓', text: capital(companyStateTexts.active) },
+export const COMPANY_STATES: {
+  readonly [State in CompanyView['State']]: {
+    readonly tone: Tone
+    readonly glyph: string
+    readonly text: Capitalize<CompanyStateTexts[State]>
+  }
+} = {
+  must_reconnect: { tone: 'bad', glyph: '✕', text: 'Must be reconnected' },
+  failing: { tone: 'warn', glyph: '↻', text: 'Cannot be refreshed now' },
+  expiring: { tone: 'warn', glyph: '!', text: 'Ends soon' },
+  active: { tone: 'good', glyph: '✓', text: 'Active' },
 }
 
 export function CompanyState({ state }: { readonly state: CompanyView['State'] }) {
