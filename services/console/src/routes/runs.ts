@@ -27,9 +27,10 @@ import {
   RunView,
 } from '../contracts/runs.ts'
 import type { Sessions } from '../session/sessions.ts'
-import type { Installation } from '../view/installation.ts'
 import { activityOfAction } from '../view/activity.ts'
-import { blockedActions, isDataRejected, whyOf } from '../view/why.ts'
+import { isDataRejected } from '../view/error-class.ts'
+import type { Installation } from '../view/installation.ts'
+import { blockedActions, whyOf } from '../view/why.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
 import { ACTION_PROBLEMS, PEER_PROBLEMS } from './peer-problems.ts'
 

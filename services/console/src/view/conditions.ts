@@ -9,10 +9,10 @@ import { companyStateTexts } from '../contracts/company-states.ts'
 import { companyPage, pages } from '../contracts/pages.ts'
 import type { Windows } from './alert-rule.ts'
 import { companyName, type Condition, counted, listed, mostUrgentFirst } from './condition.ts'
+import { failureRemedy, isDataRejected } from './error-class.ts'
 import { type Installation, responding, type RunGroup } from './installation.ts'
 import { conditionsOfMetrics } from './metric-conditions.ts'
 import { valueOf } from './metric-text.ts'
-import { failureRemedy, isDataRejected } from './why.ts'
 
 /** A replica counts as unreachable after this many failed checks in a row. */
 export const MISSES_UNTIL_DOWN = 3

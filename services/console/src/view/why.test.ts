@@ -1,12 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import {
-  type ActionableRun,
-  blockedActions,
-  type ExplainedRun,
-  failureRemedy,
-  isDataRejected,
-  whyOf,
-} from './why.ts'
+import { type ActionableRun, blockedActions, type ExplainedRun, whyOf } from './why.ts'
 
 const explained = (run: Partial<ExplainedRun>): string =>
   whyOf({
@@ -15,7 +8,6 @@ const explained = (run: Partial<ExplainedRun>): string =>
     ErrorClass: null,
     WaitingFor: null,
     InDoubt: false,
-    LastError: null,
     ...run,
   })
 
@@ -57,9 +49,7 @@ describe('the sentence that explains the state of a run', () => {
       ErrorClass: null,
       WaitingFor: 'ACC-1',
     } as const
-    expect(whyOf({ ...run, InDoubt: false, LastError: null }, 'Rosewood')).toMatch(
-      /^Waits for Rosewood, whose/,
-    )
+    expect(whyOf({ ...run, InDoubt: false }, 'Rosewood')).toMatch(/^Waits for Rosewood, whose/)
   })
 
   it('the sentence on the state of a run shows an unknown error class', () => {
@@ -69,24 +59,6 @@ describe('the sentence that explains the state of a run', () => {
   it('the sentence on a run in doubt warns that its call may have taken effect', () => {
     expect(explained({ InDoubt: true })).toContain('look into the target first')
   })
-})
-
-describe('a failure for which the console offers a copy with changes first', () => {
-  it.each(['http_400', 'http_405', 'http_422', 'input_invalid', 'realm_missing'])(
-    'the class %s means that the same data is rejected again',
-    (errorClass) => {
-      expect(isDataRejected(errorClass)).toBe(true)
-      expect(failureRemedy(errorClass)).toContain('Queue a copy')
-    },
-  )
-
-  it.each(['http_429', 'http_503', 'http_302', 'network', 'step_threw', null])(
-    'the class %s does not mean that the data is rejected',
-    (errorClass) => {
-      expect(isDataRejected(errorClass)).toBe(false)
-      expect(failureRemedy(errorClass)).not.toContain('Queue a copy')
-    },
-  )
 })
 
 describe('the actions that a run does not allow', () => {
