@@ -5,6 +5,7 @@ const explained = (run: Partial<ExplainedRun>): string =>
   whyOf({
     Status: 'Failed',
     StepName: 'report',
+    Attempt: 1,
     ErrorClass: null,
     WaitingFor: null,
     InDoubt: false,
@@ -29,6 +30,18 @@ describe('the sentence that explains the state of a run', () => {
       { Status: 'Retrying', ErrorClass: 'network' },
       'Waits for the next attempt of report, because the target could not be reached. It is made by itself.',
     ],
+    [{ Status: 'Running' }, 'Runs report.'],
+    [{ Status: 'Running', Attempt: 0 }, 'Waits for its turn at report.'],
+    [
+      { Status: 'Running', Attempt: 4, ErrorClass: 'http_503' },
+      'Runs report: attempt 4, after the target responded with 503.',
+    ],
+    [
+      { Status: 'Running', ErrorClass: 'credential_held' },
+      'Runs report: attempt 1, after the provider asked the company to slow down.',
+    ],
+    // The worker of the attempt before it was lost.
+    [{ Status: 'Running', Attempt: 2 }, 'Runs report: attempt 2.'],
     [
       { Status: 'Waiting', WaitingFor: 'ACC-1' },
       'Waits for ACC-1, whose access token cannot be obtained now. The page of the company says what helps; then the run continues by itself.',
@@ -46,6 +59,7 @@ describe('the sentence that explains the state of a run', () => {
     const run = {
       Status: 'Waiting',
       StepName: 'order',
+      Attempt: 0,
       ErrorClass: null,
       WaitingFor: 'ACC-1',
     } as const

@@ -8,7 +8,7 @@ import { failureRemedy, meaningOf } from './error-class.ts'
 
 export type ExplainedRun = Pick<
   RunResponse,
-  'Status' | 'StepName' | 'ErrorClass' | 'WaitingFor' | 'InDoubt'
+  'Status' | 'StepName' | 'Attempt' | 'ErrorClass' | 'WaitingFor' | 'InDoubt'
 >
 
 /**
@@ -23,7 +23,7 @@ export function whyOf(run: ExplainedRun, company?: string): string {
 }
 
 function stateSentence(
-  { Status, StepName, ErrorClass, WaitingFor }: ExplainedRun,
+  { Status, StepName, Attempt, ErrorClass, WaitingFor }: ExplainedRun,
   company: string | undefined,
 ): string {
   const because = ErrorClass === null ? '' : meaningOf(ErrorClass).cause
@@ -31,7 +31,11 @@ function stateSentence(
     case 'Queued':
       return `Waits for its turn at ${StepName}.`
     case 'Running':
-      return `Runs ${StepName}.`
+      // The step is due, but no worker has claimed it.
+      if (Attempt === 0) return `Waits for its turn at ${StepName}.`
+      // A claim does not remove the error class of the attempt before it.
+      if (because !== '') return `Runs ${StepName}: attempt ${Attempt}, after ${because}.`
+      return Attempt > 1 ? `Runs ${StepName}: attempt ${Attempt}.` : `Runs ${StepName}.`
     case 'Retrying':
       return because === ''
         ? `Runs ${StepName} again soon.`
