@@ -319,6 +319,7 @@ export async function startTokenService(
     links,
     disconnectHints,
     isKnown: createIsKnown(store),
+    labelOf: createLabelOf(store),
     redirectUri: new URL(config.REDIRECT),
     store,
     lists: store,
@@ -366,6 +367,21 @@ const createIsKnown =
       (credential) => credential !== null,
       (error: unknown) => {
         if (error instanceof DecryptionError) return true
+        throw error
+      },
+    )
+
+/**
+ * Returns the function that reads the label of a credential. A credential that cannot be decrypted has no label, so that
+ * its company can be connected again.
+ */
+const createLabelOf =
+  (store: Pick<CredentialStore, 'get'>) =>
+  (name: string): Promise<string | null> =>
+    store.get(name).then(
+      (credential) => credential?.label ?? null,
+      (error: unknown) => {
+        if (error instanceof DecryptionError) return null
         throw error
       },
     )

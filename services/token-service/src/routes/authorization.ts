@@ -22,6 +22,7 @@ import {
   atOwnOrigin,
   browserProblems,
   createBrowserCookie,
+  createConnectedCompany,
   rejectHead,
   rejectSubresource,
 } from './browser-session.ts'
@@ -62,6 +63,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
   const { authorization, completeAuthorization, exchanges, admission, redirectUri } = deps
   const tags = ['authorization']
   const cookie = createBrowserCookie(redirectUri)
+  const company = createConnectedCompany(redirectUri)
 
   return new Hono()
     .post(
@@ -149,7 +151,9 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           const callback = readCallback(c, cookie.read(c))
           const completed = await completeAuthorization(callback)
           if (completed.kind === 'denied') return denied(c, callback.error, completed.returnTo)
-          return connected(c, completed.credential, completed.returnTo)
+          const { credential, returnTo } = completed
+          if (returnTo === null) company.remember(c, credential)
+          return c.redirect(returnTo ?? `/connected?name=${credential.Name}`, 302)
         }),
     )
     .post(
@@ -201,19 +205,18 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       }),
       (c) => {
         const name = CredentialName.safeParse(c.req.query('name'))
+        const label = name.success ? company.label(c, name.data) : null
+        const known = name.success ? name.data : 'The company'
+        c.header('Cache-Control', 'no-store') // the page depends on a cookie
         c.header('Content-Security-Policy', PAGE_POLICY)
         return c.html(
           page(
             'Connected',
-            `${name.success ? name.data : 'The company'} is connected. This window can be closed.`,
+            `${label === null ? known : `${label} (${known})`} is connected. This window can be closed.`,
           ),
         )
       },
     )
-}
-
-function connected(c: Context, credential: CredentialView, returnTo: string | null): Response {
-  return c.redirect(returnTo ?? `/connected?name=${credential.Name}`, 302)
 }
 
 function denied(c: Context, error: string | null, returnTo: string | null): Response {

@@ -4,7 +4,8 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'hono'
-import { getCookie, setCookie } from 'hono/cookie'
+import { deleteCookie, getCookie, setCookie } from 'hono/cookie'
+import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { problemResponses, textResponse } from '@integration-host/shared/http/service-app'
 import { isLoopback } from '@integration-host/shared/http/loopback'
@@ -58,6 +59,35 @@ export function createBrowserCookie(redirectUri: URL): BrowserCookie {
       })
       // After a submitted form, status 303 makes the browser follow the redirect with GET (RFC 9110 §15.4.4).
       return c.redirect(url, c.req.method === 'POST' ? 303 : 302)
+    },
+  }
+}
+
+/** The name of the company that a browser has just connected, for the page at the end of the authorization. */
+export interface ConnectedCompany {
+  /** Stores the name in the browser for ten minutes; removes an earlier name if the company has none. */
+  remember(c: Context, credential: Pick<CredentialView, 'Name' | 'Label'>): void
+  /** Returns the name of the company with this credential; `null` if this browser has not just connected it. */
+  label(c: Context, name: string): string | null
+}
+
+/**
+ * Returns the functions for the name of the connected company. The name is in a cookie, because everybody can open
+ * `/connected?name=…`: if the page read the name from the store, a client that guesses realm ids would get the names of
+ * companies.
+ */
+export function createConnectedCompany(redirectUri: URL): ConnectedCompany {
+  const isSecure = redirectUri.protocol === 'https:'
+  const cookie = isSecure ? '__Host-connected' : 'connected'
+  const options = { httpOnly: true, sameSite: 'Lax', secure: isSecure, path: '/' } as const
+  return {
+    remember(c, { Name, Label }) {
+      if (Label === undefined) deleteCookie(c, cookie, options)
+      else setCookie(c, cookie, `${Name} ${Label}`, { ...options, maxAge: 600 })
+    },
+    label(c, name) {
+      const value = getCookie(c, cookie) ?? ''
+      return value.startsWith(`${name} `) ? value.slice(name.length + 1) : null
     },
   }
 }

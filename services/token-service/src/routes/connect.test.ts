@@ -113,6 +113,25 @@ describe('a connect link', () => {
     })
   })
 
+  it('the page of a connect link for a stored company shows the name of the company, and so does the page after its connection', async () => {
+    const label = 'Rosewood & Söhne; <b>Ltd</b>'
+    const escaped = 'Rosewood &amp; Söhne; &lt;b&gt;Ltd&lt;/b&gt;'
+    await finish(await press((await createLink({ label })).page), '7')
+    const { page } = await createLink({ realm: '7' })
+    expect(await (await open(page)).text()).toContain(`the company ${escaped}, 7`)
+    const finished = await finish(await press(page), '7')
+    const connected = service.url + (finished.headers.get('Location') ?? '')
+    const Cookie = finished.headers.getSetCookie()[0]?.split(';')[0] ?? ''
+    const shownAt = async (url: string, headers: Record<string, string>) =>
+      (await fetch(url, { headers })).text()
+    expect(await shownAt(connected, { Cookie })).toContain(`${escaped} (ACC-7) is connected`)
+    // Any other browser, and the address of another company, get no name.
+    expect(await shownAt(connected, {})).toContain('<p>ACC-7 is connected')
+    expect(await shownAt(`${service.url}/connected?name=ACC-77`, { Cookie })).toContain(
+      '<p>ACC-77 is connected',
+    )
+  })
+
   it('opening the page of a connect link, as mail scanners do, starts no authorization and does not use up the link', async () => {
     const { page } = await createLink()
     for (const init of [{}, { method: 'HEAD' }, {}]) {

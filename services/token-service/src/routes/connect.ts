@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { textResponse } from '@integration-host/shared/http/service-app'
+import { credentialName } from '@integration-host/shared/contracts/realm'
 import type { ConnectLinks } from '../authorization/connect-links.ts'
 import { button, forBrowser, formPolicy, page } from './browser-page.ts'
 import {
@@ -14,6 +15,8 @@ import {
 
 export interface ConnectRoutesDeps {
   readonly connectLinks: ConnectLinks
+  /** Returns the label of a credential; `null` if it has none, or is not stored. */
+  readonly labelOf: (name: string) => Promise<string | null>
   /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
   readonly redirectUri: URL
 }
@@ -22,7 +25,7 @@ export interface ConnectRoutesDeps {
  * The routes of a connect link for browsers: its page, and the form on the page, which uses the
  * link.
  */
-export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps): Hono {
+export function connectRoutes({ connectLinks, labelOf, redirectUri }: ConnectRoutesDeps): Hono {
   const tags = ['authorization']
   const cookie = createBrowserCookie(redirectUri)
   const parameters = [
@@ -50,7 +53,9 @@ export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps):
         forBrowser(c, async () => {
           const own = atOwnOrigin(c, redirectUri)
           if (own !== null) return c.redirect(own, 302)
-          const { realm, label } = await connectLinks.find(c.req.param('ticket'), cookie.read(c))
+          const link = await connectLinks.find(c.req.param('ticket'), cookie.read(c))
+          const { realm } = link
+          const label = link.label ?? (realm === null ? null : await labelOf(credentialName(realm)))
           const name = [label, realm].filter((part) => part !== null).join(', ')
           const company = name === '' ? 'your company' : `the company ${name}`
           const nonce = randomBytes(16).toString('base64')
