@@ -78,7 +78,7 @@ describe('the pages about companies in the console', () => {
     await figure(page, 'Refreshes')
       .getByText(/^ended /)
       .waitFor()
-    await figure(page, 'Last access token').getByText(/^in /).waitFor()
+    await figure(page, 'Last access token ends').getByText(/^in /).waitFor()
     for (const name of ['Access token', 'Next refresh', 'Grant ends, unless refreshed'])
       expect(await figure(page, name).count()).toBe(0)
     await page.getByText('The access token is not refreshed any more.').waitFor()

@@ -160,7 +160,7 @@ function EndedGrant({
         }
       />
       <Fact
-        name="Last access token"
+        name={fault?.Code === 'disconnected' ? 'Last access token' : 'Last access token ends'}
         // token-service does not issue the token of a company that has disconnected the application.
         value={
           fault?.Code === 'disconnected' ? (
