@@ -118,6 +118,27 @@ describe('the page of a run in the console', () => {
     expect(await caption().textContent()).toBe('1 min 40 s')
   })
 
+  it('the timeline marks a wait of 5 min that it draws shorter, and a failed attempt of 65 ms stays a short bar', async () => {
+    at.fake.add(['patient'], {
+      CreatedAt: time(0),
+      CompletedAt: time(300.2),
+      Attempts: [attempt(1, 0, 0.065), attempt(2, 300.065, 300.2)],
+    })
+    const path = `${at.url}/runs/${PROCESS}/patient`
+    await page.goto(path)
+    await timeline().getByText('Drawn shorter: 5 min without an attempt.').waitFor()
+    expect(await timeline().locator('.breaks').textContent()).toBe('5 min')
+    expect(await timeline().locator('ol > li:first-child .break').count()).toBe(1)
+    const widthOf = async (kind: string) =>
+      (await timeline().locator(`ol ${kind}`).first().boundingBox())?.width ?? 0
+    const [attemptWidth, waitWidth] = [await widthOf('.failed'), await widthOf('.wait')]
+    expect(attemptWidth).toBeGreaterThan(2)
+    expect(waitWidth / attemptWidth).toBeGreaterThan(10)
+    await timeline().getByLabel('True scale').check()
+    await timeline().locator('.breaks').waitFor({ state: 'detached' })
+    expect(await widthOf('.failed')).toBeLessThan(5)
+  })
+
   it('dragging over the timeline shows the selected range, and a click changes nothing', async () => {
     await show()
     const box = await timeline().locator('svg').first().boundingBox()

@@ -3,6 +3,7 @@ import { timeAxis } from './time-axis.ts'
 import {
   afterZoom,
   axisOfRange,
+  barOf,
   isDrag,
   rangeBetween,
   rangeOf,
@@ -89,6 +90,14 @@ describe('the shown part of a timeline', () => {
     const shown = afterZoom(shortened, WHOLE, WHOLE, 'in')
     expect(shown?.from).toBeLessThan(at(100))
     expect(shown?.until).toBeGreaterThan(at(900))
+  })
+
+  it('the width of a bar is its share of the time, and a bar that would be too thin to see has a minimum width', () => {
+    expect(barOf(trueScale, range(100, 300))).toEqual({ left: 0.1, width: expect.closeTo(0.2) })
+    expect(barOf(trueScale, range(100, 100.1))).toEqual({ left: 0.1, width: 0.004 })
+    expect(barOf(trueScale, range(1_000, 1_000))).toEqual({ left: 0.996, width: 0.004 })
+    // Of a bar that begins before the shown range and ends after it, only the part in the range is drawn.
+    expect(barOf(axisOfRange(trueScale, range(400, 500)), WHOLE)).toEqual({ left: 0, width: 1 })
   })
 
   it('the address has the shown range in milliseconds since the run was queued, and an invalid range is ignored', () => {

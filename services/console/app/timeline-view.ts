@@ -22,6 +22,19 @@ export function axisOfRange({ breaks, at }: TimeAxis, { from, until }: TimeRange
   return { breaks, at: (ms) => (at(ms) - start) / width }
 }
 
+/** The width of the shortest bar, as a share of the drawing: about 3 pixels, so that it can still be seen. */
+const SHORTEST_BAR = 0.004
+
+/** Returns the left end and the width of a bar, from 0 to 1. `axis` is the axis of the shown range. */
+export function barOf(
+  { at }: TimeAxis,
+  { from, until }: TimeRange,
+): { left: number; width: number } {
+  const left = Math.max(0, at(from))
+  const width = Math.max(SHORTEST_BAR, Math.min(1, at(until)) - left)
+  return { left: Math.min(left, 1 - width), width }
+}
+
 /**
  * Returns the time at a place of an axis, in whole milliseconds. A place outside of the timeline is moved to the nearer
  * end of the timeline.

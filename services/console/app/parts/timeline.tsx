@@ -3,7 +3,7 @@ import type { RunView } from '../../src/contracts/runs.ts'
 import { duration, fullMs, useSeconds } from '../clock.ts'
 import { setQuery, useQueryText } from '../router.ts'
 import { timeAxis } from '../time-axis.ts'
-import { axisOfRange, rangeOf, rangeText, type TimeRange } from '../timeline-view.ts'
+import { axisOfRange, barOf, rangeOf, rangeText, type TimeRange } from '../timeline-view.ts'
 import { visible } from '../visible.ts'
 import { type SegmentKind, waterfall } from '../waterfall.ts'
 import { Outside } from './text.tsx'
@@ -11,8 +11,6 @@ import { DraggedRange, useDraggedRange, ZoomButtons } from './timeline-zoom.tsx'
 
 /** The width of the drawing in its own units. The browser stretches the drawing. */
 const WIDTH = 1_000
-/** The shortest bar that can still be seen. */
-const MIN_WIDTH = 4
 
 /**
  * Shows the steps of a run as lanes of bars. The table of the attempts has the same content as text. The address contains
@@ -29,7 +27,8 @@ export function Timeline({ run }: { readonly run: RunView }) {
   const shown = part ?? whole
   const full = timeAxis(whole, isTrueScale)
   const axis = part === null ? full : axisOfRange(full, part)
-  const { breaks } = axis
+  const middleOf = (one: TimeRange): number => (axis.at(one.from) + axis.at(one.until)) / 2
+  const breaks = axis.breaks.filter((one) => middleOf(one) > 0 && middleOf(one) < 1)
   const x = (ms: number): number => axis.at(ms) * WIDTH
   const isShown = (one: TimeRange): boolean =>
     part === null || (one.from < part.until && one.until > part.from)
@@ -64,14 +63,13 @@ export function Timeline({ run }: { readonly run: RunView }) {
             >
               <line x1="0" x2={WIDTH} y1="10" y2="10" className="lane" />
               {segments.filter(isShown).map((segment) => {
-                const left = Math.max(0, x(segment.from))
-                const right = Math.min(WIDTH, x(segment.until))
+                const { left, width } = barOf(axis, segment)
                 return (
                   <rect
                     key={`${segment.kind} ${segment.from} ${segment.until}`}
                     className={segment.kind}
-                    x={Math.min(left, WIDTH - MIN_WIDTH)}
-                    width={Math.max(MIN_WIDTH, right - left)}
+                    x={left * WIDTH}
+                    width={width * WIDTH}
                     y={isThin(segment.kind) ? 8 : 2}
                     height={isThin(segment.kind) ? 4 : 16}
                   >
@@ -82,13 +80,13 @@ export function Timeline({ run }: { readonly run: RunView }) {
               {present !== null && isShown({ from: present, until: present + 1 }) && (
                 <line className="now" x1={x(present)} x2={x(present)} y1="0" y2="20" />
               )}
-              {breaks.filter(isShown).map((one) => (
+              {breaks.map((one) => (
                 <path
                   key={one.from}
                   className="break"
-                  d={`M${(x(one.from) + x(one.until)) / 2 - 5} 17l6 -14m4 0l-6 14`}
+                  d={`M${middleOf(one) * WIDTH - 8} 17l8 -14m8 0l-8 14`}
                 >
-                  <title>{`${exact(one.until - one.from)}, shortened`}</title>
+                  <title>{`${exact(one.until - one.from)}, drawn shorter`}</title>
                 </path>
               ))}
             </svg>
@@ -105,6 +103,17 @@ export function Timeline({ run }: { readonly run: RunView }) {
         ))}
         <DraggedRange list={list} places={dragged.places} />
       </ol>
+      {breaks.length > 0 && (
+        <div className="breaks muted" aria-hidden="true">
+          <div>
+            {breaks.map((one) => (
+              <span key={one.from} style={{ left: `${middleOf(one) * 100}%` }}>
+                {exact(one.until - one.from)}
+              </span>
+            ))}
+          </div>
+        </div>
+      )}
       <figcaption>
         <Time ms={shown.from} />
         <span>
@@ -123,11 +132,17 @@ export function Timeline({ run }: { readonly run: RunView }) {
       <div className="scale">
         {breaks.length > 0 && (
           <span className="muted">
-            Shortened: {breaks.map((one) => exact(one.until - one.from)).join(', ')} without an
-            attempt.
+            Drawn shorter:{' '}
+            {breaks
+              .map(
+                (one) =>
+                  `${exact(one.until - one.from)} ${present !== null && one.until > present ? 'before the next attempt' : 'without an attempt'}`,
+              )
+              .join(', ')}
+            .
           </span>
         )}
-        {(breaks.length > 0 || isTrueScale) && (
+        {(axis.breaks.length > 0 || isTrueScale) && (
           <label>
             <input
               type="checkbox"
