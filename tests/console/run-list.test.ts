@@ -175,4 +175,17 @@ describe('the list of runs in the console', () => {
     await page.waitForURL(/\?status=Completed$/)
     await expect.poll(rows).toEqual(['done-3', 'done-2', 'done-1'])
   })
+
+  it('an empty list reads at most 20 runs for each filter to count the runs that it hides', async () => {
+    at.fake.add(Array.from({ length: 21 }, (_, index) => `many-${index}`))
+    const counted: number[] = []
+    page.on('response', async (response) => {
+      const url = new URL(response.url())
+      if (url.pathname !== '/api/runs' || url.searchParams.has('class')) return
+      counted.push(((await response.json()) as { readonly Runs: readonly unknown[] }).Runs.length)
+    })
+    await show('?idPrefix=many-&class=http_503')
+    await page.getByText('20 or more do without “Error class: http_503”').waitFor()
+    await expect.poll(() => counted).toEqual([20])
+  })
 })

@@ -9,7 +9,11 @@ import { QueueButton } from './queue-button.tsx'
 import { filterText } from './run-filters.tsx'
 import { Outside } from './text.tsx'
 
-const number = new Intl.NumberFormat('en')
+/**
+ * The maximum number of runs that are read to count them. The coordinator has no cheaper count: for each filter it runs
+ * one statement, which reads a few rows for each run of the page.
+ */
+const MAX_COUNT = 20
 
 export interface NoRunsProps {
   readonly session: SessionView
@@ -38,13 +42,13 @@ export function NoRuns({ session, query, companies }: NoRunsProps) {
   )
 }
 
-/** For each filter, shows how many runs the list would have without this filter. */
+/** For each filter, shows how many runs the list would have without this filter, or `20 or more`. */
 function Hidden({ query, companies }: Omit<NoRunsProps, 'session'>) {
   const filters = removableFilters(query)
   const counts = useQueries({
     queries: filters.map(({ rest }) => ({
       queryKey: ['run-count', rest.toString()],
-      queryFn: () => call<RunsView>('GET', `/runs?${rest}`),
+      queryFn: () => call<RunsView>('GET', `/runs?${withLimit(rest)}`),
     })),
   })
   const hidden = filters.flatMap((filter, index) => {
@@ -63,8 +67,8 @@ function Hidden({ query, companies }: Omit<NoRunsProps, 'session'>) {
           {hidden.map(({ name, value, rest, count, isAll }) => (
             <li key={`${name} ${value}`}>
               <span>
-                {isAll ? '' : 'More than '}
-                {number.format(count)} {count === 1 && isAll ? 'does' : 'do'} without “
+                {count}
+                {isAll ? '' : ' or more'} {count === 1 && isAll ? 'does' : 'do'} without “
                 <Outside text={filterText(name, value, companies)} />”
               </span>
               <button
@@ -79,4 +83,10 @@ function Hidden({ query, companies }: Omit<NoRunsProps, 'session'>) {
       )}
     </>
   )
+}
+
+function withLimit(query: URLSearchParams): URLSearchParams {
+  const limited = new URLSearchParams(query)
+  limited.set('limit', String(MAX_COUNT))
+  return limited
 }
