@@ -20,6 +20,38 @@ describe('the format of times in the console', () => {
     expect(plain(timeFormat('UTC', 'en-GB').inList(TIME, now))).toBe('24 Nov, 23:12')
   })
 
+  it('an hour has a leading zero only in a language that writes it, also in times with a date or with milliseconds', () => {
+    const early = new Date('2026-11-24T03:12:04.120Z')
+    const later = new Date('2026-11-26T01:00:00Z')
+    const timesIn = (locale: string): readonly string[] => {
+      const utc = timeFormat('UTC', locale)
+      return [
+        utc.inList(early, early),
+        utc.inList(early, later),
+        utc.timeMs(early),
+        utc.fullMs(early),
+      ]
+    }
+    expect(timesIn('en-US').map(plain)).toEqual([
+      '3:12:04 AM',
+      'Nov 24, 3:12 AM',
+      '3:12:04.120 AM',
+      'Nov 24, 3:12:04.120 AM',
+    ])
+    expect(timesIn('en-GB').map(plain)).toEqual([
+      '03:12:04',
+      '24 Nov, 03:12',
+      '03:12:04.120',
+      '24 Nov, 03:12:04.120',
+    ])
+  })
+
+  it('a line never breaks between a time and AM or PM', () => {
+    const utc = timeFormat('UTC', 'en-US')
+    for (const text of [utc.clock(TIME), utc.timeOfDay(TIME), utc.timeMs(TIME), utc.full(TIME)])
+      expect(text).toMatch(/\d\u00a0PM/)
+  })
+
   it('the clock in the bar has the same number of characters at each hour', () => {
     for (const locale of ['en-US', 'en-GB', 'de']) {
       const format = timeFormat('UTC', locale)

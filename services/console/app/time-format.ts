@@ -14,9 +14,9 @@ export interface TimeFormat {
   clock(time: Date): string
   /** Returns the time of day without seconds, such as `3:12 AM`. */
   timeOfDay(time: Date): string
-  /** Returns the time of day with milliseconds, such as `03:12:04.120`. */
+  /** Returns the time of day with milliseconds, such as `3:12:04.120 AM`. Only attempts need it. */
   timeMs(time: Date): string
-  /** Returns the date and the time with milliseconds, such as `Nov 24, 03:12:04.120`. */
+  /** Returns the date and the time with milliseconds, such as `Nov 24, 3:12:04.120 AM`. Only attempts need it. */
   fullMs(time: Date): string
   /**
    * Returns the time of day if the time is on the same day as `now`, and the date with the time otherwise.
@@ -28,10 +28,16 @@ export interface TimeFormat {
 
 /** Returns the formats of a time zone; `undefined` stands for the zone of this computer. */
 export function timeFormat(timeZone: string | undefined, locale?: string): TimeFormat {
-  const format = (options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat =>
-    new Intl.DateTimeFormat(locale, { ...options, timeZone })
+  const format = (options: Intl.DateTimeFormatOptions): ((time: Date) => string) => {
+    const formatter = new Intl.DateTimeFormat(locale, { ...options, timeZone })
+    // A line may break after the date, but not between the time and `AM` or `PM`.
+    return (time) => formatter.format(time).replace(/\s(?=[AP]M\b)/i, '\u00a0')
+  }
+  // As in the format of the language itself, only an hour of a clock with 24 hours has a leading zero.
+  const { hour12 } = new Intl.DateTimeFormat(locale, { hour: 'numeric' }).resolvedOptions()
+  const hour = hour12 === true ? 'numeric' : '2-digit'
   const milliseconds = {
-    hour: '2-digit',
+    hour,
     minute: '2-digit',
     second: '2-digit',
     fractionalSecondDigits: 3,
@@ -43,16 +49,15 @@ export function timeFormat(timeZone: string | undefined, locale?: string): TimeF
   const fullMs = format({ month: 'short', day: 'numeric', ...milliseconds })
   const day = format({ dateStyle: 'short' })
   const dayName = format({ weekday: 'long', month: 'long', day: 'numeric' })
-  const withDate = format({ month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' })
+  const withDate = format({ month: 'short', day: 'numeric', hour, minute: '2-digit' })
   return {
-    full: (time) => full.format(time),
-    dayName: (time) => dayName.format(time),
-    clock: (time) => clock.format(time),
-    timeOfDay: (time) => timeOfDay.format(time),
-    timeMs: (time) => timeMs.format(time),
-    fullMs: (time) => fullMs.format(time),
-    inList: (time, now) =>
-      day.format(time) === day.format(now) ? clock.format(time) : withDate.format(time),
+    full,
+    dayName,
+    clock,
+    timeOfDay,
+    timeMs,
+    fullMs,
+    inList: (time, now) => (day(time) === day(now) ? clock(time) : withDate(time)),
     zoneName: timeZone?.slice(timeZone.lastIndexOf('/') + 1).replaceAll('_', ' ') ?? '',
   }
 }

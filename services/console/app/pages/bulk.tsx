@@ -3,7 +3,7 @@ import { useState } from 'react'
 import type { BulkAction, BulkView } from '../../src/contracts/bulk.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
-import { duration, fullMs } from '../clock.ts'
+import { duration, full } from '../clock.ts'
 import { notify } from '../notice.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
@@ -223,12 +223,12 @@ function Facts({ bulk }: { readonly bulk: BulkView }) {
       </div>
       <div>
         <dt>Began</dt>
-        <dd>{fullMs(bulk.CreatedAt)}</dd>
+        <dd>{full(bulk.CreatedAt)}</dd>
       </div>
       {bulk.FinishedAt !== null && (
         <div>
           <dt>Ended</dt>
-          <dd>{fullMs(bulk.FinishedAt)}</dd>
+          <dd>{full(bulk.FinishedAt)}</dd>
         </div>
       )}
     </dl>

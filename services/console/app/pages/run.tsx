@@ -3,7 +3,7 @@ import { useEffect } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call, Problem } from '../api.ts'
-import { fullMs, remaining, useSeconds } from '../clock.ts'
+import { full, remaining, useSeconds } from '../clock.ts'
 import { usePageTitle } from '../page-title.ts'
 import { Ago } from '../parts/ago.tsx'
 import { Link } from '../parts/link.tsx'
@@ -147,7 +147,7 @@ function NextAttempt({ run }: { readonly run: RunView }) {
     )
   if (NextAttemptAt === null) return null
   return (
-    <span title={fullMs(NextAttemptAt)}>
+    <span title={full(NextAttemptAt)}>
       next attempt {remaining(Date.parse(NextAttemptAt) / 1_000 - seconds)}
     </span>
   )

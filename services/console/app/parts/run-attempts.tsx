@@ -97,7 +97,7 @@ export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
             <th scope="col" className="wide">
               Call
             </th>
-            <th scope="col" className="narrow">
+            <th scope="col" className="time">
               Began
             </th>
           </tr>

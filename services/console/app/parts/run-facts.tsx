@@ -1,5 +1,5 @@
 import type { RunView } from '../../src/contracts/runs.ts'
-import { fullMs } from '../clock.ts'
+import { full } from '../clock.ts'
 import { companyPage, runPage } from '../router.ts'
 import { ActivityText } from './activity-text.tsx'
 import { Ago } from './ago.tsx'
@@ -46,14 +46,14 @@ export function RunFacts({ run }: { readonly run: RunView }) {
       </div>
       <div>
         <dt>Queued</dt>
-        <dd>{fullMs(run.CreatedAt)}</dd>
+        <dd>{full(run.CreatedAt)}</dd>
       </div>
       <div>
         <dt>Ended</dt>
         <dd>
           {ended === null
             ? '—'
-            : `${fullMs(ended)} (${exact(Date.parse(ended) - Date.parse(run.CreatedAt))})`}
+            : `${full(ended)} (${exact(Date.parse(ended) - Date.parse(run.CreatedAt))})`}
         </dd>
       </div>
       {run.DefinitionVersion !== null && (
