@@ -25,6 +25,18 @@ describe('the settings of the console', () => {
       expect(problems(url)).toBe('')
   })
 
+  it('the console reports a setting with a wrong value only once', () => {
+    expect(problemsOf({ SIGN_IN: 'link', SERVICE_API_KEY: 'short' })).not.toContain('OPERATOR')
+    const env = { SIGN_IN: 'oidc', OIDC_ISSUER: 'login', OIDC_CLIENT_SECRET_FILE: '/none' }
+    const problems = problemsOf({ ...env, OIDC_VIEWERS: 'everybody' })
+    expect(problems.match(/OIDC_\w+(?=:)/g)?.toSorted()).toEqual([
+      'OIDC_CLIENT_ID',
+      'OIDC_CLIENT_SECRET_FILE',
+      'OIDC_ISSUER',
+      'OIDC_VIEWERS',
+    ])
+  })
+
   it('the console needs a key for its requests to the services: OPERATOR_API_KEY or one of the service keys', () => {
     const env = { SIGN_IN: 'link', SERVICE_API_KEY: '' }
     expect(problemsOf(env)).toContain('OPERATOR_API_KEY: is needed')

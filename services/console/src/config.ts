@@ -5,7 +5,7 @@ import {
   httpUrl,
   integer,
   listenSettings,
-  parseConfig,
+  readSettings,
   secret,
   serviceKeys,
 } from '@integration-host/shared/process/config'
@@ -117,46 +117,58 @@ export interface OpenIdSettings {
  * @throws {ConfigError} names every invalid or missing setting.
  */
 export function readConfig(env: Environment = process.env): Config {
-  const config = parseConfig(Settings, env)
-  const problems: string[] = []
-  if (config.CONSOLE_URL !== undefined) {
-    const url = new URL(config.CONSOLE_URL)
+  const { settings, valid, problems } = readSettings(Settings, env)
+  const isReported = (name: string): boolean =>
+    problems.some((line) => new RegExp(`^${name}(?:_FILE)?[.:]`).test(line))
+  const report: Report = (name, problem) => {
+    if (!isReported(name)) problems.push(`${name}: ${problem}`)
+  }
+  if (valid.CONSOLE_URL !== undefined) {
+    const url = new URL(valid.CONSOLE_URL)
     const isLocal = isLoopback(url.hostname) || url.hostname === 'console.localhost'
     if (url.protocol === 'http:' && !isLocal)
-      problems.push('CONSOLE_URL: must be https, because it is not a loopback address')
-    if (url.pathname !== '/') problems.push('CONSOLE_URL: must have no path')
+      report('CONSOLE_URL', 'must be https, because it is not a loopback address')
+    if (url.pathname !== '/') report('CONSOLE_URL', 'must have no path')
   }
-  const key = config.OPERATOR_API_KEY ?? config.SERVICE_API_KEY?.[0]
-  if (key === undefined) problems.push('OPERATOR_API_KEY: is needed without SERVICE_API_KEY')
-  let users: ReadonlyMap<string, User> = new Map()
-  if (config.SIGN_IN.includes('password')) {
-    try {
-      if (config.USERS_FILE === undefined) throw new Error('is needed for SIGN_IN=password')
-      users = parseUsers(readFileSync(config.USERS_FILE, 'utf8'))
-      if (users.size === 0) throw new Error('the file names no user')
-    } catch (error) {
-      const { code, message } = error as NodeJS.ErrnoException
-      problems.push(
-        `USERS_FILE: ${code === undefined ? message : `the file cannot be read (${code})`}`,
-      )
-    }
-  }
-  const openId = config.SIGN_IN.includes('oidc') ? readOpenId(config, problems) : null
-  if (problems.length > 0 || key === undefined) throw new ConfigError(problems)
-  return { ...config, key, CONSOLE_URL: config.CONSOLE_URL ?? null, users, openId }
+  const key = valid.OPERATOR_API_KEY ?? valid.SERVICE_API_KEY?.[0]
+  if (key === undefined && !isReported('SERVICE_API_KEY'))
+    report('OPERATOR_API_KEY', 'is needed without SERVICE_API_KEY')
+  const users = valid.SIGN_IN?.includes('password') === true ? readUsers(valid, report) : new Map()
+  const openId = valid.SIGN_IN?.includes('oidc') === true ? readOpenId(valid, report) : null
+  if (settings === null || key === undefined || problems.length > 0) throw new ConfigError(problems)
+  return { ...settings, key, CONSOLE_URL: settings.CONSOLE_URL ?? null, users, openId }
 }
 
-function readOpenId(config: z.output<typeof Settings>, problems: string[]): OpenIdSettings | null {
-  const { OIDC_ISSUER: issuer, OIDC_CLIENT_ID: clientId, OIDC_CLIENT_SECRET: clientSecret } = config
+type ValidSettings = Partial<z.output<typeof Settings>>
+/** Reports a problem of a setting, unless another problem of the same setting is reported. */
+type Report = (name: keyof ValidSettings, problem: string) => void
+
+function readUsers({ USERS_FILE }: ValidSettings, report: Report): ReadonlyMap<string, User> {
+  try {
+    if (USERS_FILE === undefined) throw new Error('is needed for SIGN_IN=password')
+    const users = parseUsers(readFileSync(USERS_FILE, 'utf8'))
+    if (users.size === 0) throw new Error('the file names no user')
+    return users
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    report('USERS_FILE', code === undefined ? message : `the file cannot be read (${code})`)
+    return new Map()
+  }
+}
+
+function readOpenId(valid: ValidSettings, report: Report): OpenIdSettings | null {
+  const { OIDC_ISSUER: issuer, OIDC_CLIENT_ID: clientId, OIDC_CLIENT_SECRET: clientSecret } = valid
   for (const name of ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'] as const)
-    if (config[name] === undefined) problems.push(`${name}: is needed for SIGN_IN=oidc`)
-  if (config.OIDC_OPERATORS.length + config.OIDC_VIEWERS.length === 0)
-    problems.push('OIDC_OPERATORS: is needed without OIDC_VIEWERS')
-  if (!config.OIDC_SCOPE.split(' ').includes('openid'))
-    problems.push('OIDC_SCOPE: must contain openid')
-  if (issuer === undefined || clientId === undefined || clientSecret === undefined) return null
+    if (valid[name] === undefined) report(name, 'is needed for SIGN_IN=oidc')
+  if (valid.OIDC_OPERATORS?.length === 0 && valid.OIDC_VIEWERS?.length === 0)
+    report('OIDC_OPERATORS', 'is needed without OIDC_VIEWERS')
+  if (valid.OIDC_SCOPE?.split(' ').includes('openid') === false)
+    report('OIDC_SCOPE', 'must contain openid')
+  if (issuer === undefined) return null
   const { protocol, hostname } = new URL(issuer)
   if (protocol === 'http:' && !isLoopback(hostname))
-    problems.push('OIDC_ISSUER: must be https, because it is not a loopback address')
-  return { issuer, clientId, clientSecret }
+    report('OIDC_ISSUER', 'must be https, because it is not a loopback address')
+  return clientId === undefined || clientSecret === undefined
+    ? null
+    : { issuer, clientId, clientSecret }
 }

@@ -20,6 +20,16 @@ export class ConfigError extends Error {
   }
 }
 
+/** The settings in the environment, of which some may be wrong or missing. */
+export interface ReadSettings<Settings> {
+  /** All settings; `null` if one of them is wrong or missing. */
+  readonly settings: Settings | null
+  /** The settings that are valid. An unset setting has its default. */
+  readonly valid: Partial<Settings>
+  /** One line for each wrong or missing setting. The caller may add further lines. */
+  readonly problems: string[]
+}
+
 /**
  * Reads settings from the environment. An empty variable counts as unset. `X_FILE` names a file whose content becomes
  * the value of `X`; one trailing newline is removed. If the name of a setting itself ends in `_FILE`, its value is a
@@ -31,6 +41,19 @@ export function parseConfig<Shape extends z.ZodObject>(
   schema: Shape,
   env: Environment,
 ): z.output<Shape> {
+  const { settings, problems } = readSettings(schema, env)
+  if (settings === null || problems.length > 0) throw new ConfigError(problems)
+  return settings
+}
+
+/**
+ * Reads settings as `parseConfig` does, but returns the problems instead of throwing them, so that a caller with further
+ * checks can report all problems in one message.
+ */
+export function readSettings<Shape extends z.ZodObject>(
+  schema: Shape,
+  env: Environment,
+): ReadSettings<z.output<Shape>> {
   const problems: string[] = []
   const values: Record<string, string> = {}
   for (const name of Object.keys(schema.shape)) {
@@ -40,16 +63,30 @@ export function parseConfig<Shape extends z.ZodObject>(
   }
   problems.push(...tlsProblems(schema.shape, values))
   const parsed = schema.safeParse(values)
-  if (!parsed.success) {
-    for (const issue of parsed.error.issues) {
-      const name = issue.path.map(String).join('.')
-      if (problems.some((line) => line.startsWith(`${name}_FILE`))) continue
-      const isMissing = name in schema.shape && values[name] === undefined
-      problems.push(`${name || 'settings'}: ${isMissing ? 'is missing' : issue.message}`)
-    }
+  for (const issue of parsed.error?.issues ?? []) {
+    const name = issue.path.map(String).join('.')
+    if (problems.some((line) => line.startsWith(`${name}_FILE`))) continue
+    const isMissing = name in schema.shape && values[name] === undefined
+    problems.push(`${name || 'settings'}: ${isMissing ? 'is missing' : issue.message}`)
   }
-  if (problems.length > 0) throw new ConfigError(problems)
-  return parsed.data as z.output<Shape>
+  return {
+    settings: parsed.data ?? null,
+    valid: parsed.data ?? validSettings(schema, values),
+    problems,
+  }
+}
+
+function validSettings<Shape extends z.ZodObject>(
+  schema: Shape,
+  values: Readonly<Record<string, string>>,
+): Partial<z.output<Shape>> {
+  const shape: Readonly<Record<string, z.core.$ZodType>> = schema.shape
+  const valid = Object.entries(shape).flatMap(([name, setting]) => {
+    const { success, data } = z.safeParse(setting, values[name])
+    return success ? [[name, data] as const] : []
+  })
+  // TypeScript widens the names to `string`. Each value is the output of the schema of its name.
+  return Object.fromEntries(valid) as Partial<z.output<Shape>>
 }
 
 function readSetting(name: string, env: Environment, problems: string[]): string | undefined {
