@@ -161,36 +161,50 @@ describe('the live state of the pages of the console', () => {
     expect(requests.filter((one) => one === `/api${path}/data`)).toHaveLength(1)
   })
 
-  it.each([
+  describe.each([
     ['ahead', 3_600_000],
     ['behind', -3_600_000],
-  ])(
-    'countdowns follow the clock of the server if the clock of the browser is an hour %s',
-    async (name, offsetMs) => {
-      const due = Date.now() + 600_000
-      at.fake.add([`due-${name}`], {
-        Status: 'Retrying',
-        NextAttemptAt: new Date(due).toISOString(),
-      })
-      const page = await at.signIn()
+  ])('if the clock of the browser is an hour %s', (name, offsetMs) => {
+    /** Signs in, and opens a tab whose clock is wrong. */
+    async function openWithWrongClock(path: string): Promise<Page> {
+      await at.signIn()
+      const page = await at.context.newPage()
       await page.addInitScript(
         `{ const real = Date; globalThis.Date = class extends real {
         constructor(...values) { super(...(values.length === 0 ? [real.now() + ${offsetMs}] : values)) }
         static now() { return real.now() + ${offsetMs} }
       } }`,
       )
-      await page.goto(`${at.url}/runs/${PROCESS}/due-${name}`)
+      await page.goto(at.url + path)
+      expect(Math.abs((await page.evaluate<number>('Date.now()')) - Date.now())).toBeGreaterThan(
+        3_000_000,
+      )
+      return page
+    }
+
+    it('countdowns follow the clock of the server', async () => {
+      const due = Date.now() + 600_000
+      at.fake.add([`due-${name}`], {
+        Status: 'Retrying',
+        NextAttemptAt: new Date(due).toISOString(),
+      })
+      const page = await openWithWrongClock(`/runs/${PROCESS}/due-${name}`)
       await eventually(async () => {
         const text = (await page.getByText('next attempt in').textContent({ timeout: 2_000 })) ?? ''
         const remaining = (due - Date.now()) / 1_000
         const [, minutes, seconds] = /in (\d+):(\d\d)$/.exec(text) ?? []
         expect(Math.abs(Number(minutes) * 60 + Number(seconds) - remaining)).toBeLessThan(1.5)
       })
-      expect(Math.abs((await page.evaluate<number>('Date.now()')) - Date.now())).toBeGreaterThan(
-        3_000_000,
-      )
-    },
-  )
+    })
+
+    it('the filter by the time of the last change uses the clock of the server', async () => {
+      const page = await openWithWrongClock('/runs')
+      await page.getByLabel('Changed within').selectOption('last hour')
+      await page.waitForURL(/since=/)
+      const since = new URL(page.url()).searchParams.get('since') ?? ''
+      expect(Math.abs(Date.parse(since) - (Date.now() - 3_600_000))).toBeLessThan(60_000)
+    })
+  })
 })
 
 describe('an open page of a console process that is killed', () => {

@@ -5,7 +5,8 @@ import { currentSettings } from './settings.ts'
 import { type TimeFormat, timeFormat, withEvenWidth, zoneOf } from './time-format.ts'
 
 const listeners = new Set<() => void>()
-let seconds = Math.floor(Date.now() / 1_000)
+
+const serverSeconds = (): number => Math.floor(serverNow() / 1_000)
 
 /** Returns the server's time as ISO 8601. */
 export const serverTimeText = (): string => new Date(serverNow()).toISOString()
@@ -13,7 +14,6 @@ export const serverTimeText = (): string => new Date(serverNow()).toISOString()
 // One timer serves the whole page. It pauses while the page is hidden.
 setInterval(() => {
   if (document.hidden) return
-  seconds = Math.floor(serverNow() / 1_000)
   for (const listener of listeners) listener()
 }, 1_000)
 
@@ -23,7 +23,7 @@ function subscribe(listener: () => void): () => void {
 }
 
 /** Returns the server's time in whole seconds; the component is rendered again each second. */
-export const useSeconds = (): number => useSyncExternalStore(subscribe, () => seconds)
+export const useSeconds = (): number => useSyncExternalStore(subscribe, serverSeconds)
 
 /** Returns a duration as text, such as `12 s`, `4 min`, `3 h 12 min` or `27 days`. */
 export function duration(totalSeconds: number): string {

@@ -5,6 +5,7 @@ import { full } from '../clock.ts'
 import { useNow, useRunCounts } from '../now.ts'
 import { goTo, setQuery } from '../router.ts'
 import { IN_FLIGHT, type RunQuery, type Status } from '../run-query.ts'
+import { serverNow } from '../server-clock.ts'
 import { visible } from '../visible.ts'
 import { AsOf } from './ago.tsx'
 import { Link } from './link.tsx'
@@ -124,7 +125,7 @@ export function Filters({ query, view }: FilterProps) {
       else next.delete(name)
     }
     const hours = Number(form.get('hours'))
-    if (hours > 0) next.set('since', new Date(Date.now() - hours * 3_600_000).toISOString())
+    if (hours > 0) next.set('since', new Date(serverNow() - hours * 3_600_000).toISOString())
     setQuery(next)
   }
   const process = query.get('process') ?? ''
