@@ -45,10 +45,8 @@ export function createSandboxClient(sandboxUrl: string): SandboxClient {
       ...(body !== undefined && { body: JSON.stringify(body) }),
       redirect: 'manual',
       signal: AbortSignal.timeout(DEADLINE_MS),
-    }).catch((error: unknown) => {
-      throw unavailable(`sandbox-provider does not respond (${reasonOfFetch(error)})`, error)
-    })
-    const text = await response.text()
+    }).catch(failed)
+    const text = await response.text().catch(failed)
     if (response.status === 404)
       throw new IntegrationError('not_found', 'The sandbox has no company with this id')
     if (!response.ok) throw unavailable(`sandbox-provider responded with ${response.status}`, null)
@@ -85,3 +83,7 @@ export function createSandboxClient(sandboxUrl: string): SandboxClient {
 
 const unavailable = (message: string, cause: unknown): IntegrationError =>
   new IntegrationError('service_unavailable', message, { cause, retryAfterSeconds: 5 })
+
+function failed(error: unknown): never {
+  throw unavailable(`sandbox-provider does not respond (${reasonOfFetch(error)})`, error)
+}

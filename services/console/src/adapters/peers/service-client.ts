@@ -102,9 +102,7 @@ export function createServiceClient({
       redirect: 'manual',
       signal: AbortSignal.timeout(method === 'GET' ? READ_DEADLINE_MS : ACTION_DEADLINE_MS),
     })
-    const received = await response.text().catch((error: unknown) => {
-      throw new PeerFailed(reasonOfFetch(error), null, { cause: error })
-    })
+    const received = await textOf(response)
     if (response.ok) onHeaders?.(response.headers, response.status)
     return { status: response.status, body: received === '' ? null : parseJson(received) }
   }
@@ -126,7 +124,7 @@ export function createServiceClient({
         redirect: 'manual',
         signal: AbortSignal.timeout(READ_DEADLINE_MS),
       })
-      const text = await response.text()
+      const text = await textOf(response)
       if (response.status !== 200)
         throw new PeerFailed(`status ${response.status}`, response.status)
       const parsed = schema.safeParse(parseJson(text))
@@ -167,12 +165,13 @@ function problemOf(name: string, status: number, body: unknown): IntegrationErro
 const isTexts = (value: unknown): boolean =>
   Array.isArray(value) && value.every((one) => typeof one === 'string')
 
-async function fetchOf(url: string, options: RequestInit): Promise<Response> {
-  try {
-    return await fetch(url, options)
-  } catch (error) {
-    throw new PeerFailed(reasonOfFetch(error), null, { cause: error })
-  }
+const fetchOf = (url: string, options: RequestInit): Promise<Response> =>
+  fetch(url, options).catch(failed)
+
+const textOf = (response: Response): Promise<string> => response.text().catch(failed)
+
+function failed(error: unknown): never {
+  throw new PeerFailed(reasonOfFetch(error), null, { cause: error })
 }
 
 /** Returns a short reason why a request got no response, such as `ECONNREFUSED`. */
