@@ -121,14 +121,9 @@ describe('the transactions command against a coordinator', () => {
     for (const id of ids) await waitForRun(system, id, 0, 'Retrying')
     const operation = (...args: string[]) =>
       command('operations', 'start', '--process', 'OrderProcess', '--id-prefix', 'bulk-', ...args)
-    const cancel = [
-      '--action',
-      'cancel',
-      '--status',
-      'retrying',
-      '--reason',
-      'the demo API is down',
-    ]
+    // A run has the status Running during each attempt.
+    const unfinished = ['--status', 'retrying,running']
+    const cancel = ['--action', 'cancel', ...unfinished, '--reason', 'the demo API is down']
     const counted = await operation(...cancel, '--dry-run', '--interval', '1')
     expect(counted).toMatchObject({ code: 0, stdout: expect.stringMatching(/3 runs would be/) })
     expect((await waitForRun(system, 'bulk-1', 0, 'Retrying')).Status).toBe('Retrying')

@@ -136,6 +136,9 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
       `dir ${folder}`,
       'save ""',
       'appendonly yes',
+      // The data must survive a kill of Redis, but not of the machine. With the default (everysec), Redis delays writes to
+      // the file by up to two seconds while the disk is slow, and a kill then loses them.
+      'appendfsync no',
     ]
     await writeFile(config, `${lines.join('\n')}\n`, { mode: 0o600 })
     return {

@@ -251,7 +251,7 @@ function persistenceOf(info: Info, appendfsync: string | undefined): CheckResult
         : warning(
             'appendfsync',
             appendfsync,
-            'Set appendfsync always: otherwise a power failure loses up to a second of refreshes.',
+            'Set appendfsync always: otherwise a power failure, or a crash of Redis while the disk is slow, loses up to two seconds of refreshes.',
           ),
   ]
 }
