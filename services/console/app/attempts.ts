@@ -51,8 +51,11 @@ function isCounted(run: RunView, attempt: Attempt, next: Attempt | undefined): b
   }
   // A resumed run begins again with the number 1. The next attempt may therefore have the same number although this
   // attempt counts.
-  const isResumed = run.History.some(
-    ({ Action, At }) => Action === 'resume' && At >= attempt.StartedAt && At <= next.StartedAt,
-  )
-  return isResumed || next.Attempt !== attempt.Attempt
+  return isResumedBetween(run, attempt, next) || next.Attempt !== attempt.Attempt
 }
+
+/** Whether a person has resumed the run after one attempt and before the next one. */
+export const isResumedBetween = ({ History }: RunView, one: Attempt, next: Attempt): boolean =>
+  History.some(
+    ({ Action, At }) => Action === 'resume' && At >= one.StartedAt && At <= next.StartedAt,
+  )

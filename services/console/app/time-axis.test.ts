@@ -13,7 +13,7 @@ const waterfall = (segments: readonly Segment[], omitted = 0): Waterfall => ({
   from: 0,
   until: 1_000 * SECOND,
   now: null,
-  lanes: [{ step: 'order', segments, omitted }],
+  lanes: [{ step: 'order', segments, omitted, isCopied: false }],
 })
 const WITH_WAIT = waterfall([
   segment('failed', 0, 100),
@@ -83,7 +83,12 @@ describe('the time axis of a timeline', () => {
   })
 
   it('timeAxis shortens no wait during an attempt of another step, and no wait if attempts are omitted', () => {
-    const lane = { step: 'report', segments: [segment('completed', 100, 900)], omitted: 0 }
+    const lane = {
+      step: 'report',
+      segments: [segment('completed', 100, 900)],
+      omitted: 0,
+      isCopied: false,
+    }
     expect(timeAxis({ ...WITH_WAIT, lanes: [...WITH_WAIT.lanes, lane] }, false).breaks).toEqual([])
     expect(timeAxis(waterfall(WITH_WAIT.lanes[0]?.segments ?? [], 3), false).breaks).toEqual([])
   })

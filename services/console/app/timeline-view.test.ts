@@ -31,6 +31,7 @@ const waterfall = {
     {
       step: 'order',
       omitted: 0,
+      isCopied: false,
       segments: [
         segment('failed', 0, 100),
         segment('wait', 100, 900),

@@ -68,6 +68,25 @@ const run = (Attempts: readonly Attempt[], other: Partial<RunView> = {}): RunVie
   ...other,
 })
 
+/** Returns the entry of the action log about the resume of the run. */
+const resumedAt = (ms: number): RunView['History'][number] => ({
+  Key: 'action 1',
+  At: at(ms),
+  Kind: 'runs',
+  Who: 'ada',
+  Via: 'key console',
+  What: 'resumed',
+  Target: 'OrderProcess/66, run 0',
+  Company: null,
+  Page: null,
+  Reason: null,
+  Outcome: null,
+  Rejected: false,
+  Realm: null,
+  TraceId: null,
+  Action: 'resume',
+})
+
 /** Returns each segment of a lane as its kind, its begin and its end, in ms after the start. */
 const shown = (lane: Lane | undefined): readonly (readonly [string, number, number])[] =>
   (lane?.segments ?? []).map(({ kind, from, until }) => [kind, from - START, until - START])
@@ -92,7 +111,7 @@ describe('the timeline of a run', () => {
     const [order] = waterfall(run(attempts), 0).lanes
     expect(order?.segments.map(({ kind, text }) => [kind, text])).toEqual([
       ['failed', 'attempt 1: http_429'],
-      ['wait', 'the company slows down'],
+      ['wait', 'slows down after 429'],
       ['failed', 'attempt 2: http_503'],
       ['wait', 'pause before the next attempt'],
       ['completed', 'attempt 3: completed'],
@@ -139,27 +158,7 @@ describe('the timeline of a run', () => {
       attempt('order', 1, [0, 100], 'http_422'),
       attempt('order', 1, [4_000, 4_100], 'http_422'),
     ]
-    const resumed = run(attempts, {
-      History: [
-        {
-          Key: 'action 1',
-          At: at(3_000),
-          Kind: 'runs',
-          Who: 'ada',
-          Via: 'key console',
-          What: 'resumed',
-          Target: 'OrderProcess/66, run 0',
-          Company: null,
-          Page: null,
-          Reason: null,
-          Outcome: null,
-          Rejected: false,
-          Realm: null,
-          TraceId: null,
-          Action: 'resume',
-        },
-      ],
-    })
+    const resumed = run(attempts, { History: [resumedAt(3_000)] })
     expect(numberedAttempts(resumed).map(({ number, isCounted }) => [number, isCounted])).toEqual([
       [1, true],
       [2, true],
@@ -170,6 +169,7 @@ describe('the timeline of a run', () => {
     const active = run([attempt('order', 1, [0, 100], 'network')], {
       Status: 'Retrying',
       StepName: 'order',
+      ErrorClass: 'network',
       CompletedAt: null,
       NextAttemptAt: at(9_000),
     })
@@ -177,6 +177,75 @@ describe('the timeline of a run', () => {
     expect([until, now]).toEqual([START + 9_000, START + 1_000])
     expect(lanes[0]?.segments.at(-1)?.text).toBe('waits: pause before the next attempt')
     expect(shown(lanes[0])).toContainEqual(['next', 100, 9_000])
+  })
+
+  it('the timeline of a run does not explain the time between a failure and the resume of the run', () => {
+    const attempts = [
+      attempt('order', 1, [0, 100], 'http_503'),
+      attempt('order', 1, [2_000, 2_100], 'http_422'),
+      attempt('order', 1, [4_000, 4_100]),
+    ]
+    const waits = (other: Partial<RunView>) =>
+      shown(waterfall(run(attempts, other), 0).lanes[0]).filter(([kind]) => kind === 'wait')
+    // Another attempt follows http_422 only if a person resumes the run, even if the resume is no longer listed.
+    expect(waits({})).toEqual([['wait', 100, 2_000]])
+    // The attempt that ended with http_503 was the last one that the step could make.
+    expect(waits({ History: [resumedAt(1_000)] })).toEqual([])
+  })
+
+  it('a run whose target is in a cool-down was queued until its step was held, and waits since then', () => {
+    const held = run([], {
+      Status: 'Retrying',
+      StepName: 'order',
+      ErrorClass: 'target_held',
+      CompletedAt: null,
+      UpdatedAt: at(300),
+      NextAttemptAt: at(9_000),
+    })
+    const [order] = waterfall(held, START + 1_000).lanes
+    expect(shown(order)).toEqual([
+      ['queued', 0, 300],
+      ['next', 300, 9_000],
+    ])
+    expect(order?.segments[1]?.text).toBe('waits: the target slows down or is at its limits')
+    const later = waterfall({ ...held, ErrorClass: 'moon_phase' }, START + 1_000).lanes[0]
+    expect(later?.segments[1]?.text).toBe('waits: for the next attempt')
+  })
+
+  it('an attempt in doubt lasts at most until the next attempt or until its worker was found lost, and no wait follows it', () => {
+    const lost = attempt('order', 1, [100, null], 'in_doubt')
+    const repeated = run([lost, attempt('order', 2, [3_000, 3_100])])
+    expect(shown(waterfall(repeated, 0).lanes[0])).toEqual([
+      ['queued', 0, 100],
+      ['doubt', 100, 3_000],
+      ['completed', 3_000, 3_100],
+    ])
+    const due = run([lost], { Status: 'Running', StepName: 'order', CompletedAt: null })
+    const [order] = waterfall(due, START + 60_000).lanes
+    expect(shown(order)).toContainEqual(['doubt', 100, 5_000])
+    expect(order?.segments[1]?.text).toBe('attempt 1: in_doubt, its end is not recorded')
+    const again = waterfall({ ...due, StartedAt: at(6_000) }, START + 60_000).lanes[0]
+    expect(shown(again).slice(1)).toEqual([
+      ['doubt', 100, 6_000],
+      ['running', 6_000, 60_000],
+    ])
+  })
+
+  it('the timeline of a replay says which steps it has copied from the run before', () => {
+    const copied: RunView['Items'][number] = {
+      StepName: 'order',
+      Status: 'Copied',
+      Attempt: 0,
+      IdempotencyKey: 'key',
+      ResponseStatus: 201,
+      Error: null,
+      StartedAt: at(-9_000),
+      FinishedAt: at(-8_000),
+    }
+    const replay = run([attempt('csv', 1, [100, 300])], { ReplayID: 1, Items: [copied] })
+    const { lanes } = waterfall(replay, 0)
+    expect(lanes.map(({ isCopied }) => isCopied)).toEqual([true, false])
+    expect(shown(lanes[0])).toEqual([])
   })
 
   it('in the timeline of a run, the attempt in flight lasts until now', () => {
@@ -187,7 +256,10 @@ describe('the timeline of a run', () => {
       StartedAt: at(200),
     })
     const { lanes } = waterfall(active, START + 1_000)
-    expect(shown(lanes[0])).toContainEqual(['running', 200, 1_000])
+    expect(shown(lanes[0])).toEqual([
+      ['queued', 0, 200],
+      ['running', 200, 1_000],
+    ])
   })
 
   it('the timeline of a run leaves out the middle of a lane with many attempts, and shows no wait in its place', () => {

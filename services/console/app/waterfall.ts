@@ -3,9 +3,10 @@
  * shown. A gap without a recorded reason stays a gap.
  */
 import type { RunView } from '../src/contracts/runs.ts'
-import { type NumberedAttempt, numberedAttempts } from './attempts.ts'
+import { isResumedBetween, type NumberedAttempt, numberedAttempts } from './attempts.ts'
 
-export type SegmentKind = 'queued' | 'completed' | 'failed' | 'running' | 'wait' | 'next'
+/** `doubt` is an attempt whose worker was lost, so that its outcome and its end are not recorded. */
+export type SegmentKind = 'queued' | 'completed' | 'failed' | 'doubt' | 'running' | 'wait' | 'next'
 
 export interface Segment {
   readonly kind: SegmentKind
@@ -20,6 +21,8 @@ export interface Lane {
   readonly segments: readonly Segment[]
   /** The number of attempts that are left out in the middle of the lane. */
   readonly omitted: number
+  /** Whether the run before has completed the step, so that this run does not run the step. */
+  readonly isCopied: boolean
 }
 
 export interface Waterfall {
@@ -39,19 +42,28 @@ const SHOWN_AT_ENDS = 6
 /** The shortest gap that is shown as a wait. A shorter gap is the usual time between two steps. */
 const SHORTEST_WAIT_MS = 200
 
-/** The reason of a wait, by the outcome of the attempt before the wait. */
+/** The reason of a wait, by the error class of the run during the wait. */
 const WAITS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     credential_held: 'the company slows down',
-    http_429: 'the company slows down',
     credential_faulted: 'waits for the company',
-    in_doubt: 'the lease expired',
+    http_429: 'slows down after 429',
+    step_waits: 'the step asked to be run again later',
+    target_held: 'the target slows down or is at its limits',
   }),
 )
+/** The outcomes after which the coordinator makes another attempt by itself. */
+const RETRIED =
+  /^(?:network|no_answer|step_threw|step_timeout|(?:store|broker)_unavailable|http_(?:401|408|425|5\d\d))$/
+
+/** Returns the reason of a wait; `null` if no reason is recorded. */
+const waitText = (errorClass: string): string | null =>
+  WAITS.get(errorClass) ?? (RETRIED.test(errorClass) ? 'pause before the next attempt' : null)
 
 /** Returns the timeline of a run as of `now` (epoch ms). */
 export function waterfall(run: RunView, now: number): Waterfall {
-  const byStep = Map.groupBy(numberedAttempts(run), ({ StepName }) => StepName)
+  const all = numberedAttempts(run)
+  const byStep = Map.groupBy(all, ({ StepName }) => StepName)
   const steps = [...new Set([...run.Steps, ...byStep.keys(), run.StepName])]
   const ended = run.CompletedAt === null ? null : Date.parse(run.CompletedAt)
   const from = Date.parse(run.CreatedAt)
@@ -71,7 +83,7 @@ export function waterfall(run: RunView, now: number): Waterfall {
           : [...attempts.slice(0, SHOWN_AT_ENDS), ...attempts.slice(-SHOWN_AT_ENDS)]
       const segments: Segment[] = []
       if (step === (first?.StepName ?? run.StepName)) {
-        const begun = first === undefined ? until : Date.parse(first.StartedAt)
+        const begun = first === undefined ? queuedUntil(run, until) : Date.parse(first.StartedAt)
         // If the response does not contain all attempts, older attempts may have run before the first one. In this
         // case, the time before the first attempt is not shown as a wait.
         if (begun > from && run.AttemptCount === run.Attempts.length)
@@ -83,14 +95,18 @@ export function waterfall(run: RunView, now: number): Waterfall {
         const isAfterOmitted = omitted > 0 && index === SHOWN_AT_ENDS
         if (before !== undefined && before.FinishedAt !== null && !isAfterOmitted) {
           const gap = Date.parse(before.FinishedAt)
-          if (begun - gap > SHORTEST_WAIT_MS)
-            segments.push(segment('wait', gap, begun, waitText(before)))
+          const text = isResumedBetween(run, before, attempt) ? null : waitText(before.Outcome)
+          if (text !== null && begun - gap > SHORTEST_WAIT_MS)
+            segments.push(segment('wait', gap, begun, text))
         }
-        segments.push(attemptSegment(attempt, ended ?? now))
+        segments.push(attemptSegment(attempt, latestEnd(run, all[all.indexOf(attempt) + 1])))
       }
       if (step === run.StepName && ended === null)
         segments.push(...dueSegments(run, shown.at(-1), now))
-      return { step, segments, omitted }
+      const isCopied = run.Items.some(
+        ({ StepName, Status }) => StepName === step && Status === 'Copied',
+      )
+      return { step, segments, omitted, isCopied }
     }),
   }
 }
@@ -114,10 +130,21 @@ function dueSegments(
       ),
     ]
   const next = run.NextAttemptAt === null ? 0 : Date.parse(run.NextAttemptAt)
-  return next > now && last !== undefined && last.FinishedAt !== null
-    ? [segment('next', Date.parse(last.FinishedAt), next, `waits: ${waitText(last)}`)]
-    : []
+  if (next <= now || run.Status === 'Queued') return []
+  const text = waitText(run.ErrorClass ?? '') ?? 'for the next attempt'
+  return [segment('next', Date.parse(last?.FinishedAt ?? run.UpdatedAt), next, `waits: ${text}`)]
 }
+
+/**
+ * Returns until when a run without recorded attempts has waited for its first attempt. An attempt is not recorded if
+ * the step has called nothing, for example because of a cool-down.
+ */
+const queuedUntil = ({ Status, StartedAt, UpdatedAt }: RunView, until: number): number =>
+  Status === 'Queued' ? until : Date.parse(StartedAt ?? UpdatedAt)
+
+/** Returns the latest time at which a lost worker may have ended its attempt. */
+const latestEnd = ({ StartedAt, UpdatedAt }: RunView, next: NumberedAttempt | undefined): number =>
+  Date.parse(next?.StartedAt ?? StartedAt ?? UpdatedAt)
 
 const segment = (kind: SegmentKind, from: number, until: number, text: string): Segment => ({
   kind,
@@ -126,14 +153,13 @@ const segment = (kind: SegmentKind, from: number, until: number, text: string): 
   text,
 })
 
-const waitText = ({ Outcome }: NumberedAttempt): string =>
-  WAITS.get(Outcome) ?? 'pause before the next attempt'
-
 function attemptSegment(attempt: NumberedAttempt, openUntil: number): Segment {
   const { Outcome, ResponseStatus, FinishedAt, StartedAt } = attempt
   const from = Date.parse(StartedAt)
-  const kind = FinishedAt === null ? 'running' : Outcome === 'completed' ? 'completed' : 'failed'
   const status = ResponseStatus === null ? '' : ` (${ResponseStatus})`
   const text = `attempt ${attempt.number}: ${Outcome}${status}${attempt.isCounted ? '' : ', not counted'}`
-  return segment(kind, from, FinishedAt === null ? openUntil : Date.parse(FinishedAt), text)
+  if (FinishedAt === null)
+    return segment('doubt', from, openUntil, `${text}, its end is not recorded`)
+  const kind = Outcome === 'completed' ? 'completed' : 'failed'
+  return segment(kind, from, Date.parse(FinishedAt), text)
 }

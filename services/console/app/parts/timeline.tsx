@@ -45,7 +45,7 @@ export function Timeline({ run }: { readonly run: RunView }) {
   return (
     <figure className="timeline">
       <ol ref={list} {...dragged.handlers}>
-        {lanes.map(({ step, segments, omitted }) => (
+        {lanes.map(({ step, segments, omitted, isCopied }) => (
           <li key={step}>
             <span className="step">
               <Outside text={step} />
@@ -56,7 +56,7 @@ export function Timeline({ run }: { readonly run: RunView }) {
               role="img"
               aria-label={
                 segments.length === 0
-                  ? 'not reached'
+                  ? emptyText(isCopied)
                   : visible(segments.map(({ text }) => text).join(', ')) +
                     (omitted > 0 ? `, and ${omitted} more attempts` : '')
               }
@@ -94,10 +94,8 @@ export function Timeline({ run }: { readonly run: RunView }) {
               {omitted > 0
                 ? `+${omitted} more`
                 : segments.length === 0
-                  ? 'not reached'
-                  : segments.at(-1)?.kind === 'next'
-                    ? 'waits'
-                    : exact(timeOfAttempts(segments))}
+                  ? emptyText(isCopied)
+                  : (ENDS.get(segments.at(-1)?.kind) ?? exact(timeOfAttempts(segments)))}
             </span>
           </li>
         ))}
@@ -160,10 +158,20 @@ export function Timeline({ run }: { readonly run: RunView }) {
   )
 }
 
+/** Returns the text of a lane without bars. */
+const emptyText = (isCopied: boolean): string => (isCopied ? 'copied' : 'not reached')
+
+/** The texts of the lanes whose last bar has no length to show. */
+const ENDS: ReadonlyMap<SegmentKind | undefined, string> = new Map([
+  ['next', 'waits'],
+  ['doubt', 'in doubt'],
+])
+
 const KINDS: readonly (readonly [SegmentKind, string])[] = [
   ['queued', 'queued'],
   ['completed', 'completed attempt'],
   ['failed', 'failed attempt'],
+  ['doubt', 'attempt without a recorded end'],
   ['running', 'attempt in flight'],
   ['wait', 'pause between attempts'],
   ['next', 'waits for the next attempt'],
