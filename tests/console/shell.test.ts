@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { COMPANY, connectCompany } from '../../host/src/story.ts'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+import { enter, expectVisibleFocus, focusedText, tabTo } from './keyboard.ts'
 
 /**
  * The step `order` sends this text in the query of a URL. The text is so long that the demo API rejects the request
@@ -67,6 +68,8 @@ describe('signing in, the page Now and the page Health of the console', () => {
     const second = await other?.newPage()
     await second?.goto(link)
     expect(await second?.getByRole('alert').textContent()).toContain('used already')
+    await second?.getByText('For a new link run integration-host console sign-in.').waitFor()
+    if (second !== undefined) await expectAccessible(second, 'sign-in-used-link')
     await other?.close()
     expect(at.log()).not.toContain(link.split('#')[1])
   })
@@ -204,21 +207,84 @@ describe('signing in, the page Now and the page Health of the console', () => {
     expect(stolen.status).toBe(403)
   })
 
-  it('a person can use the console with the keyboard alone, and always sees the focus', async () => {
+  it('a person can open pages and connect a company with the keyboard alone, and always sees the focus', async () => {
     await at.signIn()
     const page = await at.open('/')
     await isLive(page)
-    const focused = (): Promise<unknown> => page.evaluate('document.activeElement.textContent')
-    for (let presses = 0; presses < 12 && (await focused()) !== 'Health'; presses += 1)
-      await page.keyboard.press('Tab')
-    const outline = await page.evaluate(
-      '[document.activeElement.textContent, getComputedStyle(document.activeElement).outlineStyle]',
-    )
-    expect(outline).toEqual(['Health', 'solid'])
+    await enter(page, page.getByRole('link', { name: 'Companies', exact: true }).first())
+    await expect.poll(() => focusedText(page)).toBe('Companies')
+    await enter(page, page.getByRole('button', { name: 'Connect a company…' }))
+    await page.keyboard.insertText('Rosewood')
     await page.keyboard.press('Enter')
-    await page.getByRole('heading', { name: 'Health' }).waitFor()
-    await eventually(async () => {
-      expect(await page.evaluate('document.activeElement.tagName')).toBe('H1')
-    })
+    await page.getByText('It works once, until').waitFor()
+    await enter(page, page.getByRole('dialog').getByRole('button', { name: 'Close' }))
+    expect(await focusedText(page)).toBe('Connect a company…')
+  })
+
+  it('a person can queue a run and resume it with the keyboard alone, one run and several runs', async () => {
+    await at.signIn()
+    const page = await at.open('/')
+    const state = page.getByRole('region', { name: 'State' })
+    await enter(page, page.getByRole('link', { name: 'Runs', exact: true }).first())
+    await enter(page, page.getByRole('button', { name: 'Queue…' }).first())
+    const dialog = page.getByRole('dialog')
+    await tabTo(page, dialog.getByLabel('Id', { exact: true }))
+    await page.keyboard.insertText('by-keyboard')
+    await tabTo(page, dialog.getByLabel('Initial data'))
+    await page.keyboard.insertText(JSON.stringify(TOO_LONG))
+    await enter(page, dialog.getByRole('button', { name: 'Queue', exact: true }))
+    await enter(page, dialog.getByRole('link', { name: 'by-keyboard' }))
+    await expect.poll(() => focusedText(page)).toBe('by-keyboard')
+    await state.getByText('Failed', { exact: true }).waitFor()
+    await enter(page, page.getByRole('button', { name: 'Resume…' }))
+    await page.keyboard.insertText('by keyboard')
+    await page.keyboard.press('Enter')
+    await page.getByText('The run was resumed.').waitFor()
+    await expectVisibleFocus(page)
+    expect(await focusedText(page)).toBe('Resume…')
+    await state.getByText('Failed', { exact: true }).waitFor()
+
+    await enter(page, page.getByRole('link', { name: 'Runs', exact: true }).first())
+    await tabTo(page, page.getByLabel('Select by-keyboard'))
+    await page.keyboard.press('Space')
+    const bar = page.getByRole('region', { name: 'Selected runs' })
+    await enter(page, bar.getByRole('button', { name: 'Clear' }))
+    // The bar is gone, so the focus is again on the control that had it before.
+    await tabTo(page, page.getByLabel('Select by-keyboard'))
+    await page.keyboard.press('Space')
+    await enter(page, bar.getByRole('button', { name: 'Resume…' }))
+    await dialog.getByText('1 run can be changed').waitFor()
+    await tabTo(page, dialog.getByLabel('Reason'))
+    await page.keyboard.insertText('by keyboard')
+    await page.keyboard.press('Enter')
+    await page.waitForURL(/\/bulk\/[\w-]+\?of=1$/)
+    await page.getByText('Completed', { exact: true }).waitFor()
+    expect(await focusedText(page)).toMatch(/^Action on many runs$|^Resume: OrderProcess$/)
+    await expectVisibleFocus(page)
+  })
+
+  it('the focus moves to a control nearby when an action or another person removes the focused control', async () => {
+    await at.signIn()
+    const page = await at.open('/processes')
+    const order = page.getByRole('region', { name: 'OrderProcess', exact: true })
+    await enter(page, order.getByRole('button', { name: 'Pause…' }))
+    await page.keyboard.insertText('by keyboard')
+    await page.keyboard.press('Enter')
+    await order.getByRole('button', { name: 'Resume…' }).waitFor()
+    await expect.poll(() => focusedText(page)).toBe('Resume…')
+    await expectVisibleFocus(page)
+    await enter(page, page.getByRole('link', { name: /^Now/ }))
+    const paused = page.getByRole('listitem').filter({ hasText: 'OrderProcess is paused' })
+    await tabTo(page, paused.getByRole('button', { name: 'Resume…' }))
+    await request(`${at.host.coordinator}/processes/OrderProcess/resume`, 'POST', {})
+    await paused.waitFor({ state: 'detached' })
+    await expectVisibleFocus(page)
+    await page.goto(`${at.console.url}/runs`)
+    await tabTo(page, page.getByLabel('Id begins with'))
+    await page.keyboard.insertText('by-')
+    await page.keyboard.press('Enter')
+    await page.waitForURL(/idPrefix=by-/)
+    await expectVisibleFocus(page)
+    expect(await page.evaluate('document.activeElement.name')).toBe('idPrefix')
   })
 })

@@ -4,6 +4,7 @@ import { createRoot } from 'react-dom/client'
 import { App } from './app.tsx'
 import { Problem } from './api.ts'
 import { followAttendance } from './attendance.ts'
+import { keepFocus } from './focus-keeper.ts'
 import { followSettings } from './settings.ts'
 
 followSettings()
@@ -27,6 +28,7 @@ const queries = new QueryClient({
 
 const element = document.getElementById('app')
 if (element === null) throw new Error('the page has no element #app')
+keepFocus(element)
 createRoot(element).render(
   <StrictMode>
     <QueryClientProvider client={queries}>
