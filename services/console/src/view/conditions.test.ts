@@ -1,3 +1,4 @@
+import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { describe, expect, it } from 'vitest'
 import {
   AT,
@@ -78,6 +79,23 @@ describe('the conditions of the page Now', () => {
       title: '1 company cannot be refreshed now',
       severity: 'warning',
     })
+  })
+
+  it('the condition of a company whose refresh token was rejected for the first time offers to reconnect the company', () => {
+    const failing = company('ACC-3', 'failing')
+    const rejected = { ...failing.Fault, Remedy: 'Reconnect it.', Final: false }
+    const faulted = [{ ...failing, Fault: rejected } as CredentialView]
+    expect(conditionsOf({ ...calm, faulted })).toMatchObject([
+      {
+        detail: '3 · invalid_grant',
+        remedy: 'Reconnect it.',
+        page: '/companies/3',
+        action: { Kind: 'connect_company', Realm: '3' },
+      },
+    ])
+    expect(conditionsOf({ ...calm, faulted: [failing] })).toMatchObject([
+      { page: '/companies?state=failing' },
+    ])
   })
 
   it('if a service does not respond, conditions based on its last values have the time of these values', () => {

@@ -118,16 +118,12 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
   const mustReconnect = faulted.filter(({ State }) => State === 'must_reconnect')
   const lost = Math.max(counts?.States.must_reconnect ?? 0, mustReconnect.length)
   if (lost > 0) {
-    const classes = Map.groupBy(mustReconnect, ({ Fault }) => Fault?.Code ?? 'ended')
-    const byClass = [...classes]
-      .map(([name, items]) => (classes.size === 1 ? name : `${name} ${items.length}`))
-      .join(' · ')
     yield {
       key: 'CredentialsFaulted final',
       name: 'CredentialsFaulted',
       severity: 'critical',
       title: `${counted(lost, 'company', 'companies')} ${companyStateTexts.must_reconnect}`,
-      detail: [listed(mustReconnect.map(companyName), lost), byClass].filter(Boolean).join(' · '),
+      detail: namesAndClasses(mustReconnect, lost),
       remedy: 'Only a new authorization by the owner of the company helps.',
       affected: lost,
       knownSince: earliest(mustReconnect.flatMap(({ Fault }) => faultTime(Fault))),
@@ -142,18 +138,25 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
   }
   const failing = faulted.filter(({ State }) => State === 'failing')
   const count = Math.max(counts?.States.failing ?? 0, failing.length)
+  const [first] = failing
+  // The provider has rejected the refresh token. It is sent again, because some providers also do this in an outage.
+  const isRejected = first?.Fault?.Final === false
   if (count > 0)
     yield {
       key: 'CredentialsFaulted retried',
       name: 'CredentialsFaulted',
       severity: 'warning',
       title: `${counted(count, 'company', 'companies')} ${companyStateTexts.failing}`,
-      detail: listed(failing.map(companyName), count),
-      remedy: 'The refresh is retried by itself. Valid access tokens are served until they expire.',
+      detail: namesAndClasses(failing, count),
+      remedy:
+        count === 1 && isRejected
+          ? (first.Fault?.Remedy ?? '')
+          : 'The refresh is retried by itself. Valid access tokens are served until they expire.',
       affected: count,
       knownSince: earliest(failing.flatMap(({ Fault }) => faultTime(Fault))),
       begin: 'first failure',
       page: `${pages.companies}?state=failing`,
+      ...(count === 1 && isRejected && reconnecting(first)),
     }
   const ending = counts?.States.expiring ?? 0
   if (ending > 0)
@@ -168,6 +171,15 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       knownSince: null,
       page: `${pages.companies}?state=expiring`,
     }
+}
+
+/** Returns the names of `count` companies and the classes of their faults. */
+function namesAndClasses(credentials: readonly CredentialView[], count: number): string {
+  const classes = Map.groupBy(credentials, ({ Fault }) => Fault?.Code ?? 'ended')
+  const byClass = [...classes]
+    .map(([name, items]) => (classes.size === 1 ? name : `${name} ${items.length}`))
+    .join(' · ')
+  return [listed(credentials.map(companyName), count), byClass].filter(Boolean).join(' · ')
 }
 
 const faultTime = (fault: CredentialView['Fault']): readonly number[] =>
