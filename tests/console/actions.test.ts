@@ -9,6 +9,7 @@ import { userLine } from '@integration-host/shared/access/user-line'
 import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { expectAccessible } from './accessibility.ts'
 import { watchedContext } from './browser.ts'
 import { type FakeConsole, startFakeConsole } from './fake-console.ts'
 import { PROCESS } from './fake-installation.ts'
@@ -54,6 +55,15 @@ describe('the actions on a run in the console', () => {
   const history = (page: Page) => page.getByRole('region', { name: 'Actions of persons' })
   const actedOn = (id: string) => at.fake.acted.filter(({ path }) => path.includes(`/${id}/`))
 
+  it('a person whose password was rejected sees the reason on an accessible page', async () => {
+    const page = await at.open(at.url)
+    await page.getByLabel('User').fill('ada')
+    await page.getByLabel('Password').fill('another password')
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByRole('alert').waitFor()
+    await expectAccessible(page, 'sign-in-password')
+  })
+
   it.each([
     ['Resume', 'Failed', 'resume', 'the same idempotency keys'],
     ['Retry now', 'Retrying', 'retry', 'does not wait any longer'],
@@ -76,7 +86,7 @@ describe('the actions on a run in the console', () => {
         { person: 'ada', body: { Reason: `because of ${action}` } },
       ])
       expect(actedOn(id)[0]?.path.endsWith(`/${action}`)).toBe(true)
-      await history(page).getByText(`“because of ${action}”`).waitFor()
+      await history(page).getByText(`because of ${action}`).waitFor()
       expect(await history(page).textContent()).toContain('ada')
     },
   )
@@ -119,7 +129,7 @@ describe('the actions on a run in the console', () => {
     await page.getByRole('button', { name: 'Cancel run…' }).click()
     await dialog(page).getByLabel('Reason').fill('ada was first')
     await dialog(page).getByRole('button', { name: 'Cancel run', exact: true }).click()
-    await history(colleague).getByText('“ada was first”').waitFor()
+    await history(colleague).getByText('ada was first').waitFor()
     expect(await history(colleague).textContent()).toContain('ada')
     await colleague
       .getByRole('region', { name: 'State' })

@@ -1,6 +1,7 @@
 /** Tests in a real browser that the pages of the console poll every 5 s while they cannot use the event stream. */
 import type { Locator, Page, Route } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { expectAccessible } from './accessibility.ts'
 import { soon } from './browser.ts'
 import { type FakeConsole, startFakeConsole } from './fake-console.ts'
 import { type FakeRun, PROCESS } from './fake-installation.ts'
@@ -57,11 +58,26 @@ describe('the pages of the console without an event stream', () => {
     const page = await at.open(at.url)
     for (const tab of at.context.pages()) if (tab !== page) await tab.close()
     await pill(page, 'every 5 s')
+    await expectAccessible(page, 'polling')
     await page.route('**/api/now', (route) => route.abort())
     await isVisible(page.getByText('No connection to the console since'))
+    await expectAccessible(page, 'lost')
     await page.unroute('**/api/now')
     await pill(page, 'every 5 s')
     expect(await page.getByText('No connection to the console since').count()).toBe(0)
+  })
+
+  it('a page that cannot reach the console when it is opened, or cannot load its program, says what to do', async () => {
+    const page = await at.signIn()
+    await page.route('**/assets/**', (route) => route.abort())
+    await page.getByRole('link', { name: 'Charts' }).click()
+    await page.getByRole('heading', { name: 'This page cannot be shown' }).waitFor()
+    await expectAccessible(page, 'page-failed')
+    await page.unroute('**/assets/**')
+    await page.route('**/api/session', (route) => route.abort())
+    await page.getByRole('button', { name: 'Load the page again' }).click()
+    await isVisible(page.getByRole('heading', { name: 'The console does not respond' }))
+    await expectAccessible(page, 'console-unreachable')
   })
 
   it.each([400, 700, 1_280])(

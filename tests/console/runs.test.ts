@@ -204,6 +204,7 @@ describe('the pages about runs in the console', () => {
     await replay.click({ force: true }) // Playwright waits for buttons that are not disabled
     expect(await dialog(page).count()).toBe(0)
     expect(await page.getByRole('button', { name: 'Show data' }).count()).toBe(0)
+    await expectAccessible(page, 'run-viewer')
     const statuses = await page.evaluate(
       `Promise.all([fetch('/api/runs/OrderProcess/66/data'), fetch('/api/runs/OrderProcess/66/replay', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{}' })]).then((responses) => responses.map(({ status }) => status))`,
     )
