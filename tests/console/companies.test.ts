@@ -98,6 +98,11 @@ describe('the pages about companies in the console', () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
     await page.getByRole('button', { name: 'Refresh…' }).click()
+    const dialog = page.getByRole('dialog')
+    expect(await dialog.getByRole('heading').textContent()).toContain(`Refresh ${COMPANY.realm}`)
+    expect(await dialog.textContent()).toContain(
+      'The provider is asked for a new access token now.',
+    )
     await page.getByRole('button', { name: 'Refresh', exact: true }).click()
     expect(await page.getByLabel('Reason').evaluate((field) => field.matches(':invalid'))).toBe(
       true,
@@ -125,6 +130,9 @@ describe('the pages about companies in the console', () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
     await page.getByRole('button', { name: 'Disconnect…' }).click()
+    const dialog = page.getByRole('dialog')
+    expect(await dialog.getByRole('heading').textContent()).toBe('Disconnect Rosewood Interiors?')
+    expect(await dialog.textContent()).toContain('The grant is revoked at the provider')
     await page.getByLabel('Reason').fill('the customer has left')
     await page.getByLabel('to confirm').fill('another id')
     await page.keyboard.press('Enter')
@@ -137,6 +145,16 @@ describe('the pages about companies in the console', () => {
     await page.keyboard.press('Enter')
     await page.waitForURL(/\/companies$/)
     expect((await request(credential)).status).toBe(404)
+    await eventually(async () => {
+      const { items } = (await (await request('/audit?limit=100')).json()) as { items: object[] }
+      expect(items).toContainEqual(
+        expect.objectContaining({
+          What: 'removed',
+          Who: 'key console for operator',
+          Reason: 'the customer has left',
+        }),
+      )
+    })
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
     await page.getByRole('alert').waitFor()
   })

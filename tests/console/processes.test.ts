@@ -1,6 +1,7 @@
 /** Tests the processes, the schedules and the dead letters in a real browser. */
 import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { startHttpServer } from '../support/fakes/http-server.ts'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
@@ -29,6 +30,16 @@ describe('the page Processes and the page of dead letters in the console', () =>
     return (await response.json()) as Body
   }
 
+  /** Returns action and reason of each entry of the log that names the person, newest first. */
+  async function actionsOf(process: string): Promise<readonly (readonly [string, string])[]> {
+    const { items } = await read<{ items: { Action: string; Person: string; Reason: string }[] }>(
+      `/actions?process=${process}`,
+    )
+    return items
+      .filter(({ Person }) => Person === 'operator')
+      .map(({ Action, Reason }) => [Action, Reason])
+  }
+
   it('a person can pause a process only with a reason, and the page Now links to the paused process', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Processes', exact: true }).click()
@@ -36,6 +47,8 @@ describe('the page Processes and the page of dead letters in the console', () =>
     await order.getByText('Runs', { exact: true }).waitFor()
     await expectAccessible(page, 'processes')
     await order.getByRole('button', { name: 'Pause…' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Pause OrderProcess?' })
+    expect(await dialog.textContent()).toContain('no step begins until it is resumed')
     await page.keyboard.press('Enter') // the person has typed no reason yet
     expect((await read<{ Paused: boolean }>('/processes/OrderProcess')).Paused).toBe(false)
     await page.getByLabel('Reason').fill('the target is maintained')
@@ -54,6 +67,40 @@ describe('the page Processes and the page of dead letters in the console', () =>
     await page.getByLabel('Reason').fill('the maintenance is over')
     await page.keyboard.press('Enter')
     await order.getByText('Runs', { exact: true }).waitFor()
+    expect(await actionsOf('OrderProcess')).toEqual([
+      ['resume', 'the maintenance is over'],
+      ['pause', 'the target is maintained'],
+    ])
+  })
+
+  it('a failed run completes after a person has resumed it, and the target receives the same idempotency key again', async () => {
+    const keys: unknown[] = []
+    await using target = await startHttpServer((request, response) => {
+      keys.push(request.headers['idempotency-key'])
+      response.statusCode = keys.length === 1 ? 422 : 200
+      response.end('{}')
+    })
+    const queued = await fetch(`${at.host.coordinator}/processes/ReportSale/transactions`, {
+      method: 'POST',
+      headers: {
+        Authorization: `Bearer ${at.host.serviceKey}`,
+        'Content-Type': 'application/json',
+      },
+      body: JSON.stringify({ TransactionID: 'sale', InitialData: target.url }),
+    })
+    expect(queued.status).toBe(202)
+    await at.signIn()
+    const page = await at.open('/runs/ReportSale/sale')
+    const status = page.getByRole('region', { name: 'State' }).locator('.headline')
+    await status.getByText('Failed', { exact: true }).waitFor()
+    await page.getByRole('button', { name: 'Resume…' }).click()
+    await page.getByLabel('Reason').fill('the target is fixed')
+    await page.keyboard.press('Enter')
+    await status.getByText('Completed', { exact: true }).waitFor()
+    expect(keys).toHaveLength(2)
+    expect(keys[0]).toEqual(expect.any(String))
+    expect(keys[1]).toBe(keys[0])
+    expect(await actionsOf('ReportSale')).toEqual([['resume', 'the target is fixed']])
   })
 
   it('a person can run, pause and resume a schedule on the page Processes', async () => {
@@ -73,14 +120,7 @@ describe('the page Processes and the page of dead letters in the console', () =>
     }
     await page.getByRole('link', { name: 'Runs', exact: true }).click()
     await page.getByText('Nightly').filter({ visible: true }).first().waitFor()
-    const { items } = await read<{ items: { Action: string; Person: string; Reason: string }[] }>(
-      '/actions?process=Nightly',
-    )
-    expect(
-      items
-        .filter(({ Person }) => Person === 'operator')
-        .map(({ Action, Reason }) => [Action, Reason]),
-    ).toEqual([
+    expect(await actionsOf('Nightly')).toEqual([
       ['queue', 'because of Run now'],
       ['resume_schedule', 'because of Resume'],
       ['pause_schedule', 'because of Pause'],

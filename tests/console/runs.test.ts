@@ -106,11 +106,25 @@ describe('the pages about runs in the console', () => {
     await page.getByText('Response of order').waitFor()
     await expectAccessible(page, 'run-completed')
     await page.getByRole('button', { name: 'Replay…' }).click()
+    expect(await dialog(page).getByRole('heading').textContent()).toBe('Replay 66, run 0?')
+    expect(await dialog(page).textContent()).toContain('new idempotency keys')
     await page.getByLabel('Begin with').selectOption('report')
+    await page.getByLabel('Reason').fill('the report was lost')
     await page.getByRole('button', { name: 'Replay', exact: true }).click()
     await page.waitForURL(/\?run=1$/)
     await status(page, 'Completed').waitFor()
     await page.getByText('Copied from the run before').waitFor()
+    const actions = await fetch(`${at.host.coordinator}/actions?process=OrderProcess&id=66`, {
+      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
+    })
+    expect(((await actions.json()) as { items: object[] }).items).toContainEqual(
+      expect.objectContaining({
+        Action: 'replay',
+        Person: 'operator',
+        Reason: 'the report was lost',
+        ReplayID: 1,
+      }),
+    )
   })
 
   it('the coordinator rejects an action on a run that has changed meanwhile, and the dialog shows the reason', async () => {
@@ -150,7 +164,7 @@ describe('the pages about runs in the console', () => {
     await page.keyboard.press('Enter')
     await page.waitForURL(/idPrefix=many-/)
     await page.getByRole('link', { name: 'many-54', exact: true }).waitFor()
-    await page.keyboard.press('End')
+    await page.mouse.wheel(0, 20_000)
     await page.getByRole('link', { name: 'many-0', exact: true }).waitFor()
     await page.getByRole('link', { name: 'Failed' }).click()
     await page.getByText('No run matches.').waitFor()
