@@ -1,4 +1,8 @@
 /** Tests the actions on many runs in a real browser. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { userLine } from '@integration-host/shared/access/user-line'
 import type { OperationDetail } from '@integration-host/shared/contracts/operation'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { Page } from 'playwright-core'
@@ -12,17 +16,27 @@ import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
  */
 const TOO_LONG = 'x'.repeat(17_000)
 const RUNS = 300
+const PASSWORD = 'a long password'
 
 describe('bulk actions on runs in the console', () => {
   let at: ConsoleBrowser
+  let folder: string
 
   beforeAll(async () => {
-    at = await startConsoleBrowser()
+    folder = await mkdtemp(join(tmpdir(), 'console-users-'))
+    await writeFile(join(folder, 'users'), await userLine('ben', 'operator', PASSWORD))
+    at = await startConsoleBrowser({
+      SIGN_IN: 'link,password',
+      USERS_FILE: join(folder, 'users'),
+    })
     for (let begin = 0; begin < RUNS; begin += 50)
       await queue(Array.from({ length: 50 }, (_, index) => `broken-${begin + index}`))
     await failed(RUNS)
   }, 120_000)
-  afterAll(() => at?.[Symbol.asyncDispose]())
+  afterAll(async () => {
+    await at?.[Symbol.asyncDispose]()
+    await rm(folder, { recursive: true })
+  })
   afterEach(async () => {
     for (const page of at.context.pages()) await page.close()
     await at.context.clearCookies()
@@ -75,6 +89,19 @@ describe('bulk actions on runs in the console', () => {
       .locator('dl div', { hasText: name })
       .locator('dd')
 
+  /** Opens an address as another person in another browser. */
+  async function openAsColleague(url: string): Promise<Page> {
+    const context = await at.context.browser()?.newContext()
+    if (context === undefined) throw new Error('the browser has ended')
+    const page = await context.newPage()
+    await page.goto(url)
+    await page.getByLabel('User').fill('ben')
+    await page.getByLabel('Password').fill(PASSWORD)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByRole('button', { name: 'ben' }).waitFor()
+    return page
+  }
+
   it('a bulk action resumes the 300 runs that match its filter, but no run that was queued later', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?process=OrderProcess&status=Failed`)
@@ -96,19 +123,44 @@ describe('bulk actions on runs in the console', () => {
     await dialog.getByLabel('Type 300 to confirm').fill('300')
     await dialog.getByRole('button', { name: 'Resume', exact: true }).dblclick()
     await page.waitForURL(/\/bulk\/[\w-]+\?of=300$/)
-    const colleague = await at.signIn()
-    await colleague.goto(page.url())
+    const colleague = await openAsColleague(page.url())
     for (const one of [page, colleague]) {
       await one.getByText('Completed', { exact: true }).waitFor()
       expect(await number(one, 'Changed').textContent()).toBe('300')
       expect(await one.getByText('the target is fixed').count()).toBe(1)
     }
+    await colleague.context().close()
     await expectAccessible(page, 'bulk')
     const { items } = await coordinator<{ items: { Action: string; DryRun: boolean }[] }>(
       '/operations?limit=50',
     )
     expect(items.filter(({ DryRun }) => !DryRun)).toHaveLength(1)
     expect(await coordinator('/actions?process=OrderProcess&id=later')).toMatchObject({ items: [] })
+    await failed(RUNS + 1)
+  })
+
+  it('a bulk action leaves a run alone that another person has resumed meanwhile, and changes the others', async () => {
+    // While the process is paused, the runs that are resumed do not fail again.
+    await coordinator('/processes/OrderProcess/pause', {})
+    const page = await at.signIn()
+    await page.goto(`${at.console.url}/runs?process=OrderProcess&idPrefix=broken-29&status=Failed`)
+    for (const id of ['broken-297', 'broken-298', 'broken-299'])
+      await page.getByLabel(`Select ${id}`, { exact: true }).check()
+    await page.getByRole('button', { name: 'Resume…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('3 runs can be changed').waitFor()
+    await coordinator('/processes/OrderProcess/transactions/broken-298/resume', {})
+    await dialog.getByLabel('Reason').fill('the target is fixed')
+    await dialog.getByRole('button', { name: 'Resume', exact: true }).click()
+    await page.waitForURL(/\/bulk\/[\w-]+\?of=3$/)
+    const colleague = await openAsColleague(page.url())
+    for (const one of [page, colleague]) {
+      await one.getByText('Completed', { exact: true }).waitFor()
+      expect(await number(one, 'Changed').textContent()).toBe('2')
+      expect(await number(one, 'Left alone').textContent()).toBe('1')
+    }
+    await colleague.context().close()
+    await coordinator('/processes/OrderProcess/resume', {})
     await failed(RUNS + 1)
   })
 
