@@ -1,7 +1,8 @@
 /** Tests the page Settings and the sessions of a person in a real browser. */
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import type { Page } from 'playwright-core'
+import type { Locator, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { COMPANY, connectCompany } from '../../host/src/story.ts'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
@@ -12,6 +13,8 @@ import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 const TOO_LONG = 'x'.repeat(20_000)
 /** A time zone whose hour always differs from the hour in UTC. */
 const ZONE = 'Asia/Tokyo'
+/** The time zone of the computer. Its hour differs from the hour in UTC and in Tokyo. */
+const LOCAL_ZONE = 'America/New_York'
 /**
  * The time in which all tabs must show that a session has ended. The event streams end within two seconds
  * (app.test.ts), but a busy machine needs more time to draw the pages.
@@ -50,6 +53,11 @@ describe('the settings of the console', () => {
     page.evaluate('document.documentElement.dataset.theme')
   const groundOf = (page: Page): Promise<string> =>
     page.evaluate('getComputedStyle(document.documentElement).backgroundColor')
+  /** Returns the hour and the minute of a `<time>` in a time zone, such as `3:12`. */
+  const hourIn = async (time: Locator, timeZone: string): Promise<string> =>
+    new Intl.DateTimeFormat('en-US', { hour: 'numeric', minute: '2-digit', timeZone })
+      .format(new Date((await time.getAttribute('datetime')) ?? ''))
+      .replace(/ [AP]M$/, '')
   const showTimesAs = (page: Page, name: string) => page.getByLabel(name, { exact: true }).check()
 
   it('a change of the theme or the density applies immediately in all tabs, and remains after a reload', async () => {
@@ -62,6 +70,12 @@ describe('the settings of the console', () => {
     expect(await groundOf(page)).toBe('rgb(20, 23, 26)')
     await page.getByLabel('Light').check()
     expect(await groundOf(page)).toBe('rgb(244, 246, 248)')
+    await page.emulateMedia({ colorScheme: 'light' })
+    await page.getByLabel('Dark').check()
+    await page.reload()
+    expect(await page.getByLabel('Dark').isChecked()).toBe(true)
+    expect(await groundOf(page)).toBe('rgb(20, 23, 26)')
+    await page.getByLabel('Light').check()
     await page.getByLabel('Compact').check()
     await eventually(async () => expect(await themeOf(other)).toBe('light'))
     await page.reload()
@@ -111,38 +125,51 @@ describe('the settings of the console', () => {
     expect(await choice.isChecked()).toBe(false)
   })
 
-  it('the console shows every time in the selected time zone, even in the timeline of a run', async () => {
+  it('all pages show times in the time zone of the computer, in UTC or in another time zone, also after a reload', async () => {
     await queue('zones')
+    await connectCompany(at.host, { stage() {}, line() {} })
     await at.signIn()
     const settings = await at.open('/settings')
-    const run = await at.open('/runs/OrderProcess/zones')
-    const axis = run.locator('.timeline figcaption time')
-    const list = await at.open('/runs')
-    const cell = list.locator('tbody time').first()
-    await list
-      .getByText(/ago|just now/)
-      .first()
-      .waitFor()
-    const inZone = async (time: typeof axis, timeZone: string): Promise<string> =>
-      new Intl.DateTimeFormat('en-US', { hour: 'numeric', minute: '2-digit', timeZone })
-        .format(new Date((await time.getAttribute('datetime')) ?? ''))
-        .replace(/\s.*/, '')
-
-    for (const [name, zone] of [
-      ['Another time zone', ZONE],
-      ['UTC', 'UTC'],
+    /** A time of each page. */
+    const times: Locator[] = []
+    for (const [path, time] of [
+      ['/runs', 'tbody time'],
+      ['/runs/OrderProcess/zones', '.timeline figcaption time'],
+      ['/runs/OrderProcess/zones', '#attempts time'],
+      ['/companies', 'tbody time'],
+      [`/companies/${COMPANY.realm}`, '#history ~ ol time'],
+      ['/activity', '.activity time'],
+      ['/charts', '.changes time'],
+    ] as const) {
+      const page = await at.context.newPage()
+      const client = await at.context.newCDPSession(page)
+      await client.send('Emulation.setTimezoneOverride', { timezoneId: LOCAL_ZONE })
+      await page.goto(at.console.url + path)
+      times.push(page.locator(time).first())
+    }
+    await times[0]?.getByText(/ago|just now/).waitFor()
+    const expectZone = async (timeZone: string, zoneName: string): Promise<void> => {
+      for (const time of times)
+        await eventually(async () => {
+          const text = (await time.textContent()) ?? ''
+          expect(text, time.page().url()).toContain(await hourIn(time, timeZone))
+          expect(await time.page().locator('.clock').textContent()).toMatch(
+            new RegExp(`[AP]M ?${zoneName}$`),
+          )
+        })
+    }
+    for (const [name, zone, zoneName] of [
+      ['Time of this computer', LOCAL_ZONE, ''],
+      ['Another time zone', ZONE, 'Tokyo'],
+      ['UTC', 'UTC', 'UTC'],
     ] as const) {
       await showTimesAs(settings, name)
       if (zone === ZONE) await settings.getByRole('combobox').selectOption(ZONE)
-      await eventually(async () => {
-        expect(await axis.textContent(), name).toContain(await inZone(axis, zone))
-        expect(await cell.textContent(), name).toContain(await inZone(cell, zone))
-      })
-      expect(await list.locator('.clock').textContent()).toContain(zone === 'UTC' ? 'UTC' : 'Tokyo')
-      expect(await list.getByText(/\d min ago|just now/).count()).toBe(0)
+      await expectZone(zone, zoneName)
+      if (zone !== ZONE) continue
+      for (const time of times) await time.page().reload()
+      await expectZone(zone, zoneName)
     }
-    await list.reload()
-    await list.locator('.clock').getByText('UTC').waitFor()
   })
 
   it('when a person ends another session on the page Settings, all tabs of that session show the sign-in page', async () => {
