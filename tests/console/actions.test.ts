@@ -91,8 +91,15 @@ describe('the actions on a run in the console', () => {
     },
   )
 
-  it('a double click on the confirm button executes an action only once', async () => {
+  it('a double click on the confirm button executes an action only once, on a network with a latency of half a second', async () => {
     const page = await openRun('clicked-twice', 'Running')
+    const client = await at.context.newCDPSession(page)
+    await client.send('Network.emulateNetworkConditions', {
+      offline: false,
+      latency: 500,
+      downloadThroughput: -1,
+      uploadThroughput: -1,
+    })
     await page.getByRole('button', { name: 'Cancel run…' }).click()
     await dialog(page).getByRole('button', { name: 'Cancel run', exact: true }).dblclick()
     await dialog(page).waitFor({ state: 'detached' })

@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { userLine } from '@integration-host/shared/access/user-line'
+import type { OperationDetail } from '@integration-host/shared/contracts/operation'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
 import type { Page } from 'playwright-core'
@@ -19,8 +20,36 @@ import { type FakeRun, PROCESS } from './fake-installation.ts'
 import { largeRun } from './large-run.ts'
 
 const RUNS = 300
+/** The time in which every page must show the state of the coordinator after an interruption. */
+const SOON_MS = 5_000
 const STATUSES = ['Queued', 'Running', 'Retrying', 'Failed', 'Completed'] as const
 const MAIN = fileURLToPath(new URL('../../services/console/src/main.ts', import.meta.url))
+
+/** A bulk action that is running. */
+const operation: OperationDetail = {
+  ID: 'op',
+  Action: 'resume',
+  Process: PROCESS,
+  Filter: { status: 'Failed' },
+  IdCount: 300,
+  FromStep: null,
+  PerSecond: 1,
+  Reason: 'the target is fixed',
+  DryRun: false,
+  Status: 'Running',
+  StatusReason: null,
+  KeyID: 'console',
+  Person: 'ada',
+  CreatedAt: new Date().toISOString(),
+  UpdatedAt: new Date().toISOString(),
+  FinishedAt: null,
+  Done: 120,
+  Skipped: 0,
+  Failed: 0,
+  FailedByCode: {},
+  Failures: [],
+  Matches: [],
+}
 
 describe('the live state of the pages of the console', () => {
   let at: FakeConsole
@@ -128,6 +157,31 @@ describe('the live state of the pages of the console', () => {
     expect(fresh.problems).toEqual([])
   })
 
+  it('the pages show the current status of a run that changed without an event, if the console has forgotten the past of the stream', async () => {
+    const page = await openList()
+    const run = at.fake.runs.at(-1) as FakeRun
+    const other = await at.open(`${at.url}/runs/${PROCESS}/${run.id}`)
+    const shown = other.getByRole('region', { name: 'State' }).locator('.headline .state')
+    const status = run.status === 'Cancelled' ? 'Waiting' : 'Cancelled'
+    await shown.waitFor()
+    await at.context.setOffline(true)
+    await page.getByText('no connection').first().waitFor()
+    run.status = status
+    let resets = 0
+    await at.context.route('**/api/stream*', (route) => {
+      resets += 1
+      return resets > 1
+        ? route.continue()
+        : route.fulfill({ contentType: 'text/event-stream', body: 'event: reset\ndata: {}\n\n' })
+    })
+    await at.context.setOffline(false)
+    await shown.getByText(status).waitFor({ timeout: SOON_MS })
+    await expect
+      .poll(async () => (await rows(page))[0], { timeout: SOON_MS })
+      .toEqual([run.id, status])
+    await at.context.unroute('**/api/stream*')
+  })
+
   it('the console reads everything again if the coordinator ends an event stream before its first event', async () => {
     await using fresh = await startFakeConsole()
     fresh.fake.add(['only'])
@@ -139,7 +193,8 @@ describe('the live state of the pages of the console', () => {
     fresh.fake.cutStreams()
     await eventually(() => expect(fresh.fake.streams).toBe(0))
     fresh.fake.change([[fresh.fake.runs[0] as FakeRun, 'Failed']])
-    await state.getByText('Failed', { exact: true }).waitFor()
+    await eventually(() => expect(fresh.fake.streams).toBe(1))
+    await state.getByText('Failed', { exact: true }).waitFor({ timeout: SOON_MS })
   })
 
   it('the page of a run with 5,000 attempts loads only the newest attempts, and a large body only on request', async () => {
@@ -208,10 +263,11 @@ describe('the live state of the pages of the console', () => {
 })
 
 describe('an open page of a console process that is killed', () => {
-  it('after a restart of the console, an open page requests a sign-in and then shows the same URL', async () => {
+  it('after a restart of the console, an open page requests a sign-in and then shows the same URL, bulk action and theme', async () => {
     await using opened = new AsyncDisposableStack()
     const at = opened.use(await startFakeConsole())
     at.fake.add(['before'], { Status: 'Failed' })
+    at.fake.operations.push(operation)
     const folder = await mkdtemp(join(tmpdir(), 'console-users-'))
     opened.defer(() => rm(folder, { recursive: true }))
     const users = join(folder, 'users')
@@ -242,12 +298,19 @@ describe('an open page of a console process that is killed', () => {
       await page.getByRole('button', { name: 'Sign in' }).click()
     }
     const first = await start()
-    const address = `http://127.0.0.1:${port}/runs?status=Failed&idPrefix=be`
+    const origin = `http://127.0.0.1:${port}`
+    const address = `${origin}/runs?status=Failed&idPrefix=be`
     const page = await at.context.newPage()
     await page.goto(address)
     await signIn(page)
     await page.getByRole('link', { name: 'before', exact: true }).waitFor()
     await page.getByText('live', { exact: true }).waitFor()
+    const bulk = await at.open(`${origin}/bulk/${operation.ID}`)
+    const done = bulk.getByRole('region', { name: 'Progress' }).getByText('120', { exact: true })
+    await done.waitFor()
+    const settings = await at.open(`${origin}/settings`)
+    await settings.getByLabel('Dark').check()
+    await settings.close()
     first.kill('SIGKILL')
     await once(first, 'exit')
     await page.getByText('no connection').first().waitFor()
@@ -257,5 +320,8 @@ describe('an open page of a console process that is killed', () => {
     await signIn(page)
     await page.getByRole('link', { name: 'before', exact: true }).waitFor()
     expect(page.url()).toBe(address)
+    await bulk.reload()
+    await done.waitFor()
+    expect(await bulk.evaluate('document.documentElement.dataset.theme')).toBe('dark')
   })
 })

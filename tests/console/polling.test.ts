@@ -52,6 +52,23 @@ describe('the pages of the console without an event stream', () => {
     await soon(at.context, async () => expect(await state(page).textContent()).toContain('Running'))
   })
 
+  it('a page of the console shows the current state after 30 s without a network', async () => {
+    await at.signIn()
+    const page = await at.open(`${at.url}/runs/${PROCESS}/only`)
+    await pill(page, 'live')
+    await at.context.setOffline(true)
+    await pill(page, 'no connection')
+    change('Queued')
+    await at.context.clock.fastForward(30_000)
+    await isVisible(
+      page.getByText(/No connection to the console since .* actions are not possible/),
+    )
+    change('Failed')
+    await at.context.setOffline(false)
+    await pill(page, 'live')
+    await soon(at.context, async () => expect(await state(page).textContent()).toContain('Failed'))
+  })
+
   it('a page of the console that polls every 5 s reports the lost connection while its requests fail', async () => {
     await at.signIn()
     await at.context.route(STREAM, (route) => route.abort())
