@@ -360,6 +360,14 @@ describe('the embedded host', () => {
     ]) {
       expect(stdout).toContain(told)
     }
+    // The demo does not start the console, which would bundle the program of the browser first.
+    const logged = await readFile(join(dataDir, 'demo', 'demo.log'), 'utf8')
+    const services = logged
+      .trim()
+      .split('\n')
+      .map((line) => (JSON.parse(line) as { service: string }).service)
+    expect(new Set(services)).toContain('coordinator')
+    expect(new Set(services)).not.toContain('console')
   })
 })
 
