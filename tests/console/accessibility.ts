@@ -56,9 +56,9 @@ async function loadAxe(
  */
 export async function expectAccessible(page: Page, name: string): Promise<void> {
   const violations = await loadAxe(page)
-  for (const theme of ['light', 'dark'] as const)
-    for (const width of WIDTHS) {
-      await page.setViewportSize({ width, height: 900 })
+  for (const width of WIDTHS) {
+    await page.setViewportSize({ width, height: 900 })
+    for (const theme of ['light', 'dark'] as const) {
       await page.emulateMedia({ colorScheme: theme })
       const where = `${name} ${theme} ${width}`
       expect(await violations(theme === 'light' ? TAGS : COLOR_RULES), where).toEqual([])
@@ -73,5 +73,6 @@ export async function expectAccessible(page: Page, name: string): Promise<void> 
         await page.screenshot({ path: `${folder}/${name}-${theme}-${width}.png`, fullPage })
       }
     }
+  }
   await page.setViewportSize(USUAL_SIZE)
 }
