@@ -1,4 +1,4 @@
-import { type PointerEvent, type RefObject, useState } from 'react'
+import { type PointerEvent, type RefObject, useId, useState } from 'react'
 import type { TimeAxis } from '../time-axis.ts'
 import { afterZoom, isDrag, rangeBetween, type TimeRange, type Zoom } from '../timeline-view.ts'
 
@@ -18,10 +18,19 @@ export interface ZoomButtonsProps {
   readonly onShow: (range: TimeRange | null) => void
 }
 
-/** The buttons that enlarge and move the timeline. A button that would change nothing is disabled. */
+const WHOLE = 'The whole run is shown.'
+
+/** The buttons that enlarge and move the timeline. A button that would change nothing is disabled, and says why. */
 export function ZoomButtons({ axis, whole, part, onShow }: ZoomButtonsProps) {
+  const id = useId()
+  const reason = part === null ? id : undefined
   return (
     <span className="buttons zoom">
+      {reason !== undefined && (
+        <span id={id} className="unseen">
+          {WHOLE}
+        </span>
+      )}
       {STEPS.map(({ zoom, sign, name }) => (
         <button
           key={zoom}
@@ -29,6 +38,7 @@ export function ZoomButtons({ axis, whole, part, onShow }: ZoomButtonsProps) {
           aria-label={name}
           title={name}
           aria-disabled={part === null && zoom !== 'in'}
+          aria-describedby={zoom === 'in' ? undefined : reason}
           onClick={() => {
             if (part !== null || zoom === 'in') onShow(afterZoom(axis, whole, part ?? whole, zoom))
           }}
@@ -39,6 +49,8 @@ export function ZoomButtons({ axis, whole, part, onShow }: ZoomButtonsProps) {
       <button
         type="button"
         aria-disabled={part === null}
+        aria-describedby={reason}
+        title={part === null ? WHOLE : undefined}
         onClick={() => {
           if (part !== null) onShow(null)
         }}
