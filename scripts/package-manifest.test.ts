@@ -50,7 +50,7 @@ describe('the manifest of the package', () => {
     })
   })
 
-  it('packageManifest() bundles a package whose dependencies an override removes, because npm would install them', () => {
+  it('packageManifest() bundles a package if an override removes its dependencies, because npm ignores the override', () => {
     const dependencies = { '@x/page': '1.0.0', '@x/page-2': '1.0.0' }
     const overrides = "overrides:\n  '@x/page>vue': '-'\n"
     expect(packageManifest([of({ dependencies })], overrides).bundleDependencies).toEqual([

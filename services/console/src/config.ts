@@ -66,9 +66,9 @@ const Settings = z.object({
   OIDC_CLIENT_ID: z.string().optional(),
   OIDC_CLIENT_SECRET: secret().optional(),
   OIDC_SCOPE: z.string().default('openid email'),
-  /** The verified e-mail addresses, and `group:name`, of the persons who may act. */
+  /** Who may act: verified e-mail addresses of persons, or groups in the form `group:name`. */
   OIDC_OPERATORS: people(),
-  /** The verified e-mail addresses, and `group:name`, of the persons who may only read. */
+  /** Who may only read: verified e-mail addresses of persons, or groups in the form `group:name`. */
   OIDC_VIEWERS: people(),
   /** The claim of the id token with the groups of the person. */
   OIDC_GROUPS_CLAIM: z.string().default('groups'),

@@ -47,7 +47,7 @@ describe.each(['embedded', 'real'] as const)('retention on the %s backends', (ki
     expect(list).toMatchObject({ items: [] })
   })
 
-  it('the files of a purged run are removed, and no file of the coordinator contains its data', async () => {
+  it('the files of a purged run are removed, and no file of the coordinator contains data of the run', async () => {
     await eventually(async () =>
       expect(await readdir(join(backends.dataDir, 'OrderCSV'))).toEqual([]),
     )

@@ -166,7 +166,7 @@ async function sandboxOf(client: Client, at: Installation): Promise<Sandbox> {
   return sandbox
 }
 
-/** Runs the rounds and appends each result. @throws the reason of the terminal's signal if it is aborted. */
+/** Runs the rounds and appends each result. @throws the abort reason if the AbortSignal of the terminal is aborted. */
 async function runRounds(run: Run, realms: readonly string[], rounds: Round[]): Promise<void> {
   const { terminal, client, sandbox, prefix } = run
   const now = (): number => performance.now()

@@ -136,8 +136,8 @@ export function QueueConflict({ process, id, realm, tags, data }: QueueConflictP
 const MAX_TEXT = 65_536
 
 /**
- * Returns the typed data in the form in which the console shows the data of a run. Both texts are then cut after the
- * same number of characters.
+ * Formats the data that the person entered as the console formats the data of a run, so that the text of the person and
+ * the text of the run are cut after the same number of characters.
  */
 const excerptOf = (data: string): string => prettyJson(data).slice(0, MAX_TEXT)
 

@@ -175,7 +175,10 @@ describe('the conditions that the metrics show', () => {
       `credential_refreshes_total{outcome="failed",class="${failureClass}"} ${minutes}`,
       `credential_refreshes_total{outcome="refreshed",class=""} ${minutes}`,
     ].join('\n')
-  /** Returns how many minutes the condition RefreshesFailing is shown after refreshes have failed for 20 minutes. */
+  /**
+   * Lets refreshes fail for 20 minutes and then succeed. Returns for how many minutes after that the condition
+   * RefreshesFailing is still shown.
+   */
   const minutesShownAfter = (failureClass: string): number =>
     shownNames('token-service', [
       ...Array.from({ length: 40 }, (_, read) => refreshes(read / 2, failureClass, 1)),

@@ -66,7 +66,7 @@ describe('the run tracker, which follows runs between two counts of the coordina
     expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([4])
   })
 
-  it('for a run that was resumed and failed again, the group has the time of the last failure of the run', () => {
+  it('if a run was resumed and failed again, the group of failed runs has the time of its last failure', () => {
     const tracker = createRunTracker()
     tracker.follow(event(3, 'Failed', -9))
     tracker.follow(event(4, 'Queued', 1))

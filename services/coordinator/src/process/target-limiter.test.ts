@@ -181,7 +181,7 @@ describe('the limit of calls in flight to a target', () => {
     },
   )
 
-  it('if a slot cannot be released, the end of the call is neither delayed nor rejected', async () => {
+  it('if releasing a slot fails, the call neither fails nor ends later', async () => {
     const { admit, admitted } = start({
       releaseCalls: () => Promise.reject(new IntegrationError('store_unavailable', 'down')),
     })

@@ -20,14 +20,14 @@ describe('the times for which a due schedule starts runs', () => {
   const missed = at('2026-11-23T09:00:00Z')
   const now = at('2026-11-23T12:30:00Z')
 
-  it('with catchUp last, only the latest missed time starts a run after an outage', () => {
+  it('with catchUp "last", only the latest missed time starts a run after an outage', () => {
     expect(shown(dueTicks(timing(), missed, now))).toEqual({
       due: ['2026-11-23T12:00:00.000Z'],
       nextAt: '2026-11-23T13:00:00.000Z',
     })
   })
 
-  it('with catchUp all, each missed time starts a run after an outage, in order', () => {
+  it('with catchUp "all", each missed time starts a run after an outage, in order', () => {
     expect(shown(dueTicks(timing({ catchUp: 'all' }), missed, now))).toEqual({
       due: [9, 10, 11, 12]
         .map((hour) => at(`2026-11-23T${String(hour).padStart(2, '0')}:00:00Z`))
@@ -65,7 +65,7 @@ describe('the times for which a due schedule starts runs', () => {
     )
   })
 
-  it('with catchUp all, the runs of all companies at one missed time are queued before those of the next missed time', () => {
+  it('with catchUp "all", the runs of all companies at one missed time are queued before those of the next missed time', () => {
     const each = timing({ catchUp: 'all', each: 'company' })
     expect(shown(dueTicks(each, missed, now))).toEqual({
       due: ['2026-11-23T09:00:00.000Z'],

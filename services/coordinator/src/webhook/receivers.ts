@@ -116,7 +116,7 @@ function isStrongSecret(secret: string): boolean {
 function faultOf({ path, code, message, ...issue }: z.core.$ZodIssue): string {
   const [index, member] = path
   if (typeof index !== 'number') return message
-  // The name of an unknown member is printed as JSON and shortened, because it comes from the file.
+  // The name of an unknown member comes from the file and can be any text, so it is printed as JSON and shortened.
   const what =
     code === 'unrecognized_keys' && 'keys' in issue
       ? `unknown member ${issue.keys.map((key) => JSON.stringify(key.slice(0, 40))).join(', ')}`

@@ -95,8 +95,8 @@ export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
     kind: 'provider event',
     queues: 'on.*',
     read,
-    // Changed initial data is not a conflict: two deliveries of a change can differ in the operation, because the
-    // change feed does not know all operations.
+    // Different initial data is not a conflict. The data has the kind of the change (created, updated and so on), which
+    // the change feed does not always know, so two deliveries of one change can differ.
     ignoresConflicts: true,
     processes: () => [...wanted.keys()],
     async prepare() {

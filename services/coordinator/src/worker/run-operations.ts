@@ -237,10 +237,10 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
   }
 
   /**
-   * Returns the latest run of a transaction if the operation may change this run. Otherwise throws the error with which
-   * the action would be rejected.
+   * Returns the latest run of a transaction if the operation may change this run; `null` if no check is needed. Throws
+   * the error with which the action would be rejected if the operation may not change the run.
    *
-   * Returns `null` if no check is needed. A dry run checks every run. An operation that is not a dry run skips the check
+   * A dry run checks every run. An operation that is not a dry run skips the check
    * if its key may use all realms, or if a search has found the run: a search returns only runs that the key may use.
    */
   async function inspect(

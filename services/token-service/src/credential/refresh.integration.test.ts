@@ -355,7 +355,7 @@ describe('a lease holder that was paused until its lease expired (I7 of refresh.
     expect(refreshes()).toHaveLength(1)
   })
 
-  /** The store of a paused process, which does not renew its leases. */
+  /** The store as a paused replica uses it: the replica does not renew its leases. */
   const withoutRenewals = (store: CredentialStore): CredentialStore => ({
     ...store,
     renew: async () => false,

@@ -29,7 +29,7 @@ describe('a notification in the legacy format', () => {
     ])
   })
 
-  it('the event for a change in the legacy format names a deleted object only if the change is a merge', () => {
+  it('the event for a notification in the legacy format names a deleted object only if the change is a merge', () => {
     const merge = legacyChange({ name: 'Customer', operation: 'Merge', deletedId: '27' })
     expect(parse(legacyNotification([merge]))?.events).toEqual([
       expect.objectContaining({ Operation: 'merge', DeletedId: '27' }),

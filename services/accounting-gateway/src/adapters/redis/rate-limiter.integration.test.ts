@@ -240,7 +240,7 @@ describe('prefetched permits', () => {
     for (const permit of permits) permit.release()
   })
 
-  it('a gateway replica that shuts down returns its prefetched permits and slots at once', async () => {
+  it('a gateway replica that shuts down returns its prefetched permits and slots immediately', async () => {
     const { limits, limiter, redis } = await replica({ ...wide, concurrent: 8 })
     ;(await limits.acquire('1', waitLimit())).release()
     expect(await redis.hvals('throttle:{1}:places')).not.toEqual([])

@@ -160,8 +160,8 @@ const pathOf = (url: string): string | null => {
 
 /**
  * Returns the line of the file `path` that imports the module `specifier`, which was not found. For a relative import,
- * Node's error contains the full path of the module instead of the imported text, so only the file name is searched
- * for.
+ * Node's error contains the full path of the module instead of the specifier in the import, so only the file name is
+ * searched for.
  */
 function importIn(path: string, specifier: string): Place | null {
   const name = specifier.split(/[/\\]/).at(-1) ?? specifier
