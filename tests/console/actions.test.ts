@@ -10,7 +10,6 @@ import type { HeaderStatus } from '@integration-host/shared/contracts/transactio
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { expectAccessible } from './accessibility.ts'
-import { watchedContext } from './browser.ts'
 import { type FakeConsole, startFakeConsole } from './fake-console.ts'
 import { PROCESS } from './fake-installation.ts'
 
@@ -27,7 +26,7 @@ describe('the actions on a run in the console', () => {
       ['ada', 'ben'].map((name) => userLine(name, 'operator', PASSWORD)),
     )
     await writeFile(file, lines.join('\n'))
-    at = await startFakeConsole({ SIGN_IN: 'password', USERS_FILE: file })
+    at = await startFakeConsole({ SIGN_IN: 'password', USERS_FILE: file }, { password: PASSWORD })
   })
   afterAll(async () => {
     await at?.[Symbol.asyncDispose]()
@@ -131,7 +130,7 @@ describe('the actions on a run in the console', () => {
 
   it('another operator sees the person and the reason of an action without a reload, and cannot repeat the action', async () => {
     const page = await openRun('of-two', 'Running')
-    const other = await watchedContext(at.browser, at.url)
+    const other = await at.another()
     const colleague = await signIn(await other.open(page.url()), 'ben')
     await page.getByRole('button', { name: 'Cancel run…' }).click()
     await dialog(page).getByLabel('Reason').fill('ada was first')

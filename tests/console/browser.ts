@@ -49,25 +49,49 @@ export async function launchChromium(): Promise<Browser> {
   })
 }
 
-export interface WatchedContext {
-  readonly context: BrowserContext
+/** What the browser contexts of a test have received from the console, and what went wrong in them. */
+interface Watched {
   /**
    * Violations of the Content-Security-Policy, uncaught errors, dialogs, responses of the console without the security
    * headers, and requests of its pages to another host.
    */
   readonly problems: string[]
-  /** The bodies of all responses of the console so far, except the response with the event stream, which never ends. */
+  readonly received: Promise<string>[]
+  /** The paths of the files of the browser program that have been read. */
+  readonly files: Set<string>
+}
+
+export interface WatchedContext extends Pick<Watched, 'problems'> {
+  readonly context: BrowserContext
+  /**
+   * The bodies of the responses of the console so far, without the event stream, and without responses that the browser
+   * has discarded because their page was closed.
+   */
   readonly bodies: () => Promise<readonly string[]>
   /** Opens an address in a new tab. */
   readonly open: (url: string) => Promise<Page>
+  /** Opens another context for the same console. Both have the same problems and the same bodies. */
+  readonly another: () => Promise<WatchedContext>
 }
 
-/** The security headers of every response, with a part of their value. */
+/** The security headers of every response, with their values. */
 const HEADERS: Readonly<Record<string, string>> = {
-  'content-security-policy': "trusted-types 'none'",
+  'content-security-policy': [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "manifest-src 'self'",
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join('; '),
   'cross-origin-opener-policy': 'same-origin',
   'cross-origin-resource-policy': 'same-origin',
-  'permissions-policy': 'camera=()',
+  'permissions-policy': 'camera=(), microphone=(), geolocation=()',
   'referrer-policy': 'no-referrer',
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
@@ -77,13 +101,12 @@ const HEADERS: Readonly<Record<string, string>> = {
 export async function watchedContext(
   browser: Browser,
   consoleUrl: string,
+  watched: Watched = { problems: [], received: [], files: new Set() },
 ): Promise<WatchedContext> {
+  const { problems, received, files } = watched
   const context = await browser.newContext()
   // This is less than the timeout of a test, so that a failure names the missing element.
   context.setDefaultTimeout(20_000)
-  const problems: string[] = []
-  const received: Promise<string>[] = []
-  const files = new Set<string>()
   const isOfConsole = (url: string): boolean => url.startsWith(`${consoleUrl}/`)
 
   context.on('response', (response) => {
@@ -120,6 +143,7 @@ export async function watchedContext(
       await page.goto(url)
       return page
     },
+    another: () => watchedContext(browser, consoleUrl, watched),
   }
 }
 
@@ -144,7 +168,7 @@ function missingHeaders(response: Response): readonly string[] {
   const expected = new URL(response.url()).pathname.startsWith('/api/')
     ? { ...HEADERS, 'cache-control': 'no-store' }
     : HEADERS
-  return Object.entries(expected).flatMap(([name, part]) =>
-    headers[name]?.includes(part) === true ? [] : [`${response.url()} has no ${name}: ${part}`],
+  return Object.entries(expected).flatMap(([name, value]) =>
+    headers[name] === value ? [] : [`${response.url()} has not ${name}: ${value}`],
   )
 }

@@ -5,6 +5,7 @@ import type { Browser, Page } from 'playwright-core'
 import { startEmbeddedConsole } from '../../host/src/embedded-console.ts'
 import { launchChromium, type WatchedContext, watchedContext } from './browser.ts'
 import { type FakeInstallation, startFakeInstallation } from './fake-installation.ts'
+import { expectNoSecrets, recordSentTexts, type Secrets, type SentTexts } from './secrets.ts'
 
 /** The keys with which the console calls the services. No browser may receive them. */
 export const KEYS = {
@@ -16,17 +17,22 @@ export interface FakeConsole extends WatchedContext, AsyncDisposable {
   readonly fake: FakeInstallation
   readonly browser: Browser
   readonly url: string
+  /** What the console has sent. */
+  readonly sent: SentTexts
+  readonly signInLink: () => string | null
   /** Opens a tab, and signs in with a new one-time link. */
   signIn(): Promise<Page>
 }
 
 /**
- * Starts a fake installation with the console, and a browser for this console.
+ * Starts a fake installation with the console, and a browser for this console. At the end, no browser may have received
+ * a key of the console or one of `secrets`.
  *
  * @throws {Error} the browser is not installed, or the console did not start.
  */
 export async function startFakeConsole(
   env: Readonly<Record<string, string>> = {},
+  secrets: Secrets = {},
 ): Promise<FakeConsole> {
   await using opened = new AsyncDisposableStack()
   const fake = opened.use(await startFakeInstallation())
@@ -45,6 +51,7 @@ export async function startFakeConsole(
   })
   if (running === null) throw new Error('the console did not start')
   opened.use(running)
+  const sent = opened.use(recordSentTexts(running.url))
   const browser = await launchChromium()
   opened.defer(() => browser.close())
   const watched = await watchedContext(browser, running.url)
@@ -54,11 +61,19 @@ export async function startFakeConsole(
     fake,
     browser,
     url: running.url,
+    sent,
+    signInLink: () => running.signInLink(),
     async signIn() {
       const page = await watched.open(running.signInLink() ?? '')
       await page.getByRole('navigation').waitFor()
       return page
     },
-    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+    async [Symbol.asyncDispose]() {
+      try {
+        expectNoSecrets([...sent.all(), ...(await watched.bodies())], { ...KEYS, ...secrets })
+      } finally {
+        await resources.disposeAsync()
+      }
+    },
   }
 }

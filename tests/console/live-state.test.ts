@@ -14,9 +14,9 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { soon } from './browser.ts'
+import { launchChromium, soon, watchedContext } from './browser.ts'
 import { type FakeConsole, KEYS, startFakeConsole } from './fake-console.ts'
-import { type FakeRun, PROCESS } from './fake-installation.ts'
+import { type FakeRun, PROCESS, startFakeInstallation } from './fake-installation.ts'
 import { largeRun } from './large-run.ts'
 
 const RUNS = 300
@@ -220,10 +220,9 @@ describe('the live state of the pages of the console', () => {
     ['ahead', 3_600_000],
     ['behind', -3_600_000],
   ])('if the clock of the browser is an hour %s', (name, offsetMs) => {
-    /** Signs in, and opens a tab whose clock is wrong. */
+    /** Signs in, and opens a page whose clock is wrong. */
     async function openWithWrongClock(path: string): Promise<Page> {
-      await at.signIn()
-      const page = await at.context.newPage()
+      const page = await at.signIn()
       await page.addInitScript(
         `{ const real = Date; globalThis.Date = class extends real {
         constructor(...values) { super(...(values.length === 0 ? [real.now() + ${offsetMs}] : values)) }
@@ -265,9 +264,11 @@ describe('the live state of the pages of the console', () => {
 describe('an open page of a console process that is killed', () => {
   it('after a restart of the console, an open page requests a sign-in and then shows the same URL, bulk action and theme', async () => {
     await using opened = new AsyncDisposableStack()
-    const at = opened.use(await startFakeConsole())
-    at.fake.add(['before'], { Status: 'Failed' })
-    at.fake.operations.push(operation)
+    const fake = opened.use(await startFakeInstallation())
+    const browser = await launchChromium()
+    opened.defer(() => browser.close())
+    fake.add(['before'], { Status: 'Failed' })
+    fake.operations.push(operation)
     const folder = await mkdtemp(join(tmpdir(), 'console-users-'))
     opened.defer(() => rm(folder, { recursive: true }))
     const users = join(folder, 'users')
@@ -281,9 +282,9 @@ describe('an open page of a console process that is killed', () => {
           PORT: String(port),
           SIGN_IN: 'password',
           USERS_FILE: users,
-          COORDINATOR_URL: at.fake.url,
-          TOKEN_SERVICE_URL: at.fake.url,
-          GATEWAY_URL: at.fake.url,
+          COORDINATOR_URL: fake.url,
+          TOKEN_SERVICE_URL: fake.url,
+          GATEWAY_URL: fake.url,
         },
       })
       opened.defer(() => void child.kill('SIGKILL'))
@@ -300,15 +301,15 @@ describe('an open page of a console process that is killed', () => {
     const first = await start()
     const origin = `http://127.0.0.1:${port}`
     const address = `${origin}/runs?status=Failed&idPrefix=be`
-    const page = await at.context.newPage()
-    await page.goto(address)
+    const watched = await watchedContext(browser, origin)
+    const page = await watched.open(address)
     await signIn(page)
     await page.getByRole('link', { name: 'before', exact: true }).waitFor()
     await page.getByText('live', { exact: true }).waitFor()
-    const bulk = await at.open(`${origin}/bulk/${operation.ID}`)
+    const bulk = await watched.open(`${origin}/bulk/${operation.ID}`)
     const done = bulk.getByRole('region', { name: 'Progress' }).getByText('120', { exact: true })
     await done.waitFor()
-    const settings = await at.open(`${origin}/settings`)
+    const settings = await watched.open(`${origin}/settings`)
     await settings.getByLabel('Dark').check()
     await settings.close()
     first.kill('SIGKILL')
@@ -323,5 +324,8 @@ describe('an open page of a console process that is killed', () => {
     await bulk.reload()
     await done.waitFor()
     expect(await bulk.evaluate('document.documentElement.dataset.theme')).toBe('dark')
+    expect(watched.problems).toEqual([])
+    for (const secret of [...Object.values(KEYS), 'a long password'])
+      expect((await watched.bodies()).join()).not.toContain(secret)
   })
 })

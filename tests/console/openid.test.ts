@@ -15,14 +15,22 @@ describe('the sign-in to the console at an OpenID provider', () => {
 
   beforeAll(async () => {
     provider = await startTestProvider('client_secret_post', 'localhost')
-    at = await startConsoleBrowser({
-      SIGN_IN: 'link,oidc',
-      OIDC_ISSUER: provider.issuer,
-      OIDC_CLIENT_ID: CLIENT_ID,
-      OIDC_CLIENT_SECRET: CLIENT_SECRET,
-      OIDC_OPERATORS: 'ada@example.com',
-      OIDC_VIEWERS: 'group:support',
-    })
+    at = await startConsoleBrowser(
+      {
+        SIGN_IN: 'link,oidc',
+        OIDC_ISSUER: provider.issuer,
+        OIDC_CLIENT_ID: CLIENT_ID,
+        OIDC_CLIENT_SECRET: CLIENT_SECRET,
+        OIDC_OPERATORS: 'ada@example.com',
+        OIDC_VIEWERS: 'group:support',
+      },
+      () => ({
+        'of the client': CLIENT_SECRET,
+        ...Object.fromEntries(
+          provider.secrets.map((secret, index) => [`${index} of the OpenID provider`, secret]),
+        ),
+      }),
+    )
   })
   afterAll(async () => {
     await at?.[Symbol.asyncDispose]()

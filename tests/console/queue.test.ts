@@ -20,7 +20,9 @@ describe('queueing and comparing runs in the console', () => {
     folder = await mkdtemp(join(tmpdir(), 'console-queue-'))
     const file = join(folder, 'users')
     await writeFile(file, `${VIEWER}\n`)
-    at = await startConsoleBrowser({ SIGN_IN: 'link,password', USERS_FILE: file })
+    at = await startConsoleBrowser({ SIGN_IN: 'link,password', USERS_FILE: file }, () => ({
+      password: PASSWORD,
+    }))
   })
   afterAll(async () => {
     await at?.[Symbol.asyncDispose]()
@@ -167,17 +169,15 @@ describe('queueing and comparing runs in the console', () => {
     await page.getByLabel('Its id').fill('text-1')
     await page.getByRole('button', { name: 'Compare', exact: true }).click()
     await initial.getByRole('row', { name: /added: "plain"/ }).waitFor()
-    const { browser, url } = { browser: at.context.browser(), url: page.url() }
-    const other = await browser?.newContext()
-    const colleague = await other?.newPage()
-    await colleague?.goto(at.console.signInLink() ?? '')
-    await colleague?.getByRole('navigation').waitFor()
-    await colleague?.goto(url)
+    const other = await at.another()
+    const colleague = await other.open(at.console.signInLink() ?? '')
+    await colleague.getByRole('navigation').waitFor()
+    await colleague.goto(page.url())
     await colleague
-      ?.getByRole('region', { name: 'Initial data' })
+      .getByRole('region', { name: 'Initial data' })
       .getByRole('row', { name: /added: "plain"/ })
       .waitFor()
-    await other?.close()
+    await other.context.close()
     await page.getByRole('button', { name: 'Close the comparison' }).click()
     expect(new URL(page.url()).search).toBe('?run=1')
   })

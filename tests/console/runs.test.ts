@@ -27,7 +27,9 @@ describe('the pages about runs in the console', () => {
     folder = await mkdtemp(join(tmpdir(), 'console-users-'))
     const file = join(folder, 'users')
     await writeFile(file, `${VIEWER}\n`)
-    at = await startConsoleBrowser({ SIGN_IN: 'link,password', USERS_FILE: file })
+    at = await startConsoleBrowser({ SIGN_IN: 'link,password', USERS_FILE: file }, () => ({
+      password: PASSWORD,
+    }))
   })
   afterAll(async () => {
     await at?.[Symbol.asyncDispose]()

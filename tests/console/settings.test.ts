@@ -173,31 +173,29 @@ describe('the settings of the console', () => {
   })
 
   it('when a person ends another session on the page Settings, all tabs of that session show the sign-in page', async () => {
-    const other = await at.context.browser()?.newContext()
-    const stolen = await other?.newPage()
-    await stolen?.goto(at.console.signInLink() ?? '')
-    await stolen?.getByRole('status').getByText('live', { exact: true }).waitFor()
-    const second = await other?.newPage()
-    await second?.goto(`${at.console.url}/runs`)
-    await second?.getByRole('heading', { name: 'Runs' }).waitFor()
+    const other = await at.another()
+    const stolen = await other.open(at.console.signInLink() ?? '')
+    await stolen.getByRole('status').getByText('live', { exact: true }).waitFor()
+    const second = await other.open(`${at.console.url}/runs`)
+    await second.getByRole('heading', { name: 'Runs' }).waitFor()
 
     await at.signIn()
     const page = await at.open('/settings')
     await page.getByText('this browser', { exact: true }).waitFor()
-    const [cookie] = (await other?.cookies()) ?? []
+    const [cookie] = await other.context.cookies()
     await page
       .getByRole('row')
       .filter({ hasNotText: 'this browser' })
       .getByRole('button', { name: 'End' })
       .first()
       .click()
-    await stolen?.getByRole('heading', { name: 'Sign in' }).waitFor({ timeout: SOON_MS })
-    await second?.getByRole('heading', { name: 'Sign in' }).waitFor({ timeout: SOON_MS })
+    await stolen.getByRole('heading', { name: 'Sign in' }).waitFor({ timeout: SOON_MS })
+    await second.getByRole('heading', { name: 'Sign in' }).waitFor({ timeout: SOON_MS })
     const answer = await fetch(`${at.console.url}/api/now`, {
       headers: { Origin: at.console.url, Cookie: `console=${cookie?.value}` },
     })
     expect(answer.status).toBe(401)
-    await other?.close()
+    await other.context.close()
   })
 
   it('a sign-out in one tab shows the sign-in page in all tabs, whichever tab reads the event stream', async () => {
