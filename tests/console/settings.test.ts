@@ -103,7 +103,9 @@ describe('the settings of the console', () => {
     const page = await at.open('/settings')
     const choice = page.getByLabel('Show a notice when something critical begins')
     expect(await choice.isChecked()).toBe(false)
-    await choice.check()
+    await choice.click()
+    // The browser asks for the permission first, so the choice changes later than the click.
+    await expect.poll(() => choice.isChecked()).toBe(true)
     await queue('noticed')
     await eventually(async () =>
       expect(await page.evaluate('globalThis.shown')).toEqual([
