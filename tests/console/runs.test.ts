@@ -227,7 +227,7 @@ describe('the pages about runs in the console', () => {
     expect(statuses).toEqual([403, 403])
   })
 
-  it('all pages disable their actions for a viewer, and describe the reason', async () => {
+  it('the page Now disables its actions for a viewer, and shows the reason', async () => {
     await queue('of-the-viewer', TOO_LONG)
     const page = await at.open('/')
     await page.getByLabel('User').fill('vera')
@@ -235,27 +235,9 @@ describe('the pages about runs in the console', () => {
     await page.getByRole('button', { name: 'Sign in' }).click()
     const resume = page.getByRole('button', { name: /^Resume \d+…$/ })
     await resume.waitFor()
-    const reason = 'This needs the role operator.'
-    expect(await resume.getAttribute('title')).toBe(reason)
+    expect(await resume.getAttribute('title')).toBe('This needs the role operator.')
     await resume.click({ force: true })
     expect(await dialog(page).count()).toBe(0)
-    for (const path of [
-      '/',
-      '/runs',
-      '/runs/OrderProcess/of-the-viewer',
-      '/companies',
-      '/processes',
-      '/services',
-      '/sandbox',
-    ]) {
-      await page.goto(at.console.url + path)
-      await page.getByRole('main').getByText(reason).first().waitFor({ state: 'attached' })
-      const described = await page.evaluate<(string | undefined)[]>(
-        `[...document.querySelectorAll('main button[aria-disabled=true]')].map((button) => document.getElementById(button.getAttribute('aria-describedby'))?.textContent)`,
-      )
-      expect(described, path).toContain(reason)
-      expect(described, path).not.toContain(undefined)
-    }
   })
 
   it('the browser title of a run shows the status, the id and the process, and replaces hidden characters in the id', async () => {
