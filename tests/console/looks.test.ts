@@ -198,6 +198,8 @@ async function show(page: Page, url: string): Promise<void> {
     expect(pending).toBe(0)
     await page.evaluate(TWO_FRAMES)
     expect(pending).toBe(0)
+    // React may draw the responses later than two frames after their arrival.
+    expect(await page.getByText(/ (is|are) being (read|loaded)\.$/).count()).toBe(0)
   })
 }
 
