@@ -25,10 +25,10 @@ describe('bulk actions on runs in the console', () => {
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'console-users-'))
     await writeFile(join(folder, 'users'), await userLine('ben', 'operator', PASSWORD))
-    at = await startConsoleBrowser({
-      SIGN_IN: 'link,password',
-      USERS_FILE: join(folder, 'users'),
-    })
+    at = await startConsoleBrowser(
+      { SIGN_IN: 'link,password', USERS_FILE: join(folder, 'users') },
+      () => ({ password: PASSWORD }),
+    )
     for (let begin = 0; begin < RUNS; begin += 50)
       await queue(Array.from({ length: 50 }, (_, index) => `broken-${begin + index}`))
     await failed(RUNS)
@@ -91,10 +91,7 @@ describe('bulk actions on runs in the console', () => {
 
   /** Opens an address as another person in another browser. */
   async function openAsColleague(url: string): Promise<Page> {
-    const context = await at.context.browser()?.newContext()
-    if (context === undefined) throw new Error('the browser has ended')
-    const page = await context.newPage()
-    await page.goto(url)
+    const page = await (await at.another()).open(url)
     await page.getByLabel('User').fill('ben')
     await page.getByLabel('Password').fill(PASSWORD)
     await page.getByRole('button', { name: 'Sign in' }).click()
