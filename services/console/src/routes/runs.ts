@@ -30,7 +30,7 @@ import type { Sessions } from '../session/sessions.ts'
 import { activityOfAction } from '../view/activity.ts'
 import { isDataRejected } from '../view/error-class.ts'
 import type { Installation } from '../view/installation.ts'
-import { blockedActions, whyOf } from '../view/why.ts'
+import { blockedActions, type RunContext, whyOf } from '../view/why.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
 import { ACTION_PROBLEMS, PEER_PROBLEMS } from './peer-problems.ts'
 
@@ -129,12 +129,12 @@ export function runRoutes(deps: RunRouteDeps): Hono {
           RunPage,
         )
         const names = await companyNames.of(page.items.flatMap(realmsOf))
-        const { processes } = installation()
+        const at = installation()
         return c.json({
-          Runs: page.items.map((run) => rowOf(run, names)),
+          Runs: page.items.map((run) => rowOf(run, names, at)),
           Next: page.next_cursor,
           Companies: names,
-          Processes: (processes ?? []).map(({ name }) => name),
+          Processes: (at.processes ?? []).map(({ name }) => name),
         } satisfies RunsView)
       },
     )
@@ -171,7 +171,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
         return c.json({
           ...run,
           Items: Items.map(({ ResponseBody: _body, Data: _itemData, ...item }) => item),
-          Why: whyOf(run, nameIn(names, waitedFor(run.WaitingFor))),
+          Why: whyOf(run, contextOf(run, names, installation())),
           Company: nameIn(names, run.Realm) ?? null,
           Steps: [...steps],
           Runs: runs.items,
@@ -304,13 +304,22 @@ const waitedFor = (waitingFor: string | null): string | null =>
 const nameIn = (names: Names, realm: string | null): string | undefined =>
   realm !== null && Object.hasOwn(names, realm) ? names[realm] : undefined
 
+const contextOf = (
+  { Process, WaitingFor }: Pick<ListedRun, 'Process' | 'WaitingFor'>,
+  names: Names,
+  { processes }: Installation,
+): RunContext => ({
+  company: nameIn(names, waitedFor(WaitingFor)),
+  isPaused: processes?.find(({ name }) => name === Process)?.isPaused ?? false,
+})
+
 const hasRejectedData = ({
   Status,
   ErrorClass,
 }: Pick<ListedRun, 'Status' | 'ErrorClass'>): boolean =>
   Status === 'Failed' && isDataRejected(ErrorClass)
 
-const rowOf = (run: ListedRun, names: Names): RunRow => ({
+const rowOf = (run: ListedRun, names: Names, at: Installation): RunRow => ({
   Process: run.Process,
   TransactionID: run.TransactionID,
   ReplayID: run.ReplayID,
@@ -324,7 +333,7 @@ const rowOf = (run: ListedRun, names: Names): RunRow => ({
   NextAttemptAt: run.NextAttemptAt,
   CreatedAt: run.CreatedAt,
   UpdatedAt: run.UpdatedAt,
-  Why: whyOf(run, nameIn(names, waitedFor(run.WaitingFor))),
+  Why: whyOf(run, contextOf(run, names, at)),
   DataRejected: hasRejectedData(run),
 })
 

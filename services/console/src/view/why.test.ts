@@ -1,16 +1,25 @@
 import { describe, expect, it } from 'vitest'
-import { type ActionableRun, blockedActions, type ExplainedRun, whyOf } from './why.ts'
+import {
+  type ActionableRun,
+  blockedActions,
+  type ExplainedRun,
+  type RunContext,
+  whyOf,
+} from './why.ts'
 
-const explained = (run: Partial<ExplainedRun>): string =>
-  whyOf({
-    Status: 'Failed',
-    StepName: 'report',
-    Attempt: 1,
-    ErrorClass: null,
-    WaitingFor: null,
-    InDoubt: false,
-    ...run,
-  })
+const explained = (run: Partial<ExplainedRun>, context?: RunContext): string =>
+  whyOf(
+    {
+      Status: 'Failed',
+      StepName: 'report',
+      Attempt: 1,
+      ErrorClass: null,
+      WaitingFor: null,
+      InDoubt: false,
+      ...run,
+    },
+    context,
+  )
 
 describe('the sentence that explains the state of a run', () => {
   it.each<[Partial<ExplainedRun>, string]>([
@@ -63,7 +72,24 @@ describe('the sentence that explains the state of a run', () => {
       ErrorClass: null,
       WaitingFor: 'ACC-1',
     } as const
-    expect(whyOf({ ...run, InDoubt: false }, 'Rosewood')).toMatch(/^Waits for Rosewood, whose/)
+    expect(whyOf({ ...run, InDoubt: false }, { company: 'Rosewood' })).toMatch(
+      /^Waits for Rosewood, whose/,
+    )
+  })
+
+  it.each<Partial<ExplainedRun>>([
+    { Status: 'Queued', Attempt: 0 },
+    { Status: 'Running', Attempt: 0 },
+    { Status: 'Retrying', ErrorClass: 'http_503' },
+  ])('the sentence on the due run %j of a paused process names the pause', (run) => {
+    expect(explained(run, { isPaused: true })).toBe(
+      'Waits at report, because its process is paused. It continues when the process is resumed.',
+    )
+  })
+
+  it('the sentences on runs of a paused process that run or have failed do not name the pause', () => {
+    expect(explained({ Status: 'Running' }, { isPaused: true })).toBe('Runs report.')
+    expect(explained({}, { isPaused: true })).toMatch(/^Failed at report/)
   })
 
   it('the sentence on the state of a run shows an unknown error class', () => {

@@ -11,16 +11,27 @@ export type ExplainedRun = Pick<
   'Status' | 'StepName' | 'Attempt' | 'ErrorClass' | 'WaitingFor' | 'InDoubt'
 >
 
-/**
- * Returns one or two sentences about the state of a run; an empty text for a completed run. `company` is the name of the
- * company that the run waits for, if it has a name.
- */
-export function whyOf(run: ExplainedRun, company?: string): string {
-  const sentence = stateSentence(run, company)
+export interface RunContext {
+  /** The name of the company that the run waits for; absent if it has no name. */
+  readonly company?: string | undefined
+  /** Whether the process of the run is paused. */
+  readonly isPaused?: boolean
+}
+
+/** Returns one or two sentences about the state of a run; an empty text for a completed run. */
+export function whyOf(run: ExplainedRun, { company, isPaused = false }: RunContext = {}): string {
+  const sentence =
+    isPaused && isDue(run)
+      ? `Waits at ${run.StepName}, because its process is paused. It continues when the process is resumed.`
+      : stateSentence(run, company)
   return run.InDoubt && run.Status !== 'Completed'
     ? `${sentence} The last call may have done its work: look into the target first.`
     : sentence
 }
+
+/** Whether the step of a run is due now or soon, and no worker has claimed it. */
+const isDue = ({ Status, Attempt }: ExplainedRun): boolean =>
+  Status === 'Queued' || Status === 'Retrying' || (Status === 'Running' && Attempt === 0)
 
 function stateSentence(
   { Status, StepName, Attempt, ErrorClass, WaitingFor }: ExplainedRun,
