@@ -318,8 +318,7 @@ export async function startTokenService(
     connectLinks,
     links,
     disconnectHints,
-    isKnown: createIsKnown(store),
-    labelOf: createLabelOf(store),
+    ...createCredentialLookups(store),
     redirectUri: new URL(config.REDIRECT),
     store,
     lists: store,
@@ -357,34 +356,20 @@ export async function startTokenService(
 }
 
 /**
- * Returns a function that checks whether a credential is stored. A record that cannot be decrypted also counts as
- * stored, because its company must be connected again.
+ * Returns two functions that read a stored credential for the pages of the authorization. A record that cannot be
+ * decrypted counts as stored and has no label, so that its company can be connected again.
  */
-const createIsKnown =
-  (store: Pick<CredentialStore, 'get'>) =>
-  (name: string): Promise<boolean> =>
-    store.get(name).then(
-      (credential) => credential !== null,
-      (error: unknown) => {
-        if (error instanceof DecryptionError) return true
-        throw error
-      },
-    )
-
-/**
- * Returns the function that reads the label of a credential. A credential that cannot be decrypted has no label, so that
- * its company can be connected again.
- */
-const createLabelOf =
-  (store: Pick<CredentialStore, 'get'>) =>
-  (name: string): Promise<string | null> =>
-    store.get(name).then(
-      (credential) => credential?.label ?? null,
-      (error: unknown) => {
-        if (error instanceof DecryptionError) return null
-        throw error
-      },
-    )
+function createCredentialLookups(store: Pick<CredentialStore, 'get'>) {
+  const find = (name: string) =>
+    store.get(name).catch((error: unknown) => {
+      if (error instanceof DecryptionError) return { label: null }
+      throw error
+    })
+  return {
+    isKnown: async (name: string): Promise<boolean> => (await find(name)) !== null,
+    labelOf: async (name: string): Promise<string | null> => (await find(name))?.label ?? null,
+  }
+}
 
 /**
  * Logs the outcome of a refresh. If a token pair was dropped, `retry` names the operation that sends the previous

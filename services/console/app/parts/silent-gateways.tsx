@@ -1,4 +1,4 @@
-/** Names the gateways that do not respond, so that nobody takes the numbers of the others for all numbers. */
+/** Names the gateways that do not respond, because the counts on the page do not include their calls. */
 export const SilentGateways = ({ addresses }: { readonly addresses: readonly string[] }) =>
   addresses.map((address) => (
     <p key={address} className="failure" role="alert">
