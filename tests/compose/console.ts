@@ -60,7 +60,7 @@ export async function operatesConsole(stack: Stack, transactionId: string): Prom
     await page.getByRole('button', { name: 'Replay', exact: true }).click()
     await page.waitForURL(/[?&]run=\d+/)
     await status.waitFor()
-    await page.getByText('“test of the compose stack”').waitFor()
+    await page.getByText('test of the compose stack', { exact: true }).waitFor()
 
     await page.goto(`${url}/services`)
     const replicas: string[] = []
