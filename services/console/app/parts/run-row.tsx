@@ -1,4 +1,4 @@
-import type { ReactNode } from 'react'
+import { memo, type ReactNode } from 'react'
 import type { ListedRun, RunOrder } from '../run-list.ts'
 import { companyPage, runPage } from '../router.ts'
 import { visible } from '../visible.ts'
@@ -15,13 +15,16 @@ export interface RunRowProps {
   readonly order: RunOrder
   readonly companies: ReadonlyMap<string, string>
   readonly isSelected: boolean
-  readonly onSelect: (isSelected: boolean) => void
+  readonly onSelect: (runs: readonly ListedRun[], isSelected: boolean) => void
   readonly menuId: string
-  readonly onMenu: (button: HTMLElement) => void
+  readonly onMenu: (run: ListedRun, button: HTMLElement) => void
 }
 
-/** A row of the list of runs. */
-export function RunRow(props: RunRowProps) {
+/**
+ * A row of the list of runs. The list renders with every key and every animation frame while a person moves through it,
+ * so a row renders again only if one of its own properties changes.
+ */
+export const RunRow = memo(function RunRow(props: RunRowProps) {
   const { run, form, index, isSelected, onSelect, menuId, onMenu } = props
   const id = visible(run.TransactionID)
   return (
@@ -31,7 +34,7 @@ export function RunRow(props: RunRowProps) {
           type="checkbox"
           aria-label={`Select ${id}`}
           checked={isSelected}
-          onChange={() => onSelect(!isSelected)}
+          onChange={() => onSelect([run], !isSelected)}
         />
       </td>
       {form === 'lines' ? <Lines {...props} /> : <Columns {...props} />}
@@ -41,14 +44,14 @@ export function RunRow(props: RunRowProps) {
           className="plain"
           popoverTarget={menuId}
           aria-label={`More about ${id}, run ${run.ReplayID}`}
-          onClick={({ currentTarget }) => onMenu(currentTarget)}
+          onClick={({ currentTarget }) => onMenu(run, currentTarget)}
         >
           ⋯
         </button>
       </td>
     </tr>
   )
-}
+})
 
 function Columns({ run, order, companies }: RunRowProps) {
   return (

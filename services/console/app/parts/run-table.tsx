@@ -107,6 +107,10 @@ export function RunTable(props: RunTableProps) {
     else return
     event.preventDefault()
   }
+  const openMenu = useCallback((run: ListedRun, button: HTMLElement): void => {
+    menuOpener.current = button
+    setMenuRun(run)
+  }, [])
   const onBlur = (event: FocusEvent<HTMLTableElement>): void => {
     if (!event.currentTarget.contains(event.relatedTarget)) setFocused(null)
   }
@@ -126,12 +130,9 @@ export function RunTable(props: RunTableProps) {
         order={props.order}
         companies={props.companies}
         isSelected={selected.has(keyOf(run))}
-        onSelect={(isSelected) => onSelect([run], isSelected)}
+        onSelect={onSelect}
         menuId={menuId}
-        onMenu={(button) => {
-          menuOpener.current = button
-          setMenuRun(run)
-        }}
+        onMenu={openMenu}
       />,
     )
     end = next
