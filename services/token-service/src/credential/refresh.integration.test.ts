@@ -28,7 +28,7 @@ import {
 } from '../../test-support/service-fixture.ts'
 import type { CredentialStore } from './credential-store.ts'
 import { OutboxEntry } from './outbox.ts'
-import { type Failpoint, failpoints } from './refresh.ts'
+import { type Failpoint, failpoints, refreshTiming } from './refresh.ts'
 
 const NAME = 'ACC-1'
 let keys: KeyRing
@@ -92,12 +92,16 @@ function killable(store: CredentialStore) {
 
 describe('single flight (I1 of refresh.ts)', () => {
   it('three replicas with any number of concurrent callers send a single refresh request to the provider', async () => {
-    const services = [await start()]
+    // On a busy machine, a refresh may take longer than the short lease of these tests. Another replica would then
+    // assume that the process has died, and refresh again.
+    const timing = refreshTiming
+    const services = [await start({ timing })]
     for (const _ of [2, 3]) {
       const replica = await openTestRedis({ keys, prefix: redis.prefix })
       cleanup.use(replica)
       await usable(replica)
-      services.push(await start({ store: replica.store, authorizations: replica.authorizations }))
+      const { store, authorizations } = replica
+      services.push(await start({ store, authorizations, timing }))
     }
     await services[0]?.connect('1')
     provider.knobs.latencyMs = 150
