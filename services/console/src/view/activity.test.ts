@@ -74,6 +74,26 @@ describe('the entries of the page Activity', () => {
     expect(entry).toMatchObject({ What: 'disconnected', Reason: 'the customer has left' })
   })
 
+  it.each([
+    ['granted', 'realm_mismatch', 'chose another company at the provider instead of ACC-42'],
+    ['granted', 'code_exchange_failed', 'could not connect ACC-42'],
+    ['adopted', 'invalid_grant', 'could not adopt ACC-42'],
+  ] as const)(
+    'the entry of the audited event %s with the outcome %s says “%s”, and counts as rejected',
+    (What, Outcome, text) => {
+      const entry = activityOfAudit({ ...audited, What, Outcome })
+      if (entry === null) throw new Error('the entry is missing')
+      expect(entry).toMatchObject({ Outcome, Rejected: true })
+      expect(textOfActivity(entry)).toBe(`${text} (${Outcome})`)
+      expect(activityOfAudit({ ...audited, What })).toMatchObject({ Rejected: false })
+    },
+  )
+
+  it('the entry of a failed connection that names no company says so', () => {
+    const failed = { ...audited, What: 'granted', Name: '', Outcome: 'code_exchange_failed' }
+    expect(activityOfAudit({ ...failed, What: 'granted' })).toMatchObject({ Target: 'a company' })
+  })
+
   it('a refresh by token-service itself is routine, a refresh for a person is not, and a token issuance has no entry', () => {
     expect([{ ...audited, Who: 'routine' }, audited].map(isRoutine)).toEqual([true, false])
     expect(activityOfAudit({ ...audited, What: 'handed_out' })).toBeNull()

@@ -58,6 +58,27 @@ const AUDIT_TEXTS: Readonly<Partial<Record<AuditEntry['What'], string>>> = {
   unreadable: 'left an entry that could not be read',
 }
 
+/** What an entry without a company is about. */
+const NAMELESS_TARGETS: Readonly<Partial<Record<AuditEntry['What'], string>>> = {
+  granted: 'a company',
+  link_created: 'any company',
+  link_used: 'any company',
+  link_withdrawn: 'any company',
+}
+
+/** What has not happened, because the outcome of the entry is an error. */
+const FAILED_TEXTS: Readonly<Partial<Record<AuditEntry['What'], string>>> = {
+  granted: 'could not connect',
+  adopted: 'could not adopt',
+}
+
+/** The text of an entry of the audit log; `undefined` for a token issuance. */
+function auditText({ What, Outcome }: AuditEntry): string | undefined {
+  if (What === 'granted' && Outcome === 'realm_mismatch')
+    return 'chose another company at the provider instead of'
+  return (Outcome === 'ok' ? undefined : FAILED_TEXTS[What]) ?? AUDIT_TEXTS[What]
+}
+
 export function activityOfAction(action: ActionView): ActivityEntry {
   const { Action, Process, TransactionID, ReplayID, Person, KeyID, Outcome } = action
   const isOfProcess = TransactionID === null || OF_SCHEDULE.test(Action)
@@ -97,7 +118,7 @@ export const isRoutine = ({ Who, What }: AuditEntry): boolean =>
 
 /** Returns the entry for an entry of the audit log; `null` for token issuances. */
 export function activityOfAudit(entry: AuditEntry): ActivityEntry | null {
-  const text = AUDIT_TEXTS[entry.What]
+  const text = auditText(entry)
   if (text === undefined) return null
   const [, via = null, person = null] = /^(key \S+) for (.+)$/.exec(entry.Who) ?? []
   const realm = entry.Name.startsWith('ACC-') ? entry.Name.slice('ACC-'.length) : null
@@ -108,12 +129,15 @@ export function activityOfAudit(entry: AuditEntry): ActivityEntry | null {
     Who: person ?? entry.Who,
     Via: via,
     What: text,
-    Target: entry.Name !== '' ? entry.Name : entry.What.startsWith('link_') ? 'any company' : null,
+    Target: entry.Name !== '' ? entry.Name : (NAMELESS_TARGETS[entry.What] ?? null),
     Company: null,
     Page: realm === null ? null : companyPage(realm),
     Reason: entry.Reason ?? null,
     Outcome: entry.Outcome === 'ok' ? null : entry.Outcome,
-    Rejected: entry.What === 'faulted' || entry.What === 'refresh_failed',
+    Rejected:
+      entry.What === 'faulted' ||
+      entry.What === 'refresh_failed' ||
+      (entry.What in FAILED_TEXTS && entry.Outcome !== 'ok'),
     Realm: realm,
     TraceId: entry.TraceId ?? null,
   }
