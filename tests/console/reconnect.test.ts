@@ -7,6 +7,7 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { COMPANY, connectCompany } from '../../host/src/story.ts'
+import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
 const LABEL = 'Rosewood & Sons'
@@ -103,15 +104,27 @@ describe('a company with a revoked grant in the console', () => {
     await owner.close()
   })
 
-  it('an owner who chooses another company gets an explanation, and no credential changes', async () => {
+  it('an owner who chooses another company gets an explanation with a button to start again, and no credential changes', async () => {
     const before = await stored()
     const owner = await openLink()
     await owner.getByRole('button', { name: 'Connect' }).click()
     await owner.getByLabel('Northwind Trading').check()
     await owner.getByRole('button', { name: 'Connect' }).click()
     await owner.getByText(COMPANY.realm).first().waitFor()
-    expect(await owner.getByRole('main').textContent()).toMatch(/another company|other company/)
+    expect(await owner.getByRole('main').textContent()).toContain(
+      `for the company ${LABEL} (${COMPANY.realm}), but the company`,
+    )
+    await expectAccessible(owner, 'small-other-company')
+    // The page of the provider sends the state again, which was used.
+    await owner.goBack()
+    await owner.getByLabel(COMPANY.name).check()
+    await owner.getByRole('button', { name: 'Connect' }).click()
+    await owner.getByText('the state was used before').waitFor()
+    await owner.getByRole('button', { name: 'Start again' }).click()
+    await owner.getByLabel('Northwind Trading').waitFor()
     await owner.close()
+    const history = page.getByRole('region', { name: 'History' })
+    await history.getByText('chose another company at the provider instead of').waitFor()
     expect(await stored()).toMatchObject(before)
     expect(await request(`${at.host.tokenService}/credentials/summary`)).toMatchObject({ Total: 1 })
     expect(await state().getByText('Must be reconnected', { exact: true }).count()).toBe(1)

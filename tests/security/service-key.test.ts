@@ -16,6 +16,7 @@ const OPEN_FOR_BROWSERS = new Set([
   'GET /authorize',
   'GET /connect/{ticket}',
   'POST /connect/{ticket}',
+  'POST /connect/again/{id}',
   'GET /reconnect',
   'GET /disconnected',
 ])

@@ -157,6 +157,40 @@ describe('the authorization code flow', () => {
     expect(await answer.text()).toContain('<h1>The authorization cannot be completed</h1>')
   })
 
+  it.each([
+    ['', /<form method="get" action="authorize">\s*<button>Start again/],
+    [
+      `?return_to=${encodeURIComponent(RETURN_TO)}`,
+      /<input type="hidden" name="return_to" value="http[^]*<button>Start again/,
+    ],
+  ])(
+    'the page of a failed authorization that began at /authorize%s offers to start again with the same return_to',
+    async (query, form) => {
+      const started = await startInBrowser(query)
+      const headers = { Accept: 'text/html' }
+      const failed = await callback({ code: 'x', state: started.state }, started.cookie, headers)
+      expect(failed.status).toBe(400)
+      expect(await failed.text()).toMatch(form)
+      const foreign = await callback({ code: 'x', state: started.state }, '', headers)
+      expect(await foreign.text()).not.toContain('<form')
+    },
+  )
+
+  it('the page of a failed authorization that a holder of a service key started leads back to return_to', async () => {
+    for (const [body, link] of [
+      [{ realm: '77', return_to: RETURN_TO }, `<a href="${RETURN_TO.replaceAll('&', '&amp;')}">`],
+      [{ realm: '77' }, null],
+    ] as const) {
+      const started = (await service.ask('/authorizations', json(body))).body
+      const code = provider.authorize(new URL(String(started['url'])))
+      const query = { code, realmId: '78', state: String(started['state']) }
+      const text = await (await callback(query, '', { Accept: 'text/html' })).text()
+      expect(text).not.toContain('<form')
+      if (link === null) expect(text).not.toContain('<a ')
+      else expect(text).toContain(link)
+    }
+  })
+
   it('two tabs of one browser can complete their authorizations independently', async () => {
     const one = await startInBrowser()
     const two = await startInBrowser('', one.cookie)

@@ -29,6 +29,8 @@ export interface AppDeps
     CustodyRoutesDeps,
     GrantRoutesDeps,
     AuditRoutesDeps {
+  /** The routes of browsers need different parts of it. */
+  readonly authorization: AuthorizationRoutesDeps['authorization']
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics

@@ -298,6 +298,7 @@ export async function startTokenService(
       ...(adapters.failpoint !== undefined && { failpoint: adapters.failpoint }),
     }),
   )
+  const lookups = createCredentialLookups(store)
   const app = createApp({
     logger,
     health,
@@ -311,6 +312,8 @@ export async function startTokenService(
       authorizations,
       admission,
       exchanges,
+      auditCounter,
+      labelOf: lookups.labelOf,
       now,
       sleep,
     }),
@@ -318,7 +321,7 @@ export async function startTokenService(
     connectLinks,
     links,
     disconnectHints,
-    ...createCredentialLookups(store),
+    ...lookups,
     redirectUri: new URL(config.REDIRECT),
     store,
     lists: store,

@@ -40,9 +40,11 @@ export interface Callback {
   readonly browser: string | null
 }
 
-/** The result of the authorization that a callback reports: granted or denied. */
+/** The result of the authorization that a callback reports. */
 export type Decision =
   | { readonly kind: 'granted'; readonly code: string; readonly realm: string }
+  /** The request is for the company `expected`, but the company `chosen` was chosen at the provider. */
+  | { readonly kind: 'other_company'; readonly expected: string; readonly chosen: string }
   | { readonly kind: 'denied' }
 
 export interface AuthorizationDeps {
@@ -81,6 +83,8 @@ export interface Authorization {
       readonly browser: string | null
       /** Whether a visitor of the Reconnect URL starts the authorization; false by default. */
       readonly isByVisitor?: boolean
+      /** The id of the connect link that starts the authorization; `null` by default. */
+      readonly linkId?: string | null
     } & LabelsChange,
   ): Promise<StartedAuthorization>
   /**
@@ -89,12 +93,12 @@ export interface Authorization {
    * @throws {IntegrationError} `authorization_invalid`: the state is forged or expired, or another browser started
    * the authorization.
    */
-  requestOf(callback: Callback): AuthorizationRequest
+  requestOf(callback: Pick<Callback, 'state' | 'browser'>): AuthorizationRequest
   /**
    * Compares a callback with its authorization request, and resolves with the decision of the company's owner.
    *
    * @throws {IntegrationError} `authorization_invalid` if the callback comes from another provider or is incomplete;
-   * `realm_mismatch` if another company was chosen; `provider_unavailable` if the issuer is not known yet.
+   * `provider_unavailable` if the issuer is not known yet.
    */
   decisionOf(callback: Callback, request: AuthorizationRequest): Promise<Decision>
 }
@@ -102,7 +106,15 @@ export interface Authorization {
 export function createAuthorization(deps: AuthorizationDeps): Authorization {
   const { seal, provider, authorizations, now } = deps
   return {
-    async start({ returnTo, realm, browser, isByVisitor = false, label, tags = {} }) {
+    async start({
+      returnTo,
+      realm,
+      browser,
+      isByVisitor = false,
+      linkId = null,
+      label,
+      tags = {},
+    }) {
       requireReturnable(returnTo, deps.returnToOrigins)
       const labels = {
         ...(label && { label }),
@@ -118,6 +130,7 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
         browser: browser === null ? null : digest(browser),
         hasLabels: Object.keys(labels).length > 0,
         isByVisitor,
+        linkId,
       }
       const { nonce, codeVerifier, expiresAt } = request
       const state = seal.seal(request)
@@ -147,12 +160,8 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
       if (error !== null) return { kind: 'denied' }
       if (code === null) throw invalid('the callback has no code')
       if (realm === null) throw noCompany(deps)
-      if (request.realm !== null && request.realm !== realm) {
-        throw new IntegrationError(
-          'realm_mismatch',
-          `the authorization was for company ${request.realm}, another one was chosen`,
-        )
-      }
+      if (request.realm !== null && request.realm !== realm)
+        return { kind: 'other_company', expected: request.realm, chosen: realm }
       return { kind: 'granted', code, realm }
     },
   }

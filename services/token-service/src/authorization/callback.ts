@@ -9,12 +9,17 @@
  *     first one exchanges the code, and all of them get its result.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
-import type { Authorization, Callback } from './authorization-request.ts'
+import { credentialName } from '@integration-host/shared/contracts/realm'
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { AuditCounter } from '../credential/audit-counter.ts'
+import type { LabelsChange } from '../credential/labels.ts'
+import type { Authorization, Callback, Decision } from './authorization-request.ts'
 import { CLOCK_TOLERANCE_MS, invalid } from './authorization-request.ts'
 import type { AuthorizationStore, CodeClaim } from './authorization-store.ts'
 import type { CodeExchanges } from './code-exchange.ts'
 import { digest } from './digest.ts'
 import { busy, type ExchangeAdmission } from './exchange-admission.ts'
+import type { AuthorizationRequest } from './sealed-request.ts'
 
 export type CompletedAuthorization =
   | {
@@ -44,12 +49,15 @@ export interface CallbackDeps {
   >
   readonly admission: ExchangeAdmission
   readonly exchanges: CodeExchanges
+  readonly auditCounter: Pick<AuditCounter, 'count'>
+  /** Returns the label of a credential; `null` if it has none, or is not stored. */
+  readonly labelOf: (name: string) => Promise<string | null>
   readonly now: () => number
   readonly sleep: (ms: number) => Promise<void>
 }
 
 export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization {
-  const { authorization, authorizations, admission, exchanges, now, sleep } = deps
+  const { authorization, authorizations, admission, exchanges, auditCounter, now, sleep } = deps
 
   /**
    * Resolves with the claim of a code; `null` if there is none. Tries several times, because the callback that used the
@@ -95,6 +103,30 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     return { kind: 'connected', credential, returnTo: claim.returnTo }
   }
 
+  /** Audits that another company was chosen, and resolves with the error that says so. */
+  async function otherCompany(
+    { expected, chosen }: Extract<Decision, { kind: 'other_company' }>,
+    { isByVisitor }: AuthorizationRequest,
+    labels: LabelsChange | null,
+  ): Promise<IntegrationError> {
+    const name = credentialName(expected)
+    // Anyone can visit the Reconnect URL. Such a visitor must not learn the label of a company whose id was guessed, nor
+    // fill the history of this company: one entry without its name counts all visitors of a second.
+    auditCounter.count(
+      { name: isByVisitor ? '' : name, version: 0 },
+      { who: 'browser', what: 'granted', outcome: 'realm_mismatch' },
+    )
+    const label = isByVisitor
+      ? null
+      : // The error must be reported even if the store cannot be read now.
+        (labels?.label ?? (await deps.labelOf(name).catch(() => null)))
+    const company = label === null ? expected : `${label} (${expected})`
+    return new IntegrationError(
+      'realm_mismatch',
+      `This authorization was for the company ${company}, but the company ${chosen} was chosen at the provider. Nothing was stored. Start again, and choose the company ${company} there.`,
+    )
+  }
+
   return async (callback) => {
     const { state } = callback
     const request = authorization.requestOf(callback) // throws for another browser (C1)
@@ -116,6 +148,7 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
         const { returnTo, nonce, codeVerifier } = request
         const decision = await authorization.decisionOf(callback, request)
         if (decision.kind === 'denied') return { kind: 'denied', returnTo }
+        if (decision.kind === 'other_company') throw await otherCompany(decision, request, labels)
         const { code, realm } = decision
         const wanted = {
           code,

@@ -65,6 +65,13 @@ export interface ConnectLinks {
    * @throws {IntegrationError} the errors of `find`; `provider_unavailable`, in which case the link stays unused (L3).
    */
   use(ticket: string, browser: string): Promise<StartedAuthorization>
+  /**
+   * Uses a link again in the browser that has used it (L4). The link is found by its id, which is not secret: without
+   * the cookie of that browser, the id is useless.
+   *
+   * @throws {IntegrationError} `connect_link_invalid`; `provider_unavailable`.
+   */
+  useAgain(id: string, browser: string): Promise<StartedAuthorization>
   /** Deletes a link. Resolves with `false` if it is not stored. @throws {IntegrationError} `store_unavailable`. */
   withdraw(link: ConnectLink, who: string): Promise<boolean>
 }
@@ -85,14 +92,20 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
   async function find(ticket: string, browser: string | null): Promise<ConnectLink> {
     const link = /^[A-Za-z0-9_-]{43}$/.test(ticket) ? await links.get(digest(ticket)) : null
     if (link === null) throw unusable('it does not exist, was withdrawn, or expired long ago')
-    if (link.usedAt !== null) {
-      const isSameBrowser = browser !== null && link.usedBy === digest(browser)
-      if (isSameBrowser && now() < link.usedAt + AUTHORIZATION_TTL_MS) return link
-      throw unusable('it was used before, and works only once')
-    }
-    if (link.expiresAt <= now()) throw unusable('it has expired')
+    if (link.usedAt !== null) requireUsedBy(link, browser)
+    else if (link.expiresAt <= now()) throw unusable('it has expired')
     return link
   }
+
+  /** Throws unless this browser has used the link within the last ten minutes (L4). */
+  function requireUsedBy({ usedAt, usedBy }: ConnectLink, browser: string | null): void {
+    const isSameBrowser = browser !== null && usedBy === digest(browser)
+    if (usedAt === null || !isSameBrowser || now() >= usedAt + AUTHORIZATION_TTL_MS)
+      throw unusable('it was used before, and works only once')
+  }
+
+  const start = ({ id, returnTo, realm, label, tags }: ConnectLink, browser: string) =>
+    authorization.start({ returnTo, realm, browser, label, tags, linkId: id })
 
   return {
     async create({ lifetimeSeconds, ...wanted }) {
@@ -121,14 +134,22 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
 
     async use(ticket, browser) {
       const link = await find(ticket, browser)
-      const { returnTo, realm, label, tags } = link
-      const started = await authorization.start({ returnTo, realm, browser, label, tags })
+      const started = await start(link, browser)
       const isFirstUse =
         link.usedAt === null && (await links.use(link, { usedAt: now(), usedBy: digest(browser) }))
       // Another request may have used the link meanwhile. This request continues only if both requests come from the
       // same browser.
       if (!isFirstUse) await find(ticket, browser)
       // The link is already used. The authorization must therefore not fail if the store becomes unavailable now.
+      await audit(link, 'browser', 'link_used').catch(() => {})
+      return started
+    },
+
+    async useAgain(id, browser) {
+      const link = await links.get(id)
+      if (link === null) throw unusable('it was withdrawn, or was used long ago')
+      requireUsedBy(link, browser)
+      const started = await start(link, browser)
       await audit(link, 'browser', 'link_used').catch(() => {})
       return started
     },

@@ -15,6 +15,7 @@ const smallest: AuthorizationRequest = {
   browser: null,
   hasLabels: false,
   isByVisitor: false,
+  linkId: null,
 }
 const largest: AuthorizationRequest = {
   expiresAt: 1_700_000_000_000,
@@ -25,12 +26,13 @@ const largest: AuthorizationRequest = {
   browser: 'b'.repeat(43),
   hasLabels: true,
   isByVisitor: true,
+  linkId: 'l'.repeat(43),
 }
 
 describe('a sealed authorization request', () => {
   it.each([
-    ['smallest', smallest, 160],
-    ['largest', largest, 1_032],
+    ['smallest', smallest, 167],
+    ['largest', largest, 1_094],
   ])(
     'another replica decrypts the state of the %s authorization request, and the state is not longer than expected',
     (_, request, size) => {

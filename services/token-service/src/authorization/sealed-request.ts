@@ -6,7 +6,7 @@
  *
  * The state is an envelope `1.<key id>.<nonce>.<ciphertext and tag>` (AES-256-GCM) with a key that is derived from
  * CREDENTIAL_KEYS. Each replica can decrypt the state, even after a key rotation as long as the key ring contains the
- * old key. A state has about 150 to 1,050 characters, depending on `returnTo`.
+ * old key. A state has about 150 to 1,110 characters, depending on `returnTo`.
  */
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 
@@ -32,6 +32,8 @@ export interface AuthorizationRequest {
   readonly hasLabels: boolean
   /** Whether a visitor of the Reconnect URL started the authorization. Such a visitor has neither a key nor a link. */
   readonly isByVisitor: boolean
+  /** The id of the connect link that started the authorization; `null` if no link did. */
+  readonly linkId: string | null
 }
 
 export interface RequestSeal {
@@ -48,17 +50,18 @@ export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
   return {
     // The request is encoded as an array, because the member names of an object would lengthen each URL by about 100
     // characters.
-    seal: ({ expiresAt, nonce, codeVerifier, realm, returnTo, browser, hasLabels, isByVisitor }) =>
+    seal: (request) =>
       keys.seal(
         JSON.stringify([
-          expiresAt,
-          nonce,
-          codeVerifier,
-          realm,
-          returnTo,
-          browser,
-          hasLabels ? 1 : 0,
-          isByVisitor ? 1 : 0,
+          request.expiresAt,
+          request.nonce,
+          request.codeVerifier,
+          request.realm,
+          request.returnTo,
+          request.browser,
+          request.hasLabels ? 1 : 0,
+          request.isByVisitor ? 1 : 0,
+          request.linkId,
         ] satisfies Members),
         PLACE,
       ),
@@ -66,10 +69,19 @@ export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
       if (!hasOneSpelling(state)) return null
       try {
         const members = JSON.parse(keys.open(state, PLACE)) as Members
-        const [expiresAt, nonce, codeVerifier, realm, returnTo, browser, labels, open] = members
-        const hasLabels = labels === 1
-        const isByVisitor = open === 1
-        return { expiresAt, nonce, codeVerifier, realm, returnTo, browser, hasLabels, isByVisitor }
+        const [expiresAt, nonce, codeVerifier, realm, returnTo, browser, labels, open, link] =
+          members
+        return {
+          expiresAt,
+          nonce,
+          codeVerifier,
+          realm,
+          returnTo,
+          browser,
+          hasLabels: labels === 1,
+          isByVisitor: open === 1,
+          linkId: link ?? null,
+        }
       } catch (error) {
         if (error instanceof DecryptionError) return null
         throw error
@@ -92,6 +104,7 @@ type Members = [
   /** A state from an earlier release lacks the members from `hasLabels` on. */
   hasLabels?: 0 | 1,
   isByVisitor?: 0 | 1,
+  linkId?: string | null,
 ]
 
 /**

@@ -1,4 +1,5 @@
 import { type Context, Hono } from 'hono'
+import { html } from 'hono/html'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
@@ -13,11 +14,16 @@ import {
   validate,
 } from '@integration-host/shared/http/service-app'
 import { PAGE_POLICY } from '@integration-host/shared/http/small-page'
-import { type Authorization, MAX_RETURN_TO_LENGTH } from '../authorization/authorization-request.ts'
+import {
+  type Authorization,
+  type Callback,
+  MAX_RETURN_TO_LENGTH,
+} from '../authorization/authorization-request.ts'
 import type { CompleteAuthorization } from '../authorization/callback.ts'
 import type { CodeExchanges } from '../authorization/code-exchange.ts'
 import type { ExchangeAdmission } from '../authorization/exchange-admission.ts'
-import { forBrowser, page } from './browser-page.ts'
+import type { AuthorizationRequest } from '../authorization/sealed-request.ts'
+import { button, type FormTarget, forBrowser, page, type PageContent } from './browser-page.ts'
 import {
   atOwnOrigin,
   browserProblems,
@@ -45,7 +51,7 @@ const StartedView = z
 const ExchangeBody = z.strictObject({ RealmID: Realm, Code }).meta({ ref: 'ExchangeCode' })
 
 export interface AuthorizationRoutesDeps {
-  readonly authorization: Pick<Authorization, 'start'>
+  readonly authorization: Pick<Authorization, 'start' | 'requestOf'>
   readonly completeAuthorization: CompleteAuthorization
   readonly exchanges: Pick<CodeExchanges, 'exchange'>
   readonly admission: ExchangeAdmission
@@ -64,6 +70,26 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
   const tags = ['authorization']
   const cookie = createBrowserCookie(redirectUri)
   const company = createConnectedCompany(redirectUri)
+
+  async function complete(c: Context, callback: Callback): Promise<Response> {
+    const completed = await completeAuthorization(callback)
+    if (completed.kind === 'denied') return denied(c, callback.error, completed.returnTo)
+    const { credential, returnTo } = completed
+    if (returnTo === null) company.remember(c, credential)
+    return c.redirect(returnTo ?? `/connected?name=${credential.Name}`, 302)
+  }
+
+  /**
+   * Returns what a browser can do after its authorization has failed: start another one in the way in which it started
+   * this one, or go back to `return_to`. The state cannot be used again, and the page must not contain it.
+   */
+  function nextStepOf(request: AuthorizationRequest, scriptNonce: string): PageContent | null {
+    const { browser, returnTo } = request
+    if (browser !== null) return button('Start again', scriptNonce, startOf(request))
+    return returnTo === null
+      ? null
+      : html`<p><a href="${returnTo}">Back to ${new URL(returnTo).host}</a></p>`
+  }
 
   return new Hono()
     .post(
@@ -149,11 +175,12 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         forBrowser(c, async () => {
           rejectHead(c, 'GET, POST')
           const callback = readCallback(c, cookie.read(c))
-          const completed = await completeAuthorization(callback)
-          if (completed.kind === 'denied') return denied(c, callback.error, completed.returnTo)
-          const { credential, returnTo } = completed
-          if (returnTo === null) company.remember(c, credential)
-          return c.redirect(returnTo ?? `/connected?name=${credential.Name}`, 302)
+          const request = authorization.requestOf(callback) // throws for another browser
+          return forBrowser(
+            c,
+            () => complete(c, callback),
+            (nonce) => nextStepOf(request, nonce),
+          )
         }),
     )
     .post(
@@ -217,6 +244,17 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         )
       },
     )
+}
+
+/** Returns the form that starts an authorization in the way in which a browser has started this one. */
+function startOf({ linkId, realm, returnTo }: AuthorizationRequest): FormTarget {
+  if (linkId !== null) return { method: 'post', action: `connect/again/${linkId}` }
+  if (realm !== null) return { method: 'get', action: 'reconnect', fields: { realmId: realm } }
+  return {
+    method: 'get',
+    action: 'authorize',
+    fields: returnTo === null ? {} : { return_to: returnTo },
+  }
 }
 
 function denied(c: Context, error: string | null, returnTo: string | null): Response {

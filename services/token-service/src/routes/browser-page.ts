@@ -1,4 +1,5 @@
 /** The HTML pages that a browser sees at the end of an authorization. */
+import { randomBytes } from 'node:crypto'
 import type { Context } from 'hono'
 import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
@@ -6,8 +7,15 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { PAGE_POLICY, PAGE_STYLE_SOURCE, smallPage } from '@integration-host/shared/http/small-page'
 import { problemOf, problemResponse } from '@integration-host/shared/http/problem'
 
-/** Responds to an error with an HTML page if the client accepts HTML, and with a problem document otherwise. */
-export async function forBrowser(c: Context, work: () => Promise<Response>): Promise<Response> {
+/**
+ * Responds to an error with an HTML page if the client accepts HTML, and with a problem document otherwise. `nextStep`
+ * returns what the page offers below the error.
+ */
+export async function forBrowser(
+  c: Context,
+  work: () => Promise<Response>,
+  nextStep?: (scriptNonce: string) => PageContent | null,
+): Promise<Response> {
   c.header('Cache-Control', 'no-store')
   c.header('Content-Security-Policy', PAGE_POLICY)
   try {
@@ -17,12 +25,15 @@ export async function forBrowser(c: Context, work: () => Promise<Response>): Pro
       throw error
     const { status } = problemResponse(c, error)
     const { title, detail = '' } = problemOf(error)
-    return c.html(page(title, detail), status as ContentfulStatusCode)
+    const nonce = createNonce()
+    const content = nextStep?.(nonce) ?? null
+    if (content !== null) c.header('Content-Security-Policy', formPolicy(nonce))
+    return c.html(page(title, detail, content ?? undefined), status as ContentfulStatusCode)
   }
 }
 
 /** The HTML that the page shows below its paragraph. */
-type PageContent = ReturnType<typeof html>
+export type PageContent = ReturnType<typeof html>
 
 /**
  * Returns an HTML page with a heading, one paragraph, and `content` below them. Heading and paragraph are escaped.
@@ -40,13 +51,32 @@ export const page = (title: string, text: string, content?: PageContent) =>
     html`<meta name="referrer" content="same-origin" />`,
   )
 
+/** Where a form is sent, and its hidden fields. */
+export interface FormTarget {
+  readonly method: 'get' | 'post'
+  /** The path of another page. Without it, the form is sent to the URL of its own page. */
+  readonly action?: string
+  readonly fields?: Readonly<Record<string, string>>
+}
+
+/** Returns a new nonce for {@link button} and {@link formPolicy}. */
+export const createNonce = (): string => randomBytes(16).toString('base64')
+
 /**
- * Returns a form with one button that sends a POST to the URL of the page. A script disables the button after the first
- * click, because a second click would cancel the request and send it again. `scriptNonce` is the nonce in the page's
- * policy ({@link formPolicy}).
+ * Returns a form with one button. A script disables the button after the first click, because a second click would
+ * cancel the request and send it again. `scriptNonce` is the nonce in the page's policy ({@link formPolicy}).
  */
-export const button = (label: string, scriptNonce: string): PageContent =>
-  html`<form method="post"><button>${label}</button></form>
+export const button = (
+  label: string,
+  scriptNonce: string,
+  { method, action, fields = {} }: FormTarget = { method: 'post' },
+): PageContent =>
+  html`<form method="${method}" ${action === undefined ? '' : html` action="${action}"`}>
+      ${Object.entries(fields).map(
+        ([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`,
+      )}
+      <button>${label}</button>
+    </form>
     <script nonce="${scriptNonce}">
       document.forms[0].addEventListener('submit', (event) => {
         event.submitter.disabled = true

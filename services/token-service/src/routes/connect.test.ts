@@ -204,8 +204,75 @@ describe('a connect link', () => {
     const pressed = await press((await createLink({ realm: '7' })).page)
     const refused = await finish(pressed, '8')
     expect(refused.status).toBe(409)
-    expect(await refused.text()).toContain('the authorization was for company 7')
+    expect(await refused.text()).toContain('for the company 7, but the company 8 was chosen')
     expect((await service.ask('/credentials/ACC-8')).status).toBe(404)
+  })
+
+  it('the page about another chosen company names both companies, and its button starts an authorization for the right one', async () => {
+    await finish(await press((await createLink({ label: 'Rosewood & Söhne' })).page), '7')
+    const link = await createLink({ realm: '7', return_to: 'http://localhost/done' })
+    const pressed = await press(link.page)
+    const { cookie: Cookie, state } = startedBy(pressed)
+    const html = { Accept: 'text/html' }
+    const { consent } = startedBy(pressed)
+    const code = provider.authorize(consent)
+    const query = { code, realmId: '8', state }
+    const first = await callBack(service.url, query, Cookie, html)
+    const text = await first.text()
+    expect(text).toContain(
+      'for the company Rosewood &amp; Söhne (7), but the company 8 was chosen at the provider',
+    )
+    // Going back in the browser repeats the callback.
+    const again = await callBack(service.url, query, Cookie, html)
+    const repeated = await again.text()
+    expect([first.status, again.status]).toEqual([409, 400])
+    expect(repeated).toContain('the state was used before')
+    const ticket = link.page.split('/').at(-1) ?? ''
+    for (const [response, content] of [
+      [first, text],
+      [again, repeated],
+    ] as const) {
+      const nonce = /nonce="([^"]+)"/.exec(content)?.[1]
+      expect(response.headers.get('Content-Security-Policy')).toContain(`'nonce-${nonce}'`)
+      for (const secret of [ticket, state, code, Cookie.split('=')[1] ?? ''])
+        expect(content).not.toContain(secret)
+    }
+    for (const content of [text, repeated]) {
+      const action = /<form method="post" action="([^"]+)"/.exec(content)?.[1] ?? ''
+      expect(action).toBe(`connect/again/${link.id}`)
+      const restarted = await press(`${service.url}/${action}`, { Cookie })
+      expect(restarted.status).toBe(303)
+      const finished = await finish(restarted, '7')
+      expect(finished.headers.get('Location')).toBe('http://localhost/done')
+    }
+  })
+
+  it('the id of a connect link starts an authorization only in the browser that has used the link, and for ten minutes', async () => {
+    const { id, page } = await createLink()
+    const again = `${service.url}/connect/again/${id}`
+    const anyCookie = { Cookie: `authorization=${'x'.repeat(43)}` }
+    expect((await press(again)).status).toBe(410) // the link is unused
+    const { cookie: Cookie } = startedBy(await press(page))
+    expect((await press(again, { Cookie })).status).toBe(303)
+    expect((await press(again, { Cookie, 'Sec-Fetch-Site': 'cross-site' })).status).toBe(403)
+    for (const headers of [{}, anyCookie]) expect((await press(again, headers)).status).toBe(410)
+    const link = await links.get(id)
+    if (link === null) throw new Error('the link is not stored')
+    await links.remove(id)
+    expect((await press(again, { Cookie })).status).toBe(410)
+    await links.add({ ...link, usedAt: null, usedBy: null }, Date.now())
+    await links.use(link, { usedAt: Date.now() - 10 * 60_000, usedBy: link.usedBy ?? '' })
+    expect((await press(again, { Cookie })).status).toBe(410)
+  })
+
+  it('the audit log has an entry of the expected company if another company was chosen', async () => {
+    await finish(await press((await createLink({ realm: '7' })).page), '8')
+    await eventually(async () => {
+      const { items } = (await service.ask('/audit?name=ACC-7')).body as unknown as AuditPage
+      expect(items).toContainEqual(
+        expect.objectContaining({ Who: 'browser', What: 'granted', Outcome: 'realm_mismatch' }),
+      )
+    })
   })
 
   it.each([

@@ -1,10 +1,9 @@
-import { randomBytes } from 'node:crypto'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { textResponse } from '@integration-host/shared/http/service-app'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import type { ConnectLinks } from '../authorization/connect-links.ts'
-import { button, forBrowser, formPolicy, page } from './browser-page.ts'
+import { button, createNonce, forBrowser, formPolicy, page } from './browser-page.ts'
 import {
   atOwnOrigin,
   browserProblems,
@@ -58,7 +57,7 @@ export function connectRoutes({ connectLinks, labelOf, redirectUri }: ConnectRou
           const label = link.label ?? (realm === null ? null : await labelOf(credentialName(realm)))
           const name = [label, realm].filter((part) => part !== null).join(', ')
           const company = name === '' ? 'your company' : `the company ${name}`
-          const nonce = randomBytes(16).toString('base64')
+          const nonce = createNonce()
           c.header('Content-Security-Policy', formPolicy(nonce))
           return c.html(
             page(
@@ -92,6 +91,34 @@ export function connectRoutes({ connectLinks, labelOf, redirectUri }: ConnectRou
           rejectSubresource(c)
           requireSameOrigin(c)
           return cookie.authorize(c, (browser) => connectLinks.use(c.req.param('ticket'), browser))
+        }),
+    )
+    .post(
+      '/connect/again/:id',
+      describeRoute({
+        operationId: 'useConnectLinkAgain',
+        tags,
+        parameters: [
+          { name: 'id', in: 'path' as const, required: true, schema: { type: 'string' as const } },
+        ],
+        summary: 'Starts another authorization of a connect link, in the browser that has used it',
+        description:
+          'The page of a failed authorization sends this form. The id of the link is not its ticket.',
+        responses: {
+          303: { description: 'to the provider' },
+          ...browserProblems({
+            400: 'the request does not come from a navigation',
+            403: 'the request comes from another site',
+            410: 'the link does not exist, or this browser has not used it within the last ten minutes',
+            503: 'the store is not available, or the discovery document was not fetched yet',
+          }),
+        },
+      }),
+      (c) =>
+        forBrowser(c, async () => {
+          rejectSubresource(c)
+          requireSameOrigin(c)
+          return cookie.authorize(c, (browser) => connectLinks.useAgain(c.req.param('id'), browser))
         }),
     )
 }

@@ -1,4 +1,5 @@
 /** Tests of the Reconnect URL and the Disconnect URL, with two replicas on Redis. */
+import type { AuditPage } from '@integration-host/shared/contracts/audit'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -10,6 +11,7 @@ import {
   startScriptedProvider,
 } from '../../test-support/scripted-provider.ts'
 import {
+  json,
   silent,
   startTestService,
   type TestRedis,
@@ -79,6 +81,30 @@ describe('GET /reconnect', () => {
     expect((await callback(REALM, '')).status).toBe(400)
     expect((await callback('8')).status).toBe(409)
     expect((await service.ask('/credentials/ACC-8')).status).toBe(404)
+  })
+
+  it('a visitor of /reconnect who chose another company can start again, and learns no label', async () => {
+    await service.connect(REALM)
+    await service.ask(`/credentials/${NAME}`, { ...json({ Label: 'Rosewood' }), method: 'PATCH' })
+    const started = await visit(`/reconnect?realmId=${REALM}`)
+    const consent = new URL(started.headers.get('Location') ?? '')
+    const cookie = started.headers.getSetCookie()[0]?.split(';')[0] ?? ''
+    const state = consent.searchParams.get('state') ?? ''
+    const query = { code: provider.authorize(consent), realmId: '8', state }
+    const refused = await callBack(service.url, query, cookie, { Accept: 'text/html' })
+    const text = await refused.text()
+    expect(text).toContain(`for the company ${REALM}, but the company 8 was chosen`)
+    expect(text).not.toContain('Rosewood')
+    expect(text).toMatch(
+      new RegExp(`action="reconnect"[^]*name="realmId" value="${REALM}"[^]*Start again`),
+    )
+    // Anyone can visit this address, so the entry does not name the company.
+    await eventually(async () => {
+      const { items } = (await service.ask('/audit')).body as unknown as AuditPage
+      expect(items.filter(({ Outcome }) => Outcome === 'realm_mismatch')).toMatchObject([
+        { Name: '' },
+      ])
+    })
   })
 
   it('a visitor of /reconnect cannot replace the working grant of a company if the id token names no company', async () => {
