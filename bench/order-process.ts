@@ -9,6 +9,7 @@
  *   npm run bench -- order-process --finished 0,1000000      with this many finished transactions in the tables
  *   npm run bench -- order-process --standby                 without and with a synchronous standby of PostgreSQL
  *   npm run bench -- order-process --replicas 1,2,3          with this many coordinators
+ *   npm run bench -- order-process --behind-http             peers also with a client in another process, like ours
  *
  * `--concurrency 16,64,128,192` measures each entry with each of these concurrencies and prints rates only; the
  * settings in `entries.ts` were chosen from such a run. `--profile <folder>` keeps CPU profiles of the
@@ -20,6 +21,7 @@ import { parseArgs } from 'node:util'
 import setupBackends from '@integration-host/tests/backends'
 import type { System } from '@integration-host/tests/system'
 import { otherCheckout } from './support/checkout.ts'
+import type { EngineName } from './order-process/engine.ts'
 import { type Entry, entries } from './order-process/entries.ts'
 import { type FilledSystem, startFilledSystem } from './order-process/finished.ts'
 import { measure, type Load, type Measured } from './order-process/measure.ts'
@@ -36,6 +38,8 @@ import {
 
 const PACE = 20
 const PACED_SECONDS = 6
+/** The engines that run in the process of their client, and that are fast enough to be compared behind HTTP too. */
+const RUNS_IN_CLIENT = new Set<EngineName>(['commits', 'dbos', 'messages', 'pg-boss'])
 
 const { values: args } = parseArgs({
   options: {
@@ -48,6 +52,7 @@ const { values: args } = parseArgs({
     finished: { type: 'string', default: '' },
     standby: { type: 'boolean', default: false },
     replicas: { type: 'string', default: '' },
+    'behind-http': { type: 'boolean', default: false },
     'payload-keys': { type: 'boolean', default: false },
     profile: { type: 'string' },
     against: { type: 'string' },
@@ -67,6 +72,19 @@ const chosen = entries
     const isNamed = args.only.split(',').some((part) => name.includes(part))
     return isNamed && (isOurs || !isOfCoordinator)
   })
+  .flatMap((entry) =>
+    args['behind-http'] && RUNS_IN_CLIENT.has(entry.engine)
+      ? [
+          entry,
+          {
+            ...entry,
+            engine: 'behind-http' as const,
+            variant: entry.engine,
+            name: `${entry.name}, behind HTTP`,
+          },
+        ]
+      : [entry],
+  )
   .flatMap((entry) =>
     args.against === undefined
       ? [entry]

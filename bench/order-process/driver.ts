@@ -1,7 +1,8 @@
 /** The process in which one engine runs. `driver-process.ts` starts this process and sends tasks to it over IPC. */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { atMost, type EngineName, type EngineSettings, type StartEngine } from './engine.ts'
+import { atMost, type EngineName, type EngineSettings } from './engine.ts'
+import { startEngine } from './start-engine.ts'
 
 export type Task =
   /**
@@ -20,18 +21,6 @@ export interface TaskResult {
 /** The reply to a task. A reply without a result is sent once before the first task, when the engine is ready. */
 export type Reply = { readonly result?: TaskResult } | { readonly error: string }
 
-// Only the measured engine is imported, so that modules of other engines use no memory and no processor time.
-const engines: Record<EngineName, () => Promise<{ start: StartEngine }>> = {
-  bullmq: () => import('./engines/bullmq.ts'),
-  commits: () => import('./engines/commits.ts'),
-  coordinator: () => import('./engines/coordinator.ts'),
-  dbos: () => import('./engines/dbos.ts'),
-  'graphile-worker': () => import('./engines/graphile-worker.ts'),
-  messages: () => import('./engines/messages.ts'),
-  none: () => import('./engines/none.ts'),
-  'pg-boss': () => import('./engines/pg-boss.ts'),
-  restate: () => import('./engines/restate.ts'),
-}
 const [, , name, text = '{}'] = process.argv
 const settings = JSON.parse(text) as EngineSettings
 // The transaction ids get a random prefix, because a previous run may have stored transactions in the same
@@ -47,8 +36,7 @@ process.on('disconnect', () => process.exit())
 process.on('message', (task: Task) => {
   void replyWith(async () => ({ result: await run(task) }))
 })
-const { start } = await engines[name as EngineName]()
-const engine = await start(settings)
+const engine = await startEngine(name as EngineName, settings)
 process.send?.({} satisfies Reply)
 
 async function replyWith(work: () => Promise<Reply>): Promise<void> {

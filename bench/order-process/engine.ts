@@ -5,6 +5,7 @@
 
 /** The names of the engines, each of which is a module in `engines/`. */
 export type EngineName =
+  | 'behind-http'
   | 'bullmq'
   | 'commits'
   | 'coordinator'

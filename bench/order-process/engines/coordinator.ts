@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Client } from 'pg'
-import { completedTransactions } from '../../support/completed-transactions.ts'
-import { Completions, type EngineSettings, type StartEngine } from '../engine.ts'
+import type { Completions, EngineSettings, StartEngine } from '../engine.ts'
 import { createJsonClient } from '../post-json.ts'
+import { watchCompletions } from '../watch-completions.ts'
 
 /** Maximum number of transactions in one `POST …/bulk`. */
 const MAX_LINES = 10_000
@@ -43,7 +43,7 @@ export const start: StartEngine = async (settings) => {
       return { queuedMs }
     },
     async runOne(id) {
-      events ??= watch(settings, leaving.signal)
+      events ??= watchCompletions(settings.coordinator.url, leaving.signal, authorization(settings))
       const completed = (await events).until(id)
       await client.post(transactions, { TransactionID: id, InitialData: id })
       await completed
@@ -59,16 +59,3 @@ export const start: StartEngine = async (settings) => {
 const authorization = ({ coordinator }: EngineSettings) => ({
   Authorization: `Bearer ${coordinator.key}`,
 })
-
-/** Resolves when the event stream of the coordinator is established. */
-async function watch(settings: EngineSettings, signal: AbortSignal): Promise<Completions> {
-  const completions = new Completions()
-  const headers = authorization(settings)
-  const response = await fetch(`${settings.coordinator.url}/events`, { headers, signal })
-  void (async () => {
-    for await (const id of completedTransactions(response.body)) completions.completed(id)
-  })().catch((error: unknown) => {
-    if (!signal.aborted) throw error
-  })
-  return completions
-}
