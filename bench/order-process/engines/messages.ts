@@ -9,8 +9,8 @@ import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/mes
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
-import { Pool } from 'pg'
 import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
+import { openRunTables } from '../run-tables.ts'
 import { createSteps, type Order, type Report } from '../steps.ts'
 
 const PROCESS = 'OrderProcess'
@@ -20,20 +20,14 @@ type Step = (typeof STEPS)[number]
 /**
  * Runs the steps with the same seven commits and three confirmed messages as the coordinator. The commits are the
  * insert of the run, and the claim and the result of each step. A message on a quorum queue starts each step. There is
- * no lease, no attempt, no retry and no recovery, and the results stay in memory. The latency is the lower bound for
- * every engine that sends one message per step.
+ * no lease, no attempt, no retry and no recovery, and the results stay in memory. As in the coordinator, one commit may
+ * contain several transactions. The latency is the lower bound for every engine that sends one message per step.
  */
 export const start: StartEngine = async (settings) => {
   const steps = createSteps(settings)
   const completions = new Completions()
   const results = new Map<string, unknown>()
-  const pool = new Pool({
-    connectionString: settings.databaseUrl,
-    max: Math.min(40, settings.concurrency),
-  })
-  await pool.query(`
-    create table run (id text primary key, step text not null, version int not null default 0);
-    create table item (id text, step text, data jsonb, primary key (id, step))`)
+  const tables = await openRunTables(settings)
   const logger = createLogger('bench', 'error')
   const bus = connectRabbitMq(new Secret(settings.amqp.url), {
     name: 'bench',
@@ -64,19 +58,10 @@ export const start: StartEngine = async (settings) => {
     const options = { prefetch: settings.concurrency, tag: step }
     bus.consume(stepQueue(PROCESS, step), options, async ({ content }) => {
       const { id } = JSON.parse(content.toString()) as { readonly id: string }
-      await pool.query({
-        name: 'claim',
-        text: 'update run set version = version + 1 where id = $1',
-        values: [id],
-      })
+      await tables.claim(id)
       const result = await work[step](id)
       results.set(id, result)
-      await pool.query({
-        name: 'record',
-        text: `with moved as (update run set step = $2, version = version + 1 where id = $1)
-          insert into item values ($1, $2, $3)`,
-        values: [id, step, JSON.stringify(result)],
-      })
+      await tables.record({ id, step, data: result })
       if (next === undefined) {
         results.delete(id)
         completions.completed(id)
@@ -87,11 +72,7 @@ export const start: StartEngine = async (settings) => {
   async function queue(ids: readonly string[]): Promise<void> {
     await Promise.all(
       ids.map(async (id) => {
-        await pool.query({
-          name: 'insert',
-          text: `insert into run values ($1, 'order')`,
-          values: [id],
-        })
+        await tables.insert(id)
         await publish(id, 'order')
       }),
     )
@@ -101,7 +82,7 @@ export const start: StartEngine = async (settings) => {
     completions,
     async close() {
       await bus[Symbol.asyncDispose]()
-      await pool.end()
+      await tables[Symbol.asyncDispose]()
     },
   })
 }
