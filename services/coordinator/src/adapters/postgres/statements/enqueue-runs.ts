@@ -57,11 +57,7 @@ export async function enqueueRuns(
     }
     findMissing()
     if (missing.length === 0) break
-    const rows = await sql<RunRow[]>`
-      select * from "Order_Header" where "Process" = ${process.name} and "ReplayID" = 0
-        and "TransactionID" in (select jsonb_array_elements_text(
-          ${JSON.stringify(missing.map(({ TransactionID }) => TransactionID))}::text::jsonb))`
-    for (const row of rows) known.set(row.TransactionID, runOf(row))
+    for (const row of await firstRuns(sql, process.name, missing)) known.set(row.TransactionID, runOf(row))
     findMissing()
   }
   return transactions.map((transaction): QueueResult => {
@@ -73,6 +69,25 @@ export async function enqueueRuns(
     return { outcome: isRepeated(run, transaction) ? 'exists' : 'conflict', run }
   })
 }
+
+/**
+ * Reads run 0 of each transaction that exists. OFFSET makes PostgreSQL look each run up by its key. Without OFFSET,
+ * PostgreSQL may join the other way round while it has no statistics of the table: it then compares every run of the
+ * process with every id, which took a minute for 10,000 ids.
+ */
+const firstRuns = (
+  sql: postgres.Sql | postgres.TransactionSql,
+  process: string,
+  transactions: readonly NewTransaction[],
+) =>
+  sql<RunRow[]>`
+    select h.* from (
+      select distinct id from jsonb_array_elements_text(
+        ${JSON.stringify(transactions.map(({ TransactionID }) => TransactionID))}::text::jsonb) as given (id)
+    ) given cross join lateral (
+      select * from "Order_Header"
+      where "Process" = ${process} and "TransactionID" = given.id and "ReplayID" = 0 offset 0
+    ) h`
 
 const neitherInsertedNorFound = () =>
   new IntegrationError('store_unavailable', 'rows of these ids are deleted at the same time', {
