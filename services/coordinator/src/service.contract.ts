@@ -130,13 +130,13 @@ export function coordinatorContract(
         expect(host.log.some(({ msg }) => msg === 'coordinator starting')).toBe(true)
       })
 
-      it('a transaction runs once if a thousand concurrent requests queue it', async () => {
+      it('a transaction runs once if two hundred concurrent requests queue it', async () => {
         const host = await start()
         const id = fresh()
-        const responses = await Promise.all(Array.from({ length: 1_000 }, () => host.queue(id)))
+        const responses = await Promise.all(Array.from({ length: 200 }, () => host.queue(id)))
         const statuses = responses.map(({ status }) => status)
         expect(statuses.filter((status) => status === 202)).toHaveLength(1)
-        expect(statuses.filter((status) => status === 200)).toHaveLength(999)
+        expect(statuses.filter((status) => status === 200)).toHaveLength(199)
         await host.reached(id, 'Completed')
         expect((await host.queue(id)).status).toBe(200)
         const conflict = await host.queue(id, 'other')
