@@ -14,6 +14,7 @@ import type { NowView } from '../src/contracts/now.ts'
 import { call } from './api.ts'
 import { serverTimeText } from './clock.ts'
 import { setAnswered } from './reach.ts'
+import { createReadAgain } from './read-again.ts'
 import { setServerTime } from './server-clock.ts'
 import { readStream } from './stream-reader.ts'
 
@@ -32,10 +33,10 @@ export interface Frame {
  */
 type Message = { readonly event: Frame } | { readonly state: LiveState } | 'which state?'
 
-/** The minimum time between two reads of the same shown page, if changes cause these reads. */
-const READ_AGAIN_MS = 2_000
 /** The queries that are repeated whenever the page Now has changed. */
 const LISTS = ['companies', 'company', 'processes', 'dead-letters', 'activity'] as const
+/** The queries that are repeated when a person has acted at the console. The page Now gets its state in frames. */
+const ACTED_ON = [...LISTS, 'runs', 'run', 'bulk', 'sandbox'] as const
 const POLL_MS = 5_000
 /** How long a new tab waits for the other tabs to report their state. */
 const STATE_REPORTED_MS = 1_000
@@ -104,27 +105,11 @@ export function followStream(queries: QueryClient): () => void {
   /** Whether this tab reads the stream. */
   let isReading = false
 
-  const waiting = new Map<string, QueryKey>()
-  let readTimer = 0
-  let isFlushing = false
-  /**
-   * Repeats each query whose key begins with `queryKey`, if a shown page uses the query. Repetitions less than
-   * `READ_AGAIN_MS` apart are delayed and combined.
-   */
-  function readAgain(queryKey: QueryKey): void {
-    if (queries.getQueryCache().findAll({ queryKey, type: 'active' }).length === 0) return
-    waiting.set(JSON.stringify(queryKey), queryKey)
-    if (!isFlushing) void flush()
-  }
-  async function flush(): Promise<void> {
-    isFlushing = waiting.size > 0
-    if (!isFlushing || signal.aborted) return
-    const keys = [...waiting.values()]
-    waiting.clear()
-    // Repeating a query cancels the same query if it is still in flight. The next repetition therefore begins only
-    // after all queries have ended, even if the queries take longer than the interval.
-    await Promise.all(keys.map((queryKey) => queries.invalidateQueries({ queryKey })))
-    if (!signal.aborted) readTimer = setTimeout(() => void flush(), READ_AGAIN_MS)
+  const readAgain = createReadAgain((queryKey: QueryKey) => queries.invalidateQueries({ queryKey }))
+  /** Repeats each query whose key begins with `queryKey`, if a shown page uses the query. */
+  function changed(queryKey: QueryKey, hasActed = false): void {
+    if (queries.getQueryCache().findAll({ queryKey, type: 'active' }).length > 0)
+      readAgain.request(queryKey, hasActed)
   }
 
   /** Stops the reads that this tab makes every 5 s; `null` if this tab does not make such reads. */
@@ -167,15 +152,18 @@ export function followStream(queries: QueryClient): () => void {
       case 'now':
       case 'services':
         queries.setQueryData([name], JSON.parse(data))
-        for (const list of LISTS) readAgain([list])
+        for (const list of LISTS) changed([list])
         break
       case 'runs': {
         const { Runs, More } = JSON.parse(data) as RunsFrame
-        readAgain(['runs'])
-        if (More) readAgain(['run'])
-        else for (const run of Runs) readAgain(['run', ...run])
+        changed(['runs'])
+        if (More) changed(['run'])
+        else for (const run of Runs) changed(['run', ...run])
         break
       }
+      case 'acted':
+        for (const acted of ACTED_ON) changed([acted], true)
+        break
       case 'bye':
         void queries.invalidateQueries({ queryKey: ['session'] })
         break
@@ -247,7 +235,7 @@ export function followStream(queries: QueryClient): () => void {
   } else void leadWithoutLock()
   return () => {
     closing.abort()
-    clearTimeout(readTimer)
+    readAgain.stop()
     setPolling(false)
     channel.close()
     state = 'connecting'

@@ -1,7 +1,7 @@
 /** Reads the event stream of the console, and reconnects until the caller ends the reading. */
 import type { Frame } from './live.ts'
 
-const EVENTS = ['hello', 'current', 'reset', 'now', 'services', 'runs', 'bye'] as const
+const EVENTS = ['hello', 'current', 'reset', 'now', 'services', 'runs', 'acted', 'bye'] as const
 const RETRY_MS = 2_000
 /** The console sends the first event at once. If none arrives in this time, a proxy keeps the events back. */
 const HELLO_MS = 10_000

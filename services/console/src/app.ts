@@ -10,7 +10,7 @@ import { MAX_FILE_BODY_BYTES, MAX_QUEUE_BYTES } from './contracts/queue.ts'
 import type { BuiltApp } from './build-app.ts'
 import { type ActivityRouteDeps, activityRoutes } from './routes/activity.ts'
 import { assetRoutes } from './routes/assets.ts'
-import { onlyOwnPages } from './routes/browser-guard.ts'
+import { announceActions, onlyOwnPages } from './routes/browser-guard.ts'
 import { type BulkRouteDeps, bulkRoutes, MAX_BULK_BYTES } from './routes/bulk.ts'
 import { createRepeatedRequests, recognizeRepeats } from './routes/repeated-requests.ts'
 import { securityHeaders } from './routes/security-headers.ts'
@@ -50,6 +50,8 @@ export interface AppDeps
   readonly health: Health
   readonly metrics: Metrics
   readonly built: BuiltApp
+  /** Called after an action of a person that was executed, or whose outcome is unknown. */
+  readonly acted: () => void
   /** The host names at which browsers reach the console, in addition to the loopback names. */
   readonly hostNames: readonly string[]
 }
@@ -97,6 +99,7 @@ export function createApp(deps: AppDeps): Hono {
         '/api/*',
         describeRoute({ responses: problemResponses({ 503: 'the sessions cannot be read now' }) }),
         onlyOwnPages(deps.isHttps),
+        announceActions(deps.acted),
         recognizeRepeats(createRepeatedRequests(() => performance.now())),
       )
       app.route('/', assetRoutes(deps.built))

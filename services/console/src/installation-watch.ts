@@ -2,7 +2,6 @@
  * Watches the installation, and adds a frame to the event stream whenever a page of the console changes. The browsers
  * read what this module has in memory, so they cause no requests to the services.
  */
-import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { CountedProcess, InstallationReader } from './adapters/peers/installation-reader.ts'
 import type { ReplicaReader } from './adapters/peers/replicas.ts'
@@ -12,6 +11,7 @@ import type { ReadAlerts } from './adapters/prometheus/alert-reader.ts'
 import type { NowView } from './contracts/now.ts'
 import type { ServicesView } from './contracts/services.ts'
 import { ALERTS_MS, CHANGES_MS, COMPANIES_MS, HEALTH_MS, PROCESSES_MS } from './read-intervals.ts'
+import { type ReadLoop, startReadLoop } from './read-loop.ts'
 import type { Windows } from './view/alert-rule.ts'
 import { changesOf } from './view/changes.ts'
 import { createConditionTimes } from './view/condition-times.ts'
@@ -28,7 +28,7 @@ const OUTDATED_MS = 12_000
 /** The metrics are read with every third check of the health. */
 const CHECKS_PER_METRICS = 3
 /** The minimum time between two changes of the page Now that are caused by transitions of runs. */
-const TRANSITIONS_MS = 500
+export const TRANSITIONS_MS = 500
 /** The maximum number of runs that a frame names. */
 const MAX_NAMED_RUNS = 200
 
@@ -49,6 +49,11 @@ export interface InstallationWatch extends AsyncDisposable {
   services(): ServicesView
   /** Returns what has been read so far. */
   installation(): Installation
+  /**
+   * Reads again what an action of a person may have changed: companies, processes and logs. Resolves when the pages have
+   * the new state.
+   */
+  readAgain(): Promise<void>
   /** Resolves when the first check of every service has ended. */
   readonly checked: Promise<void>
 }
@@ -159,17 +164,19 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     }
   }
 
-  async function repeat(everyMs: number, read: () => Promise<void>): Promise<void> {
-    while (!signal.aborted) {
-      try {
-        await read()
-      } catch (error) {
-        logFailure(error)
-      }
-      publish()
-      await delay(everyMs, undefined, { signal }).catch(() => {})
-    }
-  }
+  const repeat = (everyMs: number, read: () => Promise<void>): ReadLoop =>
+    startReadLoop(
+      async () => {
+        try {
+          await read()
+        } catch (error) {
+          logFailure(error)
+        }
+        publish()
+      },
+      everyMs,
+      signal,
+    )
 
   /**
    * Reads the alerts. If this fails, the console keeps the alerts that it read last, and the page Now reports the
@@ -188,19 +195,19 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
 
   let checks = 0
   const { promise: checked, resolve: onChecked } = Promise.withResolvers<void>()
-  const loops = [
-    repeat(HEALTH_MS, async () => {
-      const withMetrics = checks % CHECKS_PER_METRICS === 0
-      checks += 1
-      services = await Promise.all(
-        [...deps.replicas].map(async ([name, replicaReader]) => ({
-          name,
-          replicas: await replicaReader.read(withMetrics),
-        })),
-      )
-      if (withMetrics) deps.figures.add(Date.now(), services)
-      onChecked()
-    }),
+  const checking = repeat(HEALTH_MS, async () => {
+    const withMetrics = checks % CHECKS_PER_METRICS === 0
+    checks += 1
+    services = await Promise.all(
+      [...deps.replicas].map(async ([name, replicaReader]) => ({
+        name,
+        replicas: await replicaReader.read(withMetrics),
+      })),
+    )
+    if (withMetrics) deps.figures.add(Date.now(), services)
+    onChecked()
+  })
+  const acted = [
     repeat(COMPANIES_MS, async () => {
       const { counts, faulted } = await reader.readCompanies()
       companies = { companies: counts, faulted }
@@ -214,33 +221,40 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
       processes = await reader.readProcesses()
       readAt.processes = Date.now()
     }),
-    ...(readAlerts === null ? [] : [repeat(ALERTS_MS, () => followAlerts(readAlerts))]),
-    followTransitions(
-      deps.coordinator,
-      {
-        onEvent(event) {
-          tracker.follow(event)
-          changed.add(JSON.stringify([event.Process, event.TransactionID]))
-          transitionTimer ??= setTimeout(publishRuns, TRANSITIONS_MS)
-        },
-        onGap() {
-          hasGap = true
-          transitionTimer ??= setTimeout(publishRuns, TRANSITIONS_MS)
-        },
-      },
-      signal,
-    ),
   ]
+  const loops = [
+    checking,
+    ...acted,
+    ...(readAlerts === null ? [] : [repeat(ALERTS_MS, () => followAlerts(readAlerts))]),
+  ]
+  const following = followTransitions(
+    deps.coordinator,
+    {
+      onEvent(event) {
+        tracker.follow(event)
+        changed.add(JSON.stringify([event.Process, event.TransactionID]))
+        transitionTimer ??= setTimeout(publishRuns, TRANSITIONS_MS)
+      },
+      onGap() {
+        hasGap = true
+        transitionTimer ??= setTimeout(publishRuns, TRANSITIONS_MS)
+      },
+    },
+    signal,
+  )
 
   return {
     now: () => latest.now,
     services: () => latest.services,
     installation,
+    async readAgain() {
+      await Promise.all(acted.map((loop) => loop.readAgain()))
+    },
     checked,
     async [Symbol.asyncDispose]() {
       closing.abort()
       if (transitionTimer !== null) clearTimeout(transitionTimer)
-      await Promise.all(loops)
+      await Promise.all([following, ...loops.map(({ ended }) => ended)])
     },
   }
 }

@@ -5,6 +5,7 @@ import { runService, StartupError } from '@integration-host/shared/process/lifec
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import { tlsFiles } from '@integration-host/shared/tls/tls-files'
 import { BUNDLE, type BuiltApp, buildApp, readApp } from './build-app.ts'
+import { createRedisActionCounter } from './adapters/redis/action-counter.ts'
 import { createRedisSessionStore } from './adapters/redis/session-store.ts'
 import { createRedisSignInFlowStore } from './adapters/redis/sign-in-flow-store.ts'
 import { type Config, readConfig } from './config.ts'
@@ -38,7 +39,11 @@ function sharedStores(
       keyPrefix: config.REDIS_KEY_PREFIX,
     }),
   )
-  return { sessions: createRedisSessionStore(redis), flows: createRedisSignInFlowStore(redis) }
+  return {
+    sessions: createRedisSessionStore(redis),
+    flows: createRedisSignInFlowStore(redis),
+    actions: createRedisActionCounter(redis),
+  }
 }
 
 /** Returns the finished bundle of an image; in a checkout, bundles the sources. */

@@ -17,6 +17,7 @@ import { createSandboxClient } from './adapters/peers/sandbox-client.ts'
 import { createServiceClient } from './adapters/peers/service-client.ts'
 import { createAlertReader } from './adapters/prometheus/alert-reader.ts'
 import { createRangeReader } from './adapters/prometheus/range-reader.ts'
+import { createActionAnnouncer } from './action-announcer.ts'
 import { createApp } from './app.ts'
 import type { BuiltApp } from './build-app.ts'
 import type { Config } from './config.ts'
@@ -24,6 +25,7 @@ import { watchInstallation } from './installation-watch.ts'
 import { createBrowserStreams } from './routes/browser-streams.ts'
 import { CALLBACK_PATH } from './routes/openid-sign-in.ts'
 import { linkUrl } from './routes/sign-in-links.ts'
+import type { ActionCounter } from './session/action-counter.ts'
 import { createOneTimeLinks } from './session/one-time-link.ts'
 import type { SessionStore } from './session/session-store.ts'
 import { createSessions } from './session/sessions.ts'
@@ -46,6 +48,7 @@ export interface ServiceDeps {
 export interface SharedStores {
   readonly sessions: SessionStore
   readonly flows: SignInFlowStore
+  readonly actions: ActionCounter
 }
 
 export interface RunningConsole extends RunningService {
@@ -59,6 +62,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
   const stores = deps.stores ?? {
     sessions: createMemorySessionStore(Date.now),
     flows: createMemorySignInFlowStore(() => performance.now()),
+    actions: null,
   }
   await using opened = new AsyncDisposableStack()
   const metrics = createMetrics('console')
@@ -117,6 +121,14 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
       logger,
     }),
   )
+  const announcer = opened.use(
+    createActionAnnouncer({
+      counter: stores.actions,
+      readAgain: () => watch.readAgain(),
+      frames,
+      logger,
+    }),
+  )
   const streams = opened.use(createBrowserStreams(sessions, frames, logger))
   const openStreams = metrics.gauge('console_event_streams', 'Browsers that read the event stream')
   metrics.beforeEach(() => openStreams.set({}, streams.size))
@@ -129,6 +141,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     built,
     sessions,
     streams,
+    acted: () => announcer.acted(),
     links,
     ways: config.SIGN_IN,
     users: config.users,

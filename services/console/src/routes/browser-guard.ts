@@ -13,6 +13,8 @@ import type { Role } from '@integration-host/shared/access/user-role'
 import type { Session } from '../session/session-store.ts'
 import type { Sessions } from '../session/sessions.ts'
 
+const changesState = (c: Context): boolean => c.req.method !== 'GET' && c.req.method !== 'HEAD'
+
 /**
  * Responds 403 to a request that a page of another origin caused. A request that changes something also needs the
  * header `Origin` and a JSON body, which a form cannot send.
@@ -23,7 +25,7 @@ export const onlyOwnPages =
     const site = c.req.header('Sec-Fetch-Site')
     const origin = c.req.header('Origin')
     const isOwn = origin === `${isHttps ? 'https' : 'http'}://${c.req.header('Host') ?? ''}`
-    const changes = c.req.method !== 'GET' && c.req.method !== 'HEAD'
+    const changes = changesState(c)
     // A browser that does not send Sec-Fetch-Site is recognized by its Origin.
     const isFromOwnPage = site === undefined ? isOwn : site === 'same-origin'
     if (!isFromOwnPage || (changes && !isOwn) || (origin !== undefined && !isOwn))
@@ -47,7 +49,20 @@ export const needsRole =
     if (!allows(session.role, role))
       throw new IntegrationError('forbidden', `This needs the role ${role}`)
     c.set('session', session)
+    if (role === 'operator' && changesState(c)) c.set('isAction', true)
     await actOnce(c, session.digest, next)
+  }
+
+/**
+ * Calls `acted` after each action of an operator. A rejected action has changed nothing. If a service has sent no
+ * response, it may have executed the action.
+ */
+export const announceActions =
+  (acted: () => void): MiddlewareHandler =>
+  async (c, next) => {
+    await next()
+    const isRejected = c.res.status >= 400 && c.res.status < 500
+    if (c.get('isAction') === true && !isRejected) acted()
   }
 
 /** Returns the session that `needsRole` has found. */

@@ -8,7 +8,7 @@
  *     event `reset`, and reads everything again.
  * F3  A frame contains the whole new state of its part of the page. Repeating or skipping frames of one name is
  *     therefore harmless, as long as the last frame of this name arrives. The frame `runs` only names runs that have
- *     changed; the pages read them again.
+ *     changed, and the frame `acted` only reports that a person has acted; the pages then read again what they show.
  */
 const KEPT_MS = 300_000
 const MAX_FRAMES = 20_000

@@ -6,6 +6,7 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
 import { startConsoleFixture } from '../../../test-support/console-fixture.ts'
 import { describeSessionStore } from '../../session/session-store.contract.ts'
+import { createRedisActionCounter } from './action-counter.ts'
 import { createRedisSessionStore } from './session-store.ts'
 import { createRedisSignInFlowStore } from './sign-in-flow-store.ts'
 
@@ -25,7 +26,11 @@ async function open() {
     redis,
     keys,
     store: createRedisSessionStore(redis),
-    stores: { sessions: createRedisSessionStore(redis), flows: createRedisSignInFlowStore(redis) },
+    stores: {
+      sessions: createRedisSessionStore(redis),
+      flows: createRedisSignInFlowStore(redis),
+      actions: createRedisActionCounter(redis),
+    },
     async [Symbol.asyncDispose]() {
       for (const key of await keys()) await redis.del(key)
       await connection[Symbol.asyncDispose]()
@@ -44,6 +49,15 @@ it('a sign-in that one console has begun can be continued only once, at any cons
   expect(await opened.redis.ttl(key)).toBeGreaterThan(590)
   expect(await opened.redis.ttl(key)).toBeLessThanOrEqual(600)
   expect([await other.take('digest'), await other.take('digest')]).toEqual([flow, null])
+})
+
+it('consoles that share Redis count their actions together', async () => {
+  await using opened = await open()
+  const other = createRedisActionCounter(opened.redis)
+  expect(await other.read()).toBe(0)
+  expect(await opened.stores.actions.increment()).toBe(1)
+  expect(await other.increment()).toBe(2)
+  expect(await opened.stores.actions.read()).toBe(2)
 })
 
 describe('two consoles that share Redis', () => {
