@@ -12,12 +12,20 @@ export class Problem extends Error {
    * message.
    */
   readonly errors: readonly string[]
+  /** The time since which a service does not respond; `null` if the problem is another one. */
+  readonly since: string | null
 
-  constructor(status: number, code: string, message: string, errors: readonly string[] = []) {
+  constructor(
+    status: number,
+    code: string,
+    message: string,
+    further: Pick<ProblemDocument, 'errors' | 'since'> = {},
+  ) {
     super(message)
     this.status = status
     this.code = code
-    this.errors = errors
+    this.errors = further.errors ?? []
+    this.since = further.since ?? null
   }
 }
 
@@ -65,7 +73,7 @@ async function respond(path: string, options: RequestInit): Promise<Response> {
     response.status,
     problem.code ?? 'unknown',
     problem.detail ?? problem.title ?? `The console responded with ${response.status}.`,
-    problem.errors,
+    problem,
   )
 }
 
@@ -74,4 +82,5 @@ interface ProblemDocument {
   readonly title?: string
   readonly detail?: string
   readonly errors?: readonly string[]
+  readonly since?: string
 }

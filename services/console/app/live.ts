@@ -43,6 +43,14 @@ const STATE_REPORTED_MS = 1_000
 /** The maximum number of streams in a browser without locks. */
 const MAX_STREAMS = 3
 
+/** The services that do not respond, as a text that changes with them. */
+const missingServices = (now: NowView | undefined): string =>
+  (now?.Conditions ?? [])
+    .filter(({ Name }) => Name === 'ServiceDown')
+    .map(({ Key }) => Key)
+    .toSorted()
+    .join('\n')
+
 /** The transactions that have changed, as process and id. If `More` is true, further transactions may have changed. */
 interface RunsFrame {
   readonly Runs: readonly (readonly [process: string, id: string])[]
@@ -149,7 +157,17 @@ export function followStream(queries: QueryClient): () => void {
       case 'reset':
         void readAllAgain(queries)
         break
-      case 'now':
+      case 'now': {
+        const before = queries.getQueryData<NowView>(['now'])
+        const now = JSON.parse(data) as NowView
+        queries.setQueryData(['now'], now)
+        for (const list of LISTS) changed([list])
+        // A coordinator that does not respond reports no changes. The pages of runs are read again nevertheless, so that
+        // they say what is missing.
+        if (missingServices(before) !== missingServices(now))
+          for (const list of ['runs', 'run', 'bulk']) changed([list])
+        break
+      }
       case 'services':
         queries.setQueryData([name], JSON.parse(data))
         for (const list of LISTS) changed([list])

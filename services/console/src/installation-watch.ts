@@ -71,11 +71,16 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   const times = createConditionTimes()
   let companies: Pick<Installation, 'companies' | 'faulted'> = { companies: null, faulted: [] }
   let processes: readonly CountedProcess[] | null = null
-  const readAt: { companies: number | null; processes: number | null } = {
+  /** The times of the last successful reads; `null` before the first one. */
+  const readAt: Record<'companies' | 'processes' | 'actions' | 'audit', number | null> = {
     companies: null,
     processes: null,
+    actions: null,
+    audit: null,
   }
   let services: readonly ServiceState[] = []
+  let actions: Awaited<ReturnType<InstallationReader['readActions']>> = []
+  let audit: Awaited<ReturnType<InstallationReader['readAudit']>> = { audit: [], names: {} }
   let changes: NowView['Changes'] = []
   let alerts: readonly FiringAlert[] = []
   let prometheusFailedSince: number | null = null
@@ -116,6 +121,10 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
         lastEnded: times.lastEnded,
         minutes: tracker.minutes(at),
         changes,
+        changesAsOf: [
+          { service: 'coordinator', at: outdated(readAt.actions) },
+          { service: 'token-service', at: outdated(readAt.audit) },
+        ],
       }),
       services: servicesView(state, at),
     }
@@ -214,8 +223,19 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
       readAt.companies = Date.now()
     }),
     repeat(CHANGES_MS, async () => {
-      const { actions, audit, names } = await reader.readChanges()
-      changes = [...changesOf(actions, audit, names)]
+      // If one of the two services does not respond, the log of the other one is read nevertheless.
+      const read = await Promise.allSettled([
+        reader.readActions().then((newest) => {
+          actions = newest
+          readAt.actions = Date.now()
+        }),
+        reader.readAudit().then((newest) => {
+          audit = newest
+          readAt.audit = Date.now()
+        }),
+      ])
+      changes = [...changesOf(actions, audit.audit, audit.names)]
+      for (const result of read) if (result.status === 'rejected') logFailure(result.reason)
     }),
     repeat(PROCESSES_MS, async () => {
       processes = await reader.readProcesses()

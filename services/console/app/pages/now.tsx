@@ -56,6 +56,11 @@ export function NowPage({ session }: { readonly session: SessionView }) {
       </div>
       <section className="panel" aria-labelledby="changes">
         <h2 id="changes">What changed</h2>
+        {now.ChangesAsOf.map(({ Service, At }) => (
+          <p key={Service} className="muted">
+            The entries of {Service} are <AsOf time={At} />.
+          </p>
+        ))}
         <Changes changes={now.Changes} />
         <p className="after">
           <Link to="/activity">All activity</Link>

@@ -1,6 +1,6 @@
 import { useState } from 'react'
 import { Problem } from '../api.ts'
-import { serverTimeText } from '../clock.ts'
+import { full, serverTimeText, timeOfDay } from '../clock.ts'
 import { errorPage } from '../router.ts'
 import { AsOf } from './ago.tsx'
 import { Link } from './link.tsx'
@@ -19,12 +19,25 @@ export function ReadProblem({
   return (
     <p className={`failure ${hasData ? 'with-outdated' : ''}`} role="alert">
       <Outside text={error.message} />
+      {error instanceof Problem && error.since !== null && <Since time={error.since} />}
       {isTemporary && ' It is tried again by itself.'}
       {hasData && <Outdated />}
       <ProblemHelp error={error} />
     </p>
   )
 }
+
+/** Continues a sentence with the time since which a service does not respond. */
+const Since = ({ time }: { readonly time: string }) => (
+  <>
+    {' '}
+    since{' '}
+    <time dateTime={time} title={full(time)}>
+      {timeOfDay(time)}
+    </time>
+    .
+  </>
+)
 
 /** Shows the time of the outdated content of the page: the time of the first read that failed. */
 function Outdated() {

@@ -147,6 +147,10 @@ export const NowView = z
     WatchedSince: z.iso.datetime().meta({ description: 'Minutes have counted from then on' }),
     Services: z.array(z.object({ Name: z.string(), Ready: z.int(), Replicas: z.int() })),
     Changes: z.array(ChangeView),
+    ChangesAsOf: z.array(z.object({ Service: z.string(), At: z.iso.datetime() })).meta({
+      description:
+        'the services that do not respond and whose entries among Changes are outdated, with the time of the last read',
+    }),
   })
   .meta({ ref: 'Now' })
 export type NowView = z.output<typeof NowView>

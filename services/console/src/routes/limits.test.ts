@@ -94,12 +94,23 @@ describe('the limits API of the console', () => {
     ])
   })
 
-  it('GET /api/limits and GET /api/limits/{realm} name a gateway that does not respond', async () => {
+  it('GET /api/limits and GET /api/limits/{realm} respond with 503 while no gateway responds, and say since when', async () => {
+    const began = Date.now()
     await using other = await startConsoleFixture({ TOKEN_SERVICE_URL: tokenService.url })
     const session = await other.signIn({ Link: other.signInLink().split('#')[1] })
     for (const path of ['/api/limits', '/api/limits/42']) {
-      const view = await (await other.request(path, { cookie: session })).json()
-      expect(view).toMatchObject({ Limits: null, Replicas: 0, Silent: ['127.0.0.1:9'] })
+      await expect
+        .poll(async () => (await other.request(path, { cookie: session })).json())
+        .toMatchObject({
+          code: 'service_unavailable',
+          detail: expect.stringContaining('accounting-gateway does not respond'),
+          since: expect.any(String),
+        })
+      const response = await other.request(path, { cookie: session })
+      expect(response.status).toBe(503)
+      const { since } = (await response.json()) as { since: string }
+      expect(Date.parse(since)).toBeGreaterThanOrEqual(began)
+      expect(Date.parse(since)).toBeLessThanOrEqual(Date.now())
     }
   })
 

@@ -1,4 +1,5 @@
 import { Realm } from '@integration-host/shared/contracts/realm'
+import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -37,6 +38,24 @@ export function limitsRoutes({ sessions, isHttps, gatewayRealms, installation }:
     return values.length === 0 ? null : Math.max(...values)
   }
 
+  /** The error if no gateway responds. An open page then keeps what the gateways have reported before. */
+  function noGateway(): IntegrationError {
+    const silent = (
+      installation().services.find(({ name }) => name === 'accounting-gateway')?.replicas ?? []
+    ).filter(({ misses }) => misses > 0)
+    const reason = silent[0]?.reason ?? 'no response'
+    return new IntegrationError(
+      'service_unavailable',
+      `accounting-gateway does not respond (${reason})`,
+      {
+        retryAfterSeconds: 5,
+        ...(silent.length > 0 && {
+          members: { since: new Date(Math.min(...silent.map(({ since }) => since))).toISOString() },
+        }),
+      },
+    )
+  }
+
   return new Hono()
     .get(
       '/limits',
@@ -53,6 +72,7 @@ export function limitsRoutes({ sessions, isHttps, gatewayRealms, installation }:
       async (c) => {
         const person = sessionOf(c).user
         const { bodies, silent } = await gatewayRealms.list(person)
+        if (bodies.length === 0) throw noGateway()
         const companies = mergeRealms(bodies.map(({ items }) => items))
         return c.json({
           Limits: bodies[0]?.Limits ?? null,
@@ -93,6 +113,7 @@ export function limitsRoutes({ sessions, isHttps, gatewayRealms, installation }:
           gatewayRealms.list(person),
           gatewayRealms.label(realm, person),
         ])
+        if (bodies.length === 0) throw noGateway()
         return c.json({
           Company: { ...mergeRealm(bodies), Realm: realm, Label: label },
           Limits: list.bodies[0]?.Limits ?? null,

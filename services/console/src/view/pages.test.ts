@@ -22,7 +22,7 @@ it('the page Now takes its numbers of runs from the counts of the coordinator an
     clockOffsetMs: null,
   }
   const groups = [group('Failed', null), group('Waiting', 'ACC-1'), group('Waiting', 'ACC-2')]
-  const { Runs, RunsOf } = nowView({
+  const { Runs, RunsOf, ChangesAsOf } = nowView({
     at: 0,
     watchedSince: 0,
     installation: {
@@ -35,7 +35,12 @@ it('the page Now takes its numbers of runs from the counts of the coordinator an
     lastEnded: null,
     minutes: [],
     changes: [],
+    changesAsOf: [
+      { service: 'coordinator', at: 0 },
+      { service: 'token-service', at: null },
+    ],
   })
   expect(Runs).toMatchObject({ InFlight: 0, Failed: 3, Waiting: 6 })
   expect(RunsOf).toEqual([{ Process: 'Order', ...Runs }])
+  expect(ChangesAsOf).toEqual([{ Service: 'coordinator', At: '1970-01-01T00:00:00.000Z' }])
 })

@@ -15,6 +15,8 @@ export interface NowInput {
   readonly lastEnded: { readonly title: string; readonly at: number } | null
   readonly minutes: readonly Minute[]
   readonly changes: readonly ChangeView[]
+  /** The times of the last reads of the logs; `null` if they are current. */
+  readonly changesAsOf: readonly { readonly service: string; readonly at: number | null }[]
 }
 
 const iso = (ms: number): string => new Date(ms).toISOString()
@@ -55,6 +57,9 @@ export function nowView(input: NowInput): NowView {
       Replicas: replicas.length,
     })),
     Changes: [...input.changes],
+    ChangesAsOf: input.changesAsOf.flatMap(({ service, at }) =>
+      at === null ? [] : [{ Service: service, At: iso(at) }],
+    ),
   }
 }
 

@@ -90,9 +90,9 @@ export function createGatewayRealms(deps: GatewayRealmsDeps): GatewayRealms {
         return label
       } catch (error) {
         // The label is optional. If there is none, for example for a disconnected company, the page shows the
-        // id.
+        // id. While token-service is unavailable, the page keeps the label that was read before.
         if (!(error instanceof IntegrationError)) throw error
-        return null
+        return error.code === 'service_unavailable' ? (known?.label ?? null) : null
       }
     },
   }

@@ -24,7 +24,6 @@ describe('the names of the companies in the newest entries of the audit log', ()
     const audit = [entry(1, 'granted')]
     let label: string | null = 'Rosewood'
     await using service = await startFakeService(({ url }) => {
-      if (url.pathname === '/actions') return { body: { items: [], next_before: null } }
       if (url.pathname === '/audit')
         return {
           body: { items: audit, head: { Seq: audit.length, Hash: HASH }, next_before: null },
@@ -38,7 +37,7 @@ describe('the names of the companies in the newest entries of the audit log', ()
       canActFor: false,
     })
     const reader = createInstallationReader(client, client)
-    const names = async () => (await reader.readChanges()).names
+    const names = async () => (await reader.readAudit()).names
     const readNames = () =>
       service.requests.filter(({ url }) => url.pathname === '/credentials/ACC-42').length
 

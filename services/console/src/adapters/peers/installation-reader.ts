@@ -60,9 +60,10 @@ export interface InstallationReader {
     readonly faulted: readonly CredentialView[]
   }>
   readProcesses(): Promise<readonly CountedProcess[]>
-  /** Returns the newest entries of the action log and of the audit log, and the names of companies by realm. */
-  readChanges(): Promise<{
-    readonly actions: readonly ActionView[]
+  /** Returns the newest entries of the action log. */
+  readActions(): Promise<readonly ActionView[]>
+  /** Returns the newest entries of the audit log, and the names of the companies in them by realm. */
+  readAudit(): Promise<{
     readonly audit: readonly AuditEntry[]
     readonly names: Readonly<Record<string, string>>
   }>
@@ -177,12 +178,12 @@ export function createInstallationReader(
         }),
       )
     },
-    async readChanges() {
-      const [actions, audit] = await Promise.all([
-        coordinator.read(`/actions?limit=${MAX_CHANGES}`, ActionPage),
-        tokenService.read(`/audit?limit=${MAX_CHANGES}`, AuditPage),
-      ])
-      return { actions: actions.items, audit: audit.items, names: await namesIn(audit.items) }
+    async readActions() {
+      return (await coordinator.read(`/actions?limit=${MAX_CHANGES}`, ActionPage)).items
+    },
+    async readAudit() {
+      const { items } = await tokenService.read(`/audit?limit=${MAX_CHANGES}`, AuditPage)
+      return { audit: items, names: await namesIn(items) }
     },
   }
 }

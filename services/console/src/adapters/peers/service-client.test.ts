@@ -2,12 +2,40 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Secret } from '@integration-host/shared/secrets/secret'
+import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { z } from 'zod'
 import { createCompanyNames } from './company-names.ts'
 import { createIntegrityCheck } from './integrity.ts'
 import { createSandboxClient } from './sandbox-client.ts'
 import { createServiceClient, type ServiceClient } from './service-client.ts'
+
+it('the failure of a request says since when the service has not responded, until it responds again', async () => {
+  const unused = await freePort()
+  let now = Date.UTC(2026, 0, 1)
+  const client = createServiceClient({
+    name: 'fake',
+    url: `http://127.0.0.1:${unused}`,
+    key: new Secret('key'),
+    canActFor: false,
+    now: () => now,
+  })
+  const since = (time: string) => ({ code: 'service_unavailable', members: { since: time } })
+  const send = () => client.send('/x', { person: 'ada' }, z.unknown())
+  // The console itself reads the service at intervals, so the time is that of the first failed read.
+  await expect(client.read('/x', z.unknown())).rejects.toMatchObject({ status: null })
+  now += 60_000
+  await expect(send()).rejects.toMatchObject(since('2026-01-01T00:00:00.000Z'))
+  const server = createServer((_, response) => response.writeHead(200).end('{}'))
+  server.listen(unused, '127.0.0.1')
+  await once(server, 'listening')
+  await client.read('/x', z.unknown())
+  server.close()
+  server.closeAllConnections()
+  await once(server, 'close')
+  now += 60_000
+  await expect(send()).rejects.toMatchObject(since('2026-01-01T00:02:00.000Z'))
+})
 
 describe('the client of a service that sends only the head of its response', () => {
   let opened: AsyncDisposableStack

@@ -41,8 +41,8 @@ export interface ServiceClient {
   /**
    * Sends a request for a person, and returns the body of the response; `null` if the response has no body.
    *
-   * @throws {IntegrationError} with the code and the message of the service; `service_unavailable` if the service does
-   * not respond, and `console_key_rejected` if the service does not accept the key of the console.
+   * @throws {IntegrationError} with the code and the message of the service; `service_unavailable` with the member
+   * `since` if the service does not respond, and `console_key_rejected` if the service does not accept the key of the console.
    */
   send<Schema extends z.ZodType>(
     path: string,
@@ -72,6 +72,8 @@ export interface ServiceClientDeps {
    * service key does not have this scope.
    */
   readonly canActFor: boolean
+  /** The time in epoch milliseconds. */
+  readonly now?: () => number
 }
 
 /** Returns a client that presents the console's key. */
@@ -80,8 +82,27 @@ export function createServiceClient({
   url,
   key,
   canActFor,
+  now = Date.now,
 }: ServiceClientDeps): ServiceClient {
   const authorization = () => ({ Authorization: `Bearer ${key.reveal()}` })
+  /** The time of the first of the latest requests that got no response; `null` while the service responds. */
+  let silentSince: number | null = null
+
+  /** Sends a request, and records whether the service responds. */
+  async function exchange(
+    path: string,
+    options: RequestInit,
+  ): Promise<{ readonly response: Response; readonly text: string }> {
+    try {
+      const response = await fetchOf(url + path, options)
+      const received = await textOf(response)
+      silentSince = null
+      return { response, text: received }
+    } catch (error) {
+      silentSince ??= now()
+      throw error
+    }
+  }
 
   /** Sends a request, and returns the response with any status. @throws {PeerFailed} there is no response. */
   async function respond(
@@ -90,7 +111,7 @@ export function createServiceClient({
   ): Promise<{ readonly status: number; readonly body: unknown }> {
     const sent =
       body === undefined ? text : { type: 'application/json', content: JSON.stringify(body) }
-    const response = await fetchOf(url + path, {
+    const { response, text: received } = await exchange(path, {
       method,
       headers: {
         ...authorization(),
@@ -102,7 +123,6 @@ export function createServiceClient({
       redirect: 'manual',
       signal: AbortSignal.timeout(method === 'GET' ? READ_DEADLINE_MS : ACTION_DEADLINE_MS),
     })
-    const received = await textOf(response)
     if (response.ok) onHeaders?.(response.headers, response.status)
     return { status: response.status, body: received === '' ? null : parseJson(received) }
   }
@@ -111,7 +131,8 @@ export function createServiceClient({
     async send(path, request, schema) {
       const { status, body } = await respond(path, request).catch((error: unknown) => {
         if (!(error instanceof PeerFailed)) throw error
-        throw unavailable(`${name} does not respond (${error.message})`, error)
+        const since = silentSince === null ? {} : { since: new Date(silentSince).toISOString() }
+        throw unavailable(`${name} does not respond (${error.message})`, error, since)
       })
       if (status >= 400) throw problemOf(name, status, body)
       const parsed = schema.safeParse(body)
@@ -119,12 +140,11 @@ export function createServiceClient({
       throw unavailable(`${name} responded in another form`, parsed.error)
     },
     async read(path, schema) {
-      const response = await fetchOf(url + path, {
+      const { response, text } = await exchange(path, {
         headers: authorization(),
         redirect: 'manual',
         signal: AbortSignal.timeout(READ_DEADLINE_MS),
       })
-      const text = await textOf(response)
       if (response.status !== 200)
         throw new PeerFailed(`status ${response.status}`, response.status)
       const parsed = schema.safeParse(parseJson(text))
@@ -144,8 +164,12 @@ export function createServiceClient({
   }
 }
 
-const unavailable = (message: string, cause: unknown): IntegrationError =>
-  new IntegrationError('service_unavailable', message, { cause, retryAfterSeconds: 5 })
+const unavailable = (
+  message: string,
+  cause: unknown,
+  members: Readonly<Record<string, unknown>> = {},
+): IntegrationError =>
+  new IntegrationError('service_unavailable', message, { cause, retryAfterSeconds: 5, members })
 
 /** Returns the error for a problem document of a service. Its message is meant for callers. */
 function problemOf(name: string, status: number, body: unknown): IntegrationError {
