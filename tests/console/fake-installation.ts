@@ -250,6 +250,14 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
         if (resource === 'dead-letters') return { items: at.letters, next_cursor: null }
         if (resource === 'pause' || resource === 'resume') {
           acted.push({ path: request.path, person: request.person, body: request.body })
+          const isPaused = resource === 'pause'
+          at.process = {
+            ...at.process,
+            Paused: isPaused,
+            PausedAt: isPaused ? new Date().toISOString() : null,
+            PausedBy: isPaused ? request.person : null,
+            Reason: isPaused ? reasonOf(request) : null,
+          }
           return processView()
         }
         if (resource !== 'transactions') return undefined
@@ -418,6 +426,9 @@ const missingCode = ({ parts: [root, name] }: FakeRequest): string =>
     : name === PROCESS
       ? 'transaction_not_found'
       : 'process_not_found'
+
+const reasonOf = ({ body }: FakeRequest): string | null =>
+  (body as { readonly Reason?: string } | null)?.Reason ?? null
 
 interface FakeRequest {
   readonly method: string

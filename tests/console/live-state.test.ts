@@ -2,19 +2,19 @@
  * Tests that the pages show the state of the coordinator after many quick changes, lost connections and restarts, and
  * if the clock of the browser is wrong.
  */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { userLine } from '@integration-host/shared/access/user-line'
 import type { OperationDetail } from '@integration-host/shared/contracts/operation'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { launchChromium, soon, watchedContext } from './browser.ts'
+import {
+  type ConsoleProcess,
+  createUsersFile,
+  PASSWORD,
+  signInAs,
+  startConsoleProcess,
+} from './console-process.ts'
 import { type FakeConsole, KEYS, startFakeConsole } from './fake-console.ts'
 import { type FakeRun, PROCESS, startFakeInstallation } from './fake-installation.ts'
 import { largeRun } from './large-run.ts'
@@ -23,7 +23,6 @@ const RUNS = 300
 /** The time in which every page must show the state of the coordinator after an interruption. */
 const SOON_MS = 5_000
 const STATUSES = ['Queued', 'Running', 'Retrying', 'Failed', 'Completed'] as const
-const MAIN = fileURLToPath(new URL('../../services/console/src/main.ts', import.meta.url))
 
 /** A bulk action that is running. */
 const operation: OperationDetail = {
@@ -272,41 +271,16 @@ describe('an open page of a console process that is killed', () => {
     opened.defer(() => browser.close())
     fake.add(['before'], { Status: 'Failed' })
     fake.operations.push(operation)
-    const folder = await mkdtemp(join(tmpdir(), 'console-users-'))
-    opened.defer(() => rm(folder, { recursive: true }))
-    const users = join(folder, 'users')
-    await writeFile(users, await userLine('ada', 'operator', 'a long password'))
+    const users = opened.use(await createUsersFile(['ada']))
     const port = await freePort()
-    const start = async (): Promise<ChildProcess> => {
-      const child = spawn(process.execPath, [MAIN], {
-        stdio: 'ignore',
-        env: {
-          ...KEYS,
-          PORT: String(port),
-          SIGN_IN: 'password',
-          USERS_FILE: users,
-          COORDINATOR_URL: fake.url,
-          TOKEN_SERVICE_URL: fake.url,
-          GATEWAY_URL: fake.url,
-        },
-      })
-      opened.defer(() => void child.kill('SIGKILL'))
-      await eventually(async () =>
-        expect((await fetch(`http://127.0.0.1:${port}/health/live`)).ok).toBe(true),
-      )
-      return child
-    }
-    const signIn = async (page: Page): Promise<void> => {
-      await page.getByLabel('User').fill('ada')
-      await page.getByLabel('Password').fill('a long password')
-      await page.getByRole('button', { name: 'Sign in' }).click()
-    }
+    const start = async (): Promise<ConsoleProcess> =>
+      opened.use(await startConsoleProcess(fake.url, { USERS_FILE: users.path }, port))
     const first = await start()
     const origin = `http://127.0.0.1:${port}`
     const address = `${origin}/runs?status=Failed&idPrefix=be`
     const watched = await watchedContext(browser, origin)
     const page = await watched.open(address)
-    await signIn(page)
+    await signInAs(page, 'ada')
     await page.getByRole('link', { name: 'before', exact: true }).waitFor()
     await page.getByText('live', { exact: true }).waitFor()
     const bulk = await watched.open(`${origin}/bulk/${operation.ID}`)
@@ -315,20 +289,19 @@ describe('an open page of a console process that is killed', () => {
     const settings = await watched.open(`${origin}/settings`)
     await settings.getByLabel('Dark').check()
     await settings.close()
-    first.kill('SIGKILL')
-    await once(first, 'exit')
+    await first.kill()
     await page.getByText('no connection').first().waitFor()
     await page.getByRole('link', { name: 'before', exact: true }).waitFor()
     await start()
     await page.getByRole('heading', { name: 'Sign in' }).waitFor()
-    await signIn(page)
+    await signInAs(page, 'ada')
     await page.getByRole('link', { name: 'before', exact: true }).waitFor()
     expect(page.url()).toBe(address)
     await bulk.reload()
     await done.waitFor()
     expect(await bulk.evaluate('document.documentElement.dataset.theme')).toBe('dark')
     expect(watched.problems).toEqual([])
-    for (const secret of [...Object.values(KEYS), 'a long password'])
+    for (const secret of [...Object.values(KEYS), PASSWORD])
       expect((await watched.bodies()).join()).not.toContain(secret)
   })
 })
