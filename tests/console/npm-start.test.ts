@@ -4,7 +4,7 @@
  */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import {
   type StartedProcess,
@@ -16,6 +16,14 @@ import { COMPANY, connectCompany, type Installation } from '../../host/src/story
 import { launchChromium, type WatchedContext, watchedContext } from './browser.ts'
 
 const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url))
+/**
+ * The PATH of a person's terminal, without the programs that this repository has installed. If the machine has an older
+ * Node, such as Node 20, `npm start` therefore begins with that one.
+ */
+const PATH = (process.env['PATH'] ?? '')
+  .split(delimiter)
+  .filter((folder) => !folder.startsWith(join(REPOSITORY, 'node_modules')))
+  .join(delimiter)
 
 describe('`npm start` on a terminal', () => {
   const opened = new AsyncDisposableStack()
@@ -32,7 +40,7 @@ describe('`npm start` on a terminal', () => {
       startProcess(['-qec', 'npm start --silent -- --free-ports', '/dev/null'], {
         program: 'script',
         cwd: REPOSITORY,
-        env: { DATA_DIR: dataDir, LOG_LEVEL: 'warn' },
+        env: { DATA_DIR: dataDir, LOG_LEVEL: 'warn', PATH },
       }),
     )
     const addressOf = async (service: string): Promise<string> =>
