@@ -96,7 +96,9 @@ describe('the actions of the console on many runs', () => {
     const { Filter: _, ...rest } = BODY
     expect((await post('/api/bulk', { ...rest, Ids })).status).toBe(202)
     expect(sent('/operations').at(-1)?.['Ids']).toEqual(Ids)
-    expect(coordinator.requests.at(-1)?.headers['acting-for']).toBe('operator')
+    // After an action, the console itself reads the coordinator again.
+    const request = coordinator.requests.findLast(({ method }) => method === 'POST')
+    expect(request?.headers['acting-for']).toBe('operator')
     expect((await post('/api/bulk', { ...rest, Ids: [...Ids, 'one'] })).status).toBe(400)
   })
 
@@ -143,7 +145,9 @@ describe('the actions of the console on many runs', () => {
 
   it('the console sends an id with slashes to the coordinator as one segment of the path', async () => {
     await console.request(`/api/bulk/${encodeURIComponent('../credentials')}`, { cookie })
-    expect(coordinator.requests.at(-1)?.url.pathname).toBe('/operations/..%2Fcredentials')
+    const paths = coordinator.requests.map(({ url }) => url.pathname)
+    expect(paths).toContain('/operations/..%2Fcredentials')
+    expect(paths).not.toContain('/credentials')
   })
 
   it('bulk requests with the same Idempotency-Key cause one action, even while the first request is in progress', async () => {

@@ -60,11 +60,11 @@ describe('queueing transactions from the console', () => {
     answer = { status: 200, body: { results: [] } }
     const Lines = '"'.repeat(8_388_608)
     expect((await post('/api/queue/lines', { Process: 'OrderProcess', Lines })).status).toBe(200)
-    expect(coordinator.requests.at(-1)?.body).toBe(Lines)
-    const sent = coordinator.requests.length
+    expect(sent().at(-1)?.body).toBe(Lines)
+    const before = sent().length
     const tooLong = { Process: 'OrderProcess', Lines: 'x'.repeat(2 * 8_388_608 + 4_096) }
     expect((await post('/api/queue/lines', tooLong)).status).toBe(413)
-    expect(coordinator.requests).toHaveLength(sent)
+    expect(sent()).toHaveLength(before)
   })
 
   const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
