@@ -57,7 +57,8 @@ export async function enqueueRuns(
     }
     findMissing()
     if (missing.length === 0) break
-    for (const row of await firstRuns(sql, process.name, missing)) known.set(row.TransactionID, runOf(row))
+    for (const row of await firstRuns(sql, process.name, missing))
+      known.set(row.TransactionID, runOf(row))
     findMissing()
   }
   return transactions.map((transaction): QueueResult => {
