@@ -55,6 +55,18 @@ describe('the fault of a credential', () => {
     ])
   })
 
+  it('the fault used_elsewhere names both possible causes, and what decides between an outage and the end of the grant', () => {
+    const remedyOf = (retryAt: number | null) =>
+      faultOf('ACC-1', 'used_elsewhere', { body: '', traceId: null }, { at, attempts: 1, retryAt })
+        .Remedy
+    expect(remedyOf(null)).toMatch(/^Reconnect the company/)
+    expect(remedyOf(at + 300_000)).toMatch(/^Refresh now.*automatically\.$/)
+    for (const remedy of [remedyOf(null), remedyOf(at + 300_000)])
+      expect(remedy).toMatch(
+        /either (?:its owner|the owner of the company) disconnected the application, or another program/,
+      )
+  })
+
   it('a fault of a rejected grant counts as final if an earlier release stored the fault without the member Final', () => {
     const { Final: _, ...stored } = faultOf(
       'ACC-1',

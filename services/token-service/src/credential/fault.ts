@@ -27,7 +27,7 @@ export const faultClasses = {
     endsGrant: true,
     isRejection: true,
     remedy:
-      'Another program uses this grant: find it, then reconnect the company. The provider rejected a refresh token that this installation had just received and never used. If the owner of the company disconnected the application instead, reconnect it at once.',
+      'Reconnect the company. The provider rejected a refresh token that this installation had received and never used: either the owner of the company disconnected the application, or another program uses the same grant. The response of the provider does not say which. If this fault comes back after the company is reconnected, another program uses the grant: find it, because only one may.',
   },
   rotation_lost: {
     endsGrant: true,
@@ -83,7 +83,8 @@ const PROVISIONAL_REMEDY =
 /** The remedies of provisional faults that an operator usually has to end. */
 const PROVISIONAL_REMEDIES: Partial<Record<FaultClass, string>> = {
   disconnected: `${faultClasses.disconnected.remedy} The token is tried once more automatically, because the provider may also reject it in an outage.`,
-  used_elsewhere: `${faultClasses.used_elsewhere.remedy} The token is tried again automatically, because the provider may also reject it in an outage.`,
+  used_elsewhere:
+    'Refresh now: if the provider accepts the token, it had an outage, and nothing else is needed. If it rejects the token again, reconnect the company: either its owner disconnected the application, or another program uses the same grant. The provider rejected a refresh token that this installation had received and never used, and its response does not say why. Without a refresh by a person, the token is tried again automatically.',
 }
 
 /** The remedy of `invalid_grant` if the store may have lost a newer token pair. */
