@@ -62,6 +62,7 @@ describe('the pages about companies in the console', () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
     await state(page, 'Active').waitFor()
+    await page.getByText('only the next refresh shows it: Refresh finds out now').waitFor()
     for (const name of ['Access token', 'Next refresh', 'Grant ends, unless refreshed'])
       await figure(page, name).getByText(/^in /).waitFor()
     await expectAccessible(page, 'company-active')
@@ -73,7 +74,7 @@ describe('the pages about companies in the console', () => {
     })
     await state(page, 'Must be reconnected').waitFor()
     await page
-      .getByText('Another program uses this grant: find it, then reconnect the company')
+      .getByText('either the owner of the company disconnected the application, or another program')
       .waitFor()
     await figure(page, 'Refreshes')
       .getByText(/^ended /)

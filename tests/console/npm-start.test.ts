@@ -91,7 +91,11 @@ describe('`npm start` on a terminal', () => {
       .getByRole('listitem')
       .filter({ has: page.getByRole('heading', { name: '1 company cannot be refreshed now' }) })
     await condition.waitFor({ timeout: 5_000 })
-    for (const text of ['Rosewood & Sons', 'used_elsewhere', 'first failure'])
+    for (const text of [
+      'Rosewood & Sons',
+      'disconnected by its owner, or used by another program',
+      'first failure',
+    ])
       expect(await condition.textContent()).toContain(text)
     const time = await condition.locator('time').getAttribute('datetime')
     expect(Math.abs(Date.parse(time ?? '') - Date.now())).toBeLessThan(60_000)

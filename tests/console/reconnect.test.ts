@@ -79,7 +79,11 @@ describe('a company with a revoked grant in the console', () => {
     })
     const broken = condition('1 company must be reconnected')
     await broken.waitFor()
-    for (const text of [LABEL, 'used_elsewhere', 'Only a new authorization by the owner'])
+    for (const text of [
+      LABEL,
+      'disconnected by its owner, or used by another program',
+      'Only a new authorization by the owner',
+    ])
       expect(await broken.textContent()).toContain(text)
     const time = await broken.locator('time').getAttribute('datetime')
     expect(Math.abs(Date.parse(time ?? '') - Date.now())).toBeLessThan(60_000)

@@ -4,7 +4,14 @@ import type { CompaniesView, CompanyView } from '../../src/contracts/companies.t
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { Ago } from '../parts/ago.tsx'
-import { CompanyState, companyName, COMPANY_STATES, GrantEnd, Until } from '../parts/company.tsx'
+import {
+  CompanyState,
+  companyName,
+  COMPANY_STATES,
+  faultText,
+  GrantEnd,
+  Until,
+} from '../parts/company.tsx'
 import { ConnectButton } from '../parts/connect-button.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
@@ -129,7 +136,7 @@ function CompanyTable({ session, rows }: CompanyTableProps) {
                 <CompanyState state={company.State} />
                 {company.Fault !== undefined && (
                   <div className="muted">
-                    <Outside text={company.Fault.Code} />
+                    <Outside text={faultText(company.Fault.Code)} />
                   </div>
                 )}
               </td>

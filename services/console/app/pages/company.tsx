@@ -73,7 +73,7 @@ function State({ company, session }: { readonly company: Company; readonly sessi
         <p>
           {company.State === 'expiring'
             ? 'The grant ends soon, and a refresh cannot extend it. Reconnect the company before.'
-            : 'Access tokens are refreshed by themselves.'}
+            : 'Access tokens are refreshed by themselves. If the owner disconnects this application at the provider, only the next refresh shows it: Refresh finds out now.'}
         </p>
       ) : (
         <>
@@ -201,7 +201,7 @@ function Actions({
         blocked={
           role ??
           (company.State === 'must_reconnect'
-            ? `A refresh cannot repair ${company.Fault?.Code ?? 'this'}. Reconnect the company.`
+            ? 'A refresh cannot end this fault. Reconnect the company.'
             : undefined)
         }
         object={name}

@@ -1,5 +1,6 @@
 import type { CompanyView } from '../../src/contracts/companies.ts'
 import type { CompanyStateTexts } from '../../src/contracts/company-states.ts'
+import type { FaultTexts } from '../../src/contracts/fault-texts.ts'
 import { duration, full, inList, useSeconds } from '../clock.ts'
 import { useSettings } from '../settings.ts'
 import { State, type Tone } from './glyph.tsx'
@@ -26,6 +27,14 @@ export function CompanyState({ state }: { readonly state: CompanyView['State'] }
     </State>
   )
 }
+
+const FAULT_TEXTS: FaultTexts = {
+  used_elsewhere: 'disconnected by its owner, or used by another program',
+}
+
+/** Returns what the class of a fault means, if its name alone would mislead; otherwise its name. */
+export const faultText = (code: string): string =>
+  new Map<string, string>(Object.entries(FAULT_TEXTS)).get(code) ?? code
 
 export type NamedCompany = Pick<CompanyView, 'Realm' | 'Label'>
 

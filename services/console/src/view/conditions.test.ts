@@ -104,6 +104,14 @@ describe('the conditions of the page Now', () => {
     expect(conditionsOf(withGroups(group))).toMatchObject([{ name: 'RunsFailed', asOf: null }])
   })
 
+  it('a company with the fault used_elsewhere causes a condition that names both possible causes', () => {
+    const known = company('ACC-1', 'must_reconnect', 'Rosewood')
+    const Fault = { Code: 'used_elsewhere', Message: '', At: '2026-11-23T10:00:00Z', Attempts: 1 }
+    expect(conditionsOf({ ...calm, faulted: [{ ...known, Fault }] })[0]?.detail).toBe(
+      'Rosewood · disconnected by its owner, or used by another program',
+    )
+  })
+
   it('failed runs of the same step and error class cause one condition, and cancelled runs cause none', () => {
     const conditions = conditionsOf(
       withGroups(group, { ...group, count: 2, endedAt: 500 }, { ...group, status: 'Cancelled' }),
