@@ -28,6 +28,8 @@ export interface Condition {
   readonly labels?: Readonly<Record<string, string>>
   readonly page: string | null
   readonly action?: ConditionAction
+  /** The name of a condition that says all that this one says. While that condition is shown, this one is not. */
+  readonly coveredBy?: string
 }
 
 const SHOWN_NAMES = 3
@@ -40,6 +42,10 @@ export const mostUrgentFirst = (conditions: readonly Condition[]): readonly Cond
       SEVERITIES.indexOf(one.severity) - SEVERITIES.indexOf(other.severity) ||
       other.affected - one.affected,
   )
+
+/** Leaves out the conditions that another one covers. */
+export const withoutCovered = (conditions: readonly Condition[]): readonly Condition[] =>
+  conditions.filter(({ coveredBy }) => !conditions.some(({ name }) => name === coveredBy))
 
 /** Returns a count with its noun, such as `1 run` or `12 runs`. */
 export const counted = (count: number, one: string, many = `${one}s`): string =>

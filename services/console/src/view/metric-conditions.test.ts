@@ -5,6 +5,7 @@ import {
   unknownInstallation as calm,
 } from '../../test-support/installation.ts'
 import { createConditionTimes } from './condition-times.ts'
+import { withoutCovered } from './condition.ts'
 import { conditionsOf } from './conditions.ts'
 import { createFigureHistory } from './figure-history.ts'
 import type { Installation, Replica } from './installation.ts'
@@ -194,6 +195,52 @@ describe('the conditions that the metrics show', () => {
   it('if no company has a fault, the condition RefreshesFailing ends within five minutes after the last failure of the provider', () => {
     // The window has the current minute and the four minutes before it.
     expect(minutesShownAfter('provider_unavailable')).toBe(4)
+  })
+
+  it.each([
+    ['a rejected grant', 'used_elsewhere', 'must_reconnect', true],
+    ['an outage of which a company has a fault', 'provider_unavailable', 'provider', true],
+    [
+      'an outage while a company has another fault',
+      'provider_unavailable',
+      'must_reconnect',
+      false,
+    ],
+  ] as const)(
+    'after %s, the condition of the companies covers RefreshesFailing only if it names the same cause',
+    (_, failureClass, kind, isCovered) => {
+      const rule = metricConditions.find(({ name }) => name === 'RefreshesFailing')
+      const faulted = company('ACC-1', kind === 'provider' ? 'failing' : kind, 'Company 1')
+      const fault = kind === 'provider' ? 'provider_unavailable' : 'invalid_grant'
+      const installation = {
+        ...calm,
+        faulted: [{ ...faulted, Fault: { Code: fault, Message: '', At: '', Attempts: 1 } }],
+      }
+      const series = [{ labels: [failureClass], value: 3 }]
+      expect(rule?.covered?.when(series, installation)).toBe(isCovered)
+      expect(rule?.covered?.by).toBe('CredentialsFaulted')
+    },
+  )
+
+  it('the condition of a company with a rejected grant is shown once, without RefreshesFailing', () => {
+    const figures = createFigureHistory(conditionSources)
+    const state = (minutes: number, faulted: Installation['faulted']): Installation => ({
+      ...calm,
+      faulted,
+      services: [
+        { name: 'token-service', replicas: [replica(refreshes(minutes, 'invalid_grant', 1))] },
+      ],
+    })
+    for (const minute of [0, 0.5]) figures.add(START + minute * 60_000, state(minute, []).services)
+    const shown = (faulted: Installation['faulted']): readonly string[] =>
+      withoutCovered(
+        conditionsOf(state(0.5, faulted), (query, minutes) =>
+          figures.over(query, minutes, START + READ_MS),
+        ),
+      ).map(({ name }) => name)
+    expect(shown([company('ACC-1', 'must_reconnect', 'Company 1')])).toEqual(['CredentialsFaulted'])
+    // The console has not read the fault yet.
+    expect(shown([])).toEqual(['RefreshesFailing'])
   })
 
   it.each([

@@ -10,7 +10,7 @@ import type { FigureSource } from './figure-history.ts'
 import type { Installation } from './installation.ts'
 import { lateReason } from './late-runs.ts'
 import { valueOf } from './metric-text.ts'
-import type { MetricQuery } from './metric-query.ts'
+import type { Measured, MetricQuery } from './metric-query.ts'
 
 /** The texts of a condition, which describe a series that exceeds the limit of the rule. */
 type Words = Pick<Condition, 'title' | 'detail' | 'remedy' | 'page'> & {
@@ -18,6 +18,12 @@ type Words = Pick<Condition, 'title' | 'detail' | 'remedy' | 'page'> & {
 }
 export interface MetricCondition extends AlertRule {
   readonly words: (value: number, labels: readonly string[], installation: Installation) => Words
+  /** Says whether another condition says all that this one would say. It needs the values of `query`, too. */
+  readonly covered?: {
+    readonly by: string
+    readonly query: MetricQuery
+    readonly when: (series: readonly Measured[], installation: Installation) => boolean
+  }
 }
 
 const STEP = ['process', 'step'] as const
@@ -33,6 +39,9 @@ const gauge = (metric: string, by: readonly string[] = []): MetricQuery => ({
   metric,
   by,
 })
+
+/** The classes of failed refreshes that do not concern the grant of a company. */
+const NOT_OF_GRANT = 'provider_.*|throttled|client_refused'
 
 export const metricConditions: readonly MetricCondition[] = [
   {
@@ -85,12 +94,28 @@ export const metricConditions: readonly MetricCondition[] = [
         query: counter('credential_refreshes_total', {
           label: 'class',
           is: '=~',
-          value: 'provider_.*|throttled|client_refused',
+          value: NOT_OF_GRANT,
         }),
         minutes: 5,
       },
     ],
     forMinutes: 5,
+    covered: {
+      by: 'CredentialsFaulted',
+      query: {
+        ...counter('credential_refreshes_total', { label: 'outcome', is: '=', value: 'failed' }),
+        by: ['class'],
+      },
+      // A failure that concerns the grant always causes a fault. Any other failure is covered only if a company has a
+      // fault of this class: while access tokens are valid, an outage of the provider causes none.
+      when(series, { faulted }) {
+        const classes = new Set(faulted.map(({ Fault }) => Fault?.Code))
+        return series.every(
+          ({ labels: [name = ''], value }) =>
+            value === 0 || classes.has(name) || !new RegExp(`^(?:${NOT_OF_GRANT})$`).test(name),
+        )
+      },
+    },
     words(share, _, { faulted, companies }) {
       const { failing = 0, must_reconnect = 0 } = companies?.States ?? {}
       const count = Math.max(failing + must_reconnect, faulted.length)
@@ -292,11 +317,15 @@ export const metricConditions: readonly MetricCondition[] = [
  * over the last minutes.
  */
 export const conditionSources: readonly FigureSource[] = metricConditions.map(
-  ({ service, query, of, unless, onlyWhile = [] }) => ({
+  ({ service, query, of, unless, onlyWhile = [], covered }) => ({
     service,
-    queries: [query, of, unless?.query, ...onlyWhile.map((one) => one.query)].flatMap((one) =>
-      one === undefined || one.kind === 'gauge' ? [] : [one],
-    ),
+    queries: [
+      query,
+      of,
+      unless?.query,
+      ...onlyWhile.map((one) => one.query),
+      covered?.query,
+    ].flatMap((one) => (one === undefined || one.kind === 'gauge' ? [] : [one])),
   }),
 )
 
@@ -322,6 +351,9 @@ export function* conditionsOfMetrics(
   for (const rule of metricConditions)
     for (const { labels, value } of exceeding(rule, installation, windows)) {
       const { affected = 1, ...words } = rule.words(value, labels, installation)
+      const { covered } = rule
+      const isCovered =
+        covered?.when(windows(covered.query, rule.minutes ?? 0), installation) ?? false
       yield {
         key: [rule.name, ...(labels.length === 0 ? [] : [JSON.stringify(labels)])].join(' '),
         name: rule.name,
@@ -330,6 +362,7 @@ export function* conditionsOfMetrics(
         affected: Math.max(0, Math.round(affected)),
         knownSince: null,
         forMs: rule.forMinutes * 60_000,
+        ...(isCovered && covered !== undefined && { coveredBy: covered.by }),
         labels: Object.fromEntries(
           rule.query.by.map((label, index) => [label, labels[index] ?? '']),
         ),
