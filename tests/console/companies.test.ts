@@ -127,6 +127,24 @@ describe('the pages about companies in the console', () => {
     await history.getByText('the provider is back').waitFor()
   })
 
+  it('the dialog that connects a company warns if another company has its name, and does not forbid the name', async () => {
+    const page = await at.signIn()
+    await page.getByRole('link', { name: 'Companies', exact: true }).first().click()
+    await page.getByRole('button', { name: 'Connect a company…' }).click()
+    const dialog = page.getByRole('dialog')
+    const warning = dialog.getByText('Another company has this name')
+    await page.getByLabel('Name of the company').fill('rosewood interiors ')
+    await warning.waitFor()
+    expect(await dialog.textContent()).toContain(`has this name: ${COMPANY.realm}`)
+    await expectAccessible(page, 'connect-dialog-same-name')
+    await page.getByLabel('Name of the company').fill('Rosewood')
+    await warning.waitFor({ state: 'detached' })
+    await page.getByLabel('Name of the company').fill('Rosewood Interiors')
+    await warning.waitFor()
+    await page.getByRole('button', { name: 'Make a link', exact: true }).click()
+    await page.getByText('It works once').waitFor()
+  })
+
   it('a company is disconnected only after a person has given a reason and typed the id of the company', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)

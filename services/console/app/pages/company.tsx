@@ -9,6 +9,7 @@ import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { ActivityText } from '../parts/activity-text.tsx'
 import { Ago } from '../parts/ago.tsx'
 import { roleReason } from '../parts/blockable-button.tsx'
+import { CompanyNameField } from '../parts/company-name-field.tsx'
 import { CompanyState, companyName, Until } from '../parts/company.tsx'
 import { ConnectButton } from '../parts/connect-button.tsx'
 import { Link } from '../parts/link.tsx'
@@ -225,10 +226,7 @@ function Actions({
         }}
         done="The company is renamed."
       >
-        <label>
-          Name
-          <input name="label" maxLength={100} defaultValue={company.Label} autoComplete="off" />
-        </label>
+        <CompanyNameField company={company}>Name</CompanyNameField>
       </ActionButton>
       <ActionButton
         verb="Disconnect"

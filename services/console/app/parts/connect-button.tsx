@@ -6,6 +6,7 @@ import { full } from '../clock.ts'
 import { copy } from '../copy.ts'
 import { ActionButton } from './action-button.tsx'
 import { roleReason } from './blockable-button.tsx'
+import { CompanyNameField } from './company-name-field.tsx'
 import { companyName, type NamedCompany } from './company.tsx'
 
 const LIFETIMES = [
@@ -54,12 +55,9 @@ export function ConnectButton({
         done=""
       >
         {company === undefined && (
-          <label>
-            <span>
-              Name of the company <span className="muted">(optional)</span>
-            </span>
-            <input name="label" maxLength={100} autoComplete="off" />
-          </label>
+          <CompanyNameField>
+            Name of the company <span className="muted">(optional)</span>
+          </CompanyNameField>
         )}
         <label>
           Valid for
