@@ -2,13 +2,16 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { errorCodes } from '@integration-host/shared/errors'
 import { describe, expect, it } from 'vitest'
-import { type Block, parseInlines, parseMarkdown, plainText } from '../app/markdown.ts'
+import { type Block, type Inline, parseInlines, parseMarkdown, plainText } from '../app/markdown.ts'
 import { conditionNames } from './contracts/now.ts'
 const ROOT = join(import.meta.dirname, '../../..')
 const blocksOf = (file: string): readonly Block[] =>
   parseMarkdown(readFileSync(join(ROOT, file), 'utf8'))
 const anchorsOf = (file: string): ReadonlySet<string> =>
   new Set(blocksOf(file).flatMap((block) => (block.kind === 'heading' ? [block.id] : [])))
+/** The commands that the runbook names, also without the name of the program. */
+const COMMAND =
+  /^(?:npx )?(?:integration-host |credentials |transactions |dead-letters |processes )/
 const text = (value: string) => ({ kind: 'text', text: value })
 
 describe('the help pages of the console', () => {
@@ -92,6 +95,38 @@ describe('the help pages of the console', () => {
     'the help page with the runbook has a section on the condition %s',
     (name) => {
       expect(anchorsOf('docs/runbook.md')).toContain(name.toLowerCase())
+    },
+  )
+
+  it.each([
+    'credentialsfaulted',
+    'tokennearexpiry',
+    'refreshesfailing',
+    'grantsexpiring',
+    'a-credential-is-faulted',
+    'runsfailed',
+    'runsindoubt',
+    'runswaiting',
+    'deadmessages',
+    'processpaused',
+  ])(
+    'the section %s of the runbook says what to do in the console before it names a command',
+    (id) => {
+      const blocks = blocksOf('docs/runbook.md')
+      const begin = blocks.findIndex((block) => block.kind === 'heading' && block.id === id)
+      const length = blocks.slice(begin + 1).findIndex(({ kind }) => kind === 'heading')
+      const section = blocks
+        .slice(begin + 1, begin + 1 + length)
+        .flatMap((block) =>
+          block.kind === 'list' ? block.items : block.kind === 'paragraph' ? [block.inlines] : [],
+        )
+        .flat()
+      const isCommand = ({ kind, ...inline }: Inline): boolean =>
+        kind === 'code' && 'text' in inline && COMMAND.test(inline.text)
+      const page = section.findIndex(({ kind }) => kind === 'emphasis')
+      const command = section.findIndex(isCommand)
+      expect(page).toBeGreaterThanOrEqual(0)
+      expect(command === -1 || page < command).toBe(true)
     },
   )
 
