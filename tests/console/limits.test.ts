@@ -27,6 +27,8 @@ describe('the limits page of the console in a browser', () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Limits' }).click()
     await page.getByText('No company has made a call').waitFor()
+    const state = page.locator('.state').filter({ hasText: 'Rest after a 429' })
+    expect(await state.textContent()).toBe('‖Rest after a 429')
     await expectAccessible(page, 'limits-empty')
     await (await callBooks(`companyinfo/${COMPANY.realm}`)).text()
     await (await callBooks('invoice/none?secret=business')).text()

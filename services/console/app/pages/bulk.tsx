@@ -9,7 +9,7 @@ import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
 import { roleReason } from '../parts/blockable-button.tsx'
 import { BULK_VERBS } from '../parts/bulk-button.tsx'
-import { State, type Tone } from '../parts/glyph.tsx'
+import { State, type StateGlyph, type Tone } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
@@ -18,9 +18,9 @@ import { errorPage, runPage, useQueryText } from '../router.ts'
 const READ_MS = 1_000
 const SHOWN_FAILURES = 100
 
-const STATES: Readonly<Record<string, { readonly tone: Tone; readonly glyph: string }>> = {
+const STATES: Readonly<Record<string, { readonly tone: Tone; readonly glyph: StateGlyph }>> = {
   Running: { tone: 'info', glyph: '◐' },
-  Paused: { tone: 'warn', glyph: '⏸' },
+  Paused: { tone: 'warn', glyph: '‖' },
   Completed: { tone: 'good', glyph: '✓' },
   Stopped: { tone: 'quiet', glyph: '⊘' },
 }

@@ -52,7 +52,7 @@ function Fleet({ view }: { readonly view: LimitsView }) {
       <dl className="numbers three">
         <div>
           <dt>
-            <State tone={Resting > 0 ? 'warn' : 'quiet'} glyph="⏸">
+            <State tone={Resting > 0 ? 'warn' : 'quiet'} glyph="‖">
               Rest after a 429
             </State>
           </dt>

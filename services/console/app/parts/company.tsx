@@ -3,13 +3,13 @@ import type { CompanyStateTexts } from '../../src/contracts/company-states.ts'
 import type { FaultTexts } from '../../src/contracts/fault-texts.ts'
 import { duration, full, inList, useSeconds } from '../clock.ts'
 import { useSettings } from '../settings.ts'
-import { State, type Tone } from './glyph.tsx'
+import { State, type StateGlyph, type Tone } from './glyph.tsx'
 
 /** The states of companies in the order of their urgency. */
 export const COMPANY_STATES: {
   readonly [State in CompanyView['State']]: {
     readonly tone: Tone
-    readonly glyph: string
+    readonly glyph: StateGlyph
     readonly text: Capitalize<CompanyStateTexts[State]>
   }
 } = {

@@ -6,7 +6,13 @@ import type { ReactNode } from 'react'
  */
 export type Tone = 'good' | 'bad' | 'warn' | 'wait' | 'info' | 'quiet'
 
-const GLYPHS: Readonly<Record<Tone, string>> = {
+/**
+ * The glyphs of the states. Only characters that the usual fonts contain are used. The character U+23F8 for a pause, for
+ * example, is an empty box in DejaVu.
+ */
+export type StateGlyph = '✓' | '✕' | '!' | '‖' | '◐' | '○' | '↻' | '⊘' | '·'
+
+const GLYPHS: Readonly<Record<Tone, StateGlyph>> = {
   good: '✓',
   bad: '✕',
   warn: '!',
@@ -20,7 +26,7 @@ export function Glyph({
   glyph,
 }: {
   readonly tone: Tone
-  readonly glyph?: string | undefined
+  readonly glyph?: StateGlyph | undefined
 }) {
   return (
     <span className={`glyph tone-${tone}`} aria-hidden="true">
@@ -32,7 +38,7 @@ export function Glyph({
 export interface StateProps {
   readonly tone: Tone
   /** The glyph; by default the glyph of the tone. */
-  readonly glyph?: string
+  readonly glyph?: StateGlyph
   readonly children: ReactNode
 }
 

@@ -7,7 +7,7 @@ export function LimitState({ company }: { readonly company: CompanyLimits }) {
   const seconds = useSeconds()
   const { HeldUntil, Waiting } = company
   const restsFor = HeldUntil === null ? 0 : Date.parse(HeldUntil) / 1_000 - seconds
-  if (restsFor > 0) return <State tone="warn" glyph="⏸">{`Rests, on ${remaining(restsFor)}`}</State>
+  if (restsFor > 0) return <State tone="warn" glyph="‖">{`Rests, on ${remaining(restsFor)}`}</State>
   if (Waiting > 0) return <State tone="wait">{`${Waiting} waiting`}</State>
   return <State tone="good">Free</State>
 }

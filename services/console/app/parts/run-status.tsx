@@ -1,9 +1,9 @@
 import type { RunRow } from '../../src/contracts/runs.ts'
-import { State, type Tone } from './glyph.tsx'
+import { State, type StateGlyph, type Tone } from './glyph.tsx'
 
 /** The tone and the glyph of each status. */
 export const STATUSES: Readonly<
-  Record<RunRow['Status'], { readonly tone: Tone; readonly glyph: string }>
+  Record<RunRow['Status'], { readonly tone: Tone; readonly glyph: StateGlyph }>
 > = {
   Queued: { tone: 'quiet', glyph: '○' },
   Running: { tone: 'info', glyph: '◐' },
