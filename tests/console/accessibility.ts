@@ -51,10 +51,23 @@ async function loadAxe(
 }
 
 /**
+ * A browser script that returns the names of the text fields of the open dialog whose name does not say whether the
+ * field must be filled in.
+ */
+const UNMARKED_FIELDS = `Array.from(
+  document.querySelectorAll('dialog[open] :is(input:not([type=radio], [type=checkbox], [type=number]), textarea)'),
+).flatMap(({ labels, required }) => {
+  const text = Array.from(labels, ({ textContent }) => textContent).join(' ')
+  return text.includes(required ? '(required)' : '(optional') ? [] : [text]
+})`
+
+/**
  * Checks a page with axe in both themes and at three widths. Only the rules about colors run in the second theme. Also
- * checks that the page needs no horizontal scrolling.
+ * checks that the page needs no horizontal scrolling, and that the text fields of an open dialog are marked as required
+ * or optional.
  */
 export async function expectAccessible(page: Page, name: string): Promise<void> {
+  expect(await page.evaluate(UNMARKED_FIELDS), name).toEqual([])
   const violations = await loadAxe(page)
   for (const width of WIDTHS) {
     await page.setViewportSize({ width, height: 900 })

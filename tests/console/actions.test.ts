@@ -78,7 +78,8 @@ describe('the actions on a run in the console', () => {
       expect(await dialog(page).getByRole('heading').textContent()).toBe(`${verb} ${id}, run 0?`)
       expect(await dialog(page).textContent()).toContain(consequence)
       if (action === 'settle') await dialog(page).getByLabel('No, run it again').check()
-      await dialog(page).getByLabel('Reason').fill(`because of ${action}`)
+      const need = action === 'settle' ? 'required' : 'optional'
+      await dialog(page).getByLabel(`Reason (${need})`).fill(`because of ${action}`)
       await dialog(page).getByRole('button', { name: verb, exact: true }).click()
       await dialog(page).waitFor({ state: 'detached' })
       expect(actedOn(id)).toMatchObject([

@@ -105,14 +105,14 @@ describe('the pages about companies in the console', () => {
       'The provider is asked for a new access token now.',
     )
     await page.getByRole('button', { name: 'Refresh', exact: true }).click()
-    expect(await page.getByLabel('Reason').evaluate((field) => field.matches(':invalid'))).toBe(
+    expect(await page.getByLabel('Reason (required)').evaluate((field) => field.matches(':invalid'))).toBe(
       true,
     )
     await page.getByLabel('Reason').fill('the provider is back')
     await page.getByRole('button', { name: 'Refresh', exact: true }).click()
     await page.getByText('The access token is refreshed.').waitFor()
     await page.getByRole('button', { name: 'Rename…' }).click()
-    await page.getByLabel('Name', { exact: true }).fill('Rosewood Interiors')
+    await page.getByLabel('Name (optional)').fill('Rosewood Interiors')
     await page.getByRole('button', { name: 'Rename', exact: true }).click()
     await page.getByRole('heading', { level: 1, name: 'Rosewood Interiors' }).waitFor()
     await eventually(async () => {

@@ -210,7 +210,7 @@ describe('the live connection of a browser', () => {
     await begin.click()
     const dialog = page.getByRole('dialog')
     await dialog.getByLabel('Process').locator('option').first().waitFor({ state: 'attached' })
-    await dialog.getByLabel('Id', { exact: true }).fill('offline-never')
+    await dialog.getByLabel('Id (required)').fill('offline-never')
     await at.context.setOffline(true)
     await dialog.getByRole('status').getByText('There is no connection to the console.').waitFor()
     await dialog.getByRole('button', { name: 'Queue', exact: true }).click({ force: true })
@@ -235,7 +235,7 @@ describe('the live connection of a browser', () => {
     expect(at.problems).toEqual([])
 
     await begin.click()
-    await dialog.getByLabel('Id', { exact: true }).fill('offline-3')
+    await dialog.getByLabel('Id (required)').fill('offline-3')
     let failures = 0
     await page.route('**/api/queue', async (route) => {
       // The console executes the action, but the first response is lost.

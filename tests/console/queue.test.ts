@@ -57,7 +57,7 @@ describe('queueing and comparing runs in the console', () => {
   it('a double click queues a transaction only once, and the dialog later reports that the transaction exists already', async () => {
     const page = await at.signIn()
     const dialog = await openQueue(page)
-    await dialog.getByLabel('Id', { exact: true }).fill('new-1')
+    await dialog.getByLabel('Id (required)').fill('new-1')
     const data = dialog.getByLabel('Initial data')
     await data.fill('{"amount": 12,\n "lines": [1 2]}')
     await dialog.getByText('Not JSON: line 2, column 14 needs a comma or ].').waitFor()
@@ -84,14 +84,14 @@ describe('queueing and comparing runs in the console', () => {
   it('the dialog for a new transaction shows the differences to an existing transaction with the same id', async () => {
     const page = await at.signIn()
     const dialog = await openQueue(page)
-    await dialog.getByLabel('Id', { exact: true }).fill('new-1')
+    await dialog.getByLabel('Id (required)').fill('new-1')
     await dialog.getByLabel('Initial data').fill('{"amount": 13}')
     await submit(page).click()
     await dialog.getByText('The id is taken by other data').waitFor()
     const row = dialog.getByRole('row', { name: 'removed: "amount": 12 added: "amount": 13' })
     await row.waitFor()
     await expectAccessible(page, 'queue-conflict')
-    await dialog.getByLabel('Id', { exact: true }).fill('.')
+    await dialog.getByLabel('Id (required)').fill('.')
     await submit(page).click()
     await dialog.getByText('TransactionID: must not be . or ..').waitFor()
     await page.keyboard.press('Escape')
@@ -102,7 +102,7 @@ describe('queueing and comparing runs in the console', () => {
   it('the dialog queues a text that is not JSON as a JSON string, and proposes this string for a copy of the run', async () => {
     const page = await at.signIn()
     const dialog = await openQueue(page)
-    await dialog.getByLabel('Id', { exact: true }).fill('text-1')
+    await dialog.getByLabel('Id (required)').fill('text-1')
     await dialog.getByLabel('Initial data').fill('plain')
     await dialog.getByLabel('It is a text').check()
     await submit(page).click()
@@ -112,7 +112,7 @@ describe('queueing and comparing runs in the console', () => {
     await page.getByRole('button', { name: 'Queue a copy with changes…' }).click()
     await dialog.getByLabel('Initial data').waitFor()
     expect(await dialog.getByLabel('Initial data').inputValue()).toBe('"plain"')
-    expect(await dialog.getByLabel('Id', { exact: true }).inputValue()).toBe('text-1-copy')
+    expect(await dialog.getByLabel('Id (required)').inputValue()).toBe('text-1-copy')
     await submit(page).click()
     await dialog.getByRole('link', { name: 'text-1-copy' }).click()
     await status(page, 'Completed').waitFor()
@@ -131,7 +131,7 @@ describe('queueing and comparing runs in the console', () => {
       'nonsense',
       '{"TransactionID":"new-1","InitialData":0}',
     ]
-    await dialog.getByLabel('File', { exact: true }).setInputFiles({
+    await dialog.getByLabel('File (required)').setInputFiles({
       name: 'orders.ndjson',
       mimeType: 'application/x-ndjson',
       buffer: Buffer.from(lines.join('\n')),

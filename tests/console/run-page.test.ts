@@ -70,7 +70,7 @@ describe('the page of a run in the console', () => {
     await copy.click()
     const dialog = page.getByRole('dialog')
     await expect
-      .poll(() => dialog.getByLabel('Id', { exact: true }).inputValue())
+      .poll(() => dialog.getByLabel('Id (required)').inputValue())
       .toBe('rejected-copy')
     expect(JSON.parse(await dialog.getByLabel('Initial data').inputValue())).toEqual(DATA)
     await page.keyboard.press('Escape')

@@ -227,7 +227,7 @@ describe('signing in, the page Now and the page Health of the console', () => {
     await enter(page, page.getByRole('link', { name: 'Runs', exact: true }).first())
     await enter(page, page.getByRole('button', { name: 'Queue…' }).first())
     const dialog = page.getByRole('dialog')
-    await tabTo(page, dialog.getByLabel('Id', { exact: true }))
+    await tabTo(page, dialog.getByLabel('Id (required)'))
     await page.keyboard.insertText('by-keyboard')
     await tabTo(page, dialog.getByLabel('Initial data'))
     await page.keyboard.insertText(JSON.stringify(TOO_LONG))

@@ -4,6 +4,7 @@ import { Problem } from '../api.ts'
 import { readAllAgain } from '../live.ts'
 import { notify } from '../notice.ts'
 import { BlockableButton, BlockedNotice, useBlocked } from './blockable-button.tsx'
+import { FieldName } from './field-name.tsx'
 import { ProblemHelp } from './problem.tsx'
 import { Outside } from './text.tsx'
 
@@ -121,7 +122,7 @@ function Confirmation(props: ConfirmationProps) {
         {props.children}
         {reason !== 'none' && (
           <label>
-            <span>Reason{reason === 'optional' && <span className="muted"> (optional)</span>}</span>
+            <FieldName need={reason}>Reason</FieldName>
             <input
               name="reason"
               maxLength={500}
@@ -132,9 +133,9 @@ function Confirmation(props: ConfirmationProps) {
         )}
         {typed !== undefined && (
           <label>
-            <span>
+            <FieldName need="required">
               Type <code>{typed}</code> to confirm
-            </span>
+            </FieldName>
             <input
               name="typed"
               required

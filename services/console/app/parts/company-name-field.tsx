@@ -3,6 +3,7 @@ import { type ReactNode, useState } from 'react'
 import type { CompaniesView } from '../../src/contracts/companies.ts'
 import { call } from '../api.ts'
 import { usePaused } from '../paused.ts'
+import { FieldName } from './field-name.tsx'
 import { State } from './glyph.tsx'
 import { Outside } from './text.tsx'
 
@@ -51,7 +52,7 @@ export function CompanyNameField({ children, company }: CompanyNameFieldProps) {
   return (
     <>
       <label>
-        <span>{children}</span>
+        <FieldName need="optional">{children}</FieldName>
         <input
           name="label"
           maxLength={100}

@@ -55,9 +55,7 @@ export function ConnectButton({
         done=""
       >
         {company === undefined && (
-          <CompanyNameField>
-            Name of the company <span className="muted">(optional)</span>
-          </CompanyNameField>
+            <CompanyNameField>Name of the company</CompanyNameField>
         )}
         <label>
           Valid for

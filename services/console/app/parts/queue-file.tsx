@@ -16,6 +16,7 @@ import {
 import { runPage } from '../router.ts'
 import { visible } from '../visible.ts'
 import { BlockedNotice, useBlocked } from './blockable-button.tsx'
+import { FieldName } from './field-name.tsx'
 import { Link } from './link.tsx'
 import { useProcesses } from './queue-form.tsx'
 import { QueueProblem } from './queue-result.tsx'
@@ -83,7 +84,7 @@ export function QueueFile({ process: first, onClose }: QueueFileProps) {
         <p className="muted">The process is paused{paused}. Its runs wait until it is resumed.</p>
       )}
       <label>
-        File
+        <FieldName need="required">File</FieldName>
         <input
           type="file"
           required

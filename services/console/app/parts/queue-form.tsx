@@ -11,6 +11,7 @@ import { typedData } from '../queued-data.ts'
 import { visible } from '../visible.ts'
 import { reasonOf } from './action-button.tsx'
 import { BlockedNotice, useBlocked } from './blockable-button.tsx'
+import { FieldName } from './field-name.tsx'
 import { QueueConflict, QueueProblem, QueueResult } from './queue-result.tsx'
 import { Outside } from './text.tsx'
 
@@ -104,7 +105,7 @@ export function QueueForm({ draft, onClose }: QueueFormProps) {
           </select>
         </label>
         <label>
-          Id
+          <FieldName need="required">Id</FieldName>
           <input
             required
             maxLength={128}
@@ -133,7 +134,7 @@ export function QueueForm({ draft, onClose }: QueueFormProps) {
         </p>
       )}
       <label>
-        Initial data
+        <FieldName need="optional">Initial data</FieldName>
         <textarea
           rows={8}
           spellCheck={false}
@@ -165,9 +166,7 @@ export function QueueForm({ draft, onClose }: QueueFormProps) {
         </label>
       )}
       <label>
-        <span>
-          Reason <span className="muted">(optional)</span>
-        </span>
+        <FieldName need="optional">Reason</FieldName>
         <input name="reason" maxLength={500} autoComplete="off" />
       </label>
       {queue.error !== null &&

@@ -5,6 +5,7 @@ import { goTo, runApi, runPage } from '../router.ts'
 import { visible } from '../visible.ts'
 import { ActionButton, type ActionButtonProps, reasonOf } from './action-button.tsx'
 import { roleReason } from './blockable-button.tsx'
+import { FieldName } from './field-name.tsx'
 import { REJECTED_AGAIN } from './bulk-button.tsx'
 import { useRunCopy } from './run-copy.tsx'
 import { RunMenu } from './run-menu.tsx'
@@ -132,7 +133,9 @@ function ActionFields({ action, run }: { readonly action: RunAction; readonly ru
       )}
       {action === 'settle' && (
         <fieldset>
-          <legend>Has the step done its work?</legend>
+          <legend>
+            <FieldName need="required">Has the step done its work?</FieldName>
+          </legend>
           <label>
             <input type="radio" name="outcome" value="done" required /> Yes, it is done
           </label>

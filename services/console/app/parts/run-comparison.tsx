@@ -5,6 +5,7 @@ import { call } from '../api.ts'
 import { runApi, runPage, setQuery } from '../router.ts'
 import { visible } from '../visible.ts'
 import { DiffView } from './diff-view.tsx'
+import { FieldName } from './field-name.tsx'
 import { Link } from './link.tsx'
 import { ReadProblem } from './problem.tsx'
 import { Outside } from './text.tsx'
@@ -93,7 +94,7 @@ function OtherRun({ run, compared, onClose }: OtherRunProps) {
       </label>
       {choice === 'other' && (
         <label>
-          Its id
+          <FieldName need="required">Its id</FieldName>
           <input
             name="id"
             required
