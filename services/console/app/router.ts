@@ -58,6 +58,10 @@ export const runApi = (process: string, id: string): string =>
 /** Returns the address of the page of a company. */
 export const companyPage = (realm: string): string => `/companies/${encodeURIComponent(realm)}`
 
+/** Returns the fragment of the part of the page Processes that shows a schedule. It is the id of that part, too. */
+export const scheduleFragment = (process: string, name: string): string =>
+  `${encodeURIComponent(process.toWellFormed())}/${encodeURIComponent(name)}`
+
 /** Replaces the query of the address. The page, the fragment and the focus stay the same. */
 export function setQuery(query: URLSearchParams): void {
   const text = query.toString()

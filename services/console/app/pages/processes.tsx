@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
-import type { ReactNode } from 'react'
+import { type ReactNode, useEffect } from 'react'
 import type { ProcessesView } from '../../src/contracts/processes.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
@@ -15,6 +15,7 @@ import { ReadProblem } from '../parts/problem.tsx'
 import { ResumeProcessButton } from '../parts/resume-process-button.tsx'
 import { Outside } from '../parts/text.tsx'
 import { exact } from '../parts/timeline.tsx'
+import { scheduleFragment, useFragment } from '../router.ts'
 import { IN_FLIGHT, type Status } from '../run-query.ts'
 import { visible } from '../visible.ts'
 
@@ -31,6 +32,14 @@ export function ProcessesPage({ session }: { readonly session: SessionView }) {
     refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
   })
   const role = roleReason(session)
+  const fragment = useFragment()
+  const isRead = data !== undefined
+  useEffect(() => {
+    const part = document.getElementById(fragment)
+    if (!isRead || fragment === '' || part === null) return
+    part.scrollIntoView()
+    part.focus({ preventScroll: true })
+  }, [fragment, isRead])
   return (
     <>
       <h1 tabIndex={-1}>Processes</h1>
@@ -195,7 +204,11 @@ function SchedulePart({ schedule, role }: Blockable & { readonly schedule: Sched
   const removed = schedule.RemovedAt === null ? undefined : 'The definition has no such schedule.'
   const [next] = schedule.NextTimes
   return (
-    <article aria-label={visible(`${process} ${name}`)}>
+    <article
+      id={scheduleFragment(process, name)}
+      tabIndex={-1}
+      aria-label={visible(`${process} ${name}`)}
+    >
       <p className="headline">
         {schedule.RemovedAt !== null ? (
           <State tone="quiet">Removed</State>

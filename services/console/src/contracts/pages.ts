@@ -33,6 +33,10 @@ export const bulkPage = (id: string): string => `/bulk/${encodeURIComponent(id)}
 export const deadLettersPage = (process: string): string =>
   `/dead-letters/${encodeURIComponent(process)}`
 
+/** Returns the address of the part of the page Processes that shows a schedule. */
+export const schedulePage = (process: string, name: string): string =>
+  `${pages.processes}#${encodeURIComponent(process)}/${encodeURIComponent(name)}`
+
 /** Returns the address of the page of a company. */
 export const companyPage = (realm: string): string =>
   `${pages.companies}/${encodeURIComponent(realm)}`

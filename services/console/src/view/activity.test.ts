@@ -113,11 +113,19 @@ describe('the entries of the page Activity', () => {
     ['requeue_dead_letter', '66', '/runs/P/66?run=2'],
     ['delete_dead_letter', null, '/dead-letters/P'],
     ['start_operation', null, '/bulk/op-1'],
-    ['run_schedule', 'nightly', '/processes'],
+    ['run_schedule', 'nightly@2026-11-26T02:00:00.123Z', '/processes#P/nightly'],
+    ['pause_schedule', 'nightly@', '/processes#P/nightly'],
+    ['pause', null, '/processes'],
   ])('the entry of the action %s about %s leads to %s', (Action, TransactionID, Page) => {
     const ReplayID = TransactionID === '66' ? 2 : null
     const about = { Process: 'P', TransactionID, ReplayID, OperationID: 'op-1' }
     expect(activityOfAction({ ...action, Action, ...about }).Page).toBe(Page)
+  })
+
+  it('the entry of an action on a schedule names the process and the schedule', () => {
+    const about = { Action: 'pause_schedule', Process: 'P', TransactionID: 'nightly@' }
+    const entry = activityOfAction({ ...action, ...about, ReplayID: null })
+    expect(textOfActivity(entry)).toBe('paused the schedule P/nightly')
   })
 
   it('the link of any company has an entry that says so', () => {

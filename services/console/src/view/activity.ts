@@ -6,7 +6,14 @@
 import type { ActionView } from '@integration-host/shared/contracts/action'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
 import type { ActivityEntry, ActivityQuery } from '../contracts/activity.ts'
-import { bulkPage, companyPage, deadLettersPage, pages, runPage } from '../contracts/pages.ts'
+import {
+  bulkPage,
+  companyPage,
+  deadLettersPage,
+  pages,
+  runPage,
+  schedulePage,
+} from '../contracts/pages.ts'
 import type { SignInEntry } from '../session/sign-in-log.ts'
 
 /** The actions in the past tense. An action that is not listed here is shown by its name. */
@@ -92,7 +99,7 @@ export function activityOfAction(action: ActionView): ActivityEntry {
     Via: Person === null ? null : `key ${KeyID}`,
     What: isDone ? (ACTION_TEXTS.get(Action) ?? plain) : `tried to ${plain}`,
     Target: [
-      TransactionID === null ? Process : `${Process}/${TransactionID}`,
+      TransactionID === null ? Process : `${Process}/${scheduleOf(action) ?? TransactionID}`,
       ...(ReplayID === null ? [] : [`run ${ReplayID}`]),
     ].join(', '),
     Company: null,
@@ -106,11 +113,22 @@ export function activityOfAction(action: ActionView): ActivityEntry {
 }
 
 /** Returns the page about an action that is not about a run. */
-function processPage({ Action, Process, OperationID }: ActionView): string {
+function processPage({ Action, Process, TransactionID, OperationID }: ActionView): string {
   if (OF_OPERATION.test(Action) && OperationID !== null) return bulkPage(OperationID)
   if (OF_DEAD_LETTERS.test(Action)) return deadLettersPage(Process)
-  return pages.processes
+  const schedule = scheduleOf({ Action, TransactionID })
+  return schedule === null ? pages.processes : schedulePage(Process, schedule)
 }
+
+/**
+ * Returns the name of the schedule that an action is about; `null` for another action. The log has the name with the
+ * time of the run, such as `nightly@2026-11-26T02:00:00Z`, or with an empty time.
+ */
+const scheduleOf = ({
+  Action,
+  TransactionID,
+}: Pick<ActionView, 'Action' | 'TransactionID'>): string | null =>
+  OF_SCHEDULE.test(Action) ? (TransactionID?.split('@')[0] ?? null) : null
 
 /** Returns whether no person caused an entry of the audit log: a refresh by token-service itself. */
 export const isRoutine = ({ Who, What }: AuditEntry): boolean =>
