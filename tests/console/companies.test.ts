@@ -105,9 +105,9 @@ describe('the pages about companies in the console', () => {
       'The provider is asked for a new access token now.',
     )
     await page.getByRole('button', { name: 'Refresh', exact: true }).click()
-    expect(await page.getByLabel('Reason (required)').evaluate((field) => field.matches(':invalid'))).toBe(
-      true,
-    )
+    expect(
+      await page.getByLabel('Reason (required)').evaluate((field) => field.matches(':invalid')),
+    ).toBe(true)
     await page.getByLabel('Reason').fill('the provider is back')
     await page.getByRole('button', { name: 'Refresh', exact: true }).click()
     await page.getByText('The access token is refreshed.').waitFor()

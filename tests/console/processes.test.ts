@@ -129,7 +129,9 @@ describe('the page Processes and the page of dead letters in the console', () =>
     await page.getByRole('link', { name: 'Nightly/yearly', exact: true }).first().click()
     await page.waitForURL(/\/processes#Nightly\/yearly$/)
     await schedule.waitFor()
-    await expect.poll(() => page.evaluate('document.activeElement.ariaLabel')).toBe('Nightly yearly')
+    await expect
+      .poll(() => page.evaluate('document.activeElement.ariaLabel'))
+      .toBe('Nightly yearly')
   })
 
   it('a person can requeue or delete a dead letter on a page that shows its content and its remedy', async () => {

@@ -69,9 +69,7 @@ describe('the page of a run in the console', () => {
     await expectAccessible(page, 'run-rejected')
     await copy.click()
     const dialog = page.getByRole('dialog')
-    await expect
-      .poll(() => dialog.getByLabel('Id (required)').inputValue())
-      .toBe('rejected-copy')
+    await expect.poll(() => dialog.getByLabel('Id (required)').inputValue()).toBe('rejected-copy')
     expect(JSON.parse(await dialog.getByLabel('Initial data').inputValue())).toEqual(DATA)
     await page.keyboard.press('Escape')
     await show()

@@ -1,5 +1,6 @@
 /** Shows times by the clock of the server, because the clock of the browser may be wrong. */
 import { useSyncExternalStore } from 'react'
+import { counted } from './count-text.ts'
 import { serverNow } from './server-clock.ts'
 import { currentSettings } from './settings.ts'
 import { type TimeFormat, timeFormat, withEvenWidth, zoneOf } from './time-format.ts'
@@ -39,7 +40,7 @@ export function duration(totalSeconds: number): string {
 /** Returns a number of bytes as text, such as `812 KB` or `1.2 MB`. */
 export const sizeText = (bytes: number): string =>
   bytes < 1_000
-    ? `${bytes} bytes`
+    ? counted(bytes, 'byte')
     : bytes < 999_500
       ? `${Math.round(bytes / 1_000)} KB`
       : `${(bytes / 1_000_000).toFixed(1)} MB`

@@ -3,7 +3,7 @@
  * read what this module has in memory, so they cause no requests to the services.
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
-import type { CountedProcess, InstallationReader } from './adapters/peers/installation-reader.ts'
+import type { InstallationReader } from './adapters/peers/installation-reader.ts'
 import type { ReplicaReader } from './adapters/peers/replicas.ts'
 import { PeerFailed, type ServiceClient } from './adapters/peers/service-client.ts'
 import { followTransitions } from './adapters/peers/transition-stream.ts'
@@ -20,7 +20,7 @@ import { conditionsOf } from './view/conditions.ts'
 import type { FigureHistory } from './view/figure-history.ts'
 import { type FiringAlert, withFiringAlerts } from './view/firing-alerts.ts'
 import type { Frames } from './view/frames.ts'
-import type { Installation, ServiceState } from './view/installation.ts'
+import type { Installation, ProcessState, ServiceState } from './view/installation.ts'
 import { nowView, servicesView } from './view/pages.ts'
 import { createRunTracker } from './view/run-tracker.ts'
 
@@ -71,7 +71,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   const tracker = createRunTracker()
   const times = createConditionTimes()
   let companies: Pick<Installation, 'companies' | 'faulted'> = { companies: null, faulted: [] }
-  let processes: readonly CountedProcess[] | null = null
+  let processes: readonly ProcessState[] | null = null
   /** The times of the last successful reads; `null` before the first one. */
   const readAt: Record<'companies' | 'processes' | 'actions' | 'audit', number | null> = {
     companies: null,

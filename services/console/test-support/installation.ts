@@ -27,6 +27,7 @@ export const processState = (
   pausedAt: null,
   pausedBy: null,
   reason: null,
+  countedAt: null,
   groups,
 })
 

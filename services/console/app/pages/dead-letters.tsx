@@ -2,6 +2,7 @@ import { useInfiniteQuery } from '@tanstack/react-query'
 import type { DeadLettersView } from '../../src/contracts/processes.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
+import { counted } from '../count-text.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
 import { Link } from '../parts/link.tsx'
@@ -107,7 +108,7 @@ export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
             )}
             <details className="text">
               <summary>
-                Content, {letter.ContentBytes} bytes
+                Content, {counted(letter.ContentBytes, 'byte')}
                 {letter.Encoding === 'base64' && ' in base64'}
               </summary>
               <pre>

@@ -1,6 +1,7 @@
 import type { ChangeView, NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { duration, full, timeOfDay } from '../clock.ts'
+import { counted } from '../count-text.ts'
 import { useNow } from '../now.ts'
 import { ActivityText } from '../parts/activity-text.tsx'
 import { Ago, AsOf } from '../parts/ago.tsx'
@@ -137,10 +138,25 @@ function Runs({ now }: { readonly now: NowView }) {
       <MinuteChart minutes={minutes} />
       <p className="muted">
         {number.format(failed)} failed in the last hour.
-        {due !== null &&
-          due.Count > 0 &&
-          ` ${number.format(due.Count)} were due at the coordinator’s last count, the oldest for ${duration(due.OldestSeconds)}.`}
+        {due !== null && due.Count > 0 && <DueRuns due={due} />}
       </p>
+    </>
+  )
+}
+
+/** Says how many runs a worker could claim at the coordinator's last count, and how old this count is. */
+function DueRuns({ due }: { readonly due: NonNullable<NowView['Due']> }) {
+  return (
+    <>
+      {' '}
+      {counted(due.Count, 'run was', 'runs were')} due at the coordinator’s last count
+      {due.CountedAt !== null && (
+        <>
+          {' '}
+          (<Ago time={due.CountedAt} />)
+        </>
+      )}
+      , {due.Count > 1 && 'the oldest '}for {duration(due.OldestSeconds)}.
     </>
   )
 }
@@ -188,7 +204,7 @@ function Services({ now }: { readonly now: NowView }) {
           ? 'Companies are not known yet.'
           : companies.Total === 0
             ? 'No company is connected yet.'
-            : `${number.format(companies.Active)} of ${number.format(companies.Total)} ${companies.Total === 1 ? 'company' : 'companies'} active.`}{' '}
+            : `${number.format(companies.Active)} of ${counted(companies.Total, 'company', 'companies')} active.`}{' '}
         {now.CompaniesAsOf !== null && <AsOf time={now.CompaniesAsOf} />}{' '}
         <Link to="/services">All services</Link>
       </p>

@@ -4,6 +4,7 @@ import type { ProcessesView } from '../../src/contracts/processes.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { duration, full } from '../clock.ts'
+import { counted } from '../count-text.ts'
 import { useRunCounts } from '../now.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
@@ -55,8 +56,9 @@ export function ProcessesPage({ session }: { readonly session: SessionView }) {
                 <State tone="bad">Not loaded</State>
               </p>
               <p>
-                No coordinator has loaded this process, so none of its {number.format(Unfinished)}{' '}
-                unfinished runs continues. Deploy its definition.
+                No coordinator has loaded this process.{' '}
+                {counted(Unfinished, 'unfinished run does', 'unfinished runs do')} not continue.
+                Deploy its definition.
               </p>
             </section>
           ))}
@@ -161,7 +163,7 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
           <Link to={`/dead-letters/${encodeURIComponent(name)}`}>
             {process.DeadLetters === 0
               ? 'Dead letters'
-              : `${number.format(process.DeadLetters)} dead letters`}
+              : counted(process.DeadLetters, 'dead letter')}
           </Link>
         )}
       </div>

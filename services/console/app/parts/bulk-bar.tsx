@@ -2,6 +2,7 @@ import { useState } from 'react'
 import type { BulkAction } from '../../src/contracts/bulk.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { type BulkCount, type BulkScope, countRuns, filterOf } from '../bulk-count.ts'
+import { counted } from '../count-text.ts'
 import type { ListedRun } from '../run-list.ts'
 import { BlockableButton, roleReason } from './blockable-button.tsx'
 import { BulkButton } from './bulk-button.tsx'
@@ -25,6 +26,7 @@ export function BulkBar({ session, query, processes, runs, onClear }: BulkBarPro
   const ofRuns = [...new Set(runs.map(({ Process }) => Process))]
   const filtered = query.get('process') ?? (processes.length === 1 ? processes[0] : undefined)
   const isAll = all !== null && typeof all === 'object' && !(all instanceof Error)
+  const matched = isAll ? all.Done + all.Skipped : 0
   const process = (isAll ? filtered : ofRuns[0]) ?? ''
   const scope: BulkScope = isAll
     ? { process, filter: all.Filter ?? {} }
@@ -57,10 +59,10 @@ export function BulkBar({ session, query, processes, runs, onClear }: BulkBarPro
     <section className="bulk panel" aria-label="Selected runs">
       <output>
         {isAll
-          ? `All ${all.Done + all.Skipped} runs that match are selected`
-          : runs.length === 1
-            ? '1 run is selected'
-            : `${runs.length} runs are selected`}
+          ? matched === 1
+            ? 'The only run that matches is selected'
+            : `All ${matched} runs that match are selected`
+          : counted(runs.length, 'run is selected', 'runs are selected')}
       </output>
       {!isAll && session.Role === 'operator' && (
         <BlockableButton className="plain" blocked={needsProcess} onClick={countAll}>

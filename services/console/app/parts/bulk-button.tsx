@@ -3,6 +3,7 @@ import type { BulkAction, BulkView } from '../../src/contracts/bulk.ts'
 import { call } from '../api.ts'
 import { type BulkScope, type CountState, scopeBody, useCount } from '../bulk-count.ts'
 import { duration } from '../clock.ts'
+import { counted } from '../count-text.ts'
 import { goTo } from '../router.ts'
 import { ActionButton, reasonOf } from './action-button.tsx'
 import { ProblemHelp } from './problem.tsx'
@@ -54,7 +55,7 @@ export function BulkButton(props: BulkButtonProps) {
   // doubt can be left out only if a filter selects the runs.
   const asksDoubt =
     action === 'resume' && 'filter' in scope && scope.filter['inDoubt'] === undefined
-  const counted: BulkScope =
+  const scopeToCount: BulkScope =
     asksDoubt && !withDoubt ? { ...scope, filter: { ...scope.filter, inDoubt: false } } : scope
   const isReady = count !== null && count.Status !== 'Running' && count.Done > 0
   const start = async (form: FormData, key: string): Promise<void> => {
@@ -62,7 +63,7 @@ export function BulkButton(props: BulkButtonProps) {
     // no run that was queued later.
     const body = {
       Action: action,
-      ...scopeBody(counted),
+      ...scopeBody(scopeToCount),
       ...(count?.Filter !== undefined && count.Filter !== null && { Filter: count.Filter }),
       PerSecond: rate,
       ...reasonOf(form),
@@ -89,7 +90,7 @@ export function BulkButton(props: BulkButtonProps) {
       act={start}
       done=""
     >
-      <Count action={action} scope={counted} state={state} rate={rate} onChange={setState} />
+      <Count action={action} scope={scopeToCount} state={state} rate={rate} onChange={setState} />
       {asksDoubt && (
         <label className="choice">
           <input
@@ -141,10 +142,11 @@ function Count({ action, scope, state, rate, onChange }: CountProps) {
         'The count was stopped.'
       ) : (
         <>
-          <strong>{count.Done === 1 ? '1 run' : `${count.Done} runs`}</strong> can be changed.
+          <strong>{counted(count.Done, 'run')}</strong> can be changed.
           {count.Skipped > 0 &&
-            ` ${count.Skipped} more match, but their state does not allow it: they are left alone.`}
-          {count.Failed > 0 && ` ${count.Failed} are not found or may not be changed.`}
+            ` ${counted(count.Skipped, 'more matches, but its state does not allow it: it is', 'more match, but their state does not allow it: they are')} left alone.`}
+          {count.Failed > 0 &&
+            ` ${counted(count.Failed, 'is', 'are')} not found or may not be changed.`}
           {count.Done > 0 &&
             rate >= 1 &&
             ` This takes about ${duration(Math.ceil(count.Done / rate))}.`}

@@ -1,4 +1,5 @@
 import { useMemo, useState } from 'react'
+import { counted } from '../count-text.ts'
 import { prettyJson } from '../json-text.ts'
 import { type DiffRow, foldEqual, type Line, lineDiff } from '../line-diff.ts'
 import { Outside } from './text.tsx'
@@ -48,7 +49,7 @@ export function DiffView({ name, left, right }: DiffViewProps) {
                 ? `Only ${left.name} has it.`
                 : isEqual
                   ? 'Equal.'
-                  : `${counted(diff.removed)} removed, ${counted(diff.added)} added.`}
+                  : `${counted(diff.removed, 'line')} removed, ${counted(diff.added, 'line')} added.`}
           {isCut && ' Only the first 64 KB are compared.'}
         </p>
       )}
@@ -58,8 +59,6 @@ export function DiffView({ name, left, right }: DiffViewProps) {
     </section>
   )
 }
-
-const counted = (lines: number): string => (lines === 1 ? '1 line' : `${lines} lines`)
 
 interface RowsProps {
   readonly rows: readonly DiffRow[]

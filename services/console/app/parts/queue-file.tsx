@@ -3,6 +3,7 @@ import { type FormEvent, useEffect, useRef, useState } from 'react'
 import type { QueuedLines } from '../../src/contracts/queue.ts'
 import { call, Problem } from '../api.ts'
 import { copy, download } from '../copy.ts'
+import { counted } from '../count-text.ts'
 import { readAllAgain } from '../live.ts'
 import {
   type LineFile,
@@ -101,7 +102,7 @@ export function QueueFile({ process: first, onClose }: QueueFileProps) {
             lines are queued, even if others are not valid.
           </>
         ) : (
-          (file.fault ?? `${counted(file.lines.length)}.`)
+          (file.fault ?? `${counted(file.lines.length, 'transaction')}.`)
         )}
       </p>
       {queue.error !== null && <QueueProblem error={queue.error} />}
@@ -115,14 +116,12 @@ export function QueueFile({ process: first, onClose }: QueueFileProps) {
             ? 'One moment…'
             : file === null || file.fault !== null
               ? 'Queue'
-              : `Queue ${counted(file.lines.length)}`}
+              : `Queue ${counted(file.lines.length, 'transaction')}`}
         </button>
       </div>
     </form>
   )
 }
-
-const counted = (count: number): string => (count === 1 ? '1 transaction' : `${count} transactions`)
 
 interface ResultsProps {
   readonly process: string

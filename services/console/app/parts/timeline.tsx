@@ -1,6 +1,7 @@
 import { useRef } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
 import { duration, fullMs, useSeconds } from '../clock.ts'
+import { counted } from '../count-text.ts'
 import { setQuery, useQueryText } from '../router.ts'
 import { timeAxis } from '../time-axis.ts'
 import { axisOfRange, barOf, rangeOf, rangeText, type TimeRange } from '../timeline-view.ts'
@@ -58,7 +59,7 @@ export function Timeline({ run }: { readonly run: RunView }) {
                 segments.length === 0
                   ? emptyText(isCopied)
                   : visible(segments.map(({ text }) => text).join(', ')) +
-                    (omitted > 0 ? `, and ${omitted} more attempts` : '')
+                    (omitted > 0 ? `, and ${counted(omitted, 'more attempt')}` : '')
               }
             >
               <line x1="0" x2={WIDTH} y1="10" y2="10" className="lane" />

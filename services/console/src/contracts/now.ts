@@ -136,7 +136,16 @@ export const NowView = z
       .meta({ description: 'the same by process' }),
     RunsAsOf: AsOf,
     HasRuns: z.boolean().meta({ description: 'whether there are or were any runs' }),
-    Due: z.object({ Count: z.int(), OldestSeconds: z.number() }).nullable(),
+    Due: z
+      .object({
+        Count: z.int(),
+        OldestSeconds: z.number(),
+        CountedAt: z.iso.datetime().nullable().meta({
+          description: 'the time of the oldest count of a process; null if it is not known',
+        }),
+      })
+      .nullable()
+      .meta({ description: 'the runs that a worker could claim at the latest count' }),
     Companies: z
       .object({ Total: z.int(), Active: z.int(), Failing: z.int(), MustReconnect: z.int() })
       .nullable(),

@@ -151,6 +151,33 @@ describe('the conditions of the page Now', () => {
     ).toMatchObject([{ name: 'RunsWaiting', title: '6 runs wait for 2 companies' }])
   })
 
+  it.each([
+    [1, 'Its last call got no response', 'settle it.'],
+    [2, 'Their last calls got no response', 'settle them.'],
+  ])('the condition of %i runs in doubt is in the right number', (inDoubt, detail, remedy) => {
+    const condition = conditionsOf(withGroups({ ...group, inDoubt })).find(
+      ({ name }) => name === 'RunsInDoubt',
+    )
+    expect(condition?.detail).toContain(detail)
+    expect(condition?.remedy).toContain(remedy)
+  })
+
+  it.each([
+    [1, '1 grant ends soon', 'the owner of this company', 'the owner of the company'],
+    [2, '2 grants end soon', 'the owners of these companies', 'the owners of the companies'],
+  ])(
+    'the conditions of %i companies are in the right number',
+    (count, title, toAsk, toAuthorize) => {
+      const States = { active: 0, expiring: count, failing: 0, must_reconnect: count }
+      const companies = { Total: 2 * count, States, Classes: {} }
+      const conditions = conditionsOf({ ...calm, companies })
+      const ending = conditions.find(({ name }) => name === 'GrantsExpiring')
+      expect([ending?.title, ending?.remedy]).toEqual([title, expect.stringContaining(toAsk)])
+      const lost = conditions.find(({ name }) => name === 'CredentialsFaulted')
+      expect(lost?.remedy).toContain(toAuthorize)
+    },
+  )
+
   it('conditions are sorted by severity, and then by the number of affected objects', () => {
     const installation = {
       ...withGroups({ ...group, count: 1 }, { ...group, step: 'csv', count: 9, inDoubt: 1 }),

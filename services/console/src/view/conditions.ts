@@ -125,7 +125,10 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       severity: 'critical',
       title: `${counted(lost, 'company', 'companies')} ${companyStateTexts.must_reconnect}`,
       detail: namesAndClasses(mustReconnect, lost),
-      remedy: 'Only a new authorization by the owner of the company helps.',
+      remedy:
+        lost === 1
+          ? 'Only a new authorization by the owner of the company helps.'
+          : 'Only new authorizations by the owners of the companies help.',
       affected: lost,
       knownSince: earliest(mustReconnect.flatMap(({ Fault }) => faultTime(Fault))),
       begin: 'first failure',
@@ -167,7 +170,10 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       severity: 'warning',
       title: `${counted(ending, 'grant ends', 'grants end')} soon`,
       detail: 'A refresh cannot extend a grant beyond its end.',
-      remedy: 'Ask the owners of these companies to authorize again.',
+      remedy:
+        ending === 1
+          ? 'Ask the owner of this company to authorize again.'
+          : 'Ask the owners of these companies to authorize again.',
       affected: ending,
       knownSince: null,
       page: `${pages.companies}?state=expiring`,
@@ -232,8 +238,11 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
       name: 'RunsInDoubt',
       severity: 'warning',
       title: `${counted(inDoubt, 'run')} may have done the work of a step already`,
-      detail: 'The last call got no response, so its effect is unknown.',
-      remedy: 'Look into the target before you resume or settle them.',
+      detail:
+        inDoubt === 1
+          ? 'Its last call got no response, so the effect of the call is unknown.'
+          : 'Their last calls got no response, so the effects of the calls are unknown.',
+      remedy: `Look into the target before you resume or settle ${inDoubt === 1 ? 'it' : 'them'}.`,
       affected: inDoubt,
       knownSince: null,
       page: runsPage({ inDoubt: 'true' }),

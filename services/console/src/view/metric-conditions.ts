@@ -269,7 +269,10 @@ export const metricConditions: readonly MetricCondition[] = [
     words: (count, [process = '']) => ({
       title: `${counted(count, 'dead letter')} of ${process}`,
       detail: 'Messages that no coordinator could read or assign to a run.',
-      remedy: 'Requeue them when their cause is removed, or discard them.',
+      remedy:
+        count === 1
+          ? 'Requeue it when its cause is removed, or discard it.'
+          : 'Requeue them when their cause is removed, or discard them.',
       affected: count,
       page: pages.processes,
     }),

@@ -81,9 +81,12 @@ function dueRuns(installation: Installation): NowView['Due'] {
     .find((found) => found?.has('coordinator_due_runs'))
   if (samples === undefined || samples === null) return null
   const values = (name: string): number[] => (samples.get(name) ?? []).map(({ value }) => value)
+  // The coordinator counts the due runs together with the groups of runs.
+  const times = (installation.processes ?? []).flatMap(({ countedAt }) => countedAt ?? [])
   return {
     Count: Math.round(values('coordinator_due_runs').reduce((sum, value) => sum + value, 0)),
     OldestSeconds: Math.max(0, ...values('coordinator_oldest_due_seconds')),
+    CountedAt: times.length === 0 ? null : iso(Math.min(...times)),
   }
 }
 

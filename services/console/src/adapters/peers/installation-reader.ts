@@ -49,17 +49,12 @@ const Summary = z.object({
 const MAX_FAULTED = 200
 const MAX_CHANGES = 30
 
-export interface CountedProcess extends ProcessState {
-  /** The time of the coordinator's count, in epoch ms; `null` if the coordinator has not counted yet. */
-  readonly countedAt: number | null
-}
-
 export interface InstallationReader {
   readCompanies(): Promise<{
     readonly counts: CredentialCounts
     readonly faulted: readonly CredentialView[]
   }>
-  readProcesses(): Promise<readonly CountedProcess[]>
+  readProcesses(): Promise<readonly ProcessState[]>
   /** Returns the newest entries of the action log. */
   readActions(): Promise<readonly ActionView[]>
   /** Returns the newest entries of the audit log, and the names of the companies in them by realm. */
