@@ -102,7 +102,7 @@ describe('the timeline of a run', () => {
     expect(shown(lanes[1])).toEqual([])
   })
 
-  it('the timeline of a run shows each failed attempt, and the wait before the next one with its reason', () => {
+  it('the timeline of a run shows each failed attempt, and labels the time until the next one only by its outcome', () => {
     const attempts = [
       attempt('order', 1, [0, 100], 'http_429'),
       attempt('order', 2, [2_100, 2_200], 'http_503'),
@@ -111,9 +111,9 @@ describe('the timeline of a run', () => {
     const [order] = waterfall(run(attempts), 0).lanes
     expect(order?.segments.map(({ kind, text }) => [kind, text])).toEqual([
       ['failed', 'attempt 1: http_429'],
-      ['wait', 'slows down after 429'],
+      ['wait', 'waited after http_429 (the target asks for slower calls)'],
       ['failed', 'attempt 2: http_503'],
-      ['wait', 'pause before the next attempt'],
+      ['wait', 'waited after http_503'],
       ['completed', 'attempt 3: completed'],
     ])
   })
@@ -175,7 +175,7 @@ describe('the timeline of a run', () => {
     })
     const { until, now, lanes } = waterfall(active, START + 1_000)
     expect([until, now]).toEqual([START + 9_000, START + 1_000])
-    expect(lanes[0]?.segments.at(-1)?.text).toBe('waits: pause before the next attempt')
+    expect(lanes[0]?.segments.at(-1)?.text).toBe('waits for the next attempt after network')
     expect(shown(lanes[0])).toContainEqual(['next', 100, 9_000])
   })
 
@@ -207,9 +207,11 @@ describe('the timeline of a run', () => {
       ['queued', 0, 300],
       ['next', 300, 9_000],
     ])
-    expect(order?.segments[1]?.text).toBe('waits: the target slows down or is at its limits')
+    expect(order?.segments[1]?.text).toBe(
+      'waits for the next attempt after target_held (the target slows down or is at its limits)',
+    )
     const later = waterfall({ ...held, ErrorClass: 'moon_phase' }, START + 1_000).lanes[0]
-    expect(later?.segments[1]?.text).toBe('waits: for the next attempt')
+    expect(later?.segments[1]?.text).toBe('waits for the next attempt')
   })
 
   it('an attempt in doubt lasts at most until the next attempt or until its worker was found lost, and no wait follows it', () => {

@@ -1,6 +1,6 @@
 /**
  * The timeline of a run: for each step a lane with the attempts and the waits between them. Only recorded facts are
- * shown. A gap without a recorded reason stays a gap.
+ * shown. A gap after which no attempt was due by itself stays a gap.
  */
 import type { RunView } from '../src/contracts/runs.ts'
 import { isResumedBetween, type NumberedAttempt, numberedAttempts } from './attempts.ts'
@@ -42,12 +42,12 @@ const SHOWN_AT_ENDS = 6
 /** The shortest gap that is shown as a wait. A shorter gap is the usual time between two steps. */
 const SHORTEST_WAIT_MS = 200
 
-/** The reason of a wait, by the error class of the run during the wait. */
+/** The meanings of the outcomes that say why the run waits. */
 const WAITS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     credential_held: 'the company slows down',
     credential_faulted: 'waits for the company',
-    http_429: 'slows down after 429',
+    http_429: 'the target asks for slower calls',
     step_waits: 'the step asked to be run again later',
     target_held: 'the target slows down or is at its limits',
   }),
@@ -56,9 +56,16 @@ const WAITS: ReadonlyMap<string, string> = new Map(
 const RETRIED =
   /^(?:network|no_answer|step_threw|step_timeout|(?:store|broker)_unavailable|http_(?:401|408|425|5\d\d))$/
 
-/** Returns the reason of a wait; `null` if no reason is recorded. */
-const waitText = (errorClass: string): string | null =>
-  WAITS.get(errorClass) ?? (RETRIED.test(errorClass) ? 'pause before the next attempt' : null)
+/**
+ * Returns after which outcome a wait began; `null` after an outcome that no further attempt follows by itself. The
+ * outcome is the only recorded reason of a wait: why it ended no earlier is not recorded. For example, its process may
+ * have been paused meanwhile.
+ */
+function waitBegin(outcome: string): string | null {
+  const meaning = WAITS.get(outcome)
+  if (meaning !== undefined) return `after ${outcome} (${meaning})`
+  return RETRIED.test(outcome) ? `after ${outcome}` : null
+}
 
 /** Returns the timeline of a run as of `now` (epoch ms). */
 export function waterfall(run: RunView, now: number): Waterfall {
@@ -95,9 +102,9 @@ export function waterfall(run: RunView, now: number): Waterfall {
         const isAfterOmitted = omitted > 0 && index === SHOWN_AT_ENDS
         if (before !== undefined && before.FinishedAt !== null && !isAfterOmitted) {
           const gap = Date.parse(before.FinishedAt)
-          const text = isResumedBetween(run, before, attempt) ? null : waitText(before.Outcome)
-          if (text !== null && begun - gap > SHORTEST_WAIT_MS)
-            segments.push(segment('wait', gap, begun, text))
+          const cause = isResumedBetween(run, before, attempt) ? null : waitBegin(before.Outcome)
+          if (cause !== null && begun - gap > SHORTEST_WAIT_MS)
+            segments.push(segment('wait', gap, begun, `waited ${cause}`))
         }
         segments.push(attemptSegment(attempt, latestEnd(run, all[all.indexOf(attempt) + 1])))
       }
@@ -131,8 +138,9 @@ function dueSegments(
     ]
   const next = run.NextAttemptAt === null ? 0 : Date.parse(run.NextAttemptAt)
   if (next <= now || run.Status === 'Queued') return []
-  const text = waitText(run.ErrorClass ?? '') ?? 'for the next attempt'
-  return [segment('next', Date.parse(last?.FinishedAt ?? run.UpdatedAt), next, `waits: ${text}`)]
+  const cause = waitBegin(run.ErrorClass ?? '')
+  const text = `waits for the next attempt${cause === null ? '' : ` ${cause}`}`
+  return [segment('next', Date.parse(last?.FinishedAt ?? run.UpdatedAt), next, text)]
 }
 
 /**
