@@ -12,6 +12,15 @@ const attempt = (number: number, from: number, until: number) =>
   failedAttempt({ Attempt: number, StartedAt: time(from), FinishedAt: time(until) })
 const DATA = { order: { lines: [{ sku: 'A-1', price: { net: 1, currency: { code: 'EUR' } } }] } }
 
+/** A browser script that returns, for each bar of the legend, its kind and how it is drawn, without its colours. */
+const LEGEND_LOOKS = `[...document.querySelectorAll('.timeline .legend rect')].map((bar) => {
+  const { fill, stroke, strokeDasharray } = getComputedStyle(bar)
+  const filled = fill === 'none' ? 'none' : /[,/] ?0?\\.\\d+\\)/.test(fill) ? 'light' : 'full'
+  const outline = stroke === 'none' ? 'none' : strokeDasharray
+  const stripes = bar.parentElement.querySelectorAll('.stripe').length
+  return [bar.getAttribute('class'), [bar.getAttribute('height'), filled, outline, stripes].join(' ')]
+})`
+
 describe('the page of a run in the console', () => {
   let at: FakeConsole
   let page: Page
@@ -135,6 +144,34 @@ describe('the page of a run in the console', () => {
     await timeline().getByLabel('True scale').check()
     await timeline().locator('.breaks').waitFor({ state: 'detached' })
     expect(await widthOf('.failed')).toBeLessThan(5)
+  })
+
+  it('no two kinds of bars in the legend of the timeline differ only in their colour', async () => {
+    const further = { CreatedAt: time(0), CompletedAt: null, NextAttemptAt: time(10_000_000_000) }
+    at.fake.add(['colourful'], {
+      ...further,
+      Status: 'Retrying',
+      StepName: 'report',
+      ErrorClass: 'http_503',
+      Attempts: [
+        attempt(1, 10, 20),
+        { ...attempt(2, 30, 40), Outcome: 'completed' },
+        { ...attempt(1, 50, 60), StepName: 'report', Outcome: 'in_doubt', FinishedAt: null },
+      ],
+    })
+    at.fake.add(['in-flight'], { ...further, Status: 'Running', StartedAt: time(10) })
+    const looks = new Map<string, string>()
+    for (const id of ['colourful', 'in-flight']) {
+      await page.goto(`${at.url}/runs/${PROCESS}/${id}`)
+      await timeline().locator('.legend rect').first().waitFor()
+      for (const [kind = '', look = ''] of await page.evaluate<string[][]>(LEGEND_LOOKS))
+        looks.set(kind, look)
+      if (id === 'colourful') await expectAccessible(page, 'run-legend')
+    }
+    expect([...looks.keys()].toSorted()).toEqual(
+      ['completed', 'doubt', 'failed', 'next', 'queued', 'running', 'wait'].toSorted(),
+    )
+    expect(new Set(looks.values()).size, JSON.stringify([...looks])).toBe(looks.size)
   })
 
   it('dragging over the timeline shows the selected range, and a click changes nothing', async () => {

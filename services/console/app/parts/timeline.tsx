@@ -66,16 +66,10 @@ export function Timeline({ run }: { readonly run: RunView }) {
               {segments.filter(isShown).map((segment) => {
                 const { left, width } = barOf(axis, segment)
                 return (
-                  <rect
-                    key={`${segment.kind} ${segment.from} ${segment.until}`}
-                    className={segment.kind}
-                    x={left * WIDTH}
-                    width={width * WIDTH}
-                    y={isThin(segment.kind) ? 8 : 2}
-                    height={isThin(segment.kind) ? 4 : 16}
-                  >
+                  <g key={`${segment.kind} ${segment.from} ${segment.until}`}>
                     <title>{`${visible(segment.text)}, ${exact(segment.until - segment.from)}`}</title>
-                  </rect>
+                    <Bar kind={segment.kind} x={left * WIDTH} width={width * WIDTH} middle={10} />
+                  </g>
                 )
               })}
               {present !== null && isShown({ from: present, until: present + 1 }) && (
@@ -174,7 +168,7 @@ const KINDS: readonly (readonly [SegmentKind, string])[] = [
   ['failed', 'failed attempt'],
   ['doubt', 'attempt without a recorded end'],
   ['running', 'attempt in flight'],
-  ['wait', 'pause between attempts'],
+  ['wait', 'time between attempts'],
   ['next', 'waits for the next attempt'],
 ]
 
@@ -189,26 +183,45 @@ function TimelineLegend({ kinds, hasNow }: TimelineLegendProps) {
     <ul className="legend muted" aria-label="Legend">
       {KINDS.filter(([kind]) => kinds.has(kind)).map(([kind, name]) => (
         <li key={kind}>
-          <svg viewBox="0 0 20 8" aria-hidden="true">
-            <rect
-              className={kind}
-              width="20"
-              y={isThin(kind) ? 2 : 0}
-              height={isThin(kind) ? 4 : 8}
-            />
+          <svg viewBox="0 0 24 20" aria-hidden="true">
+            <Bar kind={kind} x={1} width={22} middle={10} />
           </svg>
           {name}
         </li>
       ))}
       {hasNow && (
         <li>
-          <svg viewBox="0 0 20 8" aria-hidden="true">
-            <line className="now" x1="10" x2="10" y1="0" y2="8" />
+          <svg viewBox="0 0 24 20" aria-hidden="true">
+            <line className="now" x1="12" x2="12" y1="0" y2="20" />
           </svg>
           now
         </li>
       )}
     </ul>
+  )
+}
+
+interface BarProps {
+  readonly kind: SegmentKind
+  readonly x: number
+  readonly width: number
+  /** The vertical middle of the bar. */
+  readonly middle: number
+}
+
+/**
+ * Draws the bar of a segment. The bars of two kinds never differ only in their colour: a failed attempt has a line
+ * along its middle, and the stylesheet fills or outlines the others in different ways.
+ */
+function Bar({ kind, x, width, middle }: BarProps) {
+  const height = isThin(kind) ? 4 : 16
+  return (
+    <>
+      <rect className={kind} x={x} width={width} y={middle - height / 2} height={height} />
+      {kind === 'failed' && (
+        <line className="stripe" x1={x} x2={x + width} y1={middle} y2={middle} />
+      )}
+    </>
   )
 }
 
