@@ -29,6 +29,28 @@ describe('the pages of the console without data and without services', () => {
     await expectAccessible(page, `empty-${name}`)
   })
 
+  it.each([
+    ['/nonsense', 'There is no such page', 'Open the first page'],
+    ['/runs/%E0%A4%A/1', 'There is no such page', 'Open the first page'],
+    ['/companies/NO-SUCH', 'There is no company NO-SUCH.', 'Activity'],
+    ['/runs/NoProcess/1', 'There is no process NoProcess.', PROCESS],
+  ])('the address %s, which names nothing, opens a page that says so', async (path, text, link) => {
+    await page.goto(at.url + path)
+    const main = page.getByRole('main')
+    await main.getByText(text).waitFor()
+    await main.getByRole('link', { name: link }).waitFor()
+    await expectAccessible(page, `unknown-${path.replaceAll(/\W+/g, '-')}`)
+  })
+
+  it('the page Now says how many runs are due, and how old this number is', async () => {
+    const labels = `{process="${PROCESS}",step="order"}`
+    at.fake.metrics = `coordinator_due_runs${labels} 1\ncoordinator_oldest_due_seconds${labels} 42\n`
+    await page.goto(at.url)
+    const text =
+      /1 run was due at the coordinator’s last count \((just now|\d+ s ago)\), for 42 s\./
+    await page.getByText(text).waitFor()
+  })
+
   describe('after all services have stopped', () => {
     beforeAll(() => at.fake[Symbol.asyncDispose]())
 

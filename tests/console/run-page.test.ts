@@ -214,6 +214,6 @@ describe('the page of a run in the console', () => {
     await page.goto(`${at.url}/runs/Unknown/first`)
     await expect
       .poll(() => page.getByRole('alert').textContent())
-      .toBe(`There is no process Unknown. There are ${PROCESS}`)
+      .toBe(`There is no process Unknown. The loaded processes are: ${PROCESS}`)
   })
 })

@@ -8,6 +8,7 @@ import { CompanyPage } from './pages/company.tsx'
 import { DeadLettersPage } from './pages/dead-letters.tsx'
 import { ProcessesPage } from './pages/processes.tsx'
 import { RunPage } from './pages/run.tsx'
+import { NoSuchPage } from './pages/no-such-page.tsx'
 import { NowPage } from './pages/now.tsx'
 import { ServicesPage } from './pages/services.tsx'
 import { SettingsPage } from './pages/settings.tsx'
@@ -106,5 +107,6 @@ function Page({ session, path }: { readonly session: SessionView; readonly path:
   if (path === '/help/runbook') return <RunbookPage />
   if (path === '/help/errors') return <ErrorsPage />
   if (path === '/help' || match('/help/:document', path) !== null) return <HelpPage />
-  return <NowPage session={session} />
+  if (path === '/') return <NowPage session={session} />
+  return <NoSuchPage path={path} />
 }

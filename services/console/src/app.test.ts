@@ -57,6 +57,24 @@ describe('the API of the console', () => {
     expect(performance.now() - endedAt).toBeLessThan(2_000)
   })
 
+  it('a person who opens an unknown address gets the program of the browser, and a program gets a problem document', async () => {
+    const html = { Accept: 'text/html,application/xhtml+xml,*/*;q=0.8' }
+    const typeOf = async (path: string, headers: Readonly<Record<string, string>> = html) => {
+      const response = await at.request(path, { headers })
+      await response.body?.cancel()
+      return [response.status, response.headers.get('Content-Type')]
+    }
+    const page = [404, 'text/html; charset=utf-8']
+    const problem = [404, 'application/problem+json']
+    for (const path of ['/nonsense', '/runs/', '/processes/a/b'])
+      expect(await typeOf(path), path).toEqual(page)
+    expect(await typeOf('/nonsense', { Accept: '*/*' })).toEqual(problem)
+    for (const path of ['/api/nonsense', '/assets/nonsense.js'])
+      expect(await typeOf(path, { ...html, 'Sec-Fetch-Site': 'same-origin' }), path).toEqual(
+        problem,
+      )
+  })
+
   it('a one-time link of the console works only once', async () => {
     const body = JSON.stringify({ Link: at.signInLink().split('#')[1] })
     const first = await at.request('/api/session', { method: 'POST', body })

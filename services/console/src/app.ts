@@ -1,3 +1,4 @@
+import { PROBLEM_CONTENT } from '@integration-host/shared/http/openapi'
 import { allowOwnHosts } from '@integration-host/shared/http/origin-guard'
 import { createServiceApp, problemResponses } from '@integration-host/shared/http/service-app'
 import type { Health } from '@integration-host/shared/observability/health'
@@ -9,7 +10,7 @@ import { describeRoute } from 'hono-openapi'
 import { MAX_FILE_BODY_BYTES, MAX_QUEUE_BYTES } from './contracts/queue.ts'
 import type { BuiltApp } from './build-app.ts'
 import { type ActivityRouteDeps, activityRoutes } from './routes/activity.ts'
-import { assetRoutes } from './routes/assets.ts'
+import { assetRoutes, respondToFailure } from './routes/assets.ts'
 import { announceActions, onlyOwnPages } from './routes/browser-guard.ts'
 import { type BulkRouteDeps, bulkRoutes, MAX_BULK_BYTES } from './routes/bulk.ts'
 import { createRepeatedRequests, recognizeRepeats } from './routes/repeated-requests.ts'
@@ -82,6 +83,7 @@ export function createApp(deps: AppDeps): Hono {
         '/api/queue/lines': MAX_FILE_BODY_BYTES,
       },
       responseHeaders: securityHeaders,
+      errorResponses: { respond: respondToFailure(deps.built), content: PROBLEM_CONTENT },
     },
     (app) => {
       app.use(

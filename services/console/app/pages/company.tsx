@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
 import type { CompanyPageView, Disconnected } from '../../src/contracts/companies.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
-import { call } from '../api.ts'
+import { call, Problem } from '../api.ts'
 import { full } from '../clock.ts'
 import { notify } from '../notice.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
@@ -42,7 +42,14 @@ export function CompanyPage({ session, realm }: CompanyPageProps) {
       <h1 tabIndex={-1} className="outside">
         <Outside text={company === undefined ? realm : companyName(company)} />
       </h1>
-      <ReadProblem error={error} hasData={data !== undefined} />
+      {data === undefined && isMissing(error) ? (
+        <p className="failure" role="alert">
+          There is no company <Outside text={realm} />. If it was disconnected,{' '}
+          <Link to={`/activity?realm=${encodeURIComponent(realm)}`}>Activity</Link> says when.
+        </p>
+      ) : (
+        <ReadProblem error={error} hasData={data !== undefined} />
+      )}
       {company !== undefined && (
         <>
           <State company={company} session={session} />
@@ -56,6 +63,10 @@ export function CompanyPage({ session, realm }: CompanyPageProps) {
     </>
   )
 }
+
+/** Whether there is no company with the id in the address, or no company can have this id. */
+const isMissing = (error: Error | null): boolean =>
+  error instanceof Problem && (error.status === 404 || error.status === 400)
 
 type Company = CompanyPageView['Company']
 

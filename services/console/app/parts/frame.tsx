@@ -65,8 +65,8 @@ export function Frame({ session, path, children }: FrameProps) {
       : path
   const current =
     PAGES.find((page) => page.path !== '/' && isWithin(page.path, shown)) ??
-    (path === '/settings' ? null : PAGES[0])
-  const name = current?.name ?? 'Settings'
+    (path === '/' ? PAGES[0] : null)
+  const name = current?.name ?? (path === '/settings' ? 'Settings' : 'No such page')
   const [opened, setOpened] = useState<'search' | 'keys' | null>(null)
   const search = useCallback(() => setOpened('search'), [])
   const keys = useCallback(() => setOpened('keys'), [])

@@ -49,7 +49,7 @@ export function MissingRun({ process, id, number, error }: MissingRunProps) {
     return (
       <p className="failure" role="alert">
         There is no process <Outside text={process} />.{' '}
-        {processes.data.Processes.length > 0 && 'There are '}
+        {processes.data.Processes.length > 0 && 'The loaded processes are: '}
         {processes.data.Processes.map(({ Process }, index) => (
           <span key={Process}>
             {index > 0 && ', '}

@@ -1,3 +1,4 @@
+import { problemResponse } from '@integration-host/shared/http/problem'
 import { problemResponses, textResponse } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -53,9 +54,34 @@ export function assetRoutes(app: BuiltApp): Hono {
   )
 }
 
-function send(c: Context, { type, body, gzip }: Asset, cacheControl: string): Response {
+/**
+ * Returns the response to a failed request. If a person has opened an address that does not exist, the response is the
+ * program of the browser, which says so. The other responses are problem documents.
+ */
+export const respondToFailure =
+  ({ shell }: BuiltApp) =>
+  (c: Context, error: unknown): Response =>
+    isUnknownPage(c, error) ? send(c, shell, 'no-cache', 404) : problemResponse(c, error)
+
+function isUnknownPage({ req }: Context, error: unknown): boolean {
+  const isPage = !['/api/', '/assets/'].some((folder) => req.path.startsWith(folder))
+  return (
+    error instanceof IntegrationError &&
+    error.code === 'not_found' &&
+    isPage &&
+    // Programs accept every type, but a browser names HTML when a person opens an address.
+    (req.header('Accept') ?? '').includes('text/html')
+  )
+}
+
+function send(
+  c: Context,
+  { type, body, gzip }: Asset,
+  cacheControl: string,
+  status: 200 | 404 = 200,
+): Response {
   const isZipped = /\bgzip\b/.test(c.req.header('Accept-Encoding') ?? '')
-  return c.body(new Uint8Array(isZipped ? gzip : body), 200, {
+  return c.body(new Uint8Array(isZipped ? gzip : body), status, {
     'Content-Type': type,
     'Cache-Control': cacheControl,
     Vary: 'Accept-Encoding',
