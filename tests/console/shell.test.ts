@@ -67,7 +67,7 @@ describe('signing in, the page Now and the page Health of the console', () => {
     const other = await at.another()
     const second = await other.open(link)
     expect(await second.getByRole('alert').textContent()).toContain('used already')
-    await second.getByText('For a new link run integration-host console sign-in.').waitFor()
+    await second.getByText('For a new link run npx integration-host console sign-in.').waitFor()
     await expectAccessible(second, 'sign-in-used-link')
     await other.context.close()
     expect(at.log()).not.toContain(link.split('#')[1])

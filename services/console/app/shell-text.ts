@@ -1,13 +1,27 @@
 /** Commands that a person copies into a shell. */
+import type { CommandLine } from '../src/contracts/session.ts'
 
 /** Quotes an argument for a POSIX shell. A plain word needs no quotes. */
 export const quoted = (text: string): string =>
   /^[\w./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`
 
+const PROGRAMS: Readonly<Record<CommandLine, string>> = {
+  npx: 'npx integration-host',
+  compose: 'docker compose run --rm cli',
+}
+
 /** Returns the command that shows a run. */
-export const showCommand = (process: string, id: string, run: number): string =>
+export const showCommand = (by: CommandLine, process: string, id: string, run: number): string =>
   // Without `--`, an id that begins with a hyphen would be read as an option.
-  `npx integration-host transactions show --process ${quoted(process)} --replay ${run} -- ${quoted(id)}`
+  `${PROGRAMS[by]} transactions show --process ${quoted(process)} --replay ${run} -- ${quoted(id)}`
+
+/** Returns a command that queues a first transaction. Only the data of `OrderProcess` is known. */
+export const queueCommand = (by: CommandLine, process: string): string =>
+  `${PROGRAMS[by]} transactions queue 1 --process ${quoted(process)} --data ${process === 'OrderProcess' ? '1' : "'{…}'"}`
+
+/** Returns the command that checks the backends. In a compose stack, only the container `doctor` reaches them. */
+export const doctorCommand = (by: CommandLine): string =>
+  by === 'compose' ? 'docker compose run --rm doctor' : `${PROGRAMS[by]} doctor`
 
 /**
  * Returns a curl command that requests a run. The command reads the key from the environment and passes it through

@@ -14,7 +14,7 @@ import { redisUrl } from '@integration-host/shared/redis/address'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { z } from 'zod'
-import { signInWays } from './contracts/session.ts'
+import { commandLines, signInWays } from './contracts/session.ts'
 import { isListEntry } from './session/openid-role.ts'
 import { parseUsers, type User } from './session/password.ts'
 
@@ -79,6 +79,11 @@ const Settings = z.object({
     .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
     .refine((url) => url.includes('{traceId}'), 'must contain {traceId}')
     .optional(),
+  /**
+   * How the command line is run in this installation, for the commands that the pages show: `npx integration-host …`, or
+   * `docker compose run --rm cli …`.
+   */
+  COMMAND_LINE: z.enum(commandLines).default('npx'),
   SESSION_HOURS: integer(1, 168).default(12),
   SESSION_IDLE_MINUTES: integer(1, 1_440).default(60),
   /**

@@ -165,6 +165,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     isSandbox: config.SANDBOX_URL !== undefined,
     viewersSeeData: config.VIEWER_SEES_DATA === 'on',
     tracesUrl: config.TRACES_URL ?? null,
+    commandLine: config.COMMAND_LINE,
     sessionHours: config.SESSION_HOURS,
     onSignIn(way, outcome) {
       signIns.inc({ way, outcome })

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
-import { curlCommand, quoted, showCommand } from '../app/shell-text.ts'
+import { curlCommand, doctorCommand, queueCommand, quoted, showCommand } from '../app/shell-text.ts'
 
 /** Runs a command whose programs were replaced by `show`, and returns the arguments that the shell passes to `show`. */
 const argumentsOf = (command: string): readonly string[] =>
@@ -14,7 +14,8 @@ const HOSTILE = [`it's`, '$(id)', '`id`', 'a b;c', '"', '\\', '../x', '-rf', '!'
 describe('the commands that a person copies from the console', () => {
   it.each(HOSTILE)('a copied command passes the id %j to the program unchanged', (id) => {
     expect(argumentsOf(`show ${quoted(id)}`)).toEqual([id])
-    const command = showCommand('OrderProcess', id, 2).replace('npx integration-host', 'show')
+    const shown = showCommand('npx', 'OrderProcess', id, 2)
+    const command = shown.replace('npx integration-host', 'show')
     expect(argumentsOf(command)).toEqual([
       'transactions',
       'show',
@@ -31,6 +32,22 @@ describe('the commands that a person copies from the console', () => {
       '@-',
       `/processes/OrderProcess/transactions/${encodeURIComponent(id)}?replay=2`,
     ])
+  })
+
+  it.each([
+    ['npx', 'npx integration-host', 'npx integration-host doctor'],
+    ['compose', 'docker compose run --rm cli', 'docker compose run --rm doctor'],
+  ] as const)('the commands begin as the command line is run with %s', (by, program, doctor) => {
+    expect(showCommand(by, 'P', '1', 0)).toBe(
+      `${program} transactions show --process P --replay 0 -- 1`,
+    )
+    expect(queueCommand(by, 'OrderProcess')).toBe(
+      `${program} transactions queue 1 --process OrderProcess --data 1`,
+    )
+    expect(queueCommand(by, 'ReportSale')).toBe(
+      `${program} transactions queue 1 --process ReportSale --data '{…}'`,
+    )
+    expect(doctorCommand(by)).toBe(doctor)
   })
 
   it('the copied curl command reads the key from a variable, and no argument contains the key', () => {

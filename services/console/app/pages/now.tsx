@@ -9,6 +9,7 @@ import { Conditions } from '../parts/conditions.tsx'
 import { Glyph, State, type Tone } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
 import { MinuteChart } from '../parts/minute-chart.tsx'
+import { QueueCommand } from '../parts/queue-command.tsx'
 import { Outside } from '../parts/text.tsx'
 
 /**
@@ -109,7 +110,7 @@ function FirstSteps({ session }: { readonly session: SessionView }) {
         </li>
         <li>
           <strong>Queue a run.</strong>{' '}
-          <code>npx integration-host transactions queue 1 --process OrderProcess --data 1</code>
+          <QueueCommand session={session} />
         </li>
         <li>
           <strong>See it here.</strong> The numbers below change by themselves while it runs.

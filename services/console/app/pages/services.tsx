@@ -8,6 +8,7 @@ import { Ago } from '../parts/ago.tsx'
 import { BlockableButton, roleReason } from '../parts/blockable-button.tsx'
 import { State, type Tone } from '../parts/glyph.tsx'
 import { Outside } from '../parts/text.tsx'
+import { doctorCommand } from '../shell-text.ts'
 
 const STATES: Readonly<
   Record<ReplicaView['State'], { readonly tone: Tone; readonly text: string }>
@@ -26,8 +27,6 @@ const PURPOSES: Readonly<Record<string, string>> = {
   'sandbox-provider': 'Simulates the provider.',
   'webhook-receiver': 'Publishes the changes that the provider reports.',
 }
-
-const DOCTOR = 'npx integration-host doctor'
 
 /** Shows the state of each replica of each service, and of its dependencies. */
 export function ServicesPage({ session }: { readonly session: SessionView }) {
@@ -63,8 +62,8 @@ export function ServicesPage({ session }: { readonly session: SessionView }) {
           command checks them, and names what is wrong with what helps:
         </p>
         <p className="buttons">
-          <code>{DOCTOR}</code>
-          <button type="button" onClick={() => copy(DOCTOR)}>
+          <code>{doctorCommand(session.CommandLine)}</code>
+          <button type="button" onClick={() => copy(doctorCommand(session.CommandLine))}>
             Copy
           </button>
         </p>

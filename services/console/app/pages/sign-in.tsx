@@ -92,7 +92,7 @@ export function SignInPage({ session }: { readonly session: SessionView | null }
           </p>
           {!isBusy && (
             <p>
-              For a new link run <code>integration-host console sign-in</code>.
+              For a new link run <code>npx integration-host console sign-in</code>.
             </p>
           )}
         </div>

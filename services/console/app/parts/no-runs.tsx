@@ -6,6 +6,7 @@ import { goTo } from '../router.ts'
 import { filtersOf, removableFilters } from '../run-query.ts'
 import { Link } from './link.tsx'
 import { QueueButton } from './queue-button.tsx'
+import { QueueCommand } from './queue-command.tsx'
 import { filterText } from './run-filters.tsx'
 import { Outside } from './text.tsx'
 
@@ -31,7 +32,7 @@ export function NoRuns({ session, query, companies }: NoRunsProps) {
         <>
           <p>There are no runs yet. Queue one here, or with this command:</p>
           <p>
-            <code>npx integration-host transactions queue 1 --process OrderProcess --data 1</code>
+            <QueueCommand session={session} />
           </p>
           <div className="buttons">
             <QueueButton session={session} />

@@ -101,7 +101,9 @@ export function RunActions({ run, session }: RunActionsProps) {
           {...(run.DataRejected && offered.action === 'resume' && { className: 'plain' })}
         />
       ))}
-      <RunMenu run={run}>{!run.DataRejected && copy.button}</RunMenu>
+      <RunMenu session={session} run={run}>
+        {!run.DataRejected && copy.button}
+      </RunMenu>
       {copy.dialog}
     </div>
   )

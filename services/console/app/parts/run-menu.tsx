@@ -1,5 +1,6 @@
 import { type ReactNode, useEffect, useRef, useState } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
 import { copy } from '../copy.ts'
 import { runPage } from '../router.ts'
 import { curlCommand, showCommand } from '../shell-text.ts'
@@ -7,13 +8,14 @@ import { visible, visibleLines } from '../visible.ts'
 import { MoreMenu } from './more-menu.tsx'
 
 export interface RunMenuProps {
+  readonly session: SessionView
   readonly run: RunView
   /** Actions that the menu shows above its own actions. */
   readonly children: ReactNode
 }
 
 /** The menu of less frequent actions on a run. */
-export function RunMenu({ run, children }: RunMenuProps) {
+export function RunMenu({ session, run, children }: RunMenuProps) {
   const [isRaw, setRaw] = useState(false)
   const { Process: process, TransactionID: id, ReplayID: number } = run
   return (
@@ -29,7 +31,10 @@ export function RunMenu({ run, children }: RunMenuProps) {
         >
           Copy a link
         </button>
-        <button type="button" onClick={() => copy(showCommand(process, id, number))}>
+        <button
+          type="button"
+          onClick={() => copy(showCommand(session.CommandLine, process, id, number))}
+        >
           Copy as command
         </button>
         <button type="button" onClick={() => copy(curlCommand(process, id, number))}>

@@ -53,7 +53,10 @@ export function RunRowMenu({ id, session, run: row, opener }: RunRowMenuProps) {
         <button type="button" onClick={() => copy(new URL(page, location.href).href)}>
           Copy a link
         </button>
-        <button type="button" onClick={() => copy(showCommand(process, transaction, number))}>
+        <button
+          type="button"
+          onClick={() => copy(showCommand(session.CommandLine, process, transaction, number))}
+        >
           Copy as command
         </button>
         <hr />

@@ -5,6 +5,10 @@ import { roles } from '@integration-host/shared/access/user-role'
 export const signInWays = ['link', 'password', 'oidc'] as const
 export type SignInWay = (typeof signInWays)[number]
 
+/** The ways to run the command line: in a checkout or a project with npx, or in the containers of a compose stack. */
+export const commandLines = ['npx', 'compose'] as const
+export type CommandLine = (typeof commandLines)[number]
+
 export const SessionView = z
   .object({
     User: z.string(),
@@ -14,6 +18,9 @@ export const SessionView = z
     SeesData: z.boolean().meta({ description: 'whether the person sees the data of runs' }),
     TracesUrl: z.string().nullable().meta({ description: 'the page of the trace {traceId}' }),
     Sandbox: z.boolean().meta({ description: 'the provider is the sandbox provider' }),
+    CommandLine: z
+      .enum(commandLines)
+      .meta({ description: 'how the command line is run in this installation' }),
   })
   .meta({ ref: 'Session' })
 export type SessionView = z.output<typeof SessionView>

@@ -4,7 +4,13 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import { createSemaphore } from '@integration-host/shared/process/semaphore'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import { SessionView, SignIn, SignInOptions, type SignInWay } from '../contracts/session.ts'
+import {
+  type CommandLine,
+  SessionView,
+  SignIn,
+  SignInOptions,
+  type SignInWay,
+} from '../contracts/session.ts'
 import { browserName } from '../session/browser-name.ts'
 import type { OneTimeLinks } from '../session/one-time-link.ts'
 import type { OpenIdProvider } from '../session/openid-provider.ts'
@@ -36,6 +42,7 @@ export interface SessionRouteDeps {
   readonly isSandbox: boolean
   readonly viewersSeeData: boolean
   readonly tracesUrl: string | null
+  readonly commandLine: CommandLine
   readonly sessionHours: number
   readonly logger: Logger
   readonly onSignIn: (way: SignInWay, outcome: 'accepted' | 'rejected') => void
@@ -54,6 +61,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
     SeesData: role === 'operator' || deps.viewersSeeData,
     TracesUrl: deps.tracesUrl,
     Sandbox: deps.isSandbox,
+    CommandLine: deps.commandLine,
   })
 
   function rejected(way: SignInWay, message: string): IntegrationError {
