@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Locator, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { COMPANY, connectCompany } from '../../host/src/story.ts'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
@@ -23,6 +24,18 @@ describe('queueing and comparing runs in the console', () => {
     at = await startConsoleBrowser({ SIGN_IN: 'link,password', USERS_FILE: file }, () => ({
       password: PASSWORD,
     }))
+  })
+  beforeAll(async () => {
+    await connectCompany(at.host, { stage() {}, line() {} })
+    const labelled = await fetch(`${at.host.tokenService}/credentials/ACC-${COMPANY.realm}`, {
+      method: 'PATCH',
+      headers: {
+        Authorization: `Bearer ${at.host.serviceKey}`,
+        'Content-Type': 'application/json',
+      },
+      body: JSON.stringify({ Label: 'Rosewood Interiors' }),
+    })
+    expect(labelled.status).toBe(200)
   })
   afterAll(async () => {
     await at?.[Symbol.asyncDispose]()
@@ -119,6 +132,25 @@ describe('queueing and comparing runs in the console', () => {
     await page.getByRole('button', { name: 'More about run 0' }).click()
     await page.getByRole('button', { name: 'Show as JSON' }).click()
     await dialog.getByText('"TransactionID": "text-1-copy"').waitFor()
+  })
+
+  it('the dialog says that a company does not exist, and the console does not queue the transaction', async () => {
+    const page = await at.signIn()
+    const dialog = await openQueue(page)
+    await dialog.getByLabel('Id (required)').fill('of-nobody')
+    const company = dialog.getByLabel('Id of the company (optional)')
+    await company.fill('NO-SUCH')
+    await dialog.getByRole('status').getByText('No company of this installation').waitFor()
+    await submit(page).click()
+    await dialog.getByRole('alert').getByText('There is no company NO-SUCH').waitFor()
+    await expectAccessible(page, 'queue-unknown-company')
+    await company.fill('rosew')
+    const suggested = dialog.locator(`datalist option[value="${COMPANY.realm}"]`)
+    await suggested.getByText('Rosewood Interiors').waitFor({ state: 'attached' })
+    await company.fill(COMPANY.realm)
+    await dialog.getByText('Rosewood Interiors').and(dialog.locator('bdi')).waitFor()
+    await submit(page).click()
+    await dialog.getByText('Queued:').waitFor()
   })
 
   it('after a file was queued, the dialog lists the result of each line, failures first, and offers a download', async () => {

@@ -109,8 +109,7 @@ function FirstSteps({ session }: { readonly session: SessionView }) {
           {session.Sandbox ? '; open it yourself, and choose a company of the sandbox' : ''}.
         </li>
         <li>
-          <strong>Queue a run.</strong>{' '}
-          <QueueCommand session={session} />
+          <strong>Queue a run.</strong> <QueueCommand session={session} />
         </li>
         <li>
           <strong>See it here.</strong> The numbers below change by themselves while it runs.

@@ -232,10 +232,14 @@ interface CompanyProps {
   readonly onChange: (realm: string) => void
 }
 
-/** The field for the company of the run. The browser suggests companies whose name or id contains the typed text. */
+/**
+ * The field for the company of the run. The browser suggests companies whose name or id contains the typed text. The
+ * server rejects a company that does not exist. The field says so before.
+ */
 function Company({ realm, onChange }: CompanyProps) {
   const id = useId()
-  const q = usePaused(realm.trim())
+  const hint = useId()
+  const q = usePaused(realm)
   const companies = useQuery({
     queryKey: ['company-suggestions', q],
     queryFn: () =>
@@ -247,34 +251,45 @@ function Company({ realm, onChange }: CompanyProps) {
     gcTime: 0,
   })
   const known = companies.data?.Companies.find(({ Realm }) => Realm === realm)
+  const isSearched = q === realm && companies.data !== undefined && !companies.isPlaceholderData
+  // The list has at most 100 companies. If there are more, the company may be one of them.
+  const isUnknown =
+    realm !== '' && known === undefined && isSearched && companies.data.Next === null
   return (
-    <label>
-      <span>
-        Company <span className="muted">(optional, its id)</span>
-        {known?.Label !== undefined && known.Label !== null && (
-          <>
-            {' '}
-            <Outside text={known.Label} />
-          </>
-        )}
+    <div>
+      <label>
+        <span>
+          <FieldName need="optional">Id of the company</FieldName>
+          {known?.Label !== undefined && known.Label !== null && (
+            <>
+              {' '}
+              <Outside text={known.Label} />
+            </>
+          )}
+        </span>
+        <input
+          list={id}
+          maxLength={64}
+          pattern="[A-Za-z0-9_\-]+"
+          title="The id of a company: letters, digits, _ and -"
+          autoComplete="off"
+          spellCheck={false}
+          value={realm}
+          aria-describedby={hint}
+          aria-invalid={isUnknown}
+          onChange={({ currentTarget }) => onChange(currentTarget.value.trim())}
+        />
+        <datalist id={id}>
+          {companies.data?.Companies.map(({ Realm, Label }) => (
+            <option key={Realm} value={Realm}>
+              {visible(Label ?? '')}
+            </option>
+          ))}
+        </datalist>
+      </label>
+      <span id={hint} role="status" className="tone-bad">
+        {isUnknown && 'No company of this installation has this id.'}
       </span>
-      <input
-        list={id}
-        maxLength={64}
-        pattern="[A-Za-z0-9_\-]+"
-        title="The id of a company: letters, digits, _ and -"
-        autoComplete="off"
-        spellCheck={false}
-        value={realm}
-        onChange={({ currentTarget }) => onChange(currentTarget.value.trim())}
-      />
-      <datalist id={id}>
-        {companies.data?.Companies.map(({ Realm, Label }) => (
-          <option key={Realm} value={Realm}>
-            {visible(Label ?? '')}
-          </option>
-        ))}
-      </datalist>
-    </label>
+    </div>
   )
 }

@@ -34,6 +34,12 @@ export function QueueResult(props: QueueResultProps) {
         </Link>
         {run.IsNew && isPaused && '. It waits until the process is resumed.'}
       </p>
+      {run.CompanyUnchecked && (
+        <p>
+          Token-service did not respond, so it is not known whether the company exists. Look at the
+          run later.
+        </p>
+      )}
       <div className="buttons">
         <button type="button" onClick={onAnother}>
           Queue another

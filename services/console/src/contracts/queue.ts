@@ -48,6 +48,9 @@ export const QueuedRun = z
     ReplayID,
     Status: z.enum(headerStatuses),
     IsNew: z.boolean().meta({ description: 'false: it was there already' }),
+    CompanyUnchecked: z.boolean().meta({
+      description: 'token-service did not say whether the company exists; false without a company',
+    }),
   })
   .meta({ ref: 'QueuedRun' })
 export type QueuedRun = z.output<typeof QueuedRun>

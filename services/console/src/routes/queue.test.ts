@@ -36,24 +36,33 @@ const RUN = {
   ErasedAt: null,
   PurgedAt: null,
 }
+const QUEUED = { ReplayID: 0, Status: 'Queued', CompanyUnchecked: false }
 const BODY = { Process: 'OrderProcess', TransactionID: '66', Data: '1' }
 
 describe('queueing transactions from the console', () => {
   let coordinator: FakeService
+  let tokenService: FakeService
+  /** The status with which token-service responds to a request for a company. */
+  let companyStatus: number
   let console: ConsoleFixture
   let cookie: string
   let answer: FakeResponse
 
   beforeAll(async () => {
     coordinator = await startFakeService(() => answer)
-    console = await startConsoleFixture({ COORDINATOR_URL: coordinator.url })
+    tokenService = await startFakeService(() => ({ status: companyStatus, body: {} }))
+    console = await startConsoleFixture({
+      COORDINATOR_URL: coordinator.url,
+      TOKEN_SERVICE_URL: tokenService.url,
+    })
     cookie = await console.signIn({ Link: console.signInLink().split('#')[1] })
   })
   beforeEach(() => {
     answer = { status: 202, body: RUN }
+    companyStatus = 200
   })
   afterAll(async () => {
-    for (const one of [console, coordinator]) await one?.[Symbol.asyncDispose]()
+    for (const one of [console, coordinator, tokenService]) await one?.[Symbol.asyncDispose]()
   })
 
   it('the console queues a file of 8 MB even if JSON escapes each character, and rejects a larger request with 413', async () => {
@@ -81,7 +90,7 @@ describe('queueing transactions from the console', () => {
       Data: '{"amount": 9007199254740993}',
     })
     expect(response.status).toBe(202)
-    expect(await response.json()).toEqual({ ReplayID: 0, Status: 'Queued', IsNew: true })
+    expect(await response.json()).toEqual({ ...QUEUED, IsNew: true })
     const request = sent().at(-1)
     expect(request?.url.pathname).toBe('/processes/OrderProcess/transactions')
     expect(request?.headers['acting-for']).toBe('operator')
@@ -95,7 +104,29 @@ describe('queueing transactions from the console', () => {
     const response = await post('/api/queue', BODY)
     expect([response.status, await response.json()]).toEqual([
       200,
-      { ReplayID: 0, Status: 'Completed', IsNew: false },
+      { ...QUEUED, Status: 'Completed', IsNew: false },
+    ])
+  })
+
+  it('a transaction of a company that does not exist is rejected, and nothing is sent to the coordinator', async () => {
+    companyStatus = 404
+    const before = sent().length
+    const response = await post('/api/queue', { ...BODY, Realm: '42' })
+    expect([response.status, await response.json()]).toMatchObject([
+      404,
+      { code: 'credential_not_found', detail: expect.stringContaining('no company 42') },
+    ])
+    expect(sent().length).toBe(before)
+    expect(tokenService.requests.at(-1)?.url.pathname).toBe('/credentials/ACC-42')
+    expect((await post('/api/queue', BODY)).status).toBe(202)
+  })
+
+  it('while token-service does not respond, a transaction is queued with a notice that its company was not checked', async () => {
+    companyStatus = 503
+    const response = await post('/api/queue', { ...BODY, Realm: '42' })
+    expect([response.status, await response.json()]).toMatchObject([
+      202,
+      { CompanyUnchecked: true },
     ])
   })
 

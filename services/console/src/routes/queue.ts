@@ -1,9 +1,11 @@
+import { credentialName } from '@integration-host/shared/contracts/realm'
 import { RunResponse } from '@integration-host/shared/contracts/run'
+import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { ServiceClient } from '../adapters/peers/service-client.ts'
+import { PeerFailed, type ServiceClient } from '../adapters/peers/service-client.ts'
 import {
   lineOutcomes,
   QueueBody,
@@ -19,6 +21,7 @@ export interface QueueRouteDeps {
   readonly sessions: Sessions
   readonly isHttps: boolean
   readonly coordinator: ServiceClient
+  readonly tokenService: ServiceClient
 }
 
 const LineResults = z.object({
@@ -32,12 +35,33 @@ const LineResults = z.object({
 })
 
 /** The routes that queue one transaction, or a file with a transaction on each line. */
-export function queueRoutes({ sessions, isHttps, coordinator }: QueueRouteDeps): Hono {
+export function queueRoutes(deps: QueueRouteDeps): Hono {
+  const { sessions, isHttps, coordinator, tokenService } = deps
   const tags = ['queue']
   const operator = needsRole(sessions, 'operator', isHttps)
   const person = (c: Context): { readonly person: string } => ({ person: sessionOf(c).user })
   const transactions = (process: string): string =>
     `/processes/${encodeURIComponent(process)}/transactions`
+
+  /**
+   * Returns whether token-service did not say whether a company exists.
+   *
+   * @throws {IntegrationError} `credential_not_found` if the company does not exist.
+   */
+  async function isUnchecked(realm: string): Promise<boolean> {
+    try {
+      await tokenService.read(`/credentials/${credentialName(realm)}`, z.unknown())
+      return false
+    } catch (error) {
+      if (!(error instanceof PeerFailed)) throw error
+      if (error.status !== 404) return true
+      throw new IntegrationError(
+        'credential_not_found',
+        `There is no company ${realm} in this installation, so nothing was queued`,
+        { cause: error },
+      )
+    }
+  }
 
   return new Hono()
     .post(
@@ -47,7 +71,8 @@ export function queueRoutes({ sessions, isHttps, coordinator }: QueueRouteDeps):
         operationId: 'queueTransaction',
         tags,
         summary: 'Queues a transaction',
-        description: 'The person and the reason are in the action log.',
+        description:
+          'The person and the reason are in the action log. A company that does not exist is rejected. While token-service does not respond, the company is accepted unchecked.',
         responses: {
           202: jsonResponse('queued', QueuedRun),
           200: jsonResponse('it exists already, with the same data, company and tags', QueuedRun),
@@ -57,6 +82,8 @@ export function queueRoutes({ sessions, isHttps, coordinator }: QueueRouteDeps):
       validate('json', QueueBody),
       async (c) => {
         const { Process, Data, ...transaction } = c.req.valid('json')
+        const { Realm } = transaction
+        const CompanyUnchecked = Realm !== undefined && (await isUnchecked(Realm))
         let IsNew = false
         const { ReplayID, Status } = await coordinator.send(
           transactions(Process),
@@ -75,7 +102,10 @@ export function queueRoutes({ sessions, isHttps, coordinator }: QueueRouteDeps):
           },
           RunResponse,
         )
-        return c.json({ ReplayID, Status, IsNew } satisfies QueuedRun, IsNew ? 202 : 200)
+        return c.json(
+          { ReplayID, Status, IsNew, CompanyUnchecked } satisfies QueuedRun,
+          IsNew ? 202 : 200,
+        )
       },
     )
     .post(
