@@ -54,9 +54,7 @@ export function ConnectButton({
         }}
         done=""
       >
-        {company === undefined && (
-            <CompanyNameField>Name of the company</CompanyNameField>
-        )}
+        {company === undefined && <CompanyNameField>Name of the company</CompanyNameField>}
         <label>
           Valid for
           <select name="hours" defaultValue="24">
