@@ -49,6 +49,7 @@ describe('the pages of the console without data and without services', () => {
     const text =
       /1 run was due at the coordinator’s last count \((just now|\d+ s ago)\), for 42 s\./
     await page.getByText(text).waitFor()
+    expect(await page.getByText(text).count()).toBe(1)
   })
 
   describe('after all services have stopped', () => {

@@ -23,6 +23,6 @@ export const start: StartEngine = async (settings) => {
       await record(id, 'csv', await steps.csv(id, report))
     },
     concurrency: settings.concurrency,
-    close: async () => void (await tables[Symbol.asyncDispose]()),
+    close: async () => tables[Symbol.asyncDispose](),
   })
 }

@@ -287,9 +287,9 @@ function Company({ realm, onChange }: CompanyProps) {
           ))}
         </datalist>
       </label>
-      <span id={hint} role="status" className="tone-bad">
+      <output id={hint} className="tone-bad">
         {isUnknown && 'No company of this installation has this id.'}
-      </span>
+      </output>
     </div>
   )
 }
