@@ -18,7 +18,7 @@ export default mergeConfig(
       // The test files of a worker share the loaded modules. Loading the modules again for each file would take a tenth
       // of the total time.
       isolate: false,
-      maxWorkers: 3,
+      maxWorkers: 4,
     },
   },
 )
