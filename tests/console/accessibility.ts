@@ -64,9 +64,9 @@ const UNMARKED_FIELDS = `Array.from(
 })`
 
 /**
- * Checks a page with axe at three widths, and at two of them in both themes. Only the rules about colors run in the second theme. Also
- * checks that the page needs no horizontal scrolling, and that the text fields of an open dialog are marked as required
- * or optional.
+ * Checks a page with axe at three widths, and at two of them in both themes. Only the rules about colors run in the
+ * second theme. Also checks that the page needs no horizontal scrolling, and that the text fields of an open dialog are
+ * marked as required or optional.
  */
 export async function expectAccessible(page: Page, name: string): Promise<void> {
   expect(await page.evaluate(UNMARKED_FIELDS), name).toEqual([])

@@ -127,9 +127,7 @@ describe.each([
       await SHOWN[path]?.(page).first().waitFor()
       // The page of a company has a list of the runs that wait for it. Only this list needs the coordinator.
       const isOfTwo = path === '/companies/1' && service === 'coordinator'
-      await eventually(async () =>
-        expect(await alertOf(page).count(), path).toBe(isOfTwo ? 1 : 0),
-      )
+      await eventually(async () => expect(await alertOf(page).count(), path).toBe(isOfTwo ? 1 : 0))
     }
     await page.close()
   })
