@@ -76,19 +76,19 @@ describe('the check of the records after a chaos round', () => {
     expect(await check({})).toEqual(clean)
   })
 
-  it('the command chaos counts an order as lost if the coordinator has no record of the order', async () => {
+  it('the command `chaos` reports an order as lost if the coordinator has no record of the order', async () => {
     const books = await check({ [ORDER]: () => problem(404, 'transaction_not_found') })
     expect(books).toEqual({ ...clean, lost: ['1'] })
   })
 
-  it('the command chaos counts an order as run twice if the coordinator has a second run of the order', async () => {
+  it('the command `chaos` reports that an order ran twice if the coordinator has a second run of the order', async () => {
     expect(await check({ [ORDER]: () => run({ ReplayID: 1 }) })).toEqual({
       ...clean,
       doubled: ['1'],
     })
   })
 
-  it('the command chaos counts an order as run twice if a step was completed twice', async () => {
+  it('the command `chaos` reports that an order ran twice if a step was completed twice', async () => {
     const Attempts = [attempt('order'), attempt('order')]
     expect(await check({ [ORDER]: () => run({ Attempts }) })).toEqual({ ...clean, doubled: ['1'] })
   })

@@ -97,8 +97,8 @@ export function createServerSockets(
   const release = (socket: Socket): void => {
     released.add(socket)
     socket.once('close', () => released.delete(socket))
-    // A released connection has received the response to its statement. The driver no longer waits for this response,
-    // so the connection is closed.
+    // The driver has given up a released connection, but its last statement may still run. The data that arrives is the
+    // response to this statement, so the connection can be closed then.
     socket.on('data', () => socket.destroy())
   }
 

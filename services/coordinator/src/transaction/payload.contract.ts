@@ -264,7 +264,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       await reseal(k2, k1)
       expect(logged).toEqual([sealing, sealedAll])
       await reseal(k1)
-      expect(logged).toEqual(['payloads cannot be decrypted; correct PAYLOAD_KEYS'])
+      expect(logged).toEqual(['payloads cannot be decrypted: check PAYLOAD_KEYS'])
     })
 
     it('a resealing pass does not replace a payload that has changed since the pass read it', async () => {

@@ -88,7 +88,7 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
     await save(progress)
     if (!isDone) isReported = false
     else if (unreadable > 0)
-      log.error({ keyId, unreadable }, 'payloads cannot be decrypted; correct PAYLOAD_KEYS')
+      log.error({ keyId, unreadable }, 'payloads cannot be decrypted: check PAYLOAD_KEYS')
     else if (!isReported) {
       isReported = true
       log.info({ keyId }, 'all payloads are sealed with the active key')

@@ -61,7 +61,7 @@ const DEFAULT = { completedDays: 90, failedDays: 365 }
 /** How long bulk operations are kept after their end. */
 const OPERATIONS_MS = 90 * DAY_MS
 const KEEP = { completedDays: 0, failedDays: 0 }
-/** The number of intervals per pass: with the default interval, a pass begins every hour. */
+/** A pass begins after this number of intervals, which is every hour with the default interval. */
 const INTERVALS_PER_PASS = 60
 /** The interval at which the lease of a pass is renewed; a sixth of `LEASE_MS`. */
 const CONTINUE_MS = 5_000

@@ -153,7 +153,7 @@ describe('TLS to PostgreSQL', () => {
     )
   })
 
-  it('new connections to PostgreSQL use a replaced CA file, and verify a certificate for an IP address', async () => {
+  it('after the CA file was replaced, new connections to PostgreSQL use the new file, also for a certificate with an IP address', async () => {
     const caFile = join(authority.folder, 'rotated-ca.pem')
     await copyFile(authority.caFile, caFile)
     await using connection = connect(urlOf(withTls, 'localhost', ''), {

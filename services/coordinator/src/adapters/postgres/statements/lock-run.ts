@@ -23,9 +23,9 @@ export async function lockTransaction(
 }
 
 /**
- * Returns the ReplayID of the latest run of the transaction. The transaction must be locked.
+ * Returns the ReplayID of the latest run of the transaction. The caller must hold a lock from {@link lockRun}.
  *
- * @param requested the ReplayID with which the run was locked; if it is `null`, the locked run is the latest run.
+ * @param requested the `replayId` that was passed to {@link lockRun}. If it was `null`, the locked run is the latest run.
  */
 export async function latestReplayId(
   tx: postgres.TransactionSql,
