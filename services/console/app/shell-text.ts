@@ -15,9 +15,12 @@ export const showCommand = (by: CommandLine, process: string, id: string, run: n
   // Without `--`, an id that begins with a hyphen would be read as an option.
   `${PROGRAMS[by]} transactions show --process ${quoted(process)} --replay ${run} -- ${quoted(id)}`
 
-/** Returns a command that queues a first transaction. Only the data of `OrderProcess` is known. */
+/** The process whose initial data is known: the number of an order. */
+export const DEMO_PROCESS = 'OrderProcess'
+
+/** Returns a command that queues a first transaction. */
 export const queueCommand = (by: CommandLine, process: string): string =>
-  `${PROGRAMS[by]} transactions queue 1 --process ${quoted(process)} --data ${process === 'OrderProcess' ? '1' : "'{…}'"}`
+  `${PROGRAMS[by]} transactions queue 1 --process ${quoted(process)} --data ${process === DEMO_PROCESS ? '1' : "'{}'"}`
 
 /** Returns the command that checks the backends. In a compose stack, only the container `doctor` reaches them. */
 export const doctorCommand = (by: CommandLine): string =>

@@ -15,7 +15,6 @@ import { type ReadLoop, startReadLoop } from './read-loop.ts'
 import type { Windows } from './view/alert-rule.ts'
 import { changesOf } from './view/changes.ts'
 import { createConditionTimes } from './view/condition-times.ts'
-import { withoutCovered } from './view/condition.ts'
 import { conditionsOf } from './view/conditions.ts'
 import type { FigureHistory } from './view/figure-history.ts'
 import { type FiringAlert, withFiringAlerts } from './view/firing-alerts.ts'
@@ -117,10 +116,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
         at,
         watchedSince,
         installation: state,
-        conditions: times.dated(
-          withoutCovered(withFiringAlerts(conditionsOf(state, windows), alerts)),
-          at,
-        ),
+        conditions: times.dated(withFiringAlerts(conditionsOf(state, windows), alerts), at),
         prometheusFailedSince,
         lastEnded: times.lastEnded,
         minutes: tracker.minutes(at),

@@ -45,7 +45,7 @@ describe('the commands that a person copies from the console', () => {
       `${program} transactions queue 1 --process OrderProcess --data 1`,
     )
     expect(queueCommand(by, 'ReportSale')).toBe(
-      `${program} transactions queue 1 --process ReportSale --data '{…}'`,
+      `${program} transactions queue 1 --process ReportSale --data '{}'`,
     )
     expect(doctorCommand(by)).toBe(doctor)
   })

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import type { ProcessesView } from '../../src/contracts/processes.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
-import { queueCommand } from '../shell-text.ts'
+import { DEMO_PROCESS, queueCommand } from '../shell-text.ts'
 import { Outside } from './text.tsx'
 
 /** The command that queues a first transaction, to a process of this installation. */
@@ -11,8 +11,10 @@ export function QueueCommand({ session }: { readonly session: SessionView }) {
     queryKey: ['processes'],
     queryFn: () => call<ProcessesView>('GET', '/processes'),
   })
-  const names = processes.data?.Processes.filter(({ BuiltIn }) => !BuiltIn) ?? []
-  const name = names[0]?.Process ?? 'OrderProcess'
+  const names = (processes.data?.Processes ?? [])
+    .filter(({ BuiltIn }) => !BuiltIn)
+    .map(({ Process }) => Process)
+  const name = names.find((each) => each === DEMO_PROCESS) ?? names[0] ?? DEMO_PROCESS
   return (
     <code>
       <Outside text={queueCommand(session.CommandLine, name)} />

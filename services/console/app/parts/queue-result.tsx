@@ -35,10 +35,7 @@ export function QueueResult(props: QueueResultProps) {
         {run.IsNew && isPaused && '. It waits until the process is resumed.'}
       </p>
       {run.CompanyUnchecked && (
-        <p>
-          Token-service did not respond, so it is not known whether the company exists. Look at the
-          run later.
-        </p>
+        <p>It could not be checked whether the company exists. Look at the run later.</p>
       )}
       <div className="buttons">
         <button type="button" onClick={onAnother}>

@@ -53,6 +53,9 @@ export const needsRole =
     await actOnce(c, session.digest, next)
   }
 
+/** Says that a request of an operator changes nothing, so it is not announced as an action. */
+export const changesNothing = (c: Context): void => c.set('isAction', false)
+
 /**
  * Calls `acted` after each action of an operator. A rejected action has changed nothing. If a service has sent no
  * response, it may have executed the action.

@@ -11,7 +11,7 @@ import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import { bulkChanges, BulkList, BulkView, StartBulk } from '../contracts/bulk.ts'
 import { ReasonBody } from '../contracts/processes.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { needsRole, sessionOf } from './browser-guard.ts'
+import { changesNothing, needsRole, sessionOf } from './browser-guard.ts'
 import { ACTION_PROBLEMS, PEER_PROBLEMS } from './peer-problems.ts'
 
 export interface BulkRouteDeps {
@@ -74,6 +74,7 @@ export function bulkRoutes({ sessions, isHttps, coordinator }: BulkRouteDeps): H
       validate('json', StartBulk),
       async (c) => {
         const { Filter, Reason, ...body } = c.req.valid('json')
+        if (body.DryRun) changesNothing(c)
         const request = {
           ...person(c),
           method: 'POST',

@@ -42,15 +42,15 @@ const BODY = { Process: 'OrderProcess', TransactionID: '66', Data: '1' }
 describe('queueing transactions from the console', () => {
   let coordinator: FakeService
   let tokenService: FakeService
-  /** The status with which token-service responds to a request for a company. */
-  let companyStatus: number
+  /** The response of token-service to a request for a company. */
+  let company: FakeResponse
   let console: ConsoleFixture
   let cookie: string
   let answer: FakeResponse
 
   beforeAll(async () => {
     coordinator = await startFakeService(() => answer)
-    tokenService = await startFakeService(() => ({ status: companyStatus, body: {} }))
+    tokenService = await startFakeService(() => company)
     console = await startConsoleFixture({
       COORDINATOR_URL: coordinator.url,
       TOKEN_SERVICE_URL: tokenService.url,
@@ -59,7 +59,7 @@ describe('queueing transactions from the console', () => {
   })
   beforeEach(() => {
     answer = { status: 202, body: RUN }
-    companyStatus = 200
+    company = { status: 200, body: {} }
   })
   afterAll(async () => {
     for (const one of [console, coordinator, tokenService]) await one?.[Symbol.asyncDispose]()
@@ -109,7 +109,7 @@ describe('queueing transactions from the console', () => {
   })
 
   it('a transaction of a company that does not exist is rejected, and nothing is sent to the coordinator', async () => {
-    companyStatus = 404
+    company = { status: 404, body: { code: 'credential_not_found' } }
     const before = sent().length
     const response = await post('/api/queue', { ...BODY, Realm: '42' })
     expect([response.status, await response.json()]).toMatchObject([
@@ -121,14 +121,21 @@ describe('queueing transactions from the console', () => {
     expect((await post('/api/queue', BODY)).status).toBe(202)
   })
 
-  it('while token-service does not respond, a transaction is queued with a notice that its company was not checked', async () => {
-    companyStatus = 503
-    const response = await post('/api/queue', { ...BODY, Realm: '42' })
-    expect([response.status, await response.json()]).toMatchObject([
-      202,
-      { CompanyUnchecked: true },
-    ])
-  })
+  it.each([
+    ['does not respond', { status: 503, body: {} }],
+    ['is replaced by a proxy that knows no such path', { status: 404, body: {} }],
+    ['rejects the key', { status: 403, body: { code: 'forbidden' } }],
+  ])(
+    'while token-service %s, a transaction is queued with a notice that its company was not checked',
+    async (_, found) => {
+      company = found
+      const response = await post('/api/queue', { ...BODY, Realm: '42' })
+      expect([response.status, await response.json()]).toMatchObject([
+        202,
+        { CompanyUnchecked: true },
+      ])
+    },
+  )
 
   it('two requests to queue a transaction with the same Idempotency-Key cause only one request to the coordinator', async () => {
     const before = sent().length

@@ -5,7 +5,7 @@ import { jsonResponse, problemResponses, validate } from '@integration-host/shar
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import { PeerFailed, type ServiceClient } from '../adapters/peers/service-client.ts'
+import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import {
   lineOutcomes,
   QueueBody,
@@ -44,17 +44,17 @@ export function queueRoutes(deps: QueueRouteDeps): Hono {
     `/processes/${encodeURIComponent(process)}/transactions`
 
   /**
-   * Returns whether token-service did not say whether a company exists.
+   * Returns whether token-service did not say whether a company exists. A 404 without its code may come from a proxy.
    *
    * @throws {IntegrationError} `credential_not_found` if the company does not exist.
    */
-  async function isUnchecked(realm: string): Promise<boolean> {
+  async function isUnchecked(c: Context, realm: string): Promise<boolean> {
     try {
-      await tokenService.read(`/credentials/${credentialName(realm)}`, z.unknown())
+      await tokenService.send(`/credentials/${credentialName(realm)}`, person(c), z.unknown())
       return false
     } catch (error) {
-      if (!(error instanceof PeerFailed)) throw error
-      if (error.status !== 404) return true
+      if (!(error instanceof IntegrationError)) throw error
+      if (error.code !== 'credential_not_found') return true
       throw new IntegrationError(
         'credential_not_found',
         `There is no company ${realm} in this installation, so nothing was queued`,
@@ -83,7 +83,7 @@ export function queueRoutes(deps: QueueRouteDeps): Hono {
       async (c) => {
         const { Process, Data, ...transaction } = c.req.valid('json')
         const { Realm } = transaction
-        const CompanyUnchecked = Realm !== undefined && (await isUnchecked(Realm))
+        const CompanyUnchecked = Realm !== undefined && (await isUnchecked(c, Realm))
         let IsNew = false
         const { ReplayID, Status } = await coordinator.send(
           transactions(Process),

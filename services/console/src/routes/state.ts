@@ -4,7 +4,7 @@ import { describeRoute } from 'hono-openapi'
 import { NowView } from '../contracts/now.ts'
 import { IntegrityView, ServicesView } from '../contracts/services.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { needsRole } from './browser-guard.ts'
+import { changesNothing, needsRole } from './browser-guard.ts'
 
 export interface StateRouteDeps {
   readonly sessions: Sessions
@@ -61,6 +61,9 @@ export function stateRoutes({ sessions, isHttps, ...deps }: StateRouteDeps): Hon
           }),
         },
       }),
-      async (c) => c.json(await deps.checkIntegrity()),
+      async (c) => {
+        changesNothing(c)
+        return c.json(await deps.checkIntegrity())
+      },
     )
 }

@@ -1,8 +1,11 @@
 import { type ConditionView, conditionNames } from '../contracts/now.ts'
-import type { Condition } from './condition.ts'
+import { type Condition, withoutCovered } from './condition.ts'
 
 export interface ConditionTimes {
-  /** Returns the conditions that have lasted long enough, each with the time at which it began. */
+  /**
+   * Returns the conditions that have lasted long enough and that no other condition covers, each with the time at which it
+   * began. A covered condition keeps this time.
+   */
   dated(conditions: readonly Condition[], now: number): readonly ConditionView[]
   /** The last condition that ended; `null` if none has ended yet. */
   readonly lastEnded: { readonly title: string; readonly at: number } | null
@@ -13,10 +16,10 @@ const runbookSections: readonly string[] = conditionNames
 /** Stores the time at which each condition began, and the last condition that ended. */
 export function createConditionTimes(): ConditionTimes {
   /**
-   * The conditions that the last call of `dated` received. `isShown` is false for a condition that has not lasted long
+   * The conditions that the last call of `dated` received. `isLong` is false for a condition that has not lasted long
    * enough.
    */
-  let standing = new Map<string, { title: string; since: number; isShown: boolean }>()
+  let standing = new Map<string, { title: string; since: number; isLong: boolean }>()
   let lastEnded: ConditionTimes['lastEnded'] = null
   return {
     get lastEnded() {
@@ -25,13 +28,14 @@ export function createConditionTimes(): ConditionTimes {
     dated(conditions, now) {
       const next: typeof standing = new Map()
       const shown: ConditionView[] = []
+      const uncovered = new Set(withoutCovered(conditions))
       for (const condition of conditions) {
         const { key, name, title, knownSince, asOf = null } = condition
         const { noLaterThan = now, forMs = 0 } = condition
         const since = Math.min(knownSince ?? standing.get(key)?.since ?? now, noLaterThan)
-        const isShown = now - since >= forMs
-        next.set(key, { title, since, isShown })
-        if (isShown)
+        const isLong = now - since >= forMs
+        next.set(key, { title, since, isLong })
+        if (isLong && uncovered.has(condition))
           shown.push({
             Key: key,
             Name: name,
@@ -48,8 +52,8 @@ export function createConditionTimes(): ConditionTimes {
             Action: condition.action ?? null,
           })
       }
-      for (const [key, { title, isShown }] of standing)
-        if (isShown && next.get(key)?.isShown !== true) lastEnded = { title, at: now }
+      for (const [key, { title, isLong }] of standing)
+        if (isLong && next.get(key)?.isLong !== true) lastEnded = { title, at: now }
       standing = next
       return shown
     },

@@ -22,7 +22,7 @@ export interface MetricCondition extends AlertRule {
   readonly covered?: {
     readonly by: string
     readonly query: MetricQuery
-    readonly when: (series: readonly Measured[], installation: Installation) => boolean
+    readonly when: (series: readonly Measured[]) => boolean
   }
 }
 
@@ -106,15 +106,13 @@ export const metricConditions: readonly MetricCondition[] = [
         ...counter('credential_refreshes_total', { label: 'outcome', is: '=', value: 'failed' }),
         by: ['class'],
       },
-      // A failure that concerns the grant always causes a fault. Any other failure is covered only if a company has a
-      // fault of this class: while access tokens are valid, an outage of the provider causes none.
-      when(series, { faulted }) {
-        const classes = new Set(faulted.map(({ Fault }) => Fault?.Code))
-        return series.every(
+      // A failure that concerns the grant always causes a fault. Any other failure may concern all companies, although
+      // few of them have a fault: while access tokens are valid, an outage of the provider causes none.
+      when: (series) =>
+        series.every(
           ({ labels: [name = ''], value }) =>
-            value === 0 || classes.has(name) || !new RegExp(`^(?:${NOT_OF_GRANT})$`).test(name),
-        )
-      },
+            value === 0 || !new RegExp(`^(?:${NOT_OF_GRANT})$`).test(name),
+        ),
     },
     words(share, _, { faulted, companies }) {
       const { failing = 0, must_reconnect = 0 } = companies?.States ?? {}
@@ -355,8 +353,7 @@ export function* conditionsOfMetrics(
     for (const { labels, value } of exceeding(rule, installation, windows)) {
       const { affected = 1, ...words } = rule.words(value, labels, installation)
       const { covered } = rule
-      const isCovered =
-        covered?.when(windows(covered.query, rule.minutes ?? 0), installation) ?? false
+      const isCovered = covered?.when(windows(covered.query, rule.minutes ?? 0)) ?? false
       yield {
         key: [rule.name, ...(labels.length === 0 ? [] : [JSON.stringify(labels)])].join(' '),
         name: rule.name,

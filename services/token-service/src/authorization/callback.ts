@@ -106,7 +106,7 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
   /** Audits that another company was chosen, and resolves with the error that says so. */
   async function otherCompany(
     { expected, chosen }: Extract<Decision, { kind: 'other_company' }>,
-    { isByVisitor }: AuthorizationRequest,
+    { isByVisitor, browser }: AuthorizationRequest,
     labels: LabelsChange | null,
   ): Promise<IntegrationError> {
     const name = credentialName(expected)
@@ -116,10 +116,12 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
       { name: isByVisitor ? '' : name, version: 0 },
       { who: 'browser', what: 'granted', outcome: 'realm_mismatch' },
     )
-    const label = isByVisitor
-      ? null
-      : // The error must be reported even if the store cannot be read now.
-        (labels?.label ?? (await deps.labelOf(name).catch(() => null)))
+    // Without a browser that has begun the authorization, anyone who knows its state can send this callback.
+    const label =
+      isByVisitor || browser === null
+        ? null
+        : // The error must be reported even if the store cannot be read now.
+          (labels?.label ?? (await deps.labelOf(name).catch(() => null)))
     const company = label === null ? expected : `${label} (${expected})`
     return new IntegrationError(
       'realm_mismatch',

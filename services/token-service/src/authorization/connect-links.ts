@@ -100,8 +100,9 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
   /** Throws unless this browser has used the link within the last ten minutes (L4). */
   function requireUsedBy({ usedAt, usedBy }: ConnectLink, browser: string | null): void {
     const isSameBrowser = browser !== null && usedBy === digest(browser)
-    if (usedAt === null || !isSameBrowser || now() >= usedAt + AUTHORIZATION_TTL_MS)
-      throw unusable('it was used before, and works only once')
+    if (usedAt === null || !isSameBrowser) throw unusable('it was used before, and works only once')
+    if (now() >= usedAt + AUTHORIZATION_TTL_MS)
+      throw unusable('this browser used it more than ten minutes ago')
   }
 
   const start = ({ id, returnTo, realm, label, tags }: ConnectLink, browser: string) =>

@@ -71,7 +71,7 @@ export const button = (
   scriptNonce: string,
   { method, action, fields = {} }: FormTarget = { method: 'post' },
 ): PageContent =>
-  html`<form method="${method}" ${action === undefined ? '' : html` action="${action}"`}>
+  html`<form method="${method}" ${action === undefined ? '' : html`action="${action}"`}>
       ${Object.entries(fields).map(
         ([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`,
       )}

@@ -87,7 +87,7 @@ describe('a connect link', () => {
     const { id, page } = await createLink({ realm: '7', return_to: 'http://localhost/done' })
     const opened = await open(page)
     expect(opened.status).toBe(200)
-    expect(await opened.text()).toMatch(/the company 7.*<form method="post">/s)
+    expect(await opened.text()).toMatch(/the company 7.*<form method="post"\s*>/s)
     const pressed = await press(page)
     expect(pressed.status).toBe(303)
     expect(startedBy(pressed).consent.origin).toBe(provider.url)
@@ -238,7 +238,7 @@ describe('a connect link', () => {
         expect(content).not.toContain(secret)
     }
     for (const content of [text, repeated]) {
-      const action = /<form method="post" action="([^"]+)"/.exec(content)?.[1] ?? ''
+      const action = /<form method="post"\s+action="([^"]+)"/.exec(content)?.[1] ?? ''
       expect(action).toBe(`connect/again/${link.id}`)
       const restarted = await press(`${service.url}/${action}`, { Cookie })
       expect(restarted.status).toBe(303)
