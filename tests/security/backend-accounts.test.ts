@@ -84,6 +84,12 @@ beforeAll(async () => {
     await broker.control('add_user', name, password)
     await broker.control('set_permissions', name, configure, write, read)
   }
+  // The account of another program, which may start runs of OrderProcess
+  const exchange = system.amqpPrefix + START_EXCHANGE
+  const pattern = `^${exchange.replaceAll('.', '\\.')}$`
+  await broker.control('add_user', 'erp', password)
+  await broker.control('set_permissions', 'erp', '^$', pattern, '^$')
+  await broker.control('set_topic_permissions', 'erp', exchange, '^OrderProcess$', '^$')
   const redis = (name: RedisAccountName) => ({ REDIS_URL: urlAs(name, redisServer.url) })
   const amqp = (name: BrokerAccountName) => ({ AMQP_URL: urlAs(name, broker.url) })
   system.start('token-service', { ...redis('token-service'), ...amqp('token-service') })
@@ -101,8 +107,9 @@ beforeAll(async () => {
   system.start('webhook-receiver', amqp('webhook-receiver'))
   await system.ready('token-service', 'accounting-gateway', 'coordinator', 'webhook-receiver')
   // This timeout is longer than the start deadlines of the servers. If a server does not start in time, the test
-  // fails with the server's error, which contains the reason.
-}, 240_000)
+  // fails with the server's error, which contains the reason. Each call of `control` starts an Erlang system, which
+  // takes many seconds on a busy machine.
+}, 360_000)
 afterAll(() => opened.disposeAsync())
 
 const post = (url: string, body: object): Promise<Response> =>
@@ -208,10 +215,6 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
 
   it('an account of another program has only the permission to start runs of one process by messages', async () => {
     const exchange = system.amqpPrefix + START_EXCHANGE
-    const pattern = `^${exchange.replaceAll('.', '\\.')}$`
-    await broker.control('add_user', 'erp', password)
-    await broker.control('set_permissions', 'erp', '^$', pattern, '^$')
-    await broker.control('set_topic_permissions', 'erp', exchange, '^OrderProcess$', '^$')
     const connection = await connect(urlAs('erp', broker.url))
     const rejected = async (act: (channel: Channel) => unknown): Promise<void> => {
       const channel = await connection.createChannel()
