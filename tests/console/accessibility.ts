@@ -5,8 +5,6 @@ import type { Page } from 'playwright-core'
 import { expect } from 'vitest'
 
 const WIDTHS = [1440, 900, 400] as const
-/** The widths at which the colors are also checked in the dark theme. No element is shown only at the width between. */
-const DARK_WIDTHS: readonly number[] = [1440, 400]
 /** The size of the viewport before and after the checks of a page. */
 const USUAL_SIZE = { width: 1280, height: 720 } as const
 /**
@@ -54,7 +52,7 @@ async function loadAxe(
 
 /**
  * A browser script that returns the names of the text fields of the open dialog whose name does not say whether the
- * field must be filled in. The field of the search is none of them, because nobody submits it.
+ * field must be filled in. The field of the search is left out, because it belongs to no form.
  */
 const UNMARKED_FIELDS = `Array.from(
   document.querySelectorAll('dialog[open] :is(input:not([type=radio], [type=checkbox], [type=number], [role=combobox]), textarea)'),
@@ -64,17 +62,17 @@ const UNMARKED_FIELDS = `Array.from(
 })`
 
 /**
- * Checks a page with axe at three widths, and at two of them in both themes. Only the rules about colors run in the
- * second theme. Also checks that the page needs no horizontal scrolling, and that the text fields of an open dialog are
- * marked as required or optional.
+ * Checks a page with axe in both themes and at three widths. Only the rules about colors run in the second theme. Also
+ * checks that the page needs no horizontal scrolling, and that the text fields of an open dialog are marked as required
+ * or optional.
  */
 export async function expectAccessible(page: Page, name: string): Promise<void> {
   expect(await page.evaluate(UNMARKED_FIELDS), name).toEqual([])
   const violations = await loadAxe(page)
   for (const width of WIDTHS) {
     await page.setViewportSize({ width, height: 900 })
-    for (const theme of DARK_WIDTHS.includes(width) ? (['light', 'dark'] as const) : ['light']) {
-      await page.emulateMedia({ colorScheme: theme === 'dark' ? 'dark' : 'light' })
+    for (const theme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme: theme })
       const where = `${name} ${theme} ${width}`
       expect(await violations(theme === 'light' ? TAGS : COLOR_RULES), where).toEqual([])
       const excess = await page.evaluate(

@@ -127,7 +127,8 @@ describe.each([
       await SHOWN[path]?.(page).first().waitFor()
       // The page of a company has a list of the runs that wait for it. Only this list needs the coordinator.
       const isOfTwo = path === '/companies/1' && service === 'coordinator'
-      await eventually(async () => expect(await alertOf(page).count(), path).toBe(isOfTwo ? 1 : 0))
+      if (isOfTwo) await alertOf(page).waitFor()
+      expect(await alertOf(page).count(), path).toBe(isOfTwo ? 1 : 0)
     }
     await page.close()
   })

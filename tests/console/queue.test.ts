@@ -137,7 +137,7 @@ describe('queueing and comparing runs in the console', () => {
   it('the dialog says that a company does not exist, and the console does not queue the transaction', async () => {
     const page = await at.signIn()
     const dialog = await openQueue(page)
-    await dialog.getByLabel('Id (required)').fill('of-nobody')
+    await dialog.getByLabel('Id (required)').fill('unknown-company')
     const company = dialog.getByLabel('Id of the company (optional)')
     await company.fill('NO-SUCH')
     await dialog.getByRole('status').getByText('No company of this installation').waitFor()

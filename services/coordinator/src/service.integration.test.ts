@@ -367,6 +367,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
   it('one bulk request queues ten thousand transactions, and a repeated request finds them before PostgreSQL has statistics', async () => {
     const empty = use(await openBackends('real'))
     const host = use(await startFixture(empty))
+    expect(empty.database).not.toBeNull()
     await empty.database?.sql.unsafe('alter table "Order_Header" set (autovacuum_enabled = false)')
     await host.call('/processes/OrderProcess/pause', { method: 'POST' })
     const body = JSON.stringify(

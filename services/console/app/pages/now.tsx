@@ -1,7 +1,7 @@
 import type { ChangeView, NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { duration, full, timeOfDay } from '../clock.ts'
-import { counted } from '../count-text.ts'
+import { counted, numberText } from '../count-text.ts'
 import { useNow } from '../now.ts'
 import { ActivityText } from '../parts/activity-text.tsx'
 import { Ago, AsOf } from '../parts/ago.tsx'
@@ -119,8 +119,6 @@ function FirstSteps({ session }: { readonly session: SessionView }) {
   )
 }
 
-const number = new Intl.NumberFormat()
-
 function Runs({ now }: { readonly now: NowView }) {
   const { Runs: runs, Due: due, Minutes: minutes } = now
   const done = minutes.reduce((sum, { Done }) => sum + Done, 0)
@@ -137,7 +135,7 @@ function Runs({ now }: { readonly now: NowView }) {
       </dl>
       <MinuteChart minutes={minutes} />
       <p className="muted">
-        {number.format(failed)} failed in the last hour.
+        {numberText(failed)} failed in the last hour.
         {due !== null && due.Count > 0 && <DueRuns due={due} />}
       </p>
     </>
@@ -176,7 +174,7 @@ function Count({
       <dt>
         <State tone={value === 0 ? 'quiet' : tone}>{name}</State>
       </dt>
-      <dd className={value === 0 ? 'muted' : undefined}>{number.format(value)}</dd>
+      <dd className={value === 0 ? 'muted' : undefined}>{numberText(value)}</dd>
     </div>
   )
 }
@@ -204,7 +202,7 @@ function Services({ now }: { readonly now: NowView }) {
           ? 'Companies are not known yet.'
           : companies.Total === 0
             ? 'No company is connected yet.'
-            : `${number.format(companies.Active)} of ${counted(companies.Total, 'company', 'companies')} active.`}{' '}
+            : `${numberText(companies.Active)} of ${counted(companies.Total, 'company', 'companies')} active.`}{' '}
         {now.CompaniesAsOf !== null && <AsOf time={now.CompaniesAsOf} />}{' '}
         <Link to="/services">All services</Link>
       </p>

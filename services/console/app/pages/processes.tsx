@@ -4,7 +4,7 @@ import type { ProcessesView } from '../../src/contracts/processes.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { duration, full } from '../clock.ts'
-import { counted } from '../count-text.ts'
+import { counted, numberText } from '../count-text.ts'
 import { useRunCounts } from '../now.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
@@ -22,8 +22,6 @@ import { visible } from '../visible.ts'
 
 type Process = ProcessesView['Processes'][number]
 type Schedule = ProcessesView['Schedules'][number]
-
-const number = new Intl.NumberFormat()
 
 /** Shows the processes with their queues, and the schedules that start runs. */
 export function ProcessesPage({ session }: { readonly session: SessionView }) {
@@ -129,7 +127,7 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
               <td className="outside">
                 <Outside text={Step} />
               </td>
-              <td>{number.format(Due)}</td>
+              <td>{numberText(Due)}</td>
               <td>{Due === 0 ? '—' : duration(OldestSeconds)}</td>
               <td>{P95Seconds === null ? '—' : exact(P95Seconds * 1_000)}</td>
             </tr>
@@ -151,13 +149,13 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
           />
         )}
         <Link to={runsOf(name, IN_FLIGHT)}>
-          {counts === undefined ? 'Runs' : `${number.format(counts.InFlight)} in flight`}
+          {counts === undefined ? 'Runs' : `${numberText(counts.InFlight)} in flight`}
         </Link>
         {counts !== undefined && counts.Waiting > 0 && (
-          <Link to={runsOf(name, ['Waiting'])}>{number.format(counts.Waiting)} waiting</Link>
+          <Link to={runsOf(name, ['Waiting'])}>{numberText(counts.Waiting)} waiting</Link>
         )}
         {counts !== undefined && counts.Failed > 0 && (
-          <Link to={runsOf(name, ['Failed'])}>{number.format(counts.Failed)} failed</Link>
+          <Link to={runsOf(name, ['Failed'])}>{numberText(counts.Failed)} failed</Link>
         )}
         {role === undefined && (
           <Link to={`/dead-letters/${encodeURIComponent(name)}`}>

@@ -1,5 +1,6 @@
 import type { ConditionAction, ConditionView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { numberText } from '../count-text.ts'
 import { goTo, runbookPage } from '../router.ts'
 import { Ago, AsOf } from './ago.tsx'
 import { BlockableButton, roleReason } from './blockable-button.tsx'
@@ -90,8 +91,6 @@ export function Conditions({
   )
 }
 
-const number = new Intl.NumberFormat('en')
-
 interface ActionProps {
   readonly session: SessionView
   readonly action: ConditionAction
@@ -121,7 +120,7 @@ function Action({ session, action, affected, page }: ActionProps) {
                 ...(action.Class !== null && { class: action.Class }),
               },
             }}
-            label={`Resume ${number.format(affected)}`}
+            label={`Resume ${numberText(affected)}`}
             isDataRejected={action.DataRejected}
             blocked={role}
           />

@@ -1,3 +1,5 @@
+import { numberText } from '../count-text.ts'
+
 /** Shows the used share of a limit as text and as a bar. */
 export function LimitBar({
   used,
@@ -10,8 +12,8 @@ export function LimitBar({
   return (
     <span className="limit">
       <span>
-        {number.format(used)}
-        {limit !== null && <span className="muted"> of {number.format(limit)}</span>}
+        {numberText(used)}
+        {limit !== null && <span className="muted"> of {numberText(limit)}</span>}
       </span>
       {limit !== null && (
         <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
@@ -22,5 +24,3 @@ export function LimitBar({
     </span>
   )
 }
-
-const number = new Intl.NumberFormat()

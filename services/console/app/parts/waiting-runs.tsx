@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import type { RunsView } from '../../src/contracts/runs.ts'
 import { call } from '../api.ts'
+import { counted } from '../count-text.ts'
 import { runPage } from '../router.ts'
 import { Ago } from './ago.tsx'
 import { Link } from './link.tsx'
@@ -8,7 +9,6 @@ import { ReadProblem } from './problem.tsx'
 import { Outside } from './text.tsx'
 
 const SHOWN = 5
-const number = new Intl.NumberFormat('en')
 
 interface WaitingRunsProps {
   readonly realm: string
@@ -40,7 +40,7 @@ export function WaitingRuns({ realm, count }: WaitingRunsProps) {
           <p>
             <Link to={`/runs?${query}`}>
               {data.Next !== null && total === runs.length && 'More than '}
-              {number.format(total)} {total === 1 ? 'run waits' : 'runs wait'}
+              {counted(total, 'run waits', 'runs wait')}
             </Link>{' '}
             for this company, and {total === 1 ? 'continues by itself' : 'continue by themselves'}{' '}
             when it works again.
