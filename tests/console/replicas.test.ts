@@ -113,6 +113,33 @@ describe('two replicas of the console behind one address', () => {
     expect(new Set(actions.map(({ replica }) => replica))).toEqual(new Set([0, 1]))
   })
 
+  it('an action whose response was lost is executed only once, although the person confirms the action again and the request reaches the other replica', async () => {
+    fake.add(['lost-response'], { Status: 'Running' })
+    const at = await openBrowser()
+    const page = await openAs(at, 'ada', `/runs/${PROCESS}/lost-response`)
+    let responses = 0
+    await page.route('**/cancel', async (route) => {
+      responses += 1
+      if (responses > 2) return route.continue()
+      // A replica acts. The first time, the browser gets no response; the second time, a load balancer responds.
+      if (responses === 1) await route.fetch()
+      return responses === 1
+        ? route.abort('connectionreset')
+        : route.fulfill({ status: 502, contentType: 'text/html', body: '<h1>Bad gateway</h1>' })
+    })
+    await page.getByRole('button', { name: 'Cancel run…' }).click()
+    const confirm = dialog(page).getByRole('button', { name: 'Cancel run', exact: true })
+    for (const text of ['does not respond', 'responded with 502']) {
+      await confirm.click()
+      await dialog(page).getByRole('alert').getByText(text).waitFor()
+    }
+    await confirm.click()
+    await dialog(page).waitFor({ state: 'detached' })
+    const sent = proxy.forwarded.filter(({ path }) => path.endsWith('/lost-response/cancel'))
+    expect(new Set(sent.map(({ replica }) => replica))).toEqual(new Set([0, 1]))
+    expect(fake.acted.filter(({ path }) => path.includes('lost-response'))).toHaveLength(1)
+  })
+
   it('a sign-out at one replica shows the sign-in page in the tabs whose stream another replica sends', async () => {
     const at = await openBrowser()
     const page = await openAs(at, 'ada', '/')

@@ -1,4 +1,5 @@
 /** Functions that call the console's own API. The browser adds the session cookie to each request. */
+import type { MissingService } from '../src/contracts/missing-service.ts'
 import { isUnattended } from './attendance.ts'
 import { setAnswered } from './reach.ts'
 
@@ -28,6 +29,18 @@ export class Problem extends Error {
     this.since = further.since ?? null
   }
 }
+
+/**
+ * Returns whether a request has ended: it was executed (`null`), or the console has rejected it or says that its outcome
+ * is unknown. Otherwise the console may have executed the request. The person may then repeat it with the same key: the
+ * connection was lost, or a load balancer has responded without a problem document, or the console responded 5xx to a
+ * repetition, whose first request may have been executed.
+ */
+export const hasEnded = (error: Error | null): boolean =>
+  error === null ||
+  (error instanceof Problem &&
+    (error.code === 'outcome_unknown' ||
+      (error.status >= 400 && error.status < 500 && error.code !== 'unknown')))
 
 /**
  * Sends a request. `key` is sent as the header `Idempotency-Key`. A repeated request has the same key, so that the
@@ -77,10 +90,14 @@ async function respond(path: string, options: RequestInit): Promise<Response> {
   )
 }
 
+/** Returns the problem of a service whose part of a response is missing. */
+export const problemOf = ({ Code, Detail, Since }: MissingService): Problem =>
+  new Problem(503, Code, Detail, { since: Since })
+
 interface ProblemDocument {
   readonly code?: string
   readonly title?: string
   readonly detail?: string
   readonly errors?: readonly string[]
-  readonly since?: string
+  readonly since?: string | null
 }

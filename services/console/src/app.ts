@@ -29,6 +29,7 @@ import { type SignInLinkRouteDeps, signInLinkRoutes } from './routes/sign-in-lin
 import { type StateRouteDeps, stateRoutes } from './routes/state.ts'
 import { ownSessionRoutes } from './routes/own-sessions.ts'
 import { type StreamRouteDeps, streamRoutes } from './routes/stream.ts'
+import type { RequestStore } from './session/request-store.ts'
 
 export interface AppDeps
   extends
@@ -51,6 +52,7 @@ export interface AppDeps
   readonly health: Health
   readonly metrics: Metrics
   readonly built: BuiltApp
+  readonly requests: RequestStore
   /** Called after an action of a person that was executed, or whose outcome is unknown. */
   readonly acted: () => void
   /** The host names at which browsers reach the console, in addition to the loopback names. */
@@ -99,10 +101,15 @@ export function createApp(deps: AppDeps): Hono {
       )
       app.use(
         '/api/*',
-        describeRoute({ responses: problemResponses({ 503: 'the sessions cannot be read now' }) }),
+        describeRoute({
+          responses: problemResponses({
+            503: 'the sessions cannot be read now',
+            504: 'the action may have been executed',
+          }),
+        }),
         onlyOwnPages(deps.isHttps),
         announceActions(deps.acted),
-        recognizeRepeats(createRepeatedRequests(() => performance.now())),
+        recognizeRepeats(createRepeatedRequests(deps.requests, Date.now)),
       )
       app.route('/', assetRoutes(deps.built))
       app.route('/', signInLinkRoutes(deps))

@@ -6,6 +6,7 @@ import { connectRedis } from '@integration-host/shared/redis/connection'
 import { tlsFiles } from '@integration-host/shared/tls/tls-files'
 import { BUNDLE, type BuiltApp, buildApp, readApp } from './build-app.ts'
 import { createRedisActionCounter } from './adapters/redis/action-counter.ts'
+import { createRedisRequestStore } from './adapters/redis/request-store.ts'
 import { createRedisSessionStore } from './adapters/redis/session-store.ts'
 import { createRedisSignInFlowStore } from './adapters/redis/sign-in-flow-store.ts'
 import { type Config, readConfig } from './config.ts'
@@ -43,6 +44,7 @@ function sharedStores(
     sessions: createRedisSessionStore(redis),
     flows: createRedisSignInFlowStore(redis),
     actions: createRedisActionCounter(redis),
+    requests: createRedisRequestStore(redis),
   }
 }
 

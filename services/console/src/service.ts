@@ -5,6 +5,7 @@ import type { Health } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
+import { createMemoryRequestStore } from './adapters/memory/request-store.ts'
 import { createMemorySessionStore } from './adapters/memory/session-store.ts'
 import { createMemorySignInFlowStore } from './adapters/memory/sign-in-flow-store.ts'
 import { createOpenIdProvider } from './adapters/openid/openid-provider.ts'
@@ -27,6 +28,7 @@ import { CALLBACK_PATH } from './routes/openid-sign-in.ts'
 import { linkUrl } from './routes/sign-in-links.ts'
 import type { ActionCounter } from './session/action-counter.ts'
 import { createOneTimeLinks } from './session/one-time-link.ts'
+import type { RequestStore } from './session/request-store.ts'
 import type { SessionStore } from './session/session-store.ts'
 import { createSessions } from './session/sessions.ts'
 import type { SignInFlowStore } from './session/sign-in-flow-store.ts'
@@ -49,6 +51,7 @@ export interface SharedStores {
   readonly sessions: SessionStore
   readonly flows: SignInFlowStore
   readonly actions: ActionCounter
+  readonly requests: RequestStore
 }
 
 export interface RunningConsole extends RunningService {
@@ -63,6 +66,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     sessions: createMemorySessionStore(Date.now),
     flows: createMemorySignInFlowStore(() => performance.now()),
     actions: null,
+    requests: createMemoryRequestStore(() => performance.now()),
   }
   await using opened = new AsyncDisposableStack()
   const metrics = createMetrics('console')
@@ -141,6 +145,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     built,
     sessions,
     streams,
+    requests: stores.requests,
     acted: () => announcer.acted(),
     links,
     ways: config.SIGN_IN,

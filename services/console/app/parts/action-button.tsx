@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from 'react'
-import { Problem } from '../api.ts'
+import { hasEnded } from '../api.ts'
 import { readAllAgain } from '../live.ts'
 import { notify } from '../notice.ts'
 import { BlockableButton, BlockedNotice, useBlocked } from './blockable-button.tsx'
@@ -24,6 +24,8 @@ export interface ActionButtonProps {
   readonly reason?: 'optional' | 'required' | 'none'
   /** The text that the person must type to confirm an action that cannot be undone. */
   readonly typed?: string
+  /** What the action is about, if `object` does not identify it. */
+  readonly subject?: string
   readonly children?: ReactNode
   /** Whether everything that the person must see before the confirmation has been loaded. Default: true. */
   readonly isReady?: boolean
@@ -51,33 +53,34 @@ export function ActionButton(props: ActionButtonProps) {
         {label}…
       </BlockableButton>
       {isOpen && (
-        <Confirmation {...props} unansweredRef={unansweredRef} onClose={() => setOpen(false)} />
+        <ActionDialog {...props} unansweredRef={unansweredRef} onClose={() => setOpen(false)} />
       )}
     </>
   )
 }
 
-/** The confirmation of an action that was chosen in a menu. */
-export function ActionDialog({
-  onClose,
-  ...props
-}: ActionButtonProps & { readonly onClose: () => void }) {
-  const unansweredRef = useRef<ActionRequest | null>(null)
-  return <Confirmation {...props} unansweredRef={unansweredRef} onClose={onClose} />
+/** A request that has got no response yet. */
+export interface ActionRequest extends Pick<ActionButtonProps, 'act'> {
+  readonly key: string
+  /** Identifies the action and its object. */
+  readonly about: string
+  /** What the person has typed and chosen in the form of the dialog. */
+  readonly filledIn: string
 }
 
-type ActionRequest = Pick<ActionButtonProps, 'act'> & { readonly key: string }
-
-interface ConfirmationProps extends ActionButtonProps {
+export interface ActionDialogProps extends ActionButtonProps {
   /**
    * The request that has got no response yet, even if the dialog was closed meanwhile. The server may have executed the
    * request and changed the object. Therefore a repetition has the same key and acts on the same version of the object.
+   * If the person has changed the form since then, the request has the same key but a new content. The server executes
+   * it only if it has not executed the first request.
    */
   readonly unansweredRef: { current: ActionRequest | null }
   readonly onClose: () => void
 }
 
-function Confirmation(props: ConfirmationProps) {
+/** The confirmation of an action. */
+export function ActionDialog(props: ActionDialogProps) {
   const { verb, object, consequence, reason = 'optional', typed, isReady = true } = props
   const { unansweredRef, onClose } = props
   const dialog = useRef<HTMLDialogElement>(null)
@@ -87,15 +90,20 @@ function Confirmation(props: ConfirmationProps) {
   const isBlocked = useBlocked() !== undefined
   const action = useMutation({
     mutationFn: (form: FormData) => {
-      unansweredRef.current ??= { key: crypto.randomUUID(), act: props.act }
-      return unansweredRef.current.act(form, unansweredRef.current.key)
+      const about = JSON.stringify([verb, object, props.subject])
+      const filledIn = JSON.stringify([...form])
+      const before = unansweredRef.current?.about === about ? unansweredRef.current : null
+      const { key = crypto.randomUUID() } = before ?? {}
+      const act = before?.filledIn === filledIn ? before.act : props.act
+      unansweredRef.current = { key, about, filledIn, act }
+      return act(form, key)
     },
     onSuccess: () => {
       dialog.current?.close()
       if (props.done !== '') notify(props.done)
     },
     onSettled: (_, error) => {
-      if (!(error instanceof Problem) || error.status !== 0) unansweredRef.current = null
+      if (hasEnded(error)) unansweredRef.current = null
       return readAllAgain(queries)
     },
   })

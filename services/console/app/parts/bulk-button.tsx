@@ -77,6 +77,7 @@ export function BulkButton(props: BulkButtonProps) {
       verb={BULK_VERBS[action]}
       label={label}
       blocked={blocked}
+      subject={JSON.stringify([scopeToCount, rate])}
       object={isReady ? `${count.Done} of ${scope.process}` : `runs of ${scope.process}`}
       {...(isDataRejected && action === 'resume' && { className: 'plain' })}
       consequence={

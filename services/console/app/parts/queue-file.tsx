@@ -1,7 +1,7 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useEffect, useRef, useState } from 'react'
 import type { QueuedLines } from '../../src/contracts/queue.ts'
-import { call, Problem } from '../api.ts'
+import { call, hasEnded } from '../api.ts'
 import { copy, download } from '../copy.ts'
 import { counted } from '../count-text.ts'
 import { readAllAgain } from '../live.ts'
@@ -47,7 +47,7 @@ export function QueueFile({ process: first, onClose }: QueueFileProps) {
       return lineResults(lines, result)
     },
     onSettled: (_, error) => {
-      if (!(error instanceof Problem) || error.status !== 0) key.current = ''
+      if (hasEnded(error)) key.current = ''
       return readAllAgain(queries)
     },
   })

@@ -3,7 +3,7 @@ import { type FormEvent, useDeferredValue, useId, useRef, useState } from 'react
 import type { CompaniesView } from '../../src/contracts/companies.ts'
 import type { ProcessesView } from '../../src/contracts/processes.ts'
 import type { QueuedRun } from '../../src/contracts/queue.ts'
-import { call, Problem } from '../api.ts'
+import { call, hasEnded, Problem } from '../api.ts'
 import { sizeText } from '../clock.ts'
 import { readAllAgain } from '../live.ts'
 import { usePaused } from '../paused.ts'
@@ -58,7 +58,7 @@ export function QueueForm({ draft, onClose }: QueueFormProps) {
       return call<QueuedRun>('POST', '/queue', body, key.current)
     },
     onSettled: (_, error) => {
-      if (!(error instanceof Problem) || error.status !== 0) key.current = ''
+      if (hasEnded(error)) key.current = ''
       return readAllAgain(queries)
     },
   })

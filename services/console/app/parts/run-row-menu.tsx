@@ -1,12 +1,12 @@
 import { useQuery } from '@tanstack/react-query'
-import { type RefObject, useState } from 'react'
+import { type RefObject, useRef, useState } from 'react'
 import type { RunAction, RunRow, RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { copy } from '../copy.ts'
 import { runApi, runPage } from '../router.ts'
 import { showCommand } from '../shell-text.ts'
-import { ActionDialog } from './action-button.tsx'
+import { ActionDialog, type ActionRequest } from './action-button.tsx'
 import { BlockableButton } from './blockable-button.tsx'
 import { Link } from './link.tsx'
 import { Menu } from './more-menu.tsx'
@@ -30,6 +30,7 @@ export interface RunRowMenuProps {
 export function RunRowMenu({ id, session, run: row, opener }: RunRowMenuProps) {
   const [isOpen, setOpen] = useState(false)
   const [chosen, setChosen] = useState<RunAction | null>(null)
+  const unansweredRef = useRef<ActionRequest | null>(null)
   const { Process: process, TransactionID: transaction, ReplayID: number } = row
   const { data: run, error } = useQuery({
     queryKey: ['run', process, transaction, String(number)],
@@ -74,7 +75,13 @@ export function RunRowMenu({ id, session, run: row, opener }: RunRowMenuProps) {
         )}
       </Menu>
       {copied.dialog}
-      {confirmed !== undefined && <ActionDialog {...confirmed} onClose={() => setChosen(null)} />}
+      {confirmed !== undefined && (
+        <ActionDialog
+          {...confirmed}
+          unansweredRef={unansweredRef}
+          onClose={() => setChosen(null)}
+        />
+      )}
     </>
   )
 }

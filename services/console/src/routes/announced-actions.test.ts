@@ -50,7 +50,7 @@ it('the event stream announces each action that was executed or whose response w
   expect(await post('/api/processes/OrderProcess/pause', { Reason: 'maintenance' })).toBe(204)
   await announcements(1)
   // No token-service runs, so the console does not know whether it has created the link.
-  expect(await post('/api/connect-links', { Hours: 1 })).toBe(503)
+  expect(await post('/api/connect-links', { Hours: 1 })).toBe(504)
   await announcements(2)
   await console.request('/api/session', { method: 'DELETE', cookie })
   await expect(announcements(3)).rejects.toThrow('signed_out')

@@ -44,13 +44,15 @@ export const needsRole =
   (sessions: Sessions, role: Role, isHttps: boolean): MiddlewareHandler =>
   async (c, next) => {
     const isUnattended = c.req.header('Unattended') !== undefined
-    const session = await sessions.use(getCookie(c, cookieName(isHttps)), isUnattended)
-    if (session === null) throw new IntegrationError('sign_in_needed', 'There is no valid session')
+    const secret = getCookie(c, cookieName(isHttps))
+    const session = await sessions.use(secret, isUnattended)
+    if (secret === undefined || session === null)
+      throw new IntegrationError('sign_in_needed', 'There is no valid session')
     if (!allows(session.role, role))
       throw new IntegrationError('forbidden', `This needs the role ${role}`)
     c.set('session', session)
     if (role === 'operator' && changesState(c)) c.set('isAction', true)
-    await actOnce(c, session.digest, next)
+    await actOnce(c, secret, next)
   }
 
 /** Says that a request of an operator changes nothing, so it is not announced as an action. */

@@ -5,29 +5,8 @@ import {
   type FakeService,
   startFakeService,
 } from '../../test-support/fake-service.ts'
+import { OPERATION } from '../../test-support/operation.ts'
 
-const OPERATION = {
-  ID: 'op-1',
-  Action: 'resume',
-  Process: 'OrderProcess',
-  Filter: { status: ['Failed'] },
-  IdCount: null,
-  FromStep: null,
-  PerSecond: 20,
-  DryRun: false,
-  Status: 'Running',
-  StatusReason: null,
-  KeyID: 'console',
-  Person: 'operator',
-  Reason: 'the target is back',
-  Done: 3,
-  Skipped: 1,
-  Failed: 2,
-  FailedByCode: { store_unavailable: 2 },
-  CreatedAt: '2026-11-24T03:00:00.000Z',
-  UpdatedAt: '2026-11-24T03:00:01.000Z',
-  FinishedAt: null,
-}
 const FAILURES = [
   { TransactionID: '66', ReplayID: 0, Code: 'store_unavailable' },
   { TransactionID: 'a/b', ReplayID: null, Code: 'store_unavailable' },

@@ -1,49 +1,70 @@
 /**
  * Prevents a repeated request from being executed twice. A browser repeats a request that got no response, with the
- * same header `Idempotency-Key`.
+ * same header `Idempotency-Key`. With Redis, the repetition may reach another replica.
  */
-import { IntegrationError } from '@integration-host/shared/errors'
+import { hash } from 'node:crypto'
+import { setTimeout as pause } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { gunzip, gzip } from 'node:zlib'
+import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import type { Context, MiddlewareHandler } from 'hono'
-
-interface KeptResponse {
-  readonly status: number
-  readonly headers: readonly (readonly [string, string])[]
-  readonly body: ArrayBuffer
-}
-
-interface Kept {
-  readonly at: number
-  /** The response; `null` if the request was rejected. A repetition of a rejected request is executed. */
-  readonly response: Promise<KeptResponse | null>
-}
+import type { RequestStore } from '../session/request-store.ts'
+import { seal, unseal } from '../session/sealed.ts'
 
 export interface RepeatedRequests {
   /**
-   * Calls `act`. If a request of the same session with the same key has succeeded in the last ten minutes, the stored
+   * Calls `act`. If a request of the same session with the same key was executed in the last ten minutes, the stored
    * response to that request is sent instead. While the first request is in progress, a repetition waits for the
-   * response.
+   * response. A request that was rejected is forgotten, so its repetition is executed. `secret` is the secret of the
+   * session.
+   *
+   * @throws {IntegrationError} `outcome_unknown`: the first request may have been executed, but its response was not
+   * stored, or the repetition has another body.
    */
-  once(c: Context, sessionId: string, act: () => Promise<void>): Promise<void>
+  once(c: Context, secret: string, act: () => Promise<void>): Promise<void>
 }
 
-const KEPT_MS = 600_000
-const MAX_KEPT = 1_000
+/** What is stored for a request. */
+interface Entry {
+  /** The SHA-256 of the body of the request. */
+  readonly bodyHash: string
+  /** The time in epoch milliseconds. */
+  readonly begunAt: number
+  /** The encrypted response; empty while there is none. */
+  readonly sealed: string
+}
+
 const HEADER = 'Idempotency-Key'
+/** The longest time that a request takes, because a request to a service has a timeout of 60 s. */
+const LONGEST_MS = 65_000
+const POLL_MS = 100
 
-/** `now` is a clock in milliseconds. The responses are in the memory of this process. */
-export function createRepeatedRequests(now: () => number): RepeatedRequests {
-  const kept = new Map<string, Kept>()
+const compress = promisify(gzip)
+const decompress = promisify(gunzip)
 
-  function forget(): void {
-    // The first entry of the map is the oldest one.
-    for (const [name, { at }] of kept) {
-      if (now() - at < KEPT_MS && kept.size <= MAX_KEPT) return
-      kept.delete(name)
+/** `now` returns epoch milliseconds. */
+export function createRepeatedRequests(store: RequestStore, now: () => number): RepeatedRequests {
+  /** Returns the response to the first request; `null` if this request is the first one. */
+  async function earlierResponse(
+    name: string,
+    secret: string,
+    bodyHash: string,
+  ): Promise<Response | null> {
+    for (;;) {
+      const known = await store.begin(name, textOf({ bodyHash, begunAt: now(), sealed: '' }))
+      if (known === null) return null
+      const first = entryOf(known)
+      if (first.bodyHash !== bodyHash)
+        throw outcomeUnknown('A request with another content was sent before')
+      if (first.sealed !== '') return responseOf(unseal(secret, name, first.sealed))
+      if (now() >= first.begunAt + LONGEST_MS)
+        throw outcomeUnknown('The response to the first request was not stored')
+      await pause(POLL_MS)
     }
   }
 
   return {
-    async once(c, sessionId, act) {
+    async once(c, secret, act) {
       const key = c.req.method === 'POST' ? c.req.header(HEADER) : undefined
       if (key === undefined) return act()
       if (!/^[\w.-]{8,100}$/.test(key))
@@ -51,38 +72,60 @@ export function createRepeatedRequests(now: () => number): RepeatedRequests {
           'invalid_request',
           `${HEADER} must have 8 to 100 letters, digits, _, . and -`,
         )
-      forget()
-      const name = JSON.stringify([sessionId, c.req.path, key])
-      // If the first request was rejected, its entry has been removed from the map. The loop reads the map again,
-      // because another repetition may have added an entry in the meantime.
-      for (let first = kept.get(name); first !== undefined; first = kept.get(name)) {
-        const sent = await first.response
-        if (sent === null) continue
-        c.res = new Response(sent.body.byteLength === 0 ? null : sent.body, {
-          status: sent.status,
-          headers: sent.headers.map(([header, value]): [string, string] => [header, value]),
-        })
+      const name = hash('sha256', JSON.stringify([secret, c.req.path, key]), 'hex')
+      // The body is read before the wait, because Node closes a connection whose request is incomplete for 30 s.
+      const bodyHash = hash('sha256', await c.req.text(), 'hex')
+      const begunAt = now()
+      const earlier = await earlierResponse(name, secret, bodyHash)
+      if (earlier !== null) {
+        c.res = earlier
         return
       }
-      const response = Promise.withResolvers<KeptResponse | null>()
-      kept.set(name, { at: now(), response: response.promise })
-      let result: KeptResponse | null = null
-      try {
-        await act()
-        result = c.res.ok ? await keptResponse(c.res) : null
-      } finally {
-        if (result === null) kept.delete(name)
-        response.resolve(result)
-      }
+      await act()
+      // If Redis fails now, a repetition gets outcome_unknown.
+      await (
+        isExecuted(c.res)
+          ? sealed(c.res, secret, name).then((response) =>
+              store.end(name, textOf({ bodyHash, begunAt, sealed: response })),
+            )
+          : store.forget(name)
+      ).catch(() => undefined)
     },
   }
 }
 
-const keptResponse = async (response: Response): Promise<KeptResponse> => ({
-  status: response.status,
-  headers: [...response.headers],
-  body: await response.clone().arrayBuffer(),
-})
+const outcomeUnknown = (reason: string): IntegrationError =>
+  new IntegrationError('outcome_unknown', `${reason}. Look whether the action has taken effect`)
+
+/** Whether an action was executed, or may have been executed. */
+const isExecuted = ({ ok, status }: Response): boolean =>
+  ok || status === errorCodes.outcome_unknown.status
+
+const textOf = ({ bodyHash, begunAt, sealed: response }: Entry): string =>
+  `${bodyHash} ${begunAt} ${response}`
+
+function entryOf(text: string): Entry {
+  const [bodyHash = '', begunAt = '', response = ''] = text.split(' ')
+  return { bodyHash, begunAt: Number(begunAt), sealed: response }
+}
+
+/** Returns a response as encrypted text: a line with status and headers, and the body, compressed together. */
+async function sealed(response: Response, secret: string, name: string): Promise<string> {
+  const head = JSON.stringify({ status: response.status, headers: [...response.headers] })
+  const body = Buffer.from(await response.clone().arrayBuffer())
+  return seal(secret, name, await compress(Buffer.concat([Buffer.from(`${head}\n`), body])))
+}
+
+async function responseOf(content: Uint8Array): Promise<Response> {
+  const bytes = await decompress(content)
+  const bodyAt = bytes.indexOf('\n') + 1
+  const head = JSON.parse(bytes.subarray(0, bodyAt).toString()) as {
+    readonly status: number
+    readonly headers: [string, string][]
+  }
+  const body = bytes.subarray(bodyAt)
+  return new Response(body.length === 0 ? null : new Uint8Array(body), head)
+}
 
 /** Makes the stored responses available to `needsRole`, which sends such a response if a request is repeated. */
 export const recognizeRepeats =
@@ -93,7 +136,7 @@ export const recognizeRepeats =
   }
 
 /** Calls `act`, or sends the stored response of the same request. The session must be valid. */
-export function actOnce(c: Context, sessionId: string, act: () => Promise<void>): Promise<void> {
+export function actOnce(c: Context, secret: string, act: () => Promise<void>): Promise<void> {
   const repeats = c.get('repeats') as RepeatedRequests | undefined
-  return repeats === undefined ? act() : repeats.once(c, sessionId, act)
+  return repeats === undefined ? act() : repeats.once(c, secret, act)
 }

@@ -37,6 +37,30 @@ it('the failure of a request says since when the service has not responded, unti
   await expect(send()).rejects.toMatchObject(since('2026-01-01T00:02:00.000Z'))
 })
 
+it('the outcome of an action is unknown if the service has received it and sends no response, and known if nothing was sent', async () => {
+  const server = createServer(({ socket }) => socket.destroy()).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const ports = [(server.address() as AddressInfo).port, await freePort()]
+  const expectCode = async (index: number, method: 'GET' | 'POST' | 'DELETE', code: string) => {
+    const url = `http://127.0.0.1:${ports[index]}`
+    const client = createServiceClient({
+      name: 'fake',
+      url,
+      key: new Secret('key'),
+      canActFor: false,
+    })
+    const sent = client.send('/x', { method, person: 'ada' }, z.unknown())
+    await expect(sent, method).rejects.toMatchObject({ code })
+  }
+  for (const method of ['POST', 'DELETE'] as const) {
+    await expectCode(0, method, 'outcome_unknown')
+    await expectCode(1, method, 'service_unavailable')
+  }
+  await expectCode(0, 'GET', 'service_unavailable')
+  server.close()
+  await once(server, 'close')
+})
+
 describe('the client of a service that sends only the head of its response', () => {
   let opened: AsyncDisposableStack
   let url: string

@@ -43,6 +43,7 @@ export interface ServiceClient {
    *
    * @throws {IntegrationError} with the code and the message of the service; `service_unavailable` with the member
    * `since` if the service does not respond, and `console_key_rejected` if the service does not accept the key of the console.
+   * `outcome_unknown` if the service has received an action, or may have received it, and has sent no response.
    */
   send<Schema extends z.ZodType>(
     path: string,
@@ -57,6 +58,15 @@ export interface ServiceClient {
   ): Promise<Response>
 }
 
+/** The reasons for which a request was not sent, because there is no connection. */
+const NOT_SENT: ReadonlySet<string> = new Set([
+  'EAI_AGAIN',
+  'ECONNREFUSED',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'UND_ERR_CONNECT_TIMEOUT',
+])
 const READ_DEADLINE_MS = 5_000
 /** The timeout is long, because a refresh waits for the provider. */
 const ACTION_DEADLINE_MS = 60_000
@@ -132,7 +142,16 @@ export function createServiceClient({
       const { status, body } = await respond(path, request).catch((error: unknown) => {
         if (!(error instanceof PeerFailed)) throw error
         const since = silentSince === null ? {} : { since: new Date(silentSince).toISOString() }
-        throw unavailable(`${name} does not respond (${error.message})`, error, since)
+        const message = `${name} does not respond (${error.message})`
+        throw request.method === undefined ||
+          request.method === 'GET' ||
+          NOT_SENT.has(error.message)
+          ? unavailable(message, error, since)
+          : new IntegrationError(
+              'outcome_unknown',
+              `${message}. Look whether the action has taken effect`,
+              { cause: error, members: since },
+            )
       })
       if (status >= 400) throw problemOf(name, status, body)
       const parsed = schema.safeParse(body)

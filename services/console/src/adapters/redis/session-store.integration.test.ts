@@ -4,9 +4,12 @@ import { connectRedis } from '@integration-host/shared/redis/connection'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
-import { startConsoleFixture } from '../../../test-support/console-fixture.ts'
+import { type ConsoleFixture, startConsoleFixture } from '../../../test-support/console-fixture.ts'
+import { startFakeService } from '../../../test-support/fake-service.ts'
+import { OPERATION } from '../../../test-support/operation.ts'
 import { describeSessionStore } from '../../session/session-store.contract.ts'
 import { createRedisActionCounter } from './action-counter.ts'
+import { createRedisRequestStore } from './request-store.ts'
 import { createRedisSessionStore } from './session-store.ts'
 import { createRedisSignInFlowStore } from './sign-in-flow-store.ts'
 
@@ -30,6 +33,7 @@ async function open() {
       sessions: createRedisSessionStore(redis),
       flows: createRedisSignInFlowStore(redis),
       actions: createRedisActionCounter(redis),
+      requests: createRedisRequestStore(redis),
     },
     async [Symbol.asyncDispose]() {
       for (const key of await keys()) await redis.del(key)
@@ -60,7 +64,59 @@ it('consoles that share Redis count their actions together', async () => {
   expect(await opened.stores.actions.read()).toBe(2)
 })
 
+it('consoles that share Redis know the requests of each other, for ten minutes', async () => {
+  await using opened = await open()
+  const { requests } = opened.stores
+  const other = createRedisRequestStore(opened.redis)
+  expect(await requests.begin('one', 'begun')).toBeNull()
+  expect(await other.begin('one', 'begun again')).toBe('begun')
+  await requests.end('one', 'the response')
+  expect(await other.begin('one', 'begun again')).toBe('the response')
+  const [key = ''] = await opened.keys()
+  expect(await opened.redis.ttl(key)).toBeGreaterThan(590)
+  expect(await opened.redis.ttl(key)).toBeLessThanOrEqual(600)
+  await other.forget('one')
+  // A response that arrives after its request was forgotten is not stored.
+  await requests.end('one', 'too late')
+  expect(await other.begin('one', 'begun again')).toBeNull()
+})
+
 describe('two consoles that share Redis', () => {
+  it('an action that a browser repeats at the other console is executed only once, and Redis stores its response encrypted', async () => {
+    await using opened = await open()
+    const { stores } = opened
+    await using coordinator = await startFakeService(({ url }) =>
+      url.pathname === '/operations' ? { body: OPERATION } : undefined,
+    )
+    const env = { COORDINATOR_URL: coordinator.url }
+    await using one = await startConsoleFixture(env, stores)
+    await using other = await startConsoleFixture(env, stores)
+    const cookie = await one.signIn({ Link: one.signInLink().split('#')[1] })
+    const before = await opened.keys()
+    const start = (at: ConsoleFixture) =>
+      at.request('/api/bulk', {
+        method: 'POST',
+        cookie,
+        headers: { 'Idempotency-Key': 'a-key-of-one-dialog' },
+        body: JSON.stringify({
+          Action: 'resume',
+          Process: 'OrderProcess',
+          Filter: { status: ['Failed'] },
+          Reason: 'the target is back',
+        }),
+      })
+    const responses = [await start(one), await start(other)]
+    expect(responses.map(({ status }) => status)).toEqual([202, 202])
+    for (const response of responses) expect(await response.json()).toMatchObject({ ID: 'op-1' })
+    expect(coordinator.requests.filter(({ method }) => method === 'POST')).toHaveLength(1)
+    const [key = ''] = (await opened.keys()).filter((name) => name.startsWith('console:request:'))
+    expect(before).not.toContain(key)
+    const stored = (await opened.redis.get(key)) ?? ''
+    const [, , sealed = ''] = stored.split(' ')
+    expect(stored).toMatch(/^[0-9a-f]{64} \d+ [\w-]{100,}$/)
+    expect(Buffer.from(sealed, 'base64url').toString('latin1')).not.toContain('op-1')
+  })
+
   it('two consoles that share Redis accept the same sessions, and a sign-out at one console ends the session at both', async () => {
     await using opened = await open()
     const { stores } = opened
