@@ -133,6 +133,37 @@ describe.each([
     await page.close()
   })
 
+  it('pages and the search, when they are opened now, show the parts of the other services, and name this service with the time', async () => {
+    const since = /does not respond \(.+\) since \S+/
+    const page = await at.open(`${at.url}/activity`)
+    await page.getByRole('listitem').filter({ hasText: 'signed in by link' }).first().waitFor()
+    const hasLog = service !== 'accounting-gateway'
+    await eventually(async () => expect(await alertOf(page).count()).toBe(hasLog ? 1 : 0))
+    if (hasLog) expect(await alertOf(page).textContent()).toMatch(since)
+    expect(await page.getByText('connected Rosewood').count()).toBe(
+      service === 'token-service' ? 0 : 1,
+    )
+
+    await page.goto(`${at.url}/charts`)
+    const failures = page.locator('.figure .failure')
+    const charts = { coordinator: 4, 'accounting-gateway': 2, 'token-service': 2 }[service]
+    await eventually(async () => expect(await failures.count()).toBe(charts), { everyMs: 100 })
+    for (const text of await failures.allTextContents()) {
+      expect(text).toContain(service)
+      expect(text).toMatch(since)
+    }
+
+    await page.getByRole('button', { name: 'Search' }).click()
+    await page.getByRole('combobox').fill('Rosewood')
+    const output = page.getByRole('dialog', { name: 'Search' }).getByRole('status')
+    if (hasLog) {
+      await output.filter({ hasText: `Not searched: ${service} does not respond` }).waitFor()
+      expect(await output.textContent()).toMatch(since)
+    } else await output.filter({ hasText: /^\d+ hits?$/ }).waitFor()
+    await expectAccessible(page, `missing-${service}-search`)
+    await page.close()
+  })
+
   it('the page Now reports the service with the time, marks its values as outdated, and no others', async () => {
     const condition = now
       .getByRole('listitem')

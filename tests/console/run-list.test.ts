@@ -1,4 +1,5 @@
 /** Tests the list of runs in a browser: the menu of a row, the order, invalid filters in the URL, and an empty list. */
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { expectAccessible } from './accessibility.ts'
@@ -14,6 +15,7 @@ describe('the list of runs in the console', () => {
     at.fake.add(['done-1', 'done-2', 'done-3'])
     at.fake.add(['broken'], { Status: 'Failed' })
     at.fake.add(['waits'], { Status: 'Waiting', WaitingFor: 'ACC-1', Realm: '1' })
+    at.fake.add(['again'], { Status: 'Running', Attempt: 4, ErrorClass: 'network' })
     await at.context.grantPermissions(['clipboard-read', 'clipboard-write'])
     page = await at.signIn()
   })
@@ -27,6 +29,53 @@ describe('the list of runs in the console', () => {
   const row = (id: string) => page.getByRole('row').filter({ hasText: id })
   const openMenu = (id: string) => page.getByRole('button', { name: `More about ${id}, run 0` })
   const copied = () => page.evaluate<string>('navigator.clipboard.readText()')
+
+  it('the list, the page and the search hit of a run that retries show the number of its attempt, not only Running', async () => {
+    await show('?idPrefix=again')
+    await row('again').getByText('attempt 4').first().waitFor()
+    expect(await row('again').textContent()).toContain('Running')
+    await page.getByRole('link', { name: 'again', exact: true }).click()
+    await page.getByRole('region', { name: 'State' }).getByText('attempt 4').first().waitFor()
+    await page.keyboard.press('Control+k')
+    await page.getByRole('combobox', { name: 'Search' }).fill('again')
+    await page.getByRole('option', { name: 'Running, attempt 4' }).waitFor()
+    await page.keyboard.press('Escape')
+  })
+
+  it('after a bulk action got no response and the selection has changed, the next confirmation sends the new selection with a new key', async () => {
+    const sent: { readonly ids: unknown; readonly key: string | undefined }[] = []
+    await page.route('**/api/bulk', async (route) => {
+      const { DryRun, Ids } = route.request().postDataJSON() as { DryRun?: boolean; Ids: unknown }
+      if (DryRun === true)
+        return route.fulfill({
+          status: 202,
+          json: { ID: 'count', Status: 'Completed', Done: 1, Skipped: 0, Failed: 0 },
+        })
+      sent.push({ ids: Ids, key: route.request().headers()['idempotency-key'] })
+      return route.fulfill({ status: 502, body: 'Bad gateway' })
+    })
+    await show('')
+    await page.getByLabel('Select done-1', { exact: true }).check()
+    for (let selection = 0; selection < 2; selection += 1) {
+      await page.getByRole('button', { name: 'Replay…' }).click()
+      const dialog = page.getByRole('dialog')
+      await dialog.getByText('1 run can be changed').waitFor()
+      await dialog.getByLabel('Reason').fill('a reason')
+      for (const _ of ['first', 'repeated']) {
+        await dialog.getByRole('button', { name: 'Replay', exact: true }).click()
+        await dialog.getByRole('alert').getByText('responded with 502').waitFor()
+      }
+      await dialog.getByRole('button', { name: 'Back' }).click()
+      await page.getByLabel('Select done-2', { exact: true }).check()
+      await page.getByLabel('Select done-1', { exact: true }).uncheck()
+    }
+    await eventually(() => expect(sent).toHaveLength(4))
+    expect(sent.map(({ ids }) => ids)).toEqual([['done-1'], ['done-1'], ['done-2'], ['done-2']])
+    const keys = sent.map(({ key }) => key)
+    expect([keys[0], keys[2]]).toEqual([keys[1], keys[3]])
+    expect(keys[0]).not.toBe(keys[2])
+    await page.unrouteAll()
+  })
 
   it('the menu of a row copies the id, a link or a command, and opens the run in the same or a new tab', async () => {
     await show('?status=Failed')

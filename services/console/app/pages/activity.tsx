@@ -1,6 +1,7 @@
-import { useInfiniteQuery } from '@tanstack/react-query'
+import { type InfiniteData, useInfiniteQuery } from '@tanstack/react-query'
 import type { ActivityEntry, ActivityView } from '../../src/contracts/activity.ts'
-import { call } from '../api.ts'
+import type { MissingService } from '../../src/contracts/missing-service.ts'
+import { call, problemOf } from '../api.ts'
 import { dayName, full, timeOfDay } from '../clock.ts'
 import { ActivityText } from '../parts/activity-text.tsx'
 import { FilterForm } from '../parts/filter-form.tsx'
@@ -24,21 +25,38 @@ const FIELDS = [
   { name: 'id', label: 'Transaction' },
 ] as const
 
+type Shown = InfiniteData<ActivityView, string | null>
+
+/** Returns each service whose entries are missing in the pages that are shown. */
+const unavailableIn = ({ pages }: Pick<Shown, 'pages'>): readonly MissingService[] => [
+  ...new Map(
+    pages.flatMap(({ Unavailable }) => Unavailable).map((missing) => [missing.Service, missing]),
+  ).values(),
+]
+
 /** Shows who did what, newest first. The address contains all filters, so a link shows the same list. */
 export default function ActivityPage() {
   const text = useQueryText()
   const query = new URLSearchParams(text)
   const activity = useInfiniteQuery({
     queryKey: ['activity', text],
-    queryFn: ({ pageParam }) => {
+    queryFn: async ({ pageParam, client, queryKey }) => {
       const page = new URLSearchParams(text)
       if (pageParam !== null) page.set('before', pageParam)
-      return call<ActivityView>('GET', `/activity?${page}`)
+      const view = await call<ActivityView>('GET', `/activity?${page}`)
+      const shown = client.getQueryData<Shown>(queryKey)
+      const known = shown === undefined ? null : unavailableIn(shown).map(({ Service }) => Service)
+      const lost = view.Unavailable.find(({ Service }) => known?.includes(Service) === false)
+      // The entries of this service that are already shown remain until they can be read again.
+      if (lost !== undefined) throw problemOf(lost)
+      return view
     },
     initialPageParam: null as string | null,
     getNextPageParam: ({ Next }) => Next,
-    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
+    refetchInterval: ({ state: { status, data } }) =>
+      status === 'error' || (data !== undefined && unavailableIn(data).length > 0) ? 5_000 : false,
   })
+  const unavailable = activity.data === undefined ? [] : unavailableIn(activity.data)
   const entries = activity.data?.pages.flatMap(({ Entries }) => Entries) ?? []
   const days = Map.groupBy(entries, ({ At }) => dayName(At))
   const since = activity.data?.pages[0]?.SignInsSince
@@ -52,6 +70,10 @@ export default function ActivityPage() {
       <Kinds query={query} />
       <FilterForm key={text} fields={FIELDS} query={query} />
       <ReadProblem error={activity.error} hasData={activity.data !== undefined} />
+      {activity.error === null &&
+        unavailable.map((missing) => (
+          <ReadProblem key={missing.Service} error={problemOf(missing)} hasData={false} />
+        ))}
       {[...days].map(([day, ofDay]) => (
         <section key={day} className="panel" aria-label={day}>
           <h2 className="day">{day}</h2>
@@ -65,7 +87,7 @@ export default function ActivityPage() {
       {activity.isPending && activity.error === null && (
         <p className="muted">The logs are being read.</p>
       )}
-      {activity.isSuccess && entries.length === 0 && (
+      {activity.isSuccess && unavailable.length === 0 && entries.length === 0 && (
         <section className="panel" aria-label="No activity">
           <p>
             {activity.hasNextPage

@@ -2,6 +2,7 @@ import { type PointerEvent, useId, useState } from 'react'
 import type { ChartView } from '../../src/contracts/figures.ts'
 import { linePath, roundedMaximum, valueText } from '../chart.ts'
 import { inList } from '../clock.ts'
+import { Since } from './problem.tsx'
 import { Outside } from './text.tsx'
 
 const SIZE = { width: 600, height: 120 } as const
@@ -35,6 +36,13 @@ export function Chart({ chart, times, markers, chosen, onChoose }: ChartProps) {
   return (
     <section className="panel figure" aria-labelledby={title}>
       <h2 id={title}>{Title}</h2>
+      {chart.Unavailable !== null && (
+        <p className="failure">
+          <Outside text={chart.Unavailable.Detail} />
+          {chart.Unavailable.Since !== null && <Since time={chart.Unavailable.Since} />} Newer
+          values are missing.
+        </p>
+      )}
       {Series.length === 0 ? (
         <p className="muted empty">
           {chart.Failed ? 'Prometheus has not responded.' : 'Nothing in this time.'}

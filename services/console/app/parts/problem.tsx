@@ -28,7 +28,7 @@ export function ReadProblem({
 }
 
 /** Continues a sentence with the time since which a service does not respond. */
-const Since = ({ time }: { readonly time: string }) => (
+export const Since = ({ time }: { readonly time: string }) => (
   <>
     {' '}
     since{' '}

@@ -1,8 +1,10 @@
 // oxlint-disable jsx-a11y/prefer-tag-over-role -- no elements exist for the list of a combobox with a field
 import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { type KeyboardEvent, useEffect, useId, useRef, useState } from 'react'
+import type { MissingService } from '../../src/contracts/missing-service.ts'
 import type { SearchView } from '../../src/contracts/search.ts'
 import { call } from '../api.ts'
+import { timeOfDay } from '../clock.ts'
 import { usePaused } from '../paused.ts'
 import { goTo } from '../router.ts'
 import { Outside } from './text.tsx'
@@ -79,6 +81,7 @@ export function SearchDialog({ pages, onClose }: SearchDialogProps) {
     event.preventDefault()
   }
   const isSearching = q !== '' && search.isFetching
+  const missing = q === '' ? [] : (search.data?.Unavailable ?? [])
   return (
     <dialog ref={dialog} className="search" aria-label="Search" onClose={onClose}>
       <input
@@ -138,8 +141,8 @@ export function SearchDialog({ pages, onClose }: SearchDialogProps) {
           ? search.error.message
           : isSearching
             ? 'Searching…'
-            : (search.data?.Unavailable.length ?? 0) > 0 && q !== ''
-              ? `Not searched, because it does not respond: ${search.data?.Unavailable.join(', ')}`
+            : missing.length > 0
+              ? `Not searched: ${missing.map(missingText).join('; ')}`
               : text.trim() === ''
                 ? 'A run by the beginning of its id, a company by its name or id.'
                 : `${options.length} ${options.length === 1 ? 'hit' : 'hits'}`}
@@ -147,3 +150,6 @@ export function SearchDialog({ pages, onClose }: SearchDialogProps) {
     </dialog>
   )
 }
+
+const missingText = ({ Detail, Since }: MissingService): string =>
+  Since === null ? Detail : `${Detail} since ${timeOfDay(Since)}`

@@ -2,6 +2,7 @@
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
+import { MissingService } from './missing-service.ts'
 
 /** The kinds of entries: actions on runs, actions on processes, actions on companies, and sign-ins at the console. */
 const activityKinds = ['runs', 'processes', 'companies', 'sign-ins'] as const
@@ -52,6 +53,9 @@ export const ActivityView = z
     Next: z.string().nullable().meta({
       description:
         '`before` of the next page, which has older entries; null at the end. A page may be empty although there is a next one',
+    }),
+    Unavailable: z.array(MissingService).meta({
+      description: 'the services whose entries are missing in this page and in the next pages',
     }),
     SignInsSince: z.iso.datetime().meta({ description: 'older sign-ins are not known' }),
   })

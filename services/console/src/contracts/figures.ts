@@ -3,6 +3,7 @@
  * Prometheus.
  */
 import { z } from 'zod'
+import { MissingService } from './missing-service.ts'
 
 const figureRanges = ['1h', '24h', '7d'] as const
 
@@ -24,6 +25,10 @@ const ChartView = z.object({
   Failed: z
     .boolean()
     .meta({ description: 'Prometheus has not answered the queries of this chart' }),
+  Unavailable: MissingService.nullable().meta({
+    description:
+      'the service of this chart if none of its replicas responds; null for ranges from Prometheus',
+  }),
 })
 export type ChartView = z.output<typeof ChartView>
 

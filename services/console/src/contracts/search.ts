@@ -1,5 +1,6 @@
 /** The search over runs, companies and processes. The browser itself adds the pages. */
 import { z } from 'zod'
+import { MissingService } from './missing-service.ts'
 
 const hitKinds = ['run', 'company', 'process'] as const
 
@@ -16,7 +17,7 @@ export const SearchQuery = z.strictObject({ q: z.string().trim().min(1).max(100)
 export const SearchView = z
   .object({
     Hits: z.array(SearchHit),
-    Unavailable: z.array(z.string()).meta({ description: 'the services that did not respond' }),
+    Unavailable: z.array(MissingService),
   })
   .meta({ ref: 'Search' })
 export type SearchView = z.output<typeof SearchView>

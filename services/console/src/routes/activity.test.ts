@@ -9,6 +9,7 @@ const at = (minute: number): string => `2026-11-23T10:${String(minute).padStart(
 describe('the activity API of the console', () => {
   let coordinator: FakeService
   let tokenService: FakeService
+  let isCoordinatorDown = false
   let console: ConsoleFixture
   let cookie: string
 
@@ -29,6 +30,8 @@ describe('the activity API of the console', () => {
     }))
     coordinator = await startFakeService(({ url }) => {
       if (url.pathname !== '/actions') return undefined
+      if (isCoordinatorDown)
+        return { status: 503, body: { code: 'store_unavailable', detail: 'no database' } }
       const before = Number(url.searchParams.get('before') ?? 1_000)
       const limit = Number(url.searchParams.get('limit'))
       const older = actions.filter(({ ID }) => ID < before)
@@ -128,6 +131,32 @@ describe('the activity API of the console', () => {
       { Who: 'somebody', What: 'was rejected at the sign-in' },
     ])
     expect(JSON.stringify(Entries)).not.toContain(wrong.Link)
+  })
+
+  it('while a service is unavailable, GET /api/activity lists the entries of the other logs, and names the service', async () => {
+    isCoordinatorDown = true
+    const { Entries, Next, Unavailable } = await read('')
+    isCoordinatorDown = false
+    expect(new Set(Entries.map(({ Kind }) => Kind))).toEqual(new Set(['sign-ins', 'companies']))
+    expect(Next).toBeNull()
+    expect(Unavailable).toEqual([
+      {
+        Service: 'coordinator',
+        Code: 'store_unavailable',
+        Detail: 'coordinator: no database',
+        Since: null,
+      },
+    ])
+    expect((await read('')).Unavailable).toEqual([])
+  })
+
+  it('if a service becomes unavailable between two pages, the next page has no entries of this service, and names it', async () => {
+    const { Next: before } = await read('kind=runs')
+    isCoordinatorDown = true
+    const page = await read(`kind=runs&before=${before}`)
+    isCoordinatorDown = false
+    expect(page).toMatchObject({ Entries: [], Next: null })
+    expect(page.Unavailable.map(({ Service }) => Service)).toEqual(['coordinator'])
   })
 
   it.each(['before=x', 'kind=other', 'realm=../x', 'unknown=1'])(

@@ -7,6 +7,7 @@ import { describeRoute } from 'hono-openapi'
 import type { CompanyNames } from '../adapters/peers/company-names.ts'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import { type ActivityEntry, ActivityQuery, ActivityView } from '../contracts/activity.ts'
+import type { MissingService } from '../contracts/missing-service.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { SignInLog } from '../session/sign-in-log.ts'
 import {
@@ -20,6 +21,7 @@ import {
   withCompanyName,
 } from '../view/activity.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
+import { partOf } from './missing-service.ts'
 import { PEER_PROBLEMS } from './peer-problems.ts'
 
 export interface ActivityRouteDeps {
@@ -123,14 +125,17 @@ export function activityRoutes(deps: ActivityRouteDeps): Hono {
       const person = sessionOf(c).user
       let next = positionsOf(query.before)
       const entries: ActivityEntry[] = []
+      const unavailable: MissingService[] = []
       for (let round = 0; round < MAX_ROUNDS && entries.length < ROWS; round += 1) {
         const [actions = null, audit = null, signIns = null] = next
+        // If a service does not respond, its log is treated as empty. Therefore, the next pages do not contain it either.
         const parts = await Promise.all([
-          readActions(query, actions, person),
-          readAudit(query, audit, person),
+          partOf('coordinator', readActions(query, actions, person), NOTHING),
+          partOf('token-service', readAudit(query, audit, person), NOTHING),
         ])
+        unavailable.push(...parts.flatMap((part) => part.unavailable))
         const merged = mergeActivity(
-          [...parts, readSignIns(query, signIns)],
+          [...parts.map(({ part }) => part), readSignIns(query, signIns)],
           next,
           query,
           ROWS - entries.length,
@@ -146,6 +151,7 @@ export function activityRoutes(deps: ActivityRouteDeps): Hono {
       return c.json({
         Entries: entries.map((entry) => withCompanyName(entry, names)),
         Next: isAtEnd(next) ? null : next.map((position) => position ?? '').join('.'),
+        Unavailable: unavailable,
         SignInsSince: new Date(signInLog.since).toISOString(),
       } satisfies ActivityView)
     },

@@ -9,7 +9,7 @@ import type { Sessions } from '../session/sessions.ts'
 import { textOfActivity } from '../view/activity.ts'
 import { charts } from '../view/charts.ts'
 import type { FigureHistory } from '../view/figure-history.ts'
-import { chartView, RANGES } from '../view/figures.ts'
+import { chartView, missingService, RANGES } from '../view/figures.ts'
 import { needsRole } from './browser-guard.ts'
 import { PEER_PROBLEMS } from './peer-problems.ts'
 
@@ -43,8 +43,16 @@ export function figuresRoutes(deps: FiguresRouteDeps): Hono {
   }
 
   async function chartsOf(range: FigureRange): Promise<FiguresView['Charts']> {
-    if (range === '1h' || readRange === null)
-      return charts.map((chart) => chartView(chart, figures.series(chart, Date.now())))
+    if (range === '1h' || readRange === null) {
+      const services = deps.services()
+      return charts.map((chart) =>
+        chartView(
+          chart,
+          figures.series(chart, Date.now()),
+          missingService(services, chart.service),
+        ),
+      )
+    }
     const times = timesOf(range)
     return Promise.all(
       charts.map(async (chart) => {

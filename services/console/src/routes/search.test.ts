@@ -7,7 +7,7 @@ const run = {
   Process: 'a/b',
   TransactionID: '66',
   ReplayID: 1,
-  Status: 'Failed',
+  Attempt: 4,
   InitialData: 'business data',
 }
 const credential = { Name: 'ACC-4620816365291', Label: 'Rosewood Interiors' }
@@ -16,13 +16,16 @@ describe('the search of the console', () => {
   let coordinator: FakeService
   let tokenService: FakeService
   let isCoordinatorDown = false
+  let status = 'Failed'
   let at: ConsoleFixture
   let cookie: string
 
   beforeAll(async () => {
     coordinator = await startFakeService(({ url }) => {
-      if (isCoordinatorDown) return { status: 503, body: { code: 'store_unavailable' } }
-      if (url.pathname === '/transactions') return { body: { items: [run], next_cursor: null } }
+      if (isCoordinatorDown)
+        return { status: 503, body: { code: 'store_unavailable', detail: 'no database' } }
+      if (url.pathname === '/transactions')
+        return { body: { items: [{ ...run, Status: status }], next_cursor: null } }
       if (url.pathname === '/processes')
         return { body: { items: [], not_loaded: [{ Process: 'Rosewood', Unfinished: 1 }] } }
       return url.pathname.endsWith('/summary') ? { status: 503, body: {} } : undefined
@@ -72,12 +75,26 @@ describe('the search of the console', () => {
     expect(asked).toContain('/credentials?q=rose&limit=5')
   })
 
+  it('the search shows the number of the attempt of a run that retries', async () => {
+    status = 'Running'
+    const { Hits } = await search('rose')
+    status = 'Failed'
+    expect(Hits[0]?.Detail).toBe('a/b · Running, attempt 4 · run 1')
+  })
+
   it('the search uses the services that are available, and names a service that is unavailable', async () => {
     isCoordinatorDown = true
     const { Hits, Unavailable } = await search('x')
     isCoordinatorDown = false
     expect(Hits.map(({ Kind }) => Kind)).toEqual(['company'])
-    expect(Unavailable).toEqual(['coordinator'])
+    expect(Unavailable).toEqual([
+      {
+        Service: 'coordinator',
+        Code: 'store_unavailable',
+        Detail: 'coordinator: no database',
+        Since: null,
+      },
+    ])
   })
 
   it("the search reports no failure for a text that cannot be part of a company's name or id", async () => {

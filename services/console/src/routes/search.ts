@@ -1,7 +1,7 @@
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { RunResponse } from '@integration-host/shared/contracts/run'
-import { IntegrationError } from '@integration-host/shared/errors'
+import { hasCode } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -12,6 +12,7 @@ import { type SearchHit, SearchQuery, SearchView } from '../contracts/search.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { Installation } from '../view/installation.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
+import { partOf } from './missing-service.ts'
 import { PEER_PROBLEMS } from './peer-problems.ts'
 
 export interface SearchRouteDeps {
@@ -29,7 +30,13 @@ const PROCESSES = 3
 
 const RunPage = z.object({
   items: z.array(
-    RunResponse.pick({ Process: true, TransactionID: true, ReplayID: true, Status: true }),
+    RunResponse.pick({
+      Process: true,
+      TransactionID: true,
+      ReplayID: true,
+      Status: true,
+      Attempt: true,
+    }),
   ),
 })
 const CredentialPage = z.object({
@@ -47,10 +54,14 @@ export function searchRoutes(deps: SearchRouteDeps): Hono {
       { person },
       RunPage,
     )
-    return items.map(({ Process, TransactionID, ReplayID, Status }) => ({
+    return items.map(({ Process, TransactionID, ReplayID, Status, Attempt }) => ({
       Kind: 'run',
       Text: TransactionID,
-      Detail: `${Process} · ${Status}${ReplayID > 0 ? ` · run ${ReplayID}` : ''}`,
+      Detail: [
+        Process,
+        Status === 'Running' && Attempt > 1 ? `Running, attempt ${Attempt}` : Status,
+        ...(ReplayID > 0 ? [`run ${ReplayID}`] : []),
+      ].join(' · '),
       Page: runPage(Process, TransactionID, ReplayID),
     }))
   }
@@ -92,29 +103,20 @@ export function searchRoutes(deps: SearchRouteDeps): Hono {
       const { q } = c.req.valid('query')
       const person = sessionOf(c).user
       const found = await Promise.all([
-        orFailure('coordinator', runs(q, person)),
-        orFailure('token-service', companies(q, person)),
+        partOf('coordinator', hitsOf(runs(q, person)), []),
+        partOf('token-service', hitsOf(companies(q, person)), []),
       ])
       return c.json({
-        Hits: [...found.flatMap(({ hits }) => hits), ...processes(q)],
+        Hits: [...found.flatMap(({ part }) => part), ...processes(q)],
         Unavailable: found.flatMap(({ unavailable }) => unavailable),
       } satisfies SearchView)
     },
   )
 }
 
-interface Found {
-  readonly hits: readonly SearchHit[]
-  readonly unavailable: readonly string[]
-}
-
-/** If one service fails, the results of the other service are returned nevertheless. */
-async function orFailure(service: string, search: Promise<readonly SearchHit[]>): Promise<Found> {
-  try {
-    return { hits: await search, unavailable: [] }
-  } catch (error) {
-    if (!(error instanceof IntegrationError)) throw error
-    // No id or name can contain a text that the service rejects as invalid, so there are no hits.
-    return { hits: [], unavailable: error.code === 'invalid_request' ? [] : [service] }
-  }
-}
+/** No id or name can contain a text that a service rejects as invalid, so such a text has no hits. */
+const hitsOf = (search: Promise<readonly SearchHit[]>): Promise<readonly SearchHit[]> =>
+  search.catch((error: unknown) => {
+    if (hasCode(error, 'invalid_request')) return []
+    throw error
+  })

@@ -1,5 +1,7 @@
 /** Turns the series of the last hour, or of Prometheus, into the response for the page Charts. */
 import type { ChartView, FigureRange } from '../contracts/figures.ts'
+import type { MissingService } from '../contracts/missing-service.ts'
+import type { ServicesView } from '../contracts/services.ts'
 import type { ChartDefinition } from './charts.ts'
 import type { FigureSeries } from './figure-history.ts'
 
@@ -15,10 +17,24 @@ export const RANGES: Readonly<
   '7d': { seconds: 604_800, step: 3_600 },
 }
 
+/** Returns a service of which no replica responds; `null` if a replica responds, or if none is known. */
+export function missingService({ Services }: ServicesView, service: string): MissingService | null {
+  const replicas = Services.find(({ Name }) => Name === service)?.Replicas ?? []
+  const last = replicas.toSorted((one, other) => one.Since.localeCompare(other.Since)).at(-1)
+  if (last === undefined || replicas.some(({ State }) => State !== 'unreachable')) return null
+  return {
+    Service: service,
+    Code: 'service_unavailable',
+    Detail: `${service} does not respond (${last.Reason ?? 'no response'})`,
+    Since: last.Since,
+  }
+}
+
 /** Returns a chart with the series that have the highest values, in the order of their names. */
 export function chartView(
   { id, title, unit }: ChartDefinition,
   series: readonly FigureSeries[] | null,
+  unavailable: MissingService | null = null,
 ): ChartView {
   const highest = ({ points }: FigureSeries): number =>
     Math.max(0, ...points.map((point) => point ?? 0))
@@ -34,5 +50,6 @@ export function chartView(
     Series: shown.map(({ name, points }) => ({ Name: name, Points: [...points] })),
     Omitted: known.length - shown.length,
     Failed: series === null,
+    Unavailable: unavailable,
   }
 }
