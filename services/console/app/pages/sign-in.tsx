@@ -5,6 +5,9 @@ import { call } from '../api.ts'
 import { Outside } from '../parts/text.tsx'
 import { goTo } from '../router.ts'
 
+/** The path of one-time links, whose secret is in the fragment. At other addresses, the fragment names a part of a page. */
+const LINK_PATH = '/sign-in'
+
 /**
  * Signs a person in. After the sign-in, the person sees the page that the browser's address names. If this is the
  * sign-in page itself, the page Now is opened. If the sign-in fails, the sign-in page is rendered again and shows the
@@ -15,8 +18,12 @@ function useSignIn() {
   return useMutation({
     mutationFn: (body: unknown) => call<SessionView>('POST', '/session', body),
     onSuccess(session) {
+      // The pages may have data that another person has read before in this tab.
+      queries.removeQueries({
+        predicate: ({ queryKey: [name] }) => name !== 'session' && name !== 'sign-in',
+      })
       queries.setQueryData(['session'], session)
-      if (location.pathname === '/sign-in') goTo('/')
+      if (location.pathname === LINK_PATH) goTo('/')
     },
   })
 }
@@ -31,7 +38,7 @@ export function SignInPage({ session }: { readonly session: SessionView | null }
   useEffect(() => {
     document.title = 'Sign in · Console'
     const followLink = (): void => {
-      const secret = location.hash.slice(1)
+      const secret = location.pathname === LINK_PATH ? location.hash.slice(1) : ''
       if (secret !== '') {
         // The secret is removed from the address and the history at once.
         history.replaceState(null, '', location.pathname)
@@ -45,7 +52,8 @@ export function SignInPage({ session }: { readonly session: SessionView | null }
   }, [session, signIn])
   const ways = options.data?.Ways ?? []
   const provider = options.data?.Provider ?? null
-  const here = location.pathname === '/sign-in' ? '/' : location.pathname + location.search
+  const { pathname, search, hash } = location
+  const here = pathname === LINK_PATH ? '/' : pathname + search + hash
   const submit = (event: FormEvent<HTMLFormElement>): void => {
     event.preventDefault()
     const form = new FormData(event.currentTarget)

@@ -142,6 +142,8 @@ describe('signing in at an OpenID provider', () => {
     const session = response.headers.getSetCookie().find((one) => one.startsWith('console='))
     expect(session).toContain('HttpOnly; SameSite=Strict')
     expect(await response.text()).toContain('content="0;url=/runs?status=Failed"')
+    const address = '/runs/P/66?run=1#attempts'
+    expect((await signIn(ADA, {}, address)).page).toContain(`content="0;url=${address}"`)
     for (const to of [
       'https://evil.example/',
       '//evil.example/',

@@ -161,11 +161,11 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
 function ownPath(to: string | undefined): string {
   const base = 'http://console.invalid'
   if (to === undefined || to.length > MAX_RETURN_TO || !URL.canParse(to, base)) return '/'
-  const { origin, pathname, search } = new URL(to, base)
+  const { origin, pathname, search, hash: fragment } = new URL(to, base)
   // A browser would interpret `//host` and `/\host` as the address of another host.
   return origin !== base || pathname.startsWith('//') || pathname.startsWith('/sign-in')
     ? '/'
-    : pathname + search
+    : pathname + search + fragment
 }
 
 type Html = ReturnType<typeof html>
