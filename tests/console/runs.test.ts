@@ -129,6 +129,33 @@ describe('the pages about runs in the console', () => {
     )
   })
 
+  it('a cancelled run is in the action log of the coordinator with the person and the reason', async () => {
+    const page = await at.signIn()
+    const post = (path: string) =>
+      fetch(`${at.host.coordinator}/processes/OrderProcess/${path}`, {
+        method: 'POST',
+        headers: {
+          Authorization: `Bearer ${at.host.serviceKey}`,
+          'Content-Type': 'application/json',
+        },
+        body: '{}',
+      })
+    expect((await post('pause')).status).toBe(200)
+    await queue('paused')
+    await page.goto(`${at.console.url}/runs/OrderProcess/paused`)
+    await page.getByRole('button', { name: 'Cancel run…' }).click()
+    await page.getByLabel('Reason').fill('ordered twice')
+    await dialog(page).getByRole('button', { name: 'Cancel run', exact: true }).click()
+    await status(page, 'Cancelled').waitFor()
+    expect((await post('resume')).status).toBe(200)
+    const actions = await fetch(`${at.host.coordinator}/actions?process=OrderProcess&id=paused`, {
+      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
+    })
+    expect(await actions.json()).toMatchObject({
+      items: [{ Action: 'cancel', Person: 'operator', Reason: 'ordered twice', Outcome: 'done' }],
+    })
+  })
+
   it('the coordinator rejects an action on a run that has changed meanwhile, and the dialog shows the reason', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs/OrderProcess/broken`)
@@ -156,6 +183,17 @@ describe('the pages about runs in the console', () => {
     expect(await page.locator('img').count()).toBe(0)
     await page.reload() // the page is opened by its address alone
     await status(page, 'Completed').waitFor()
+    await page.getByRole('button', { name: 'Replay…' }).click()
+    await page.getByRole('button', { name: 'Replay', exact: true }).click()
+    await page.waitForURL(/\?run=1$/)
+    await status(page, 'Completed').waitFor()
+    const id = encodeURIComponent(HOSTILE)
+    const actions = await fetch(`${at.host.coordinator}/actions?process=OrderProcess&id=${id}`, {
+      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
+    })
+    expect(((await actions.json()) as { items: object[] }).items).toContainEqual(
+      expect.objectContaining({ Action: 'replay', TransactionID: HOSTILE, ReplayID: 1 }),
+    )
   })
 
   it('the URL of the page Runs contains the filters, and the page loads older runs while a person scrolls', async () => {
@@ -219,12 +257,41 @@ describe('the pages about runs in the console', () => {
     expect(await replay.getAttribute('aria-disabled')).toBe('true')
     await replay.click({ force: true }) // Playwright waits for buttons that are not disabled
     expect(await dialog(page).count()).toBe(0)
-    expect(await page.getByRole('button', { name: 'Show data' }).count()).toBe(0)
+    const data = page.getByRole('button', { name: 'Show data' })
+    expect(await data.getAttribute('aria-disabled')).toBe('true')
+    const requests: string[] = []
+    page.on('request', (request) => requests.push(new URL(request.url()).pathname))
+    await data.click({ force: true })
+    expect(new URL(page.url()).hash).toBe('')
+    await page.getByRole('link', { name: 'Data', exact: true }).click()
+    expect(new URL(page.url()).hash).toBe('#data')
+    // The reload of the page with this fragment would read the data of a person who may see it.
+    await page.reload()
+    await status(page, 'Completed').waitFor()
+    await page.getByRole('region', { name: 'Data' }).waitFor()
+    expect(await page.getByText('Initial data', { exact: true }).count()).toBe(0)
+    expect(await page.getByText('Response of order').count()).toBe(0)
+    expect(requests).toContain('/api/runs/OrderProcess/66')
+    expect(requests).not.toContain('/api/runs/OrderProcess/66/data')
     await expectAccessible(page, 'run-viewer')
     const statuses = await page.evaluate(
       `Promise.all([fetch('/api/runs/OrderProcess/66/data'), fetch('/api/runs/OrderProcess/66/replay', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{}' })]).then((responses) => responses.map(({ status }) => status))`,
     )
     expect(statuses).toEqual([403, 403])
+  })
+
+  it('a viewer who signs in where an operator was signed in does not see the data that the operator has read', async () => {
+    const page = await at.signIn()
+    const other = await at.open('/runs/OrderProcess/66?run=0#data')
+    await other.getByText('Response of order').waitFor()
+    await page.getByRole('button', { name: 'operator' }).click()
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await other.getByLabel('User').fill('vera')
+    await other.getByLabel('Password').fill(PASSWORD)
+    await other.getByRole('button', { name: 'Sign in' }).click()
+    await other.getByRole('button', { name: 'Show data' }).waitFor()
+    expect(new URL(other.url()).hash).toBe('#data')
+    expect(await other.getByText('Response of order').count()).toBe(0)
   })
 
   it('the page Now disables its actions for a viewer, and shows the reason', async () => {

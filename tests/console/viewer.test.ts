@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { userLine } from '@integration-host/shared/access/user-line'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type FakeConsole, startFakeConsole } from './fake-console.ts'
 import { PROCESS } from './fake-installation.ts'
 import { fill, LOADED } from './hostile-installation.ts'
@@ -59,6 +59,8 @@ describe('the pages of the console for a viewer', () => {
     await rm(folder, { recursive: true })
   })
 
+  afterEach(() => expect(at.problems).toEqual([]))
+
   /** Returns each disabled button as its text and the reason that a screen reader announces. */
   const disabled = (): Promise<readonly (readonly [string, string])[]> =>
     page.evaluate(
@@ -80,6 +82,26 @@ describe('the pages of the console for a viewer', () => {
           ),
         )
       expect((await disabled()).filter(([, reason]) => reason === '')).toEqual([])
+    },
+  )
+
+  it.each(WITH_ACTIONS)(
+    'a viewer sees the same buttons as an operator on the page at %s',
+    async (path) => {
+      const { context, open } = await at.another()
+      const operated = await open(at.signInLink() ?? '')
+      await operated.getByRole('navigation').waitFor()
+      /** The names of the visible buttons in the main part of a page. */
+      const names = async (shown: Page): Promise<readonly string[]> =>
+        (await shown.locator('main button:visible').allTextContents()).toSorted()
+      await operated.goto(at.url + path)
+      await page.goto(at.url + path)
+      await eventually(async () => {
+        const ofOperator = await names(operated)
+        expect(ofOperator.length).toBeGreaterThan(0)
+        expect(await names(page)).toEqual(ofOperator)
+      })
+      await context.close()
     },
   )
 })

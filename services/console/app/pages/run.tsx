@@ -84,7 +84,7 @@ function Run({ run, session }: RunActionsProps) {
         <RunActions session={session} run={run} />
         <RunFacts run={run} />
       </section>
-      <Parts session={session} run={run} />
+      <Parts run={run} />
       <section className="panel" id="timeline" aria-labelledby="timeline-title">
         <h2 id="timeline-title">Timeline</h2>
         <Timeline run={run} />
@@ -112,7 +112,7 @@ const PARTS = [
 ] as const
 
 /** Links to the parts of the page. The address contains the chosen part, so that a copied link opens the same part. */
-function Parts({ session, run }: RunActionsProps) {
+function Parts({ run }: Pick<RunActionsProps, 'run'>) {
   const fragment = useFragment()
   useEffect(() => {
     // The browser looked for the part of the page before the run was read, so it has not scrolled to the part.
@@ -120,9 +120,7 @@ function Parts({ session, run }: RunActionsProps) {
     // Later changes of the fragment come from the links below, and the browser scrolls by itself.
     // oxlint-disable-next-line react/exhaustive-deps
   }, [])
-  const parts = PARTS.filter(
-    ({ id }) => (id !== 'data' || session.SeesData) && (id !== 'attempts' || run.AttemptCount > 0),
-  )
+  const parts = PARTS.filter(({ id }) => id !== 'attempts' || run.AttemptCount > 0)
   return (
     <nav aria-label="Parts of this page" className="parts">
       {parts.map(({ id, name }) => (

@@ -14,6 +14,10 @@ export function useBlocked(reason?: string): string | undefined {
 export const roleReason = (session: SessionView): string | undefined =>
   session.Role === 'operator' ? undefined : 'This needs the role operator.'
 
+/** Returns the reason why a person may not see the data of runs; `undefined` if the person may see it. */
+export const dataReason = (session: SessionView): string | undefined =>
+  session.SeesData ? undefined : 'This needs the right to see data.'
+
 export interface BlockableButtonProps {
   /** The reason why the action is not possible now; `undefined` if the action is possible. */
   readonly blocked?: string | undefined

@@ -1,7 +1,7 @@
 import { lazy, type ReactNode, useState } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
-import { BlockableButton, roleReason } from './blockable-button.tsx'
+import { BlockableButton, dataReason, roleReason } from './blockable-button.tsx'
 import { LaterPart } from './later.tsx'
 
 const QueueDialog = lazy(async () => ({ default: (await import('../later.ts')).QueueDialog }))
@@ -19,7 +19,7 @@ export function useRunCopy(
   const isGone = run.PurgedAt !== null || run.ErasedAt !== null
   const blocked =
     roleReason(session) ??
-    (session.SeesData ? undefined : 'This needs the right to see data.') ??
+    dataReason(session) ??
     (isGone ? 'The data of this run has been removed.' : undefined)
   return {
     button: (

@@ -5,6 +5,7 @@ import type { SessionView } from '../../src/contracts/session.ts'
 import { call, readText } from '../api.ts'
 import { sizeText } from '../clock.ts'
 import { runApi, showFragment, useFragment, useQueryText } from '../router.ts'
+import { BlockableButton, dataReason } from './blockable-button.tsx'
 import { JsonView } from './json-view.tsx'
 import { LaterPart } from './later.tsx'
 import { ReadProblem } from './problem.tsx'
@@ -34,38 +35,36 @@ export function RunData({ session, run }: RunDataProps) {
   const data = useQuery({
     queryKey: ['run', process, id, String(run.ReplayID), 'data', run.Version],
     queryFn: () => call<RunDataView>('GET', `${runApi(process, id)}/data?run=${run.ReplayID}`),
-    enabled: isShown,
+    enabled: isShown && session.SeesData,
   })
-  if (!session.SeesData && !isCompared) return null
+  const blocked = dataReason(session)
+  const isOpen = isShown && session.SeesData
   return (
     <section className="panel" id="data" aria-labelledby="data-title">
       <h2 id="data-title">Data</h2>
-      {session.SeesData ? (
-        <>
-          {!isShown && (
-            <p className="muted">The initial data of the run, and the responses of its steps.</p>
-          )}
-          <div className="buttons">
-            {!isShown && (
-              <button type="button" onClick={() => showFragment('data')}>
-                Show data
-              </button>
-            )}
-            {!isCompared && (
-              <button type="button" onClick={() => setComparing(true)}>
-                Compare with run…
-              </button>
-            )}
-          </div>
-        </>
-      ) : (
+      {!isOpen && (
+        <p className="muted">The initial data of the run, and the responses of its steps.</p>
+      )}
+      <div className="buttons">
+        {!isOpen && (
+          <BlockableButton blocked={blocked} onClick={() => showFragment('data')}>
+            Show data
+          </BlockableButton>
+        )}
+        {(!isCompared || blocked !== undefined) && (
+          <BlockableButton blocked={blocked} onClick={() => setComparing(true)}>
+            Compare with run…
+          </BlockableButton>
+        )}
+      </div>
+      {isCompared && blocked !== undefined && (
         <p>
           This link compares the data of two runs. Viewers do not see the data of runs here: it
           needs the role operator.
         </p>
       )}
       <ReadProblem error={data.error} hasData={data.data !== undefined} />
-      {data.data !== undefined && (
+      {session.SeesData && data.data !== undefined && (
         <>
           <Text run={run} name="Initial data" of="initial" excerpt={data.data.InitialData} />
           {data.data.Items.map(({ StepName: step, Data: item, ResponseBody }) => (
