@@ -14,6 +14,9 @@ export async function isConfined(stack: Stack): Promise<void> {
       'adds no capability': isOneShot || limits.CapAdd === null,
       'cannot gain privileges': limits.SecurityOpt?.includes('no-new-privileges:true') === true,
       'writes to volumes only': limits.ReadonlyRootfs,
+      'publishes ports on the loopback interface only': Object.values(limits.PortBindings ?? {})
+        .flat()
+        .every(({ HostIp }) => HostIp === '127.0.0.1'),
       'is not root': isOneShot || !['', 'root', '0'].includes(Config.User),
       'has limits for memory, processor and processes':
         limits.Memory > 0 && limits.NanoCpus > 0 && (limits.PidsLimit ?? 0) > 0,

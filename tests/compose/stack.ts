@@ -31,6 +31,8 @@ export interface Container {
     readonly Memory: number
     readonly NanoCpus: number
     readonly PidsLimit: number | null
+    /** The published ports by the port of the container. */
+    readonly PortBindings: Readonly<Record<string, readonly { readonly HostIp: string }[]>> | null
     readonly ReadonlyRootfs: boolean
     readonly SecurityOpt: readonly string[] | null
   }
