@@ -10,6 +10,7 @@ import type { HeaderStatus } from '@integration-host/shared/contracts/transactio
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { expectAccessible } from './accessibility.ts'
+import { enter, expectVisibleFocus, focusedText } from './keyboard.ts'
 import { type FakeConsole, startFakeConsole } from './fake-console.ts'
 import { PROCESS } from './fake-installation.ts'
 
@@ -88,6 +89,24 @@ describe('the actions on a run in the console', () => {
       expect(actedOn(id)[0]?.path.endsWith(`/${action}`)).toBe(true)
       await history(page).getByText(`because of ${action}`).waitFor()
       expect(await history(page).textContent()).toContain('ada')
+    },
+  )
+
+  it.each([
+    ['Failed', ['Resume…', 'Replay…']],
+    ['Retrying', ['Retry now…', 'Cancel run…']],
+  ] as const)(
+    'each dialog of a run with the status %s opens and closes by the keyboard, and then its button has the focus again',
+    async (status, verbs) => {
+      const page = await openRun(`by-key-${status}`, status)
+      for (const verb of verbs) {
+        await enter(page, page.getByRole('button', { name: verb }))
+        await dialog(page).waitFor()
+        await page.keyboard.press('Escape')
+        await dialog(page).waitFor({ state: 'detached' })
+        expect(await focusedText(page)).toBe(verb)
+        await expectVisibleFocus(page)
+      }
     },
   )
 
