@@ -94,7 +94,7 @@ export async function startConsoleBrowser(
 }
 
 /** Matches the access tokens, refresh tokens and authorization codes that the sandbox provider issues. */
-const SANDBOX_SECRET = /sandbox-(?:access|refresh|code)-[\w-]{20}/
+export const SANDBOX_SECRET = /sandbox-(?:access|refresh|code)-[\w-]{20}/
 
 /** Returns the secrets in the data folder of the host, by their files, and the pattern of the provider's secrets. */
 async function secretsOf(dataDir: string): Promise<Secrets> {

@@ -3,7 +3,7 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { COMPANY, connectCompany } from '../../host/src/story.ts'
 import { expectAccessible } from './accessibility.ts'
-import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+import { type ConsoleBrowser, SANDBOX_SECRET, startConsoleBrowser } from './console-browser.ts'
 
 describe('the sandbox page of the console in a browser', () => {
   let at: ConsoleBrowser
@@ -17,6 +17,13 @@ describe('the sandbox page of the console in a browser', () => {
     for (const page of at.context.pages()) await page.close()
     await at.context.clearCookies()
     expect(at.problems).toEqual([])
+  })
+
+  it('the check of all responses to a browser recognizes the access tokens of the sandbox provider', async () => {
+    const token = await fetch(`${at.host.tokenService}/credentials/ACC-${COMPANY.realm}/token`, {
+      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
+    })
+    expect(await token.text()).toMatch(SANDBOX_SECRET)
   })
 
   it('on the page Sandbox, a person can revoke a grant, and can make calls to the provider fail', async () => {

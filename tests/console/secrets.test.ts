@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type FakeConsole, KEYS, startFakeConsole } from './fake-console.ts'
 import type { FakeRun } from './fake-installation.ts'
@@ -20,6 +20,7 @@ describe('the check that no browser has received a secret', () => {
     texts = at.sent.all()
   })
   afterAll(() => at?.[Symbol.asyncDispose]())
+  afterEach(() => expect(at.problems).toEqual([]))
 
   it.each([
     ['in the response of a route', 'an-id-in-a-response'],
