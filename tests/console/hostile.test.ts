@@ -185,6 +185,13 @@ describe('hostile texts on the pages of the console', () => {
       await page.getByRole('button', { name: /^More about run/ }).click()
       await page.getByRole('button', { name: 'Copy the id' }).click()
       expect(await page.evaluate('navigator.clipboard.readText()')).toBe(text)
+      await page.getByRole('button', { name: /^More about run/ }).click()
+      await page.getByRole('button', { name: 'Copy a link' }).click()
+      await expect
+        .poll(() => page.evaluate<string>('navigator.clipboard.readText()'))
+        .toMatch(/^http/)
+      await page.goto(await page.evaluate<string>('navigator.clipboard.readText()'))
+      await page.getByRole('heading', { level: 1 }).getByText(shown, { exact: true }).waitFor()
       await page.getByRole('button', { name: 'Cancel run…' }).click()
       const dialog = page.getByRole('dialog')
       expect(await dialog.getByRole('heading').textContent()).toContain(`${shown}, run 0`)
@@ -201,7 +208,7 @@ describe('hostile texts on the pages of the console', () => {
         'cancel',
       ])
       expect(body).toEqual({ Reason: reason })
-      await page.goBack()
+      await page.goto(`${at.url}/runs`)
     }
   })
 
