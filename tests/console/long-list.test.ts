@@ -136,7 +136,12 @@ describe('the list of 10,000 runs in a browser', () => {
       page.evaluate(
         `[...document.querySelectorAll('tbody tr a')].map((a) => a.textContent + a.getBoundingClientRect().top)`,
       )
-    const before = await first()
+    const visible = page.getByRole('checkbox', { name: /^Select order-9[89]\d\d$/ })
+    await visible.nth(10).focus()
+    await page.keyboard.press('Space')
+    await page.getByText('1 run is selected').waitFor()
+    const focused = () => page.evaluate<string>('document.activeElement.ariaLabel')
+    const [before, selected] = [await first(), await focused()]
     added = 37
     // The page reads its list again when any run changes, so the test queues a run.
     await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
@@ -149,6 +154,8 @@ describe('the list of 10,000 runs in a browser', () => {
     })
     await page.getByRole('button', { name: '37 new' }).waitFor()
     expect(await first()).toEqual(before)
+    expect(await focused()).toBe(selected)
+    expect(await page.getByLabel(selected, { exact: true }).isChecked()).toBe(true)
     await page.getByRole('button', { name: '37 new' }).click()
     await page.getByRole('link', { name: `order-${RUNS + 36}`, exact: true }).waitFor()
     await eventually(async () => expect(await scrolled(page)).toBe(0))
