@@ -30,6 +30,17 @@ describe('the pages of the console without data and without services', () => {
   })
 
   it.each([
+    ['/sandbox', { Companies: [], Faults: [] }, 'No call is going to fail.'],
+    ['/processes', { Processes: [], NotLoaded: [], Schedules: [] }, 'No process has a schedule.'],
+  ])('the page at %s without entries is accessible', async (path, json, text) => {
+    await page.route(`**/api${path}`, (route) => route.fulfill({ json }))
+    await page.goto(at.url + path)
+    await page.getByRole('main').getByText(text).first().waitFor()
+    await expectAccessible(page, `empty-${path.slice(1)}`)
+    await page.unroute(`**/api${path}`)
+  })
+
+  it.each([
     ['/nonsense', 'There is no such page', 'Open the first page'],
     ['/runs/%E0%A4%A/1', 'There is no such page', 'Open the first page'],
     ['/companies/NO-SUCH', 'There is no company NO-SUCH.', 'Activity'],
