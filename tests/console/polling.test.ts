@@ -63,6 +63,16 @@ describe('the pages of the console without an event stream', () => {
     await isVisible(
       page.getByText(/No connection to the console since .* actions are not possible/),
     )
+    const actions = page.getByRole('main').getByRole('button', { name: /…$/ })
+    expect(await actions.count()).toBeGreaterThan(1)
+    const reasons: (string | null)[] = []
+    for (const action of await actions.all()) {
+      expect(await action.getAttribute('aria-disabled')).toBe('true')
+      const reason = page.locator(`[id="${await action.getAttribute('aria-describedby')}"]`)
+      reasons.push(await reason.textContent())
+    }
+    expect(reasons).not.toContain('')
+    expect(reasons).toContain('There is no connection to the console.')
     change('Failed')
     await at.context.setOffline(false)
     await pill(page, 'live')
