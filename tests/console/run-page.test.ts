@@ -174,6 +174,65 @@ describe('the page of a run in the console', () => {
     expect(new Set(looks.values()).size, JSON.stringify([...looks])).toBe(looks.size)
   })
 
+  it('the timeline and the table of attempts show the same attempts, waits only after outcomes that cause them, a doubt, and a copied step', async () => {
+    const of = (number: number, Outcome: string, from: number, until: number | null) => ({
+      ...attempt(number, from, until ?? from),
+      StepName: 'report',
+      Outcome,
+      ...(until === null && { FinishedAt: null, ResponseStatus: null }),
+    })
+    at.fake.add(['eventful'], {
+      Status: 'Completed',
+      StepName: 'report',
+      CreatedAt: time(0),
+      CompletedAt: time(100),
+      Items: [
+        {
+          StepName: 'order',
+          Status: 'Copied',
+          Attempt: 1,
+          IdempotencyKey: 'key-of-order',
+          ResponseStatus: 200,
+          ResponseBody: null,
+          Data: null,
+          Error: null,
+          StartedAt: null,
+          FinishedAt: null,
+        },
+      ],
+      Attempts: [
+        of(1, 'http_503', 0, 10),
+        of(2, 'http_429', 20, 30),
+        // The coordinator does not count the attempt that a cool-down has prevented.
+        of(2, 'credential_held', 40, 41),
+        of(3, 'in_doubt', 50, null),
+        // No further attempt follows a 404 by itself, and nobody has resumed the run.
+        of(4, 'http_404', 60, 70),
+        of(5, 'completed', 90, 100),
+      ],
+    })
+    await page.goto(`${at.url}/runs/${PROCESS}/eventful`)
+    const titles = timeline().locator('ol title')
+    await expect.poll(() => titles.count()).toBeGreaterThan(6)
+    const texts = await titles.allTextContents()
+    const drawn = texts.flatMap((text) => {
+      const [, number, outcome] = /^attempt (\d+): (\w+)/.exec(text) ?? []
+      return number === undefined ? [] : [`report ${number} ${outcome}`]
+    })
+    const listed = await page.evaluate<string[]>(
+      `[...document.querySelectorAll('#attempts tbody tr')].map(({ cells }) => cells[0].innerText.split('\\n')[0] + ' ' + cells[1].querySelector('bdi').textContent)`,
+    )
+    expect(drawn).toHaveLength(6)
+    expect(listed).toHaveLength(6)
+    expect(drawn.toReversed()).toEqual(listed)
+    expect(texts.filter((text) => text.startsWith('waited after')).length).toBe(3)
+    expect(texts.join()).not.toContain('after http_404')
+    expect(texts.join()).toContain('in_doubt, its end is not recorded')
+    expect(texts.join()).toContain('not counted')
+    expect(await page.locator('#attempts').textContent()).toContain('not counted')
+    expect(await timeline().textContent()).toContain('copied')
+  })
+
   it('dragging over the timeline shows the selected range, and a click changes nothing', async () => {
     await show()
     const box = await timeline().locator('svg').first().boundingBox()
