@@ -83,6 +83,15 @@ describe('the settings of the console', () => {
     expect(await page.evaluate('document.documentElement.dataset.density')).toBe('compact')
     await page.getByLabel('As the system').check()
     await eventually(async () => expect(await themeOf(other)).toBe('system'))
+    for (const [colorScheme, ground] of [
+      ['dark', 'rgb(20, 23, 26)'],
+      ['light', 'rgb(244, 246, 248)'],
+    ] as const) {
+      await page.emulateMedia({ colorScheme })
+      await page.reload()
+      await page.getByLabel('As the system').waitFor()
+      expect(await groundOf(page)).toBe(ground)
+    }
     await expectAccessible(page, 'settings-compact')
     await page.getByLabel('Comfortable').check()
     await expectAccessible(page, 'settings')
@@ -172,6 +181,9 @@ describe('the settings of the console', () => {
       for (const time of times) await time.page().reload()
       await expectZone(zone, zoneName)
     }
+    await settings.getByLabel('Relative').check()
+    await times[0]?.page().reload()
+    await times[0]?.getByText(/ago|just now/).waitFor()
   })
 
   it('when a person ends another session on the page Settings, all tabs of that session show the sign-in page', async () => {
