@@ -189,8 +189,27 @@ describe('signing in, the page Now and the page Health of the console', () => {
     const outcome = await page.evaluate(
       `fetch('${at.console.url}/api/integrity', { method: 'POST', credentials: 'include', mode: 'no-cors', body: '{}' }).then(() => 'readable', () => 'blocked')`,
     )
-    server.close()
     expect(outcome).toBe('blocked')
+    for (const mode of ['cors', 'no-cors'])
+      expect(
+        await page.evaluate(
+          `fetch('${at.console.url}/api/now', { credentials: 'include', mode: '${mode}' }).then(() => 'readable', () => 'blocked')`,
+        ),
+      ).toBe('blocked')
+    // A form is a request with the cookie whose response the browser shows.
+    const submitted = page.waitForResponse('**/api/processes/OrderProcess/pause')
+    await page.setContent(
+      `<form method="post" action="${at.console.url}/api/processes/OrderProcess/pause"><button>send</button></form>`,
+    )
+    await page.getByRole('button').click()
+    const form = await submitted
+    expect([form.status(), (await form.request().allHeaders())['cookie']]).toEqual([
+      403,
+      expect.stringContaining('console='),
+    ])
+    const process = await request(`${at.host.coordinator}/processes/OrderProcess`)
+    expect(await process.json()).toMatchObject({ Paused: false })
+    server.close()
     // Cookies do not depend on the port, so the server on the other port receives the session cookie. But the console
     // also requires headers that only a browser can set.
     expect(cookieOfPort).toContain('console=')
