@@ -60,6 +60,7 @@ a { color: var(--accent); text-underline-offset: 2px }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; border-radius: 4px }
 form { margin: 24px 0 0 }
 fieldset { margin: 0 0 24px; padding: 0; border: 0 }
+fieldset:not(:has(.other:checked)) .of-other { display: none }
 legend { margin-bottom: 4px; padding: 0; font-weight: 600 }
 label { display: block; padding: 6px 0 }
 label:has([type=radio]) {

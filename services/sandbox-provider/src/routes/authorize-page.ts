@@ -69,13 +69,13 @@ export const authorizePage = ({
               </label>`,
           )}
           <label
-            ><input type="radio" name="company" value="${INVENTED}" />
+            ><input type="radio" name="company" value="${INVENTED}" class="other" />
             <span>Another one:</span></label
           >
-          <label>
+          <label class="of-other">
             Name <input type="text" name="company_name" maxlength="100" autocomplete="off" />
           </label>
-          <label>
+          <label class="of-other">
             Realm id
             <input
               type="text"
