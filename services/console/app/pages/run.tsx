@@ -135,8 +135,9 @@ function Parts({ run }: Pick<RunActionsProps, 'run'>) {
 
 function NextAttempt({ run }: { readonly run: RunView }) {
   const seconds = useSeconds()
-  const { NextAttemptAt, LeaseOwner, CompletedAt } = run
-  if (CompletedAt !== null) return null
+  const { NextAttemptAt, LeaseOwner, CompletedAt, Broken } = run
+  // A run whose company must be reconnected continues at once after that, whenever its next attempt is due.
+  if (CompletedAt !== null || Broken !== null) return null
   if (LeaseOwner !== null)
     return (
       <span className="muted">
