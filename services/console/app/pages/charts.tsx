@@ -67,7 +67,8 @@ function Ranges({ view }: { readonly view: FiguresView }) {
       </nav>
       {view.Range === '1h' && (
         <p className="muted">
-          From the memory of the console, since {full(view.WatchedSince)}.
+          From the memory of the console, since {full(view.WatchedSince)}. Each point is a minute;
+          the coordinator counts its runs once a minute, and Now shows newer numbers.
           {isMemoryOnly && ' Longer ranges need PROMETHEUS_URL.'}
         </p>
       )}
