@@ -59,7 +59,7 @@ export function ServicesPage({ session }: { readonly session: SessionView }) {
         <h2 id="doctor">Backends</h2>
         <p>
           The console does not reach the databases and the broker. On a machine that does, this
-          command checks them, and names what is wrong with what helps:
+          command checks them, and names what is wrong and what helps:
         </p>
         <p className="buttons">
           <code>{doctorCommand(session.CommandLine)}</code>
