@@ -136,7 +136,10 @@ describe('a company with a revoked grant in the console', () => {
 
   it('when the owner reconnects a company, the pages show the active company and its continued run without a reload', async () => {
     const run = await at.open('/runs/InvoiceProcess/INV-1')
-    await run.getByRole('region', { name: 'State' }).getByText('Waiting', { exact: true }).waitFor()
+    const ofRun = run.getByRole('region', { name: 'State' })
+    await ofRun.getByText('Waiting', { exact: true }).waitFor()
+    await ofRun.getByText(`Waits for ${LABEL}, which must be reconnected.`).waitFor()
+    await ofRun.getByRole('button', { name: 'Reconnect…' }).waitFor()
     await run.evaluate("globalThis.isSamePage = true; 'set'")
     await page.evaluate("globalThis.isSamePage = true; 'set'")
     const owner = await openLink()
@@ -151,6 +154,7 @@ describe('a company with a revoked grant in the console', () => {
       .filter({ hasText: 'Completed' })
       .first()
       .waitFor()
+    expect(await ofRun.getByRole('button', { name: 'Reconnect…' }).count()).toBe(0)
     for (const one of [page, run]) expect(await one.evaluate('globalThis.isSamePage')).toBe(true)
     await page.getByRole('link', { name: 'Now' }).first().click()
     await condition('must be reconnected').waitFor({ state: 'detached' })

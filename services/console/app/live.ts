@@ -43,13 +43,18 @@ const STATE_REPORTED_MS = 1_000
 /** The maximum number of streams in a browser without locks. */
 const MAX_STREAMS = 3
 
-/** The services that do not respond, as a text that changes with them. */
-const missingServices = (now: NowView | undefined): string =>
-  (now?.Conditions ?? [])
-    .filter(({ Name }) => Name === 'ServiceDown')
-    .map(({ Key }) => Key)
-    .toSorted()
-    .join('\n')
+/**
+ * What the pages of runs show of the page Now, as a text that changes with it: the services that do not respond, and how
+ * many companies must be reconnected.
+ */
+const shownWithRuns = (now: NowView | undefined): string =>
+  [
+    now?.Companies?.MustReconnect,
+    ...(now?.Conditions ?? [])
+      .filter(({ Name }) => Name === 'ServiceDown')
+      .map(({ Key }) => Key)
+      .toSorted(),
+  ].join('\n')
 
 /** The transactions that have changed, as process and id. If `More` is true, further transactions may have changed. */
 interface RunsFrame {
@@ -162,9 +167,8 @@ export function followStream(queries: QueryClient): () => void {
         const now = JSON.parse(data) as NowView
         queries.setQueryData(['now'], now)
         for (const list of LISTS) changed([list])
-        // A coordinator that does not respond reports no changes. The pages of runs are read again nevertheless, so that
-        // they say what is missing.
-        if (missingServices(before) !== missingServices(now))
+        // The coordinator does not report these changes. The pages of runs are read again, so that they say what is missing.
+        if (shownWithRuns(before) !== shownWithRuns(now))
           for (const list of ['runs', 'run', 'bulk']) changed([list])
         break
       }

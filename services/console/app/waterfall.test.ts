@@ -58,6 +58,7 @@ const run = (Attempts: readonly Attempt[], other: Partial<RunView> = {}): RunVie
   Why: '',
   Steps: ['order', 'csv'],
   Items: [],
+  Broken: null,
   AttemptCount: Attempts.length,
   Runs: [],
   History: [],

@@ -19,9 +19,12 @@ const LIFETIMES = [
 export function ConnectButton({
   session,
   company,
+  isPrimary = false,
 }: {
   readonly session: SessionView
   readonly company?: NamedCompany
+  /** Whether this is the action that helps, among the actions beside it. */
+  readonly isPrimary?: boolean
 }) {
   const [link, setLink] = useState<ConnectLinkView | null>(null)
   return (
@@ -30,6 +33,7 @@ export function ConnectButton({
         verb="Make a link"
         label={company === undefined ? 'Connect a company' : 'Reconnect'}
         blocked={roleReason(session)}
+        {...(isPrimary && { className: 'primary' })}
         object={
           company === undefined ? 'to connect a company' : `to reconnect ${companyName(company)}`
         }

@@ -5,6 +5,7 @@ import { goTo, runApi, runPage } from '../router.ts'
 import { visible } from '../visible.ts'
 import { ActionButton, type ActionButtonProps, reasonOf } from './action-button.tsx'
 import { roleReason } from './blockable-button.tsx'
+import { ConnectButton } from './connect-button.tsx'
 import { FieldName } from './field-name.tsx'
 import { REJECTED_AGAIN } from './bulk-button.tsx'
 import { useRunCopy } from './run-copy.tsx'
@@ -93,6 +94,7 @@ export function RunActions({ run, session }: RunActionsProps) {
   const copy = useRunCopy(session, run)
   return (
     <div className="buttons">
+      {run.Broken !== null && <ConnectButton session={session} company={run.Broken} isPrimary />}
       {run.DataRejected && copy.button}
       {actions.map((offered) => (
         <ActionButton

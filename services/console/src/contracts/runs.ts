@@ -4,6 +4,7 @@ import { RunDetailResponse, RunResponse } from '@integration-host/shared/contrac
 import { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
 import { ActivityEntry } from './activity.ts'
+import { CompanyView } from './companies.ts'
 
 const DataRejected = z.boolean().meta({
   description:
@@ -65,6 +66,9 @@ export const RunView = RunDetailResponse.omit({ InitialData: true, Items: true, 
       .meta({ description: 'who acted on the transaction' }),
     Company: z.string().nullable().meta({
       description: 'the name of the company; null if it has none, or without a company',
+    }),
+    Broken: CompanyView.pick({ Realm: true, Label: true }).nullable().meta({
+      description: 'the company that the run waits for, if it must be reconnected',
     }),
     DataRejected,
     Blocked: z.partialRecord(z.enum(runActions), z.string()).meta({

@@ -173,6 +173,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
           Items: Items.map(({ ResponseBody: _body, Data: _itemData, ...item }) => item),
           Why: whyOf(run, contextOf(run, names, installation())),
           Company: nameIn(names, run.Realm) ?? null,
+          Broken: brokenCompany(run.WaitingFor, installation()),
           Steps: [...steps],
           Runs: runs.items,
           History: actions.items.map((action) => ({
@@ -307,11 +308,22 @@ const nameIn = (names: Names, realm: string | null): string | undefined =>
 const contextOf = (
   { Process, WaitingFor }: Pick<ListedRun, 'Process' | 'WaitingFor'>,
   names: Names,
-  { processes }: Installation,
+  at: Installation,
 ): RunContext => ({
   company: nameIn(names, waitedFor(WaitingFor)),
-  isPaused: processes?.find(({ name }) => name === Process)?.isPaused ?? false,
+  mustReconnect: brokenCompany(WaitingFor, at) !== null,
+  isPaused: at.processes?.find(({ name }) => name === Process)?.isPaused ?? false,
 })
+
+/** Returns the company that a run waits for, if it must be reconnected; otherwise `null`. */
+function brokenCompany(waitingFor: string | null, { faulted }: Installation): RunView['Broken'] {
+  const credential = faulted.find(
+    ({ Name, State }) => Name === waitingFor && State === 'must_reconnect',
+  )
+  if (credential === undefined) return null
+  const { Name, Label } = credential
+  return { Realm: realmOf(Name), ...(Label !== undefined && { Label }) }
+}
 
 const hasRejectedData = ({
   Status,

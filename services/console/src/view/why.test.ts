@@ -96,6 +96,13 @@ describe('the sentence that explains the state of a run', () => {
     expect(explained({ ErrorClass: 'moon_phase' })).toContain('moon phase')
   })
 
+  it('the sentence on a run whose company must be reconnected says so, and that the run then continues', () => {
+    const waiting = { Status: 'Waiting', WaitingFor: 'ACC-1' } as const
+    expect(explained(waiting, { company: 'Rosewood', mustReconnect: true })).toBe(
+      'Waits for Rosewood, which must be reconnected. Then the run continues by itself, at once.',
+    )
+  })
+
   it('the sentence on a run in doubt warns that its call may have taken effect', () => {
     expect(explained({ InDoubt: true })).toContain('look into the target first')
   })

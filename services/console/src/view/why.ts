@@ -14,16 +14,18 @@ export type ExplainedRun = Pick<
 export interface RunContext {
   /** The name of the company that the run waits for; absent if it has no name. */
   readonly company?: string | undefined
+  /** Whether this company must be reconnected, so that the run does not continue before. */
+  readonly mustReconnect?: boolean
   /** Whether the process of the run is paused. */
   readonly isPaused?: boolean
 }
 
 /** Returns one or two sentences about the state of a run; an empty text for a completed run. */
-export function whyOf(run: ExplainedRun, { company, isPaused = false }: RunContext = {}): string {
+export function whyOf(run: ExplainedRun, context: RunContext = {}): string {
   const sentence =
-    isPaused && isDue(run)
+    context.isPaused === true && isDue(run)
       ? `Waits at ${run.StepName}, because its process is paused. It continues when the process is resumed.`
-      : stateSentence(run, company)
+      : stateSentence(run, context)
   return run.InDoubt && run.Status !== 'Completed'
     ? `${sentence} The last call may have done its work: look into the target first.`
     : sentence
@@ -35,7 +37,7 @@ const isDue = ({ Status, Attempt }: ExplainedRun): boolean =>
 
 function stateSentence(
   { Status, StepName, Attempt, ErrorClass, WaitingFor }: ExplainedRun,
-  company: string | undefined,
+  { company, mustReconnect = false }: RunContext,
 ): string {
   const because = ErrorClass === null ? '' : meaningOf(ErrorClass).cause
   switch (Status) {
@@ -56,7 +58,9 @@ function stateSentence(
         ? 'Waits for a slot: the process limits how many runs are in progress.'
         : WaitingFor === null
           ? `Waits at ${StepName}.`
-          : `Waits for ${company ?? WaitingFor}, whose access token cannot be obtained now. The page of the company says what helps; then the run continues by itself.`
+          : mustReconnect
+            ? `Waits for ${company ?? WaitingFor}, which must be reconnected. Then the run continues by itself, at once.`
+            : `Waits for ${company ?? WaitingFor}, whose access token cannot be obtained now. The page of the company says what helps; then the run continues by itself.`
     case 'Completed':
       return ''
     case 'Failed':
