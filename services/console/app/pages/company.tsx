@@ -52,7 +52,7 @@ export function CompanyPage({ session, realm }: CompanyPageProps) {
       )}
       {company !== undefined && (
         <>
-          <State company={company} session={session} />
+          <State company={company} waiting={data?.WaitingRuns ?? 0} session={session} />
           <WaitingRuns realm={company.Realm} count={data?.WaitingRuns ?? null} />
           <section className="panel" aria-labelledby="history">
             <h2 id="history">History</h2>
@@ -70,7 +70,14 @@ const isMissing = (error: Error | null): boolean =>
 
 type Company = CompanyPageView['Company']
 
-function State({ company, session }: { readonly company: Company; readonly session: SessionView }) {
+interface StateProps {
+  readonly company: Company
+  /** How many runs wait for the company. */
+  readonly waiting: number
+  readonly session: SessionView
+}
+
+function State({ company, waiting, session }: StateProps) {
   const { Fault: fault } = company
   return (
     <section className="panel" aria-label="State">
@@ -97,8 +104,10 @@ function State({ company, session }: { readonly company: Company; readonly sessi
           </p>
           {company.State === 'must_reconnect' && (
             <p>
-              The access token is not refreshed any more. When it is no longer valid, runs that call
-              this company wait until the company is connected again.
+              The access token is not refreshed any more.{' '}
+              {waiting > 0
+                ? 'Runs that call this company wait until it is connected again.'
+                : 'When it is no longer valid, runs that call this company wait until it is connected again.'}
             </p>
           )}
         </>
@@ -207,7 +216,11 @@ function Actions({
   const name = companyName(company)
   return (
     <div className="buttons">
-      <ConnectButton session={session} company={company} />
+      <ConnectButton
+        session={session}
+        company={company}
+        isPrimary={company.State === 'must_reconnect'}
+      />
       <ActionButton
         verb="Refresh"
         blocked={
