@@ -109,6 +109,36 @@ describe('the live state of the pages of the console', () => {
     await expectAgreement(page)
   })
 
+  it('a response that arrives after a newer event of the stream does not replace the state of the event', async () => {
+    await using fresh = await startFakeConsole()
+    fresh.fake.add(['only'], { Status: 'Running' })
+    const first = await fresh.signIn()
+    await first.close()
+    const held = Promise.withResolvers<void>()
+    let responses = 0
+    await fresh.context.route('**/api/now', async (route) => {
+      const headers = { ...route.request().headers(), Origin: fresh.url }
+      const response = await route.fetch({ headers })
+      expect(response.status()).toBe(200)
+      await held.promise
+      await route.fulfill({ response })
+      responses += 1
+    })
+    const page = await fresh.open(fresh.url)
+    await page.getByText('live', { exact: true }).waitFor()
+    fresh.fake.change([[fresh.fake.runs[0] as FakeRun, 'Failed']])
+    const failed = page.getByRole('heading', { name: `1 run failed at ${PROCESS}.order` })
+    await failed.waitFor()
+    held.resolve()
+    await eventually(() => expect(responses).toBeGreaterThan(0))
+    // The page has processed the response when it has drawn twice.
+    await page.evaluate(
+      'new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))',
+    )
+    expect(await failed.count()).toBe(1)
+    expect(fresh.problems).toEqual([])
+  })
+
   it('after a burst of transitions, the pages Now, Runs and Processes show the same numbers of runs', async () => {
     const now = await at.signIn()
     const runs = await at.open(`${at.url}/runs`)

@@ -63,6 +63,21 @@ interface RunsFrame {
 }
 const CHANNEL = 'console-stream'
 
+/** The names of the events that contain the whole state of their part of the console. */
+type StateName = 'now' | 'services'
+/** How many of these events this tab has got. */
+const received: Record<StateName, number> = { now: 0, services: 0 }
+
+/**
+ * Reads the state of a part of the console. If an event with this state arrives meanwhile, the event is newer than the
+ * response, and its state is returned.
+ */
+export async function readState<View>(name: StateName, queries: QueryClient): Promise<View> {
+  const before = received[name]
+  const view = await call<View>('GET', `/${name}`)
+  return received[name] === before ? view : (queries.getQueryData<View>([name]) ?? view)
+}
+
 let state: LiveState = 'connecting'
 /** The time at which the connection was lost, by the server's clock; `null` while there is a connection. */
 let lostSince: string | null = null
@@ -165,6 +180,7 @@ export function followStream(queries: QueryClient): () => void {
       case 'now': {
         const before = queries.getQueryData<NowView>(['now'])
         const now = JSON.parse(data) as NowView
+        received.now += 1
         queries.setQueryData(['now'], now)
         for (const list of LISTS) changed([list])
         // The coordinator does not report these changes. The pages of runs are read again, so that they say what is missing.
@@ -173,6 +189,7 @@ export function followStream(queries: QueryClient): () => void {
         break
       }
       case 'services':
+        received.services += 1
         queries.setQueryData([name], JSON.parse(data))
         for (const list of LISTS) changed([list])
         break

@@ -3,11 +3,11 @@
  */
 import { useQuery } from '@tanstack/react-query'
 import type { NowView, RunCounts } from '../src/contracts/now.ts'
-import { call } from './api.ts'
+import { readState } from './live.ts'
 
 /** Returns the state of the installation, which the event stream keeps current; `undefined` until it was read. */
 export const useNow = (): NowView | undefined =>
-  useQuery({ queryKey: ['now'], queryFn: () => call<NowView>('GET', '/now') }).data
+  useQuery({ queryKey: ['now'], queryFn: ({ client }) => readState<NowView>('now', client) }).data
 
 /** Returns the numbers of runs of a process, or of all processes; `undefined` before the coordinator has counted. */
 export function useRunCounts(process: string | null): RunCounts | undefined {

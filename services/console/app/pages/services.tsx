@@ -2,6 +2,7 @@ import { useMutation, useQuery } from '@tanstack/react-query'
 import type { IntegrityView, ReplicaView, ServicesView } from '../../src/contracts/services.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
+import { readState } from '../live.ts'
 import { duration, full, useSeconds } from '../clock.ts'
 import { copy } from '../copy.ts'
 import { Ago } from '../parts/ago.tsx'
@@ -32,7 +33,7 @@ const PURPOSES: Readonly<Record<string, string>> = {
 export function ServicesPage({ session }: { readonly session: SessionView }) {
   const { data } = useQuery({
     queryKey: ['services'],
-    queryFn: () => call<ServicesView>('GET', '/services'),
+    queryFn: ({ client }) => readState<ServicesView>('services', client),
   })
   const services = data?.Services ?? []
   const replicas = services.flatMap(({ Replicas }) => Replicas)
