@@ -74,6 +74,8 @@ export interface Grants {
   revokeToken(token: string): boolean
   /** Returns whether the realm has a grant that has not ended. */
   has(realm: string): boolean
+  /** Returns whether the realm has a grant that was revoked, for example by the user. */
+  wasRevoked(realm: string): boolean
   /** Ends all grants of the realm; returns how many of them were still valid. */
   revokeRealm(realm: string): number
   /** Expires all access tokens of the realm now; returns how many of them were still valid. */
@@ -319,6 +321,8 @@ export function createGrants({
     },
 
     has: (realm) => standing(realm).length > 0,
+
+    wasRevoked: (realm) => [...grants].some((grant) => grant.realm === realm && grant.isEnded),
 
     revokeRealm(realm) {
       const ending = standing(realm)

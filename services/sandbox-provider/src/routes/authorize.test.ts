@@ -82,6 +82,16 @@ describe('the authorization page', () => {
     expect(await selected()).toBe(first)
   })
 
+  it('the authorization page selects a company whose grant was revoked before a company that was never connected', async () => {
+    const page = async () => (await get(provider.authorizeUrl())).text()
+    const listed = [...(await page()).matchAll(/name="company"\s+value="(\d+)"/g)]
+    const [first = '', never = '', revoked = ''] = listed.map(([, realm = '']) => realm)
+    for (const realm of [first, revoked]) await provider.tokens(realm)
+    await provider.sandbox('POST', `realms/${revoked}/revoke`)
+    expect(never).not.toBe('')
+    expect(/value="(\d+)"\s+checked/.exec(await page())?.[1]).toBe(revoked)
+  })
+
   it('the authorization page connects a company that the user enters, and lists it on the next visit', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',

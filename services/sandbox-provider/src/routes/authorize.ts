@@ -112,14 +112,15 @@ function ask(
     return value === null ? [] : [[name, value] as const]
   })
   const companies = deps.companies.list()
-  // The user probably wants to connect a company that has no valid grant: a new company, or one whose grant has ended.
-  const unconnected = companies.find(({ realm }) => !deps.grants.has(realm))
+  // The user probably wants to connect a company that has no valid grant: one whose grant was revoked, or a new company.
+  const unconnected = companies.filter(({ realm }) => !deps.grants.has(realm))
+  const revoked = unconnected.find(({ realm }) => deps.grants.wasRevoked(realm))
   return c.html(
     authorizePage({
       action: paths.authorize,
       carried,
       companies,
-      chosen: (unconnected ?? companies[0])?.realm,
+      chosen: (revoked ?? unconnected[0] ?? companies[0])?.realm,
       freshRealm: deps.freshRealm(),
       problem,
     }),
