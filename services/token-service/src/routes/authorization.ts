@@ -239,7 +239,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         return c.html(
           page(
             'Connected',
-            `${label === null ? known : `${label} (${known})`} is connected. This window can be closed.`,
+            `${label === null ? known : `${label} (${known})`} is connected. What has waited for it continues by itself. This window can be closed.`,
           ),
         )
       },
