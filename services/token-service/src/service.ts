@@ -344,9 +344,7 @@ export async function startTokenService(
   opened.use(
     startSchedule({ store, routine, now, sleep, concurrency: MAX_SCHEDULED_REFRESHES, onError }),
   )
-
   opened.use(startIndexUpkeep({ store, sleep, onError }))
-
   const uncommittedCount = (): number => refreshRoutine.uncommittedCount()
   opened.use(watchCredentials(metrics, { store, uncommittedCount, now, onError }))
 
