@@ -97,12 +97,15 @@ export function focusHeading(): void {
   heading.focus()
 }
 
-/** Shows another page. If the address has a fragment, shows that part of the page. */
-export function goTo(address: string): void {
+/**
+ * Shows another page. If the address has a fragment, shows that part of the page. Otherwise the heading gets the focus,
+ * unless `movesFocus` is false because no control of the page before had the focus.
+ */
+export function goTo(address: string, movesFocus = true): void {
   history.pushState(null, '', address)
   for (const listener of listeners) listener()
   if (location.hash !== '') return
   window.scrollTo(0, 0)
-  isHeadingDue = true
+  isHeadingDue = movesFocus
   requestAnimationFrame(focusHeading)
 }

@@ -23,7 +23,7 @@ function useSignIn() {
         predicate: ({ queryKey: [name] }) => name !== 'session' && name !== 'sign-in',
       })
       queries.setQueryData(['session'], session)
-      if (location.pathname === LINK_PATH) goTo('/')
+      if (location.pathname === LINK_PATH) goTo('/', document.activeElement !== document.body)
     },
   })
 }
