@@ -38,6 +38,8 @@ describe('the pages of the console for a viewer', () => {
   let at: FakeConsole
   let folder: string
   let page: Page
+  /** A page of an operator, in another browser. */
+  let operated: Page
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'console-users-'))
@@ -53,12 +55,13 @@ describe('the pages of the console for a viewer', () => {
     await page.getByLabel('Password').fill(PASSWORD)
     await page.getByRole('button', { name: 'Sign in' }).click()
     await page.getByRole('navigation').waitFor()
+    operated = await (await at.another()).open(at.signInLink() ?? '')
+    await operated.getByRole('navigation').waitFor()
   })
   afterAll(async () => {
     await at?.[Symbol.asyncDispose]()
     await rm(folder, { recursive: true })
   })
-
   afterEach(() => expect(at.problems).toEqual([]))
 
   /** Returns each disabled button as its text and the reason that a screen reader announces. */
@@ -88,9 +91,6 @@ describe('the pages of the console for a viewer', () => {
   it.each(WITH_ACTIONS)(
     'a viewer sees the same buttons as an operator on the page at %s',
     async (path) => {
-      const { context, open } = await at.another()
-      const operated = await open(at.signInLink() ?? '')
-      await operated.getByRole('navigation').waitFor()
       /** The names of the visible buttons in the main part of a page. */
       const names = async (shown: Page): Promise<readonly string[]> =>
         (await shown.locator('main button:visible').allTextContents()).toSorted()
@@ -101,7 +101,6 @@ describe('the pages of the console for a viewer', () => {
         expect(ofOperator.length).toBeGreaterThan(0)
         expect(await names(page)).toEqual(ofOperator)
       })
-      await context.close()
     },
   )
 })
