@@ -44,7 +44,7 @@ describe('the pages about companies in the console', () => {
     await page.getByLabel('Name of the company').fill('<b>Rosewood</b>')
     await expectAccessible(page, 'connect-dialog')
     await page.getByRole('button', { name: 'Make a link', exact: true }).click()
-    await page.getByText('It works once').waitFor()
+    await page.getByText('It connects once').waitFor()
     await expectAccessible(page, 'connect-link')
     const opened = at.context.waitForEvent('page')
     await page.getByRole('link', { name: 'Open in a new tab' }).click()
@@ -142,7 +142,7 @@ describe('the pages about companies in the console', () => {
     await page.getByLabel('Name of the company').fill('Rosewood Interiors')
     await warning.waitFor()
     await page.getByRole('button', { name: 'Make a link', exact: true }).click()
-    await page.getByText('It works once').waitFor()
+    await page.getByText('It connects once').waitFor()
   })
 
   it('a company is disconnected only after a person has given a reason and typed the id of the company', async () => {

@@ -52,7 +52,7 @@ describe('a company with a revoked grant in the console', () => {
     await page.getByRole('button', { name: 'Reconnect…' }).click()
     const dialog = page.getByRole('dialog')
     expect(await dialog.textContent()).toContain(LABEL)
-    expect(await dialog.textContent()).toContain('Another company than this one is rejected')
+    expect(await dialog.textContent()).toContain('Only this company is accepted')
     await dialog.getByRole('button', { name: 'Make a link', exact: true }).click()
     const opened = at.context.waitForEvent('page')
     await page.getByRole('link', { name: 'Open in a new tab' }).click()

@@ -234,7 +234,7 @@ describe('signing in, the page Now and the page Health of the console', () => {
     await enter(page, page.getByRole('button', { name: 'Connect a company…' }))
     await page.keyboard.insertText('Rosewood')
     await page.keyboard.press('Enter')
-    await page.getByText('It works once, until').waitFor()
+    await page.getByText('It connects once, until').waitFor()
     await enter(page, page.getByRole('dialog').getByRole('button', { name: 'Close' }))
     expect(await focusedText(page)).toBe('Connect a company…')
   })

@@ -37,8 +37,8 @@ export function ConnectButton({
         object={
           company === undefined ? 'to connect a company' : `to reconnect ${companyName(company)}`
         }
-        consequence={`The link leads to the page of the provider, where the owner of the company signs in. It works once.${
-          company === undefined ? '' : ' Another company than this one is rejected.'
+        consequence={`The link leads to the page of the provider, where the owner of the company signs in. It connects once.${
+          company === undefined ? '' : ' Only this company is accepted.'
         }`}
         reason="none"
         act={async (form, key) => {
@@ -94,7 +94,7 @@ function LinkDialog({ link, onClose }: LinkDialogProps) {
         <h2 id={title}>The connect link</h2>
         <p>
           Send this link to the owner of the company, or open it here: it leads to the page of the
-          provider. It works once, until {full(link.ExpiresAt)}. It is not shown again.
+          provider. It connects once, until {full(link.ExpiresAt)}. It is not shown again.
         </p>
         <p>
           <code>{link.Url}</code>
