@@ -50,7 +50,7 @@ export function MinuteChart({ minutes }: { readonly minutes: NowView['Minutes'] 
       </svg>
       <figcaption>
         <span>an hour ago</span>
-        <span>completed, and above them failed, per minute</span>
+        <span>per minute: completed, and failed above</span>
         <span>now</span>
       </figcaption>
     </figure>
