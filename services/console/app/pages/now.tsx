@@ -204,7 +204,7 @@ function Services({ now }: { readonly now: NowView }) {
             ? 'No company is connected yet.'
             : `${numberText(companies.Active)} of ${counted(companies.Total, 'company', 'companies')} active.`}{' '}
         {now.CompaniesAsOf !== null && <AsOf time={now.CompaniesAsOf} />}{' '}
-        <Link to="/services">All services</Link>
+        <Link to="/services">Health of all services</Link>
       </p>
     </>
   )
