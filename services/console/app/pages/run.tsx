@@ -67,6 +67,7 @@ function Run({ run, session }: RunActionsProps) {
         <p className="headline">
           <RunStatus status={run.Status} />
           <span className="muted">
+            {run.CompletedAt === null && 'changed '}
             <Ago time={run.UpdatedAt} />
           </span>
           <NextAttempt run={run} />
