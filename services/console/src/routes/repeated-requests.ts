@@ -2,7 +2,7 @@
  * Prevents a repeated request from being executed twice. A browser repeats a request that got no response, with the
  * same header `Idempotency-Key`. With Redis, the repetition may reach another replica.
  */
-import { hash } from 'node:crypto'
+import { createHmac, hash } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { gunzip, gzip } from 'node:zlib'
@@ -26,7 +26,7 @@ export interface RepeatedRequests {
 
 /** What is stored for a request. */
 interface Entry {
-  /** The SHA-256 of the body of the request. */
+  /** The HMAC-SHA-256 of the body of the request, by which nobody without the secret can guess the body. */
   readonly bodyHash: string
   /** The time in epoch milliseconds. */
   readonly begunAt: number
@@ -74,7 +74,9 @@ export function createRepeatedRequests(store: RequestStore, now: () => number): 
         )
       const name = hash('sha256', JSON.stringify([secret, c.req.path, key]), 'hex')
       // The body is read before the wait, because Node closes a connection whose request is incomplete for 30 s.
-      const bodyHash = hash('sha256', await c.req.text(), 'hex')
+      const bodyHash = createHmac('sha256', secret)
+        .update(await c.req.text())
+        .digest('hex')
       const begunAt = now()
       const earlier = await earlierResponse(name, secret, bodyHash)
       if (earlier !== null) {
