@@ -79,7 +79,7 @@ describe('signing in, the page Now and the page Health of the console', () => {
     await page.getByRole('heading', { name: 'Nothing needs you' }).waitFor()
     await page.getByText('First steps').waitFor()
     await expectAccessible(page, 'now-empty')
-    await page.getByRole('link', { name: 'Health' }).click()
+    await page.getByRole('link', { name: 'Health', exact: true }).click()
     await page.getByText('6 of 6 replicas ready').waitFor()
     await page.getByText('npx integration-host doctor').waitFor()
     await expectAccessible(page, 'health')
