@@ -1,9 +1,13 @@
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
+import { randomBytes } from 'node:crypto'
 import { Hono } from 'hono'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { createMemoryRequestStore } from '../adapters/memory/request-store.ts'
 import { KEPT_SECONDS, type RequestStore } from '../session/request-store.ts'
 import { createRepeatedRequests } from './repeated-requests.ts'
+
+const SECRET = randomBytes(32).toString('base64url')
+const OTHER_SECRET = randomBytes(32).toString('base64url')
 
 describe('requests with an Idempotency-Key', () => {
   let now: number
@@ -19,7 +23,7 @@ describe('requests with an Idempotency-Key', () => {
   })
 
   /** Returns a replica of a console whose only route counts how often it was executed. */
-  function replica(secret = 'secret of a session'): Hono {
+  function replica(secret = SECRET): Hono {
     const repeats = createRepeatedRequests(store, () => now)
     const app = new Hono()
     app.onError((error) => {
@@ -113,7 +117,7 @@ describe('requests with an Idempotency-Key', () => {
     await post(replica(), '{"Outcome":"done"}')
     expect(await codeOf(await post(replica(), '{"Outcome":"not_done"}'))).toEqual(UNKNOWN)
     expect(executed).toBe(1)
-    const other = 'secret of another session'
+    const other = OTHER_SECRET
     act = async () => new Response(null, { status: 409 })
     await post(replica(other), '{"Outcome":"done"}')
     act = async () => new Response(null, { status: 204 })
@@ -143,7 +147,7 @@ describe('requests with an Idempotency-Key', () => {
 
   it('another session with the same key executes its own request', async () => {
     await post(replica())
-    await post(replica('secret of another session'))
+    await post(replica(OTHER_SECRET))
     expect(executed).toBe(2)
   })
 

@@ -7,9 +7,10 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { gunzip, gzip } from 'node:zlib'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
+import { type KeyRing, parseKeyRing, type Place } from '@integration-host/shared/secrets/envelope'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Context, MiddlewareHandler } from 'hono'
 import type { RequestStore } from '../session/request-store.ts'
-import { seal, unseal } from '../session/sealed.ts'
 
 export interface RepeatedRequests {
   /**
@@ -26,7 +27,7 @@ export interface RepeatedRequests {
 
 /** What is stored for a request. */
 interface Entry {
-  /** The HMAC-SHA-256 of the body of the request, by which nobody without the secret can guess the body. */
+  /** The HMAC-SHA-256 of the body of the request. Its key is the secret, so the hash does not reveal a short body. */
   readonly bodyHash: string
   /** The time in epoch milliseconds. */
   readonly begunAt: number
@@ -56,7 +57,7 @@ export function createRepeatedRequests(store: RequestStore, now: () => number): 
       const first = entryOf(known)
       if (first.bodyHash !== bodyHash)
         throw outcomeUnknown('A request with another content was sent before')
-      if (first.sealed !== '') return responseOf(unseal(secret, name, first.sealed))
+      if (first.sealed !== '') return responseOf(keysOf(secret).open(first.sealed, placeOf(name)))
       if (now() >= first.begunAt + LONGEST_MS)
         throw outcomeUnknown('The response to the first request was not stored')
       await pause(POLL_MS)
@@ -111,23 +112,33 @@ function entryOf(text: string): Entry {
   return { bodyHash, begunAt: Number(begunAt), sealed: response }
 }
 
-/** Returns a response as encrypted text: a line with status and headers, and the body, compressed together. */
+/** Returns a response as encrypted text, with a compressed body. */
 async function sealed(response: Response, secret: string, name: string): Promise<string> {
-  const head = JSON.stringify({ status: response.status, headers: [...response.headers] })
-  const body = Buffer.from(await response.clone().arrayBuffer())
-  return seal(secret, name, await compress(Buffer.concat([Buffer.from(`${head}\n`), body])))
+  const body = await compress(await response.clone().arrayBuffer())
+  const { status, headers } = response
+  const text = JSON.stringify({ status, headers: [...headers], body: body.toString('base64') })
+  return keysOf(secret).seal(text, placeOf(name))
 }
 
-async function responseOf(content: Uint8Array): Promise<Response> {
-  const bytes = await decompress(content)
-  const bodyAt = bytes.indexOf('\n') + 1
-  const head = JSON.parse(bytes.subarray(0, bodyAt).toString()) as {
+async function responseOf(text: string): Promise<Response> {
+  const { body, ...head } = JSON.parse(text) as {
     readonly status: number
     readonly headers: [string, string][]
+    readonly body: string
   }
-  const body = bytes.subarray(bodyAt)
-  return new Response(body.length === 0 ? null : new Uint8Array(body), head)
+  const bytes = await decompress(Buffer.from(body, 'base64'))
+  return new Response(bytes.length === 0 ? null : new Uint8Array(bytes), head)
 }
+
+/**
+ * Returns the keys of a session. They are derived from its secret, 32 random bytes, which only the person's cookie
+ * contains. Therefore the stored responses cannot be read in the store.
+ */
+const keysOf = (secret: string): KeyRing =>
+  parseKeyRing(new Secret(`session:${Buffer.from(secret, 'base64url').toString('base64')}`)).derive(
+    'integration-host console response',
+  )
+const placeOf = (name: string): Place => ({ name, field: 'response', version: 1 })
 
 /** Makes the stored responses available to `needsRole`, which sends such a response if a request is repeated. */
 export const recognizeRepeats =

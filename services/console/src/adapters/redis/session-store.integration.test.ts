@@ -112,9 +112,10 @@ describe('two consoles that share Redis', () => {
     const [key = ''] = (await opened.keys()).filter((name) => name.startsWith('console:request:'))
     expect(before).not.toContain(key)
     const stored = (await opened.redis.get(key)) ?? ''
-    const [, , sealed = ''] = stored.split(' ')
-    expect(stored).toMatch(/^[0-9a-f]{64} \d+ [\w-]{100,}$/)
-    expect(Buffer.from(sealed, 'base64url').toString('latin1')).not.toContain('op-1')
+    expect(stored).toMatch(/^[0-9a-f]{64} \d+ 1\.session\.[\w-]{16}\.[\w-]{100,}$/)
+    expect(Buffer.from(stored.split('.')[3] ?? '', 'base64url').toString('latin1')).not.toContain(
+      'op-1',
+    )
   })
 
   it('two consoles that share Redis accept the same sessions, and a sign-out at one console ends the session at both', async () => {
