@@ -2,7 +2,7 @@ import { parseJson } from '@integration-host/shared/json'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { SandboxFaultBody, SandboxView } from '../../contracts/sandbox.ts'
-import { reasonOfFetch } from './service-client.ts'
+import { noResponse, reasonOfFetch } from './service-client.ts'
 
 const DEADLINE_MS = 5_000
 
@@ -36,9 +36,12 @@ export interface SandboxClient {
   reset(): Promise<void>
 }
 
-/** Each function throws {@link IntegrationError} `not_found` or `service_unavailable`. */
+/** Each function throws {@link IntegrationError} `not_found`, `service_unavailable` or, except `faults`, `outcome_unknown`. */
 export function createSandboxClient(sandboxUrl: string): SandboxClient {
   async function send(method: 'GET' | 'POST' | 'DELETE', path: string, body?: object) {
+    const failed = (error: unknown): never => {
+      throw noResponse('sandbox-provider', method, reasonOfFetch(error), error)
+    }
     const response = await fetch(`${sandboxUrl}/sandbox${path}`, {
       method,
       headers: { 'Content-Type': 'application/json' },
@@ -49,7 +52,12 @@ export function createSandboxClient(sandboxUrl: string): SandboxClient {
     const text = await response.text().catch(failed)
     if (response.status === 404)
       throw new IntegrationError('not_found', 'The sandbox has no company with this id')
-    if (!response.ok) throw unavailable(`sandbox-provider responded with ${response.status}`, null)
+    if (!response.ok)
+      throw new IntegrationError(
+        'service_unavailable',
+        `sandbox-provider responded with ${response.status}`,
+        { retryAfterSeconds: 5 },
+      )
     return text === '' ? null : parseJson(text)
   }
   return {
@@ -79,11 +87,4 @@ export function createSandboxClient(sandboxUrl: string): SandboxClient {
       await send('POST', '/reset')
     },
   }
-}
-
-const unavailable = (message: string, cause: unknown): IntegrationError =>
-  new IntegrationError('service_unavailable', message, { cause, retryAfterSeconds: 5 })
-
-function failed(error: unknown): never {
-  throw unavailable(`sandbox-provider does not respond (${reasonOfFetch(error)})`, error)
 }

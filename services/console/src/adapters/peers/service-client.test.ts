@@ -61,6 +61,32 @@ it('the outcome of an action is unknown if the service has received it and sends
   await once(server, 'close')
 })
 
+it.each([
+  [502, '<h1>Bad gateway</h1>'],
+  [200, '{"Another":"form"}'],
+])(
+  'the outcome of an action is unknown after a response with the status %i that is not of the service',
+  async (status, body) => {
+    const server = createServer((_, response) => response.writeHead(status).end(body))
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const client = createServiceClient({
+      name: 'fake',
+      url: `http://127.0.0.1:${port}`,
+      key: new Secret('key'),
+      canActFor: false,
+    })
+    const send = (method: 'GET' | 'POST') =>
+      client.send('/x', { method, person: 'ada' }, z.object({ Expected: z.string() }))
+    await expect(send('POST')).rejects.toMatchObject({ code: 'outcome_unknown' })
+    await expect(send('GET')).rejects.toMatchObject({ code: 'service_unavailable' })
+    server.closeAllConnections()
+    server.close()
+    await once(server, 'close')
+  },
+)
+
 describe('the client of a service that sends only the head of its response', () => {
   let opened: AsyncDisposableStack
   let url: string

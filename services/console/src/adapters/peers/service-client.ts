@@ -17,9 +17,11 @@ export class PeerFailed extends Error {
   }
 }
 
+type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE'
+
 /** A request that the console sends for an action of a person. */
 export interface PersonalRequest {
-  readonly method?: 'GET' | 'POST' | 'PATCH' | 'DELETE'
+  readonly method?: Method
   /** The name of the person, for the action log and the audit log. */
   readonly person: string
   readonly body?: object
@@ -43,7 +45,7 @@ export interface ServiceClient {
    *
    * @throws {IntegrationError} with the code and the message of the service; `service_unavailable` with the member
    * `since` if the service does not respond, and `console_key_rejected` if the service does not accept the key of the console.
-   * `outcome_unknown` if the service has received an action, or may have received it, and has sent no response.
+   * `outcome_unknown` if an action may have been executed, and the service has sent no usable response.
    */
   send<Schema extends z.ZodType>(
     path: string,
@@ -139,24 +141,16 @@ export function createServiceClient({
 
   return {
     async send(path, request, schema) {
+      const { method = 'GET' } = request
       const { status, body } = await respond(path, request).catch((error: unknown) => {
         if (!(error instanceof PeerFailed)) throw error
         const since = silentSince === null ? {} : { since: new Date(silentSince).toISOString() }
-        const message = `${name} does not respond (${error.message})`
-        throw request.method === undefined ||
-          request.method === 'GET' ||
-          NOT_SENT.has(error.message)
-          ? unavailable(message, error, since)
-          : new IntegrationError(
-              'outcome_unknown',
-              `${message}. Look whether the action has taken effect`,
-              { cause: error, members: since },
-            )
+        throw noResponse(name, method, error.message, error, since)
       })
-      if (status >= 400) throw problemOf(name, status, body)
+      if (status >= 400) throw problemOf(name, method, status, body)
       const parsed = schema.safeParse(body)
       if (parsed.success) return parsed.data
-      throw unavailable(`${name} responded in another form`, parsed.error)
+      throw unusable(method, `${name} responded in another form`, parsed.error)
     },
     async read(path, schema) {
       const { response, text } = await exchange(path, {
@@ -190,8 +184,37 @@ const unavailable = (
 ): IntegrationError =>
   new IntegrationError('service_unavailable', message, { cause, retryAfterSeconds: 5, members })
 
+/** Returns the error for a response that says nothing about the request. If the request is an action, it may have been executed. */
+const unusable = (
+  method: Method,
+  message: string,
+  cause: unknown,
+  members: Readonly<Record<string, unknown>> = {},
+): IntegrationError =>
+  method === 'GET'
+    ? unavailable(message, cause, members)
+    : new IntegrationError(
+        'outcome_unknown',
+        `${message}. Look whether the action has taken effect`,
+        { cause, members },
+      )
+
+/** Returns the error for a missing response. `reason` is the result of {@link reasonOfFetch}. */
+export function noResponse(
+  name: string,
+  method: Method,
+  reason: string,
+  cause: unknown,
+  members: Readonly<Record<string, unknown>> = {},
+): IntegrationError {
+  const message = `${name} does not respond (${reason})`
+  return NOT_SENT.has(reason)
+    ? unavailable(message, cause, members)
+    : unusable(method, message, cause, members)
+}
+
 /** Returns the error for a problem document of a service. Its message is meant for callers. */
-function problemOf(name: string, status: number, body: unknown): IntegrationError {
+function problemOf(name: string, method: Method, status: number, body: unknown): IntegrationError {
   const { code, detail, errors } = (body ?? {}) as Readonly<Record<string, unknown>>
   const message = typeof detail === 'string' ? detail : `${name} responded with ${status}`
   // A 401 or 403 from a service concerns the key of the console. The browser must not get this status, because it would
@@ -202,7 +225,8 @@ function problemOf(name: string, status: number, body: unknown): IntegrationErro
     ? new IntegrationError(code as ErrorCode, message, {
         ...(isTexts(errors) && { members: { errors } }),
       })
-    : unavailable(message, null)
+    : // Without a problem document, the response comes from a proxy.
+      unusable(method, message, null)
 }
 
 const isTexts = (value: unknown): boolean =>
