@@ -206,7 +206,7 @@ describe('the page of a run in the console', () => {
         // The coordinator does not count the attempt that a cool-down has prevented.
         of(2, 'credential_held', 40, 41),
         of(3, 'in_doubt', 50, null),
-        // No further attempt follows a 404 by itself, and nobody has resumed the run.
+        // No further attempt follows a 404 by itself, and the run was not resumed.
         of(4, 'http_404', 60, 70),
         of(5, 'completed', 90, 100),
       ],

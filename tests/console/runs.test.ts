@@ -41,16 +41,27 @@ describe('the pages about runs in the console', () => {
     expect(at.problems).toEqual([])
   })
 
-  async function queue(TransactionID: string, InitialData: unknown = 1): Promise<void> {
-    const response = await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
-      method: 'POST',
+  /** Sends a request to the coordinator: a GET, or a POST if there is a body. */
+  const coordinator = (path: string, body?: object): Promise<Response> =>
+    fetch(at.host.coordinator + path, {
+      method: body === undefined ? 'GET' : 'POST',
       headers: {
         Authorization: `Bearer ${at.host.serviceKey}`,
         'Content-Type': 'application/json',
       },
-      body: JSON.stringify({ TransactionID, InitialData }),
+      ...(body !== undefined && { body: JSON.stringify(body) }),
     })
-    expect(response.status).toBe(202)
+  async function queue(TransactionID: string, InitialData: unknown = 1): Promise<void> {
+    const path = '/processes/OrderProcess/transactions'
+    expect((await coordinator(path, { TransactionID, InitialData })).status).toBe(202)
+  }
+  /** Returns the entries about a transaction in the action log of the coordinator, newest first. */
+  async function actionsOn(id: string): Promise<{ Action: string; Person: string }[]> {
+    const path = `/actions?process=OrderProcess&id=${encodeURIComponent(id)}`
+    const { items } = (await (await coordinator(path)).json()) as {
+      items: { Action: string; Person: string }[]
+    }
+    return items
   }
 
   const dialog = (page: Page) => page.getByRole('dialog')
@@ -90,10 +101,7 @@ describe('the pages about runs in the console', () => {
     await page.getByRole('button', { name: 'Replay', exact: true }).click()
     await page.waitForURL(/\?run=1$/)
     await status(page, 'Failed').waitFor()
-    const actions = await fetch(`${at.host.coordinator}/actions?process=OrderProcess&id=broken`, {
-      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
-    })
-    const { items } = (await actions.json()) as { items: { Action: string; Person: string }[] }
+    const items = await actionsOn('broken')
     expect(items.filter(({ Person }) => Person === 'operator').map(({ Action }) => Action)).toEqual(
       ['replay', 'resume'],
     )
@@ -116,10 +124,7 @@ describe('the pages about runs in the console', () => {
     await page.waitForURL(/\?run=1$/)
     await status(page, 'Completed').waitFor()
     await page.getByText('Copied from the run before').waitFor()
-    const actions = await fetch(`${at.host.coordinator}/actions?process=OrderProcess&id=66`, {
-      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
-    })
-    expect(((await actions.json()) as { items: object[] }).items).toContainEqual(
+    expect(await actionsOn('66')).toContainEqual(
       expect.objectContaining({
         Action: 'replay',
         Person: 'operator',
@@ -131,29 +136,17 @@ describe('the pages about runs in the console', () => {
 
   it('a cancelled run is in the action log of the coordinator with the person and the reason', async () => {
     const page = await at.signIn()
-    const post = (path: string) =>
-      fetch(`${at.host.coordinator}/processes/OrderProcess/${path}`, {
-        method: 'POST',
-        headers: {
-          Authorization: `Bearer ${at.host.serviceKey}`,
-          'Content-Type': 'application/json',
-        },
-        body: '{}',
-      })
-    expect((await post('pause')).status).toBe(200)
+    expect((await coordinator('/processes/OrderProcess/pause', {})).status).toBe(200)
     await queue('paused')
     await page.goto(`${at.console.url}/runs/OrderProcess/paused`)
     await page.getByRole('button', { name: 'Cancel run…' }).click()
     await page.getByLabel('Reason').fill('ordered twice')
     await dialog(page).getByRole('button', { name: 'Cancel run', exact: true }).click()
     await status(page, 'Cancelled').waitFor()
-    expect((await post('resume')).status).toBe(200)
-    const actions = await fetch(`${at.host.coordinator}/actions?process=OrderProcess&id=paused`, {
-      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
-    })
-    expect(await actions.json()).toMatchObject({
-      items: [{ Action: 'cancel', Person: 'operator', Reason: 'ordered twice', Outcome: 'done' }],
-    })
+    expect((await coordinator('/processes/OrderProcess/resume', {})).status).toBe(200)
+    expect(await actionsOn('paused')).toMatchObject([
+      { Action: 'cancel', Person: 'operator', Reason: 'ordered twice', Outcome: 'done' },
+    ])
   })
 
   it('the coordinator rejects an action on a run that has changed meanwhile, and the dialog shows the reason', async () => {
@@ -187,11 +180,7 @@ describe('the pages about runs in the console', () => {
     await page.getByRole('button', { name: 'Replay', exact: true }).click()
     await page.waitForURL(/\?run=1$/)
     await status(page, 'Completed').waitFor()
-    const id = encodeURIComponent(HOSTILE)
-    const actions = await fetch(`${at.host.coordinator}/actions?process=OrderProcess&id=${id}`, {
-      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
-    })
-    expect(((await actions.json()) as { items: object[] }).items).toContainEqual(
+    expect(await actionsOn(HOSTILE)).toContainEqual(
       expect.objectContaining({ Action: 'replay', TransactionID: HOSTILE, ReplayID: 1 }),
     )
   })

@@ -105,9 +105,8 @@ function State({ company, waiting, session }: StateProps) {
           {company.State === 'must_reconnect' && (
             <p>
               The access token is not refreshed any more.{' '}
-              {waiting > 0
-                ? 'Runs that call this company wait until it is connected again.'
-                : 'When it is no longer valid, runs that call this company wait until it is connected again.'}
+              {waiting > 0 ? 'Runs' : 'When it is no longer valid, runs'} that call this company
+              wait until it is connected again.
             </p>
           )}
         </>
