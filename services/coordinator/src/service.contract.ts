@@ -849,6 +849,13 @@ export function coordinatorContract(
       })
       await until(() => others.seen.some(({ Status }) => Status === 'Completed'))
       expect(others.ids).toEqual(missed.ids)
+      const newest = await watchEvents(host, id, {
+        lastId: first.ids[1],
+        query: '?coalesce=true',
+      })
+      await until(() => newest.seen.some(({ Status }) => Status === 'Completed'))
+      expect(newest.ids).toEqual(first.ids.slice(-1))
+      expect(newest.seen).toMatchObject([{ First: { Version: expect.any(Number) } }])
       const lost = await watchEvents(host, id, { lastId: 'an id of long ago' })
       await until(() => lost.text().includes('event: reset'))
       await host[Symbol.asyncDispose]()

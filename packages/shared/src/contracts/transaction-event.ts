@@ -37,5 +37,14 @@ export const TransactionEvent = z.object({
 })
 export type TransactionEvent = z.output<typeof TransactionEvent>
 
+/**
+ * A transition in the stream of `GET /events`. In a coalesced stream it may stand for several transitions of its run:
+ * `First` is the oldest of them.
+ */
+export const StreamedTransition = TransactionEvent.extend({
+  First: z.object({ Version: z.int().nonnegative(), At: z.iso.datetime() }).optional(),
+})
+export type StreamedTransition = z.output<typeof StreamedTransition>
+
 export const transactionRoutingKey = (event: TransactionEvent): string =>
   `transaction.${event.Process}.${event.Status.toLowerCase()}`

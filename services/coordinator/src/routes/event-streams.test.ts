@@ -3,6 +3,7 @@ import type { TransactionEvent } from '@integration-host/shared/contracts/transa
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createTransitionFeed, eventId } from '../worker/transition-feed.ts'
 import {
+  COALESCE_MS,
   createEventStreams,
   type CutReason,
   type EventStreams,
@@ -27,7 +28,18 @@ const event = (n: number, Process = 'Orders', StepName = 'order'): TransactionEv
 /** An event of about 300 KB. Four of them exceed the limit for unread bytes. */
 const large = (n: number) => event(n, 'Orders', 'x'.repeat(300_000))
 
-const forAll: StreamOptions = { process: null, lastId: null, isStillValid: () => true }
+/** The two kinds of event streams. */
+const kinds = [
+  ['a complete', false],
+  ['a coalesced', true],
+] as const
+
+const forAll: StreamOptions = {
+  process: null,
+  isCoalesced: false,
+  lastId: null,
+  isStillValid: () => true,
+}
 
 /** A fake response that records what the coordinator writes to it. Its client reads only while `isRead` is true. */
 class FakeResponse extends EventEmitter {
@@ -151,6 +163,57 @@ describe('the event streams of /events', () => {
     expect(invoices.written).toHaveLength(2) // a batch without events of this process causes no write
   })
 
+  it('a coalesced stream of one process receives the newest events of that process, with the first event for which each stands', () => {
+    const response = open({ isCoalesced: true, process: 'Orders' })
+    publish(event(1))
+    publish(event(2), event(2, 'Invoices'), { ...event(2), Version: 2 })
+    vi.advanceTimersByTime(COALESCE_MS)
+    expect(response.text.match(/^id: .*/gm)).toEqual(['id: Orders/1/0/1', 'id: Orders/2/0/2'])
+    expect(response.text).toContain(`"First":{"Version":1,"At":"${event(2).At}"}`)
+  })
+
+  it('on shutdown a client that reads receives its last events, even if their number fills the buffer of its stream', () => {
+    const response = open({ isCoalesced: true })
+    publish(event(1))
+    for (let n = 2; n <= 1_200; n += 1) feed.add(event(n))
+    // Like Node, the response reports that its buffer is full from the first large Buffer on.
+    response.isRead = false
+    streams[Symbol.dispose]()
+    expect(response.ids).toHaveLength(1_200)
+    expect([response.isEnded, response.destroyed]).toEqual([true, false])
+  })
+
+  it('a client that reads is not disconnected if one batch exceeds 1 MB, but if further events follow before it reads', () => {
+    const response = open({ isCoalesced: true })
+    publish(event(1))
+    response.isRead = false
+    for (let n = 2; n <= 2_001; n += 1) feed.add({ ...event(n), StepName: 'x'.repeat(1_000) })
+    vi.advanceTimersByTime(COALESCE_MS)
+    expect([response.ids.length, response.destroyed]).toEqual([501, false])
+    feed.add(event(3_000))
+    vi.advanceTimersByTime(COALESCE_MS)
+    expect([response.destroyed, cuts]).toEqual([true, ['unread_bytes']])
+  })
+
+  it('a coalesced stream receives the newest event of each run once a second, and the first event after a pause at once', () => {
+    const [coalesced, complete] = [open({ isCoalesced: true }), open()]
+    publish(event(1))
+    expect(coalesced.ids).toEqual(['1'])
+    for (const Version of [2, 3, 4]) publish({ ...event(2), Version })
+    publish(event(3))
+    expect(coalesced.ids).toEqual(['1'])
+    vi.advanceTimersByTime(COALESCE_MS)
+    expect(coalesced.ids).toEqual(['1', '2', '3'])
+    expect(coalesced.text).toContain('id: Orders/2/0/4\n')
+    expect(complete.ids).toEqual(['1', '2', '2', '2', '3'])
+  })
+
+  it('coalesced and complete streams together are limited to 100', () => {
+    for (let n = 0; n < MAX_WATCHERS; n += 1) open({ isCoalesced: n % 2 === 0 })
+    expect(() => open({ isCoalesced: true })).toThrow('100 clients')
+    expect(streams.size).toBe(MAX_WATCHERS)
+  })
+
   it('events for a client that does not read are kept, and are sent in order when the client reads again', () => {
     const response = open()
     response.isRead = false
@@ -173,16 +236,19 @@ describe('the event streams of /events', () => {
     expect(reading.ids).toEqual(['1', '2', '3', '4', '5'])
   })
 
-  it('a client that has read nothing for 5 s is disconnected; a client that reads within 5 s stays connected', () => {
-    const [stalled, slow] = [open(), open()]
-    stalled.isRead = slow.isRead = false
-    publish(event(1))
-    vi.advanceTimersByTime(4_000)
-    slow.read()
-    expect(cuts).toEqual([])
-    vi.advanceTimersByTime(2_000)
-    expect([stalled.destroyed, slow.destroyed, cuts]).toEqual([true, false, ['unread_time']])
-  })
+  it.each(kinds)(
+    'a client of %s stream that has read nothing for 5 s is disconnected; a client that reads within 5 s stays connected',
+    (_kind, isCoalesced) => {
+      const [stalled, slow] = [open({ isCoalesced }), open({ isCoalesced })]
+      stalled.isRead = slow.isRead = false
+      publish(event(1))
+      vi.advanceTimersByTime(4_000)
+      slow.read()
+      expect(cuts).toEqual([])
+      vi.advanceTimersByTime(2_000)
+      expect([stalled.destroyed, slow.destroyed, cuts]).toEqual([true, false, ['unread_time']])
+    },
+  )
 
   it('a client that reconnects after it was disconnected receives the events since its Last-Event-ID', () => {
     const first = open()
@@ -231,6 +297,13 @@ describe('the event streams of /events', () => {
     expect(late.ids).toEqual(['300001'])
   })
 
+  it('a client of a coalesced stream that reconnects receives the newest missed event of each run', () => {
+    publish(event(400_000))
+    for (const Version of [1, 2, 3]) publish({ ...event(400_001), Version })
+    const late = open({ isCoalesced: true, lastId: eventId(event(400_000)) })
+    expect(late.text.match(/^id: .*/gm)).toEqual(['id: Orders/400001/0/3'])
+  })
+
   it('a further event stream is rejected while 100 are open, and accepted after one client has disconnected', () => {
     const responses = Array.from({ length: MAX_WATCHERS }, () => open())
     expect(() => open()).toThrow(
@@ -248,40 +321,49 @@ describe('the event streams of /events', () => {
     expect(streams.size).toBe(0)
   })
 
-  it('an event stream that was idle for 15 s receives an SSE comment', () => {
-    const response = open()
-    vi.advanceTimersByTime(14_000)
-    expect(response.text).toBe(': connected\n\n')
-    vi.advanceTimersByTime(2_000)
-    expect(response.text).toBe(': connected\n\n: still here\n\n')
-  })
+  it.each(kinds)(
+    '%s event stream that was idle for 15 s receives an SSE comment',
+    (_kind, isCoalesced) => {
+      const response = open({ isCoalesced })
+      vi.advanceTimersByTime(14_000)
+      expect(response.text).toBe(': connected\n\n')
+      vi.advanceTimersByTime(2_000)
+      expect(response.text).toBe(': connected\n\n: still here\n\n')
+    },
+  )
 
-  it('an event stream ends within a second after its key became invalid, and other event streams continue', () => {
-    let isValid = true
-    const isStillValid = () => isValid
-    const [reading, stalled, other] = [open({ isStillValid }), open({ isStillValid }), open()]
-    stalled.isRead = false
-    publish(event(1))
-    vi.advanceTimersByTime(1_000)
-    expect(streams.size).toBe(3)
-    isValid = false
-    vi.advanceTimersByTime(1_000)
-    publish(event(2))
-    expect([reading.ids, reading.isEnded, reading.destroyed]).toEqual([['1'], true, false])
-    expect([stalled.isEnded, stalled.destroyed]).toEqual([false, true])
-    expect([other.ids, other.isEnded]).toEqual([['1', '2'], false])
-    expect([streams.size, cuts]).toEqual([1, []])
-  })
+  it.each(kinds)(
+    '%s event stream ends within a second after its key became invalid, and other event streams continue',
+    (_kind, isCoalesced) => {
+      let isValid = true
+      const own = { isCoalesced, isStillValid: () => isValid }
+      const [reading, stalled, other] = [open(own), open(own), open({ isCoalesced })]
+      stalled.isRead = false
+      publish(event(1))
+      vi.advanceTimersByTime(1_000)
+      expect(streams.size).toBe(3)
+      isValid = false
+      vi.advanceTimersByTime(1_000)
+      publish(event(2))
+      expect([reading.ids, reading.isEnded, reading.destroyed]).toEqual([['1'], true, false])
+      expect([stalled.isEnded, stalled.destroyed]).toEqual([false, true])
+      expect([other.ids, other.isEnded]).toEqual([['1', '2'], false])
+      expect([streams.size, cuts]).toEqual([1, []])
+    },
+  )
 
-  it('on shutdown each event stream ends after its last events, and the connection of a client that does not read is reset', () => {
-    const [reading, stalled] = [open(), open()]
-    stalled.isRead = false
-    publish(event(1))
-    feed.add(event(2))
-    streams[Symbol.dispose]()
-    expect([reading.ids, reading.isEnded]).toEqual([['1', '2'], true])
-    expect([stalled.isEnded, stalled.destroyed, cuts]).toEqual([false, true, []])
-  })
+  it.each(kinds)(
+    'on shutdown %s event stream ends after its last events, and the connection of a client that does not read is reset',
+    (_kind, isCoalesced) => {
+      const [reading, stalled] = [open({ isCoalesced }), open({ isCoalesced })]
+      stalled.isRead = false
+      publish(event(1))
+      feed.add(event(2))
+      streams[Symbol.dispose]()
+      expect([reading.ids, reading.isEnded]).toEqual([['1', '2'], true])
+      expect([stalled.isEnded, stalled.destroyed, cuts]).toEqual([false, true, []])
+    },
+  )
 })
 
 const blockOf = (n: number): string =>

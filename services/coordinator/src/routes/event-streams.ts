@@ -1,24 +1,31 @@
 /**
  * The open streams of `GET /events`. A hundred clients that read them must hardly slow down the steps that run in the
- * same OS process. Three rules achieve this:
+ * same OS process. Four rules achieve this:
  *
  * E1  An event is serialised once. The events of a burst are collected into one Buffer for each filter in use, and all
  *     streams with that filter write this same Buffer. While n streams are open, each of them is written to only every
- *     n milliseconds, so that all streams together make at most 1,000 writes per second. After a large batch, the
+ *     n milliseconds, so that together they make at most 1,000 writes per second. After a large batch, the
  *     events of the next batch are collected for a longer time, up to `LONGEST_BATCH_MS`, because each write also wakes
  *     the client, which costs more than the events themselves.
  * E2  A stream whose client does not read is not written to. The stream keeps references to the shared Buffers instead.
- *     The client is disconnected when these Buffers exceed `MAX_UNREAD_BYTES`, or when it has read nothing for
- *     `MAX_UNREAD_MS`.
+ *     The client is disconnected when these Buffers exceed `MAX_UNREAD_BYTES` and are not from one batch, or when it
+ *     has read nothing for `MAX_UNREAD_MS`.
  * E3  At most `MAX_WATCHERS` streams are open.
+ * E4  A client that needs only the state of the runs asks for a coalesced stream. Its events are collected for about
+ *     `COALESCE_MS`, and of these only the newest event of each run and the failures are sent. They are serialised once
+ *     for each filter.
  *
  * A client that was cut off reconnects with its Last-Event-ID, so it loses no event that the transition feed still has.
  */
 import type { ServerResponse } from 'node:http'
 import { afterWritesOfThisTurn } from '@integration-host/shared/batching/coalesce-writes'
 import { IntegrationError } from '@integration-host/shared/errors'
-import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import type {
+  StreamedTransition,
+  TransactionEvent,
+} from '@integration-host/shared/contracts/transaction-event'
 import { eventId, type TransitionFeed } from '../worker/transition-feed.ts'
+import { newestOfEachRun } from './newest-of-each-run.ts'
 
 export interface EventStreams extends Disposable {
   /** The number of open streams. */
@@ -40,6 +47,8 @@ export type StreamResponse = Pick<ServerResponse, 'write' | 'end' | 'on' | 'dest
 export interface StreamOptions {
   /** The process whose events the stream contains; `null` for the events of all processes. */
   readonly process: string | null
+  /** Whether the events are collected for `COALESCE_MS`, and only the newest event of each run is sent. */
+  readonly isCoalesced: boolean
   /** The `Last-Event-ID` of the client; `null` if the stream starts with the next event. */
   readonly lastId: string | null
   /**
@@ -70,6 +79,8 @@ const MS_PER_WRITE = 1
 /** After a burst of n events, the next events are collected for n times this number of milliseconds. */
 const MS_PER_EVENT = 2
 const LONGEST_BATCH_MS = 20
+/** The time between two batches of a coalesced stream, in milliseconds. */
+export const COALESCE_MS = 1_000
 /**
  * The milliseconds without an event after which an SSE comment is written to a stream. The comment shows the client and
  * proxies that the connection is alive.
@@ -80,8 +91,11 @@ const KEEP_ALIVE_MS = 15_000
  * a comment to an idle stream, and ends a stream that the client may no longer read.
  */
 const CHECK_MS = 1_000
-/** The maximum number of missed events that one batch contains for a client that reconnects. */
-const MISSED_SLICE = 500
+/**
+ * The maximum number of events in one Buffer. Each Buffer that a client has read shows that the client reads. The events
+ * that a client has missed are serialised one Buffer at a time.
+ */
+const EVENTS_PER_BUFFER = 500
 
 const CONNECTED = Buffer.from(': connected\n\n')
 const RESET = Buffer.from('event: reset\ndata: {}\n\n')
@@ -99,6 +113,7 @@ interface Stream {
   readonly outgoing: StreamResponse
   readonly process: string | null
   readonly isStillValid: () => boolean
+  readonly channel: Channel
   /**
    * The events since the client's Last-Event-ID that were not sent yet. They are serialised in batches while the client
    * reads.
@@ -113,50 +128,109 @@ interface Stream {
   lastWriteAt: number
 }
 
-export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): EventStreams {
+/** Streams whose events are collected and serialised in the same way. */
+interface Channel {
+  readonly streams: Set<Stream>
+  readonly add: (event: TransactionEvent) => void
+  /** Writes the collected events to the streams. */
+  readonly flush: () => void
+  /** Serialises the events of a process; all events if `process` is `null`. */
+  readonly buffersOf: (
+    events: readonly TransactionEvent[],
+    process: string | null,
+  ) => readonly Buffer[]
+}
+
+interface ChannelRules {
+  readonly now: () => number
+  /** Returns the time for which events are collected after a batch of `events` events to `streams` streams. */
+  readonly pauseMs: (events: number, streams: number) => number
+  /** Returns the serialised texts of the events that the streams of this channel contain. */
+  readonly textsOf: (events: readonly TransactionEvent[]) => readonly string[]
+  readonly send: (stream: Stream, buffers: readonly Buffer[]) => void
+}
+
+function createChannel({ now, pauseMs, textsOf, send }: ChannelRules): Channel {
   const streams = new Set<Stream>()
   let batch: TransactionEvent[] = []
-  let batchTimer: NodeJS.Timeout | undefined
+  let timer: NodeJS.Timeout | undefined
   let nextBatchAt = 0
 
-  const bufferOf = (events: readonly TransactionEvent[], process: string | null): Buffer =>
-    Buffer.from(events.map((event) => (isFor(process, event) ? textOf(event) : '')).join(''))
-
-  const stopWatching = feed.watch((event) => {
-    if (streams.size === 0) return
-    batch.push(event)
-    if (batch.length > 1) return // a flush is already scheduled
-    const waitMs = nextBatchAt - now()
-    if (waitMs > 0) batchTimer = setTimeout(flush, waitMs)
-    // The first event after a pause is written without a timer, because the shortest timer takes a millisecond. The
-    // event is written after the HTTP calls and AMQP messages that this turn of the event loop sends, because these are
-    // more urgent.
-    else afterWritesOfThisTurn(flush)
-  })
+  function buffersOf(events: readonly TransactionEvent[], process: string | null): Buffer[] {
+    const texts = textsOf(
+      process === null ? events : events.filter(({ Process }) => Process === process),
+    )
+    const buffers: Buffer[] = []
+    for (let start = 0; start < texts.length; start += EVENTS_PER_BUFFER)
+      buffers.push(Buffer.from(texts.slice(start, start + EVENTS_PER_BUFFER).join('')))
+    return buffers
+  }
 
   function flush(): void {
-    clearTimeout(batchTimer)
+    clearTimeout(timer)
     const events = batch
     batch = []
     if (events.length === 0) return
-    const collectedMs = Math.min(events.length * MS_PER_EVENT, LONGEST_BATCH_MS)
-    nextBatchAt = now() + Math.max(streams.size * MS_PER_WRITE, collectedMs)
-    const buffers = new Map<string | null, Buffer>()
+    nextBatchAt = now() + pauseMs(events.length, streams.size)
+    const buffers = new Map<string | null, readonly Buffer[]>()
     for (const stream of streams) {
-      let buffer = buffers.get(stream.process)
-      if (buffer === undefined) {
-        buffer = bufferOf(events, stream.process)
-        buffers.set(stream.process, buffer)
+      let ofProcess = buffers.get(stream.process)
+      if (ofProcess === undefined) {
+        ofProcess = buffersOf(events, stream.process)
+        buffers.set(stream.process, ofProcess)
       }
-      if (buffer.length > 0) send(stream, buffer)
+      if (ofProcess.length > 0) send(stream, ofProcess)
     }
   }
 
-  function send(stream: Stream, buffer: Buffer): void {
-    stream.queue.push(buffer)
-    stream.queuedBytes += buffer.length
+  return {
+    streams,
+    add(event) {
+      if (streams.size === 0) return
+      batch.push(event)
+      if (batch.length > 1) return // a flush is already scheduled
+      const waitMs = nextBatchAt - now()
+      if (waitMs > 0) timer = setTimeout(flush, waitMs)
+      // The first event after a pause is written without a timer, because the shortest timer takes a millisecond. The
+      // event is written after the HTTP calls and AMQP messages that this turn of the event loop sends, because these
+      // are more urgent.
+      else afterWritesOfThisTurn(flush)
+    },
+    flush,
+    buffersOf,
+  }
+}
+
+export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): EventStreams {
+  const complete = createChannel({
+    now,
+    pauseMs: (events, streams) =>
+      Math.max(streams * MS_PER_WRITE, Math.min(events * MS_PER_EVENT, LONGEST_BATCH_MS)),
+    textsOf: (events) => events.map(textOf),
+    send,
+  })
+  const coalesced = createChannel({
+    now,
+    pauseMs: () => COALESCE_MS,
+    textsOf: (events) => newestOfEachRun(events).map(serialised),
+    send,
+  })
+  const channels = [complete, coalesced]
+  const openStreams = (): number => complete.streams.size + coalesced.streams.size
+
+  const stopWatching = feed.watch((event) => {
+    for (const channel of channels) channel.add(event)
+  })
+
+  function send(stream: Stream, buffers: readonly Buffer[]): void {
+    const wasRead = stream.queue.length === 0
+    for (const buffer of buffers) {
+      stream.queue.push(buffer)
+      stream.queuedBytes += buffer.length
+    }
     write(stream)
-    if (stream.queuedBytes > MAX_UNREAD_BYTES) cut(stream, 'unread_bytes')
+    // One batch may be larger than the limit, also for a client that reads.
+    if (!wasRead && stream.queuedBytes > MAX_UNREAD_BYTES) cut(stream, 'unread_bytes')
   }
 
   /**
@@ -177,9 +251,12 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
    */
   function nextBuffer(stream: Stream): Buffer | undefined {
     while (stream.missed.length > 0) {
-      const slice = bufferOf(stream.missed.slice(0, MISSED_SLICE), stream.process)
-      stream.missed = stream.missed.slice(MISSED_SLICE)
-      if (slice.length > 0) return slice
+      const [slice] = stream.channel.buffersOf(
+        stream.missed.slice(0, EVENTS_PER_BUFFER),
+        stream.process,
+      )
+      stream.missed = stream.missed.slice(EVENTS_PER_BUFFER)
+      if (slice !== undefined) return slice
     }
     const next = stream.queue.shift()
     stream.queuedBytes -= next?.length ?? 0
@@ -187,7 +264,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   }
 
   function cut(stream: Stream, reason: CutReason): void {
-    if (!streams.delete(stream)) return
+    if (!stream.channel.streams.delete(stream)) return
     onCut(reason)
     // The connection is reset, because a TCP reset discards the data that the kernel still buffers for this client.
     // This data could be megabytes.
@@ -196,36 +273,55 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
 
   /** The connection of a client that does not read is reset. Its response would otherwise never end. */
   function end(stream: Stream): void {
-    streams.delete(stream)
+    stream.channel.streams.delete(stream)
     if (stream.unreadSince === null) stream.outgoing.end()
     else stream.outgoing.socket?.resetAndDestroy()
   }
 
+  /**
+   * Ends the streams of a channel after their last events. A large batch fills Node's buffer of a client that reads as
+   * well, so a client counts as not reading only if the buffer was full before.
+   */
+  function endAll(channel: Channel): void {
+    const reading = [...channel.streams].filter(
+      ({ isStarted, unreadSince }) => isStarted && unreadSince === null,
+    )
+    channel.flush()
+    for (const stream of reading) {
+      for (const buffer of stream.queue.splice(0)) stream.outgoing.write(buffer)
+      stream.unreadSince = null
+    }
+    for (const stream of channel.streams) end(stream)
+  }
+
   const check = setInterval(() => {
-    for (const stream of streams)
-      if (!stream.isStillValid()) end(stream)
-      else if (stream.unreadSince !== null && now() - stream.unreadSince >= MAX_UNREAD_MS)
-        cut(stream, 'unread_time')
-      else if (now() - stream.lastWriteAt >= KEEP_ALIVE_MS) send(stream, STILL_HERE)
+    for (const { streams } of channels)
+      for (const stream of streams)
+        if (!stream.isStillValid()) end(stream)
+        else if (stream.unreadSince !== null && now() - stream.unreadSince >= MAX_UNREAD_MS)
+          cut(stream, 'unread_time')
+        else if (now() - stream.lastWriteAt >= KEEP_ALIVE_MS) send(stream, [STILL_HERE])
   }, CHECK_MS).unref()
 
   return {
     get size() {
-      return streams.size
+      return openStreams()
     },
-    open(outgoing, { process, lastId, isStillValid }) {
-      if (streams.size >= MAX_WATCHERS)
+    open(outgoing, { process, isCoalesced, lastId, isStillValid }) {
+      if (openStreams() >= MAX_WATCHERS)
         throw new IntegrationError(
           'too_many_watchers',
           `${MAX_WATCHERS} clients read the events of this replica already`,
           { retryAfterSeconds: 5 },
         )
-      flush() // the first batch of the new stream must contain no earlier events: they belong to `missed`
+      const channel = isCoalesced ? coalesced : complete
+      channel.flush() // the first batch of the new stream must contain no earlier events: they belong to `missed`
       const missed = lastId === null ? [] : feed.after(lastId)
       const stream: Stream = {
         outgoing,
         process,
         isStillValid,
+        channel,
         missed: [],
         queue: [],
         queuedBytes: 0,
@@ -233,8 +329,8 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
         unreadSince: null,
         lastWriteAt: now(),
       }
-      if (!outgoing.destroyed) streams.add(stream)
-      outgoing.on('close', () => streams.delete(stream))
+      if (!outgoing.destroyed) channel.streams.add(stream)
+      outgoing.on('close', () => channel.streams.delete(stream))
       outgoing.on('error', () => {}) // `close` follows, and a broken connection is not an error of the coordinator
       outgoing.on('drain', () => {
         stream.unreadSince = null
@@ -250,15 +346,13 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
     [Symbol.dispose]() {
       stopWatching()
       clearInterval(check)
-      flush()
-      for (const stream of streams) end(stream)
+      for (const channel of channels) endAll(channel)
     },
   }
 }
 
-/** Returns the serialised text of an event. */
-const textOf = (event: KeptEvent): string =>
-  (event[TEXT] ??= `event: transaction\nid: ${eventId(event)}\ndata: ${JSON.stringify(event)}\n\n`)
+/** Returns the serialised text of an event, which is stored in the event. */
+const textOf = (event: KeptEvent): string => (event[TEXT] ??= serialised(event))
 
-const isFor = (process: string | null, event: TransactionEvent): boolean =>
-  process === null || event.Process === process
+const serialised = (event: StreamedTransition): string =>
+  `event: transaction\nid: ${eventId(event)}\ndata: ${JSON.stringify(event)}\n\n`

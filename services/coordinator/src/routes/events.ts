@@ -10,7 +10,13 @@ import { z } from 'zod'
 import type { Operations } from '../worker/operations.ts'
 import { type EventStreams, MAX_WATCHERS } from './event-streams.ts'
 
-const EventsQuery = z.object({ process: z.string().optional() })
+const EventsQuery = z.object({
+  process: z.string().optional(),
+  coalesce: z
+    .enum(['true', 'false'])
+    .optional()
+    .describe('`true`: about once a second, the newest transition of each run and the failures'),
+})
 
 export interface EventRouteDeps {
   readonly streams: EventStreams
@@ -22,8 +28,9 @@ export interface EventRouteDeps {
  * `GET /events` streams every transition, or only those of one process, as server-sent events. The `id` of an event is
  * unique and the same on every replica. With `Last-Event-ID`, a stream on any replica continues after the event with
  * this id, and repeats some events that preceded it. If the stream cannot continue there, the client gets the event
- * `reset`. `Version` orders the events of a run, because they may come from several replicas. The stream ends when its
- * key is revoked, has expired, or may no longer read these events.
+ * `reset`. With `coalesce=true`, transitions are collected for about a second, and only the newest transition of each
+ * run and the failures are sent. `Version` orders the events of a run, because they may come from several replicas. The
+ * stream ends when its key is revoked, has expired, or may no longer read these events.
  */
 export function eventRoutes({ streams, operations, keys }: EventRouteDeps) {
   return new Hono().get(
@@ -33,11 +40,11 @@ export function eventRoutes({ streams, operations, keys }: EventRouteDeps) {
       operationId: 'streamEvents',
       tags: ['events'],
       summary:
-        'Every transition, or those of `process`, as server-sent events; resumes by Last-Event-ID',
+        'Every transition, those of `process`, or with `coalesce` the newest ones, as server-sent events; resumes by Last-Event-ID',
       responses: {
         200: textResponse('transitions, without end', 'text/event-stream'),
         ...problemResponses({
-          400: 'an unknown query parameter',
+          400: 'an unknown query parameter, or an invalid value',
           404: 'no such process',
           503: `${MAX_WATCHERS} clients are connected already`,
         }),
@@ -46,11 +53,12 @@ export function eventRoutes({ streams, operations, keys }: EventRouteDeps) {
     onlyKnownQuery(...Object.keys(EventsQuery.shape)),
     validate('query', EventsQuery),
     (c) => {
-      const { process } = c.req.valid('query')
+      const { process, coalesce } = c.req.valid('query')
       requireEvents(callerOf(c), process)
       const authorization = c.req.header('Authorization')
       const options = {
         process: process === undefined ? null : operations.process(process).name,
+        isCoalesced: coalesce === 'true',
         lastId: c.req.header('Last-Event-ID') ?? null,
         isStillValid: () => mayRead(keys.identify(authorization), process),
       }

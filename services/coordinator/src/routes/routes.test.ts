@@ -109,6 +109,14 @@ describe('the routes of the coordinator', () => {
     expect(metrics).toContain('coordinator_event_watchers{service="coordinator"} 0')
   })
 
+  it('a request for events with an unknown value of coalesce is rejected', async () => {
+    const response = await host.call('/events?coalesce=yes')
+    expect([response.status, await response.json()]).toMatchObject([
+      400,
+      { code: 'invalid_request' },
+    ])
+  })
+
   it('a request for the events of an unknown process is rejected with 404', async () => {
     const response = await host.call('/events?process=Unknown')
     expect([response.status, ((await response.json()) as { code: string }).code]).toEqual([
