@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import setupBackends from '@integration-host/tests/backends'
 import { startFakeInstallation } from '@integration-host/tests/fake-installation'
@@ -12,6 +13,8 @@ interface Measured {
   readonly perSecond: number
   /** Processor time of the coordinator for each order, in milliseconds. */
   readonly cpuMs: number
+  /** The part of the processor time of all cores that the console takes; 0 without a console. */
+  readonly consoleShare: number
 }
 
 /**
@@ -23,7 +26,9 @@ const PAUSE_MS = 3_000
 /**
  * Measures OrderProcess on a coordinator with PostgreSQL and RabbitMQ, alternately without and with a console that
  * watches the coordinator. Reports the median and the quartiles of the ratios of the two results. The speed of a shared
- * machine changes by a tenth within seconds, so many short measurements say more than a few long ones.
+ * machine changes by a tenth within seconds, so many short measurements say more than a few long ones. While all cores
+ * are busy, a console that takes a hundredth of their time costs about a hundredth of the throughput. This share is
+ * reported too, because it varies less than the ratios.
  */
 export async function measureWatching(
   rounds: number,
@@ -39,15 +44,17 @@ export async function measureWatching(
   const coordinator = system.start('coordinator', { DEMO_API_URL: stub.url, LOG_LEVEL: 'warn' })
   await system.ready('coordinator')
 
-  async function run(): Promise<Measured> {
+  async function run(consolePid: number | null = null): Promise<Measured> {
+    const consoleSeconds = (): number => (consolePid === null ? 0 : cpuSeconds(consolePid))
     await delay(PAUSE_MS)
     // Without these orders, the compilation of the hot functions of a newly started console would be measured too.
     await runOrders(system, coordinator.url, orders)
-    const cpuBefore = cpuSeconds(coordinator.pid)
+    const [cpuBefore, consoleBefore] = [cpuSeconds(coordinator.pid), consoleSeconds()]
     const seconds = await runOrders(system, coordinator.url, orders)
     return {
       perSecond: orders / seconds,
       cpuMs: ((cpuSeconds(coordinator.pid) - cpuBefore) / orders) * 1_000,
+      consoleShare: (consoleSeconds() - consoleBefore) / (seconds * availableParallelism()),
     }
   }
   async function runWatched(): Promise<Measured> {
@@ -56,8 +63,7 @@ export async function measureWatching(
       others: fake.url,
       key: system.serviceKey,
     })
-    void watching
-    return await run()
+    return await run(watching.pid)
   }
 
   await run() // a warm-up round, in which V8 compiles the hot functions
@@ -85,6 +91,11 @@ export async function measureWatching(
   report(
     `${name}: CPU of the coordinator for an order`,
     `${middle(({ watched }) => watched.cpuMs).toFixed(2)} ms, without ${middle(({ alone }) => alone.cpuMs).toFixed(2)} ms (ratio ${ratio(({ cpuMs }) => cpuMs)})`,
+    'none',
+  )
+  report(
+    'the console that watches: share of the processor time of all cores',
+    `${(middle(({ watched }) => watched.consoleShare) * 100).toFixed(1)} %`,
     'none',
   )
 }

@@ -28,7 +28,9 @@ const OUTDATED_MS = 12_000
 /** The metrics are read with every third check of the health. */
 const CHECKS_PER_METRICS = 3
 /** The minimum time between two changes of the page Now that are caused by transitions of runs. */
-export const TRANSITIONS_MS = 500
+export const TRANSITIONS_MS = 1_000
+/** How long the first transition waits for further ones, because a batch of the coordinator arrives in several chunks. */
+const BATCH_MS = 50
 /** The maximum number of runs that a frame names. */
 const MAX_NAMED_RUNS = 200
 
@@ -87,6 +89,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   let shownNow = ''
   let shownServices = ''
   let transitionTimer: NodeJS.Timeout | null = null
+  let transitionsShownAt = -TRANSITIONS_MS
   /** The transactions that have changed since the last frame. Each is a JSON text of its process and id. */
   const changed = new Set<string>()
   /** Whether transitions were missed since the last frame, so that any run may have changed. */
@@ -149,6 +152,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   /** Adds a frame with the runs that have changed since the last frame. */
   function publishRuns(): void {
     transitionTimer = null
+    transitionsShownAt = performance.now()
     frames.add('runs', {
       Runs: [...changed].slice(0, MAX_NAMED_RUNS).map((run): unknown => JSON.parse(run)),
       More: hasGap || changed.size > MAX_NAMED_RUNS,
@@ -156,6 +160,11 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     hasGap = false
     changed.clear()
     publish()
+  }
+
+  function publishRunsSoon(): void {
+    const waitMs = transitionsShownAt + TRANSITIONS_MS - performance.now()
+    transitionTimer ??= setTimeout(publishRuns, Math.max(BATCH_MS, waitMs))
   }
 
   let isKeyRejected = false
@@ -252,12 +261,13 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     {
       onEvent(event) {
         tracker.follow(event)
-        changed.add(JSON.stringify([event.Process, event.TransactionID]))
-        transitionTimer ??= setTimeout(publishRuns, TRANSITIONS_MS)
+        if (changed.size <= MAX_NAMED_RUNS)
+          changed.add(JSON.stringify([event.Process, event.TransactionID]))
+        publishRunsSoon()
       },
       onGap() {
         hasGap = true
-        transitionTimer ??= setTimeout(publishRuns, TRANSITIONS_MS)
+        publishRunsSoon()
       },
     },
     signal,

@@ -1,4 +1,4 @@
-import { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import { StreamedTransition } from '@integration-host/shared/contracts/transaction-event'
 import { describe, expect, it } from 'vitest'
 import type { RunGroup } from './installation.ts'
 import { createRunTracker } from './run-tracker.ts'
@@ -6,7 +6,7 @@ import { createRunTracker } from './run-tracker.ts'
 const COUNTED = Date.parse('2026-11-23T10:00:00.000Z')
 const at = (seconds: number): string => new Date(COUNTED + seconds * 1_000).toISOString()
 const event = (Version: number, Status: string, seconds: number, id = '1') =>
-  TransactionEvent.parse({
+  StreamedTransition.parse({
     Process: 'P',
     TransactionID: id,
     ReplayID: 0,
@@ -81,6 +81,28 @@ describe('the run tracker, which follows runs between two counts of the coordina
     ])
   })
 
+  it('if one event reports that a run was resumed and failed again, the group has the time of the new failure', () => {
+    const tracker = createRunTracker()
+    tracker.follow(event(3, 'Failed', -9))
+    tracker.follow({ ...event(6, 'Failed', 2), First: { Version: 4, At: at(1) } })
+    const one = { ...counted, count: 1, endedAt: COUNTED - 9_000 }
+    expect(tracker.corrected('P', [one], COUNTED)).toMatchObject([
+      { count: 1, endedAt: COUNTED + 2_000 },
+    ])
+  })
+
+  it('if the first of several failed runs is resumed, the group has the time of the next failure', () => {
+    const tracker = createRunTracker()
+    tracker.follow(event(3, 'Failed', 1))
+    tracker.follow(event(3, 'Failed', 2, '2'))
+    expect(tracker.corrected('P', [], COUNTED)).toMatchObject([
+      { count: 2, endedAt: COUNTED + 1_000 },
+    ])
+    tracker.follow(event(4, 'Queued', 3))
+    const failed = tracker.corrected('P', [], COUNTED).filter(({ status }) => status === 'Failed')
+    expect(failed).toMatchObject([{ count: 1, endedAt: COUNTED + 2_000 }])
+  })
+
   it('the run tracker counts queued and running runs in one group, so that the start of a step changes no number', () => {
     const tracker = createRunTracker()
     tracker.follow(event(0, 'Queued', -1))
@@ -99,6 +121,36 @@ describe('the run tracker, which follows runs between two counts of the coordina
     tracker.follow(event(4, 'Completed', 1))
     const inFlight = { ...counted, status: 'Running', errorClass: null, count: 2 }
     expect(counts(tracker.corrected('P', [inFlight], COUNTED))).toEqual([1])
+  })
+
+  it('a run whose creation and end are one event was not yet in a count before its creation, and in flight in one after it', () => {
+    const tracker = createRunTracker()
+    const First = { Version: 0, At: at(-2) }
+    tracker.follow({ ...event(6, 'Completed', 1), First })
+    const inFlight = { ...counted, status: 'Running', errorClass: null, count: 2 }
+    expect(counts(tracker.corrected('P', [inFlight], COUNTED - 3_000))).toEqual([2])
+    expect(counts(tracker.corrected('P', [inFlight], COUNTED))).toEqual([1])
+    expect(counts(tracker.corrected('P', [inFlight], COUNTED + 2_000))).toEqual([2])
+  })
+
+  it('transitions after a correction change the next correction of the same count', () => {
+    const tracker = createRunTracker()
+    tracker.follow(event(3, 'Failed', -1))
+    expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([5])
+    tracker.follow(event(4, 'Queued', 1))
+    expect(failures(tracker.corrected('P', [counted], COUNTED))).toEqual([4])
+    tracker.follow(event(6, 'Failed', 2))
+    expect(failures(tracker.corrected('P', [counted], COUNTED))).toEqual([5])
+    expect(failures(tracker.corrected('P', [counted], COUNTED + 3_000))).toEqual([5])
+  })
+
+  it('after 50,000 changes of other runs the run tracker has dropped a run, and keeps a count that it has corrected', () => {
+    const tracker = createRunTracker()
+    tracker.follow(event(3, 'Failed', 1, 'first'))
+    expect(failures(tracker.corrected('P', [counted], COUNTED))).toEqual([6])
+    for (let n = 0; n < 50_000; n += 1) tracker.follow(event(3, 'Completed', 1, `run-${n}`))
+    expect(failures(tracker.corrected('P', [counted], COUNTED))).toEqual([6])
+    expect(failures(tracker.corrected('P', [counted], COUNTED - 1_000))).toEqual([5])
   })
 
   it('the run tracker ignores repeated and outdated transitions', () => {

@@ -2,11 +2,16 @@
  * Follows the runs by their transitions, and corrects the coordinator's counts by these transitions. The coordinator
  * counts the groups of runs only once a minute, but the page Now must show a failure within seconds.
  */
-import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import type { RunGroup } from './installation.ts'
+import type { Transition } from './transition.ts'
 
-/** The maximum number of runs that are followed. If there are more, the run that changed longest ago is dropped. */
-const MAX_RUNS = 50_000
+/**
+ * The runs are followed in two generations. A run that changes moves to the newer one. When the newer one has this many
+ * runs, it becomes the older one, and the runs of the older one are dropped. So the last 25,000 to 50,000 runs that
+ * changed are followed. The corrections contain a dropped run until the coordinator counts again. A single map whose
+ * first run is dropped would take more time, because V8 rehashes a map from which many entries were deleted.
+ */
+const GENERATION = 25_000
 const MINUTE_MS = 60_000
 const MINUTES = 60
 
@@ -24,14 +29,16 @@ interface Followed {
   readonly entered: readonly { readonly group: GroupKey; readonly at: number }[]
 }
 
-/**
- * The changes of a group since the coordinator's count: how many runs have left the group, how many have entered the
- * group, and when the first run entered.
- */
+/** How many runs have left a group, and how many have entered it, since the coordinator's count. */
 interface Change {
   left: number
   entered: number
-  firstAt: number
+}
+
+/** The changes of the groups of a process since the coordinator counted them (epoch ms). */
+interface Changes {
+  readonly countedAt: number
+  readonly groups: Map<string, Change>
 }
 
 /**
@@ -47,7 +54,7 @@ export interface Minute {
 
 export interface RunTracker {
   /** Records a transition. Repeated and outdated transitions change nothing. */
-  follow(event: TransactionEvent): void
+  follow(event: Transition): void
   /** Applies the transitions since `countedAt` (epoch ms) to the groups that the coordinator counted then. */
   corrected(process: string, groups: readonly RunGroup[], countedAt: number): readonly RunGroup[]
   /** Returns the runs that ended in each of the last 60 minutes, the oldest minute first. */
@@ -73,7 +80,7 @@ const keyOf = (group: Grouped): string => {
   return JSON.stringify([process, step, status, errorClass, waitingFor])
 }
 
-const keyAfter = (event: TransactionEvent): GroupKey =>
+const keyAfter = (event: Transition): GroupKey =>
   event.Status === 'Completed'
     ? null
     : keyOf({
@@ -85,10 +92,12 @@ const keyAfter = (event: TransactionEvent): GroupKey =>
       })
 
 export function createRunTracker(): RunTracker {
-  const runs = new Map<string, Followed>()
+  let older = new Map<string, Followed>()
+  let newer = new Map<string, Followed>()
+  const changes = new Map<string, Changes>()
   const ended = new Map<number, { Done: number; Failed: number }>()
 
-  function countEnd({ Status }: TransactionEvent, at: number): void {
+  function countEnd({ Status }: Transition, at: number): void {
     if (Status !== 'Completed' && Status !== 'Failed') return
     const minute = Math.floor(at / MINUTE_MS)
     const counts = ended.get(minute) ?? { Done: 0, Failed: 0 }
@@ -97,49 +106,70 @@ export function createRunTracker(): RunTracker {
     for (const old of ended.keys()) if (old <= minute - 2 * MINUTES) ended.delete(old)
   }
 
+  /** Returns the changes of a process since `countedAt`. They are counted again when the coordinator has counted. */
+  function changesSince(process: string, countedAt: number): Changes {
+    const known = changes.get(process)
+    if (known?.countedAt === countedAt) return known
+    const counted: Changes = { countedAt, groups: new Map() }
+    for (const generation of [older, newer])
+      for (const run of generation.values()) if (run.process === process) count(counted, run, 1)
+    changes.set(process, counted)
+    return counted
+  }
+
+  /**
+   * Returns when the first of the runs that are in a group, and have entered it since `countedAt`, entered it; `null` if
+   * none of them is followed.
+   */
+  function firstEntry(group: string, countedAt: number): number | null {
+    let first: number | null = null
+    for (const generation of [older, newer])
+      for (const { entered } of generation.values()) {
+        const latest = entered.at(-1)
+        if (latest?.group === group && latest.at > countedAt)
+          first = Math.min(first ?? Infinity, latest.at)
+      }
+    return first
+  }
+
   return {
     follow(event) {
-      const key = JSON.stringify([event.Process, event.TransactionID, event.ReplayID])
-      const known = runs.get(key)
+      const key = `${event.Process}\0${event.TransactionID}\0${event.ReplayID}`
+      const known = newer.get(key) ?? older.get(key)
       if (known !== undefined && known.version >= event.Version) return
       const at = Date.parse(event.At)
       const group = keyAfter(event)
       const before = known?.entered ?? firstSeen(event)
-      const entered = before.at(-1)?.group === group ? before : [...before, { group, at }]
+      // A run that failed again has a new time of its failure, even if the transitions between are unknown.
+      const hasEntered = before.at(-1)?.group !== group || event.Status === 'Failed'
+      const entered = hasEntered ? [...before, { group, at }] : before
       const kept = entered.findLastIndex((one) => one.at <= at - KEPT_MS)
-      runs.delete(key)
-      runs.set(key, {
+      const run: Followed = {
         process: event.Process,
         version: event.Version,
-        entered: entered.slice(Math.max(0, kept)),
-      })
-      const [oldest] = runs.keys()
-      if (runs.size > MAX_RUNS && oldest !== undefined) runs.delete(oldest)
+        entered: kept > 0 ? entered.slice(kept) : entered,
+      }
+      if (newer.size >= GENERATION) {
+        older = newer
+        newer = new Map()
+      }
+      older.delete(key)
+      newer.set(key, run)
+      const counted = changes.get(event.Process)
+      if (counted !== undefined) {
+        if (known !== undefined) count(counted, known, -1)
+        count(counted, run, 1)
+      }
       countEnd(event, at)
     },
     corrected(process, groups, countedAt) {
-      const changes = new Map<string, Change>()
-      const changeOf = (key: string): Change => {
-        const change = changes.get(key) ?? { left: 0, entered: 0, firstAt: Infinity }
-        changes.set(key, change)
-        return change
-      }
-      for (const { process: own, entered } of runs.values()) {
-        const latest = entered.at(-1)
-        if (own !== process || latest === undefined || latest.at <= countedAt) continue
-        const before = entered.findLast(({ at }) => at <= countedAt)?.group ?? null
-        if (before !== null) changeOf(before).left += 1
-        if (latest.group === null) continue
-        const change = changeOf(latest.group)
-        change.entered += 1
-        change.firstAt = Math.min(change.firstAt, latest.at)
-      }
       const corrected = merged(groups)
-      for (const [key, { left, entered, firstAt }] of changes) {
+      for (const [key, { left, entered }] of changesSince(process, countedAt).groups) {
         const group = corrected.get(key) ?? newGroup(key)
         const stayed = Math.max(0, group.count - left)
         group.count = stayed + entered
-        if (stayed === 0 && entered > 0 && group.status === 'Failed') group.endedAt = firstAt
+        if (stayed === 0 && entered > 0 && group.status === 'Failed')
+          group.endedAt = firstEntry(key, countedAt) ?? group.endedAt
         if (group.count > 0 || corrected.has(key)) corrected.set(key, group)
       }
       return [...corrected.values()]
@@ -154,26 +184,41 @@ export function createRunTracker(): RunTracker {
   }
 }
 
+/** Adds a run to the changes of its process, or removes it if `sign` is -1. */
+function count({ countedAt, groups }: Changes, { entered }: Followed, sign: 1 | -1): void {
+  const latest = entered.at(-1)
+  if (latest === undefined || latest.at <= countedAt) return
+  const before = entered.findLast(({ at }) => at <= countedAt)?.group ?? null
+  if (before !== null) changeOf(groups, before).left += sign
+  if (latest.group === null) return
+  changeOf(groups, latest.group).entered += sign
+}
+
+function changeOf(groups: Map<string, Change>, key: string): Change {
+  const known = groups.get(key)
+  if (known !== undefined) return known
+  const change = { left: 0, entered: 0 }
+  groups.set(key, change)
+  return change
+}
+
 /**
  * Returns the groups in which a run was before its first known transition. If the version of that transition shows that
  * the run already existed, the run counts as running before. Its earlier transitions are unknown, because they happened
- * before the console started.
+ * before the console started. A run that was created by a transition for which the event stands counts as running since
+ * then.
  */
-const firstSeen = (event: TransactionEvent): Followed['entered'] =>
-  event.Version < 2
-    ? []
-    : [
-        {
-          group: keyOf({
-            process: event.Process,
-            step: null,
-            status: 'Running',
-            errorClass: null,
-            waitingFor: null,
-          }),
-          at: -Infinity,
-        },
-      ]
+function firstSeen({ Process, Version, First }: Transition): Followed['entered'] {
+  if (First === undefined && Version < 2) return []
+  const isNew = First !== undefined && First.Version < 2
+  const running = { step: null, status: 'Running', errorClass: null, waitingFor: null }
+  return [
+    {
+      group: keyOf({ process: Process, ...running }),
+      at: isNew ? Date.parse(First.At) : -Infinity,
+    },
+  ]
+}
 
 type Count = { -readonly [Member in keyof RunGroup]: RunGroup[Member] }
 

@@ -22,6 +22,7 @@ describe('the stream of transitions from the coordinator', () => {
   /** The open streams, and the Last-Event-ID of every stream so far. */
   let streams: ServerResponse[]
   let lastIds: (string | undefined)[]
+  let urls: (string | undefined)[]
   let versions: number[]
   let gaps: number
 
@@ -29,9 +30,11 @@ describe('the stream of transitions from the coordinator', () => {
     opened = new AsyncDisposableStack()
     streams = []
     lastIds = []
+    urls = []
     versions = []
     gaps = 0
     const server = createServer((request, response) => {
+      urls.push(request.url)
       lastIds.push(request.headers['last-event-id'] as string | undefined)
       streams.push(response.writeHead(200, { 'Content-Type': 'text/event-stream' }))
       response.write(': connected\n\n')
@@ -77,6 +80,7 @@ describe('the stream of transitions from the coordinator', () => {
     await eventually(() => expect(versions).toEqual([1]))
     await cut()
     expect(lastIds).toEqual([undefined, 'e-1'])
+    expect(urls).toEqual(['/events?coalesce=true', '/events?coalesce=true'])
     send(2)
     await eventually(() => expect(versions).toEqual([1, 2]))
     expect(gaps).toBe(0)

@@ -1,23 +1,24 @@
 /** Reads the event stream of the coordinator permanently. */
 import { setTimeout as delay } from 'node:timers/promises'
-import { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { parseJson } from '@integration-host/shared/json'
 import { backoffMs } from '@integration-host/shared/process/backoff'
+import { Transition } from '../../view/transition.ts'
 import type { ServiceClient } from './service-client.ts'
 
 /** The coordinator writes a comment every 15 s. A connection without any bytes for this time is closed. */
 const SILENCE_MS = 45_000
 
 export interface TransitionListener {
-  readonly onEvent: (event: TransactionEvent) => void
+  readonly onEvent: (event: Transition) => void
   /** Called when transitions may have been missed. Any run may then have changed. */
   readonly onGap: () => void
 }
 
 /**
- * Follows `GET /events` until `signal` is aborted. After a lost connection the stream continues after the last event,
- * and misses no transition that the coordinator still has. `onGap` is called if transitions may have been missed
- * nevertheless. A missed transition makes the counts wrong only until the coordinator counts again.
+ * Follows `GET /events?coalesce=true` until `signal` is aborted. After a lost connection the stream continues after the
+ * last event, and contains the newest state of each run that has changed meanwhile, if the coordinator still has it.
+ * `onGap` is called if changes may have been missed nevertheless. A missed transition makes the counts wrong only until
+ * the coordinator counts again.
  */
 export async function followTransitions(
   coordinator: ServiceClient,
@@ -25,27 +26,27 @@ export async function followTransitions(
   signal: AbortSignal,
 ): Promise<void> {
   let lastId: string | null = null
-  let wasConnected = false
+  let attempts = 0
   let failures = 0
 
   async function readOnce(): Promise<void> {
+    attempts += 1
     const closing = new AbortController()
     const headers = lastId === null ? {} : { 'Last-Event-ID': lastId }
     const response = await coordinator.open(
-      '/events',
+      '/events?coalesce=true',
       headers,
       AbortSignal.any([signal, closing.signal]),
     )
     // Without the id of an event the coordinator cannot know where to continue.
-    if (wasConnected && lastId === null) onGap()
-    wasConnected = true
+    if (attempts > 1 && lastId === null) onGap()
     const silence = setTimeout(() => closing.abort(), SILENCE_MS)
     try {
       for await (const { name, id, data } of eventsOf(response, () => silence.refresh())) {
         failures = 0
         if (name === 'reset') onGap()
         if (name !== 'transaction') continue
-        const event = TransactionEvent.safeParse(parseJson(data))
+        const event = Transition.safeParse(parseJson(data))
         if (event.success) onEvent(event.data)
         lastId = id ?? lastId
       }
@@ -91,15 +92,12 @@ async function* eventsOf(response: Response, onBytes: () => void): AsyncGenerato
 }
 
 function eventOf(block: string): ServerEvent {
-  const fields = new Map(
-    block.split('\n').map((line) => {
-      const colon = line.indexOf(': ')
-      return colon < 1 ? ['', ''] : [line.slice(0, colon), line.slice(colon + 2)]
-    }),
-  )
-  return {
-    name: fields.get('event') ?? 'message',
-    id: fields.get('id') ?? null,
-    data: fields.get('data') ?? '',
-  }
+  let name = 'message'
+  let id: string | null = null
+  let data = ''
+  for (const line of block.split('\n'))
+    if (line.startsWith('data: ')) data = line.slice(6)
+    else if (line.startsWith('id: ')) id = line.slice(4)
+    else if (line.startsWith('event: ')) name = line.slice(7)
+  return { name, id, data }
 }
