@@ -5,11 +5,16 @@ local method, resource = os.getenv("METHOD"), os.getenv("RESOURCE")
 local bytes = tonumber(os.getenv("BODY_BYTES"))
 local body = bytes > 0 and string.rep("x", bytes) or nil
 if body then headers["Content-Type"] = "application/json" end
-local n = 0
+-- The requests are formatted once, because formatting one takes longer than sending it.
+local n, requests = 0, {}
+init = function()
+  for realm = 0, realms - 1 do
+    requests[realm] = wrk.format(method, "/v3/company/r" .. realm .. "/" .. resource, headers, body)
+  end
+end
 request = function()
   n = n + 1
-  local path = "/v3/company/r" .. (n * 7919 % realms) .. "/" .. resource
-  return wrk.format(method, path, headers, body)
+  return requests[n * 7919 % realms]
 end
 done = function(summary, latency)
   local errors = summary.errors

@@ -27,6 +27,7 @@ export async function startNginx(http: (port: number) => string): Promise<Nginx>
     `daemon off;
 master_process off;
 pid nginx.pid;
+pcre_jit on;
 events { worker_connections 4096; }
 http {
   access_log off;

@@ -20,17 +20,20 @@ export type Round<Name extends string> = Readonly<Record<Name, Measured>>
 
 /**
  * Sends requests to each server once per round, one server after the other. The machine's speed drifts, so only
- * results of the same round are compared. The results do not include the first `warmUp` rounds.
+ * results of the same round are compared. The results do not include the first `warmUp` rounds, and the requests of
+ * `lead`, which precede those of each measurement.
  */
 export async function measureRounds<Name extends string>(
   sides: Readonly<Record<Name, Side>>,
   { warmUp, rounds }: { readonly warmUp: number; readonly rounds: number },
   load: (name: Name) => Promise<LoadResult>,
+  lead?: (name: Name) => Promise<unknown>,
 ): Promise<readonly Round<Name>[]> {
   const measured: Round<Name>[] = []
   for (let round = 0; round < warmUp + rounds; round += 1) {
     const results: [string, Measured][] = []
     for (const [name, { pid }] of Object.entries<Side>(sides)) {
+      await lead?.(name as Name)
       const before = cpuSeconds(pid)
       const result = await load(name as Name)
       const cpuMicros = ((cpuSeconds(pid) - before) / result.requests) * 1e6
