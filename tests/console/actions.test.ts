@@ -52,7 +52,7 @@ describe('the actions on a run in the console', () => {
     return page
   }
   const dialog = (page: Page) => page.getByRole('dialog')
-  const history = (page: Page) => page.getByRole('region', { name: 'Actions of persons' })
+  const history = (page: Page) => page.getByRole('region', { name: 'Actions on this run' })
   const actedOn = (id: string) => at.fake.acted.filter(({ path }) => path.includes(`/${id}/`))
 
   it('a person whose password was rejected sees the reason on an accessible page', async () => {

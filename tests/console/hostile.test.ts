@@ -66,7 +66,7 @@ const PAGES: readonly {
   { path: '/services', ready: 'coordinator', hasAll: true },
   {
     path: `/runs/${PROCESS}/${LOADED}`,
-    ready: 'Actions of persons',
+    ready: 'Actions on this run',
     hasAll: true,
     async prepare(page) {
       await page.getByRole('button', { name: 'Show data' }).click()

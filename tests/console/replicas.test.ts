@@ -90,7 +90,7 @@ describe('two replicas of the console behind one address', () => {
     await dialog(page).getByLabel('Reason').fill('ada was first')
     await dialog(page).getByRole('button', { name: 'Cancel run', exact: true }).click()
     await dialog(page).waitFor({ state: 'detached' })
-    const history = colleague.getByRole('region', { name: 'Actions of persons' })
+    const history = colleague.getByRole('region', { name: 'Actions on this run' })
     await history.getByText('ada was first').waitFor()
     await state(colleague).getByText('Cancelled', { exact: true }).waitFor()
 

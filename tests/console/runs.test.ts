@@ -92,7 +92,7 @@ describe('the pages about runs in the console', () => {
     await page.getByLabel('Reason').fill('the target is fixed')
     await page.getByRole('button', { name: 'Resume', exact: true }).click()
     await page.getByText('The run was resumed.').waitFor()
-    const history = page.getByRole('region', { name: 'Actions of persons' })
+    const history = page.getByRole('region', { name: 'Actions on this run' })
     await history.getByText('the target is fixed').waitFor()
     expect(await history.textContent()).toContain('operator resumed OrderProcess/broken, run 0')
     await status(page, 'Failed').waitFor()

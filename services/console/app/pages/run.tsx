@@ -97,7 +97,7 @@ function Run({ run, session }: RunActionsProps) {
       <RunAttempts run={run} tracesUrl={session.TracesUrl} />
       <RunData session={session} run={run} />
       <section className="panel" id="history" aria-labelledby="history-title">
-        <h2 id="history-title">Actions of persons</h2>
+        <h2 id="history-title">Actions on this run</h2>
         <RunHistory run={run} />
       </section>
     </>
@@ -109,7 +109,7 @@ const PARTS = [
   { id: 'steps', name: 'Steps' },
   { id: 'attempts', name: 'Attempts' },
   { id: 'data', name: 'Data' },
-  { id: 'history', name: 'Actions of persons' },
+  { id: 'history', name: 'Actions on this run' },
 ] as const
 
 /** Links to the parts of the page. The address contains the chosen part, so that a copied link opens the same part. */
