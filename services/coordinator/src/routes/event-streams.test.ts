@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events'
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { transactionEvent } from '../../test-support/transaction-event.ts'
 import { createTransitionFeed, eventId } from '../worker/transition-feed.ts'
 import {
   COALESCE_MS,
@@ -11,20 +12,13 @@ import {
   type StreamOptions,
 } from './event-streams.ts'
 
-const event = (n: number, Process = 'Orders', StepName = 'order'): TransactionEvent => ({
-  Process,
-  TransactionID: String(n),
-  ReplayID: 0,
-  Status: 'Running',
-  StepName,
-  Attempt: 0,
-  ErrorClass: null,
-  WaitingFor: null,
-  InDoubt: false,
-  NextAttemptAt: null,
-  Version: 1,
-  At: new Date(Date.UTC(2026, 10, 20) + n).toISOString(),
-})
+const event = (n: number, Process = 'Orders', StepName = 'order'): TransactionEvent =>
+  transactionEvent({
+    Process,
+    TransactionID: String(n),
+    StepName,
+    At: new Date(Date.UTC(2026, 10, 20) + n).toISOString(),
+  })
 /** An event of about 300 KB. Four of them exceed the limit for unread bytes. */
 const large = (n: number) => event(n, 'Orders', 'x'.repeat(300_000))
 

@@ -1,5 +1,6 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { expect, it } from 'vitest'
+import { transactionEvent } from '../../test-support/transaction-event.ts'
 import { newestOfEachRun } from './newest-of-each-run.ts'
 
 const at = (second: number): string => `2026-11-27T10:00:0${second}.000Z`
@@ -8,20 +9,7 @@ const event = (
   Version: number,
   second: number,
   ReplayID = 0,
-): TransactionEvent => ({
-  Process: 'Orders',
-  TransactionID,
-  ReplayID,
-  Status: 'Running',
-  StepName: 'order',
-  Attempt: 0,
-  ErrorClass: null,
-  WaitingFor: null,
-  InDoubt: false,
-  NextAttemptAt: null,
-  Version,
-  At: at(second),
-})
+): TransactionEvent => transactionEvent({ TransactionID, Version, At: at(second), ReplayID })
 
 it('the newest event of a run replaces its earlier ones, and describes the first of them', () => {
   const events = [event('a', 0, 1), event('b', 3, 2), event('a', 1, 3), event('a', 2, 4)]
@@ -46,6 +34,13 @@ it('each failure of a run is kept, and the event after it stands for the later e
   expect(newestOfEachRun(events)).toEqual([
     { ...failed(3, 2), First: { Version: 0, At: at(1) } },
     { ...failed(6, 5), First: { Version: 4, At: at(3) } },
+  ])
+})
+
+it('a failure that arrives after a newer event of its run is left out', () => {
+  const outdated: TransactionEvent = { ...event('a', 3, 1), Status: 'Failed' }
+  expect(newestOfEachRun([event('a', 4, 2), outdated])).toEqual([
+    { ...event('a', 4, 2), First: { Version: 3, At: at(1) } },
   ])
 })
 

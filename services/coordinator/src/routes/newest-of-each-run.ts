@@ -10,9 +10,10 @@ interface Coalesced {
 }
 
 /**
- * Returns the newest event of each run and each failure, in the order in which these events arrived. A client that
+ * Returns the newest event of each run and its failures, in the order in which these events arrived. A client that
  * continues after one of them therefore misses none. Failures are kept, because clients count them, and because a run
- * that was resumed and failed again has a new time of its failure.
+ * that was resumed and failed again has a new time of its failure. A failure that arrives after a newer event of its run
+ * is left out, as clients ignore outdated events.
  *
  * If an event stands for several events of its run, `First` describes the oldest of them. The versions decide which
  * event is newer, because the events of several replicas may arrive in a different order. Of two events with the same

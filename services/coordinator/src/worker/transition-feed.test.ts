@@ -1,21 +1,13 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { describe, expect, it } from 'vitest'
+import { transactionEvent } from '../../test-support/transaction-event.ts'
 import { createTransitionFeed, eventId } from './transition-feed.ts'
 
-const event = (TransactionID: string, atMs: number): TransactionEvent => ({
-  Process: 'OrderProcess',
-  TransactionID,
-  ReplayID: 0,
-  Status: 'Running',
-  StepName: 'order',
-  Attempt: 0,
-  ErrorClass: null,
-  WaitingFor: null,
-  InDoubt: false,
-  NextAttemptAt: null,
-  Version: 1,
-  At: new Date(Date.UTC(2026, 10, 20) + atMs).toISOString(),
-})
+const event = (TransactionID: string, atMs: number): TransactionEvent =>
+  transactionEvent({
+    TransactionID,
+    At: new Date(Date.UTC(2026, 10, 20) + atMs).toISOString(),
+  })
 
 describe('a client of /events that reconnects to another coordinator replica', () => {
   const here = event('here', 5_010)
@@ -33,6 +25,6 @@ describe('a client of /events that reconnects to another coordinator replica', (
     const feed = createTransitionFeed(2)
     for (const one of [longBefore, elsewhere, here, after]) feed.add(one)
     expect(feed.after(eventId(longBefore))).toBeNull()
-    expect(feed.after('OrderProcess/never/0/1')).toBeNull()
+    expect(feed.after('Orders/never/0/1')).toBeNull()
   })
 })
