@@ -55,7 +55,7 @@ async function embedded(): Promise<void> {
     for (const run of [0, 1])
       narrator.line(shown(join(dataDir, 'OrderCSV', `Order_${number}.${run}.csv`)))
     narrator.line(
-      'Next: npm start runs the services until Ctrl-C, and says how to see them in a browser',
+      'Next: npm start runs the services until Ctrl-C, and says how to open the web console',
     )
   } finally {
     log.end()
