@@ -12,6 +12,7 @@ import type { Caller } from '../access/caller.ts'
 import { identify } from './access.ts'
 import { type ConnectionState, connectionState, UNAUTHENTICATED_IDLE_MS } from './connections.ts'
 import { pathsWith, publicPath } from './fixed-path.ts'
+import { hasBody, limitBody } from './limit-body.ts'
 import { type Content, DOCUMENTATION_PATHS, documentRoutes, PROBLEM_CONTENT } from './openapi.ts'
 import { notFoundHandler, problemResponse } from './problem.ts'
 import type { HttpBindings } from '@hono/node-server'
@@ -200,61 +201,6 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   return app
 }
 
-/**
- * Responds with 413 to a body larger than the limit of its path; `null` stands for no limit. Hono's own middleware is
- * not used, because it copies a Request with a chunked body. The Request class of @hono/node-server can be copied only
- * if it replaces the global Request, which `honoListener` does not do.
- */
-function limitBody(maxBytesAt: (path: string) => number | null): MiddlewareHandler {
-  return async (c, next) => {
-    const { headers, method } = c.req.raw
-    const maxBytes = hasBody(method) ? maxBytesAt(c.req.path) : null
-    if (maxBytes === null) return next()
-    const length = headers.get('Content-Length')
-    if (length !== null && !headers.has('Transfer-Encoding')) {
-      if (Number(length) > maxBytes) throw tooLarge(maxBytes)
-      return next()
-    }
-    // The property `raw.body` is read last, because reading it builds a whole Request with a Web stream. As long as
-    // this property is not read, @hono/node-server reads the body directly, which costs far less.
-    const { body } = c.req.raw
-    if (body === null) return next()
-    c.req.raw = new Request(c.req.url, {
-      method,
-      headers: [...headers],
-      body: await readBody(body as AsyncIterable<Uint8Array>, maxBytes),
-      signal: c.req.raw.signal,
-    })
-    return next()
-  }
-}
-
-/**
- * Reads a request body completely.
- *
- * @throws {IntegrationError} `payload_too_large` if the body exceeds `maxBytes`; `invalid_request` if the client ends
- * the body early.
- */
-async function readBody(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Buffer> {
-  const chunks: Uint8Array[] = []
-  let size = 0
-  try {
-    for await (const chunk of body) {
-      size += chunk.length
-      if (size > maxBytes) throw tooLarge(maxBytes)
-      chunks.push(chunk)
-    }
-  } catch (cause) {
-    if (cause instanceof IntegrationError) throw cause
-    // The client has closed its connection. This is not a failure of the service.
-    throw new IntegrationError('invalid_request', 'the body is not complete', { cause })
-  }
-  return Buffer.concat(chunks)
-}
-
-const tooLarge = (maxBytes: number): IntegrationError =>
-  new IntegrationError('payload_too_large', `the body may have at most ${maxBytes} bytes`)
-
 /** The id of the caller's key, for the log. */
 const keyOf = (c: Context): { readonly key?: string } => {
   const caller = c.get('caller') as Caller | undefined
@@ -276,8 +222,6 @@ function isOwnRead(c: Context): boolean {
  */
 const routeOf = (c: Context): string =>
   matchedRoutes(c).length > 0 ? publicPath(routePath(c, -1)) : 'none'
-
-const hasBody = (method: string): boolean => method !== 'GET' && method !== 'HEAD'
 
 /**
  * Returns middleware that accepts a request if its bearer token (RFC 6750 §2.1) is a valid key, or if its path requires
