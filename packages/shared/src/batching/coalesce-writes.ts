@@ -18,7 +18,7 @@ export function afterThisTurn(write: () => void): void {
 
 /**
  * Runs `work` after all functions that are passed to `afterThisTurn` in this turn of the event loop. The function is
- * meant for writes that are less urgent than the writes that `afterThisTurn` runs.
+ * meant for work that is less urgent than the writes that `afterThisTurn` runs.
  */
 export function afterWritesOfThisTurn(work: () => void): void {
   setImmediate(() => setImmediate(work))

@@ -19,6 +19,8 @@ const event = (n: number, Process = 'Orders', StepName = 'order'): TransactionEv
     StepName,
     At: new Date(Date.UTC(2026, 10, 20) + n).toISOString(),
   })
+/** The last event of a run. */
+const ended = (n: number): TransactionEvent => ({ ...event(n), Status: 'Completed' })
 /** An event of about 300 KB. Four of them exceed the limit for unread bytes. */
 const large = (n: number) => event(n, 'Orders', 'x'.repeat(300_000))
 
@@ -114,35 +116,52 @@ describe('the event streams of /events', () => {
     stringify.mockRestore()
   })
 
-  it('the first event after a pause is written at once, and further events follow after 40 ms if 40 streams are open', () => {
-    const [response] = Array.from({ length: 40 }, () => open()) as [FakeResponse]
-    vi.advanceTimersByTime(1_000)
+  it('events are collected for 20 ms, and the last event of a run is written at once, with those before it', () => {
+    const response = open()
     feed.add(event(1))
+    vi.advanceTimersByTime(19)
+    expect(response.ids).toEqual([])
     vi.advanceTimersByTime(1)
     expect(response.ids).toEqual(['1'])
-    feed.add(event(2))
-    vi.advanceTimersByTime(38)
-    expect(response.ids).toEqual(['1'])
-    vi.advanceTimersByTime(2)
-    expect(response.ids).toEqual(['1', '2'])
+    for (const [n, Status] of (['Completed', 'Failed', 'Cancelled'] as const).entries()) {
+      vi.advanceTimersByTime(100)
+      feed.add(event(10 + n))
+      feed.add({ ...event(20 + n), Status })
+      vi.advanceTimersByTime(0)
+      expect(response.ids.slice(-2)).toEqual([`${10 + n}`, `${20 + n}`])
+    }
+    expect(response.written).toHaveLength(5)
   })
 
-  it('after a burst of events the next events are collected for 20 ms, and after a single event only for 2 ms', () => {
-    const response = open()
-    vi.advanceTimersByTime(1_000)
+  it('if 40 streams are open, the last event of a run is written only 40 ms after the previous batch', () => {
+    const [response] = Array.from({ length: 40 }, () => open()) as [FakeResponse]
     publish(event(1))
-    feed.add(event(2))
-    vi.advanceTimersByTime(2)
+    feed.add(ended(2))
+    vi.advanceTimersByTime(0)
+    feed.add(ended(3))
+    vi.advanceTimersByTime(39)
     expect(response.ids).toEqual(['1', '2'])
-    vi.advanceTimersByTime(1_000)
-    for (let n = 3; n <= 22; n += 1) feed.add(event(n))
     vi.advanceTimersByTime(1)
-    expect(response.ids).toHaveLength(22)
-    feed.add(event(23))
-    vi.advanceTimersByTime(15)
-    expect(response.ids).toHaveLength(22)
-    vi.advanceTimersByTime(5)
+    expect(response.ids).toEqual(['1', '2', '3'])
+  })
+
+  it('after a batch of many events the last event of a run is collected for 20 ms, and after a single event only for 2 ms', () => {
+    const response = open()
+    publish(event(1))
+    feed.add(ended(2))
+    vi.advanceTimersByTime(0)
+    feed.add(ended(3))
+    vi.advanceTimersByTime(2)
+    expect(response.ids).toEqual(['1', '2', '3'])
+    vi.advanceTimersByTime(1_000)
+    for (let n = 4; n <= 23; n += 1) feed.add(ended(n))
+    vi.advanceTimersByTime(0)
     expect(response.ids).toHaveLength(23)
+    feed.add(ended(24))
+    vi.advanceTimersByTime(19)
+    expect(response.ids).toHaveLength(23)
+    vi.advanceTimersByTime(1)
+    expect(response.ids).toHaveLength(24)
   })
 
   it('an event stream for one process receives only the events of that process', () => {

@@ -2,11 +2,12 @@
  * The open streams of `GET /events`. A hundred clients that read them must hardly slow down the steps that run in the
  * same OS process. Four rules achieve this:
  *
- * E1  An event is serialised once. The events of a burst are collected into one Buffer for each filter in use, and all
- *     streams with that filter write this same Buffer. While n streams are open, each of them is written to only every
- *     n milliseconds, so that together they make at most 1,000 writes per second. After a large batch, the
- *     events of the next batch are collected for a longer time, up to `LONGEST_BATCH_MS`, because each write also wakes
- *     the client, which costs more than the events themselves.
+ * E1  An event is serialised once. Events are collected for `LONGEST_BATCH_MS` into one Buffer for each filter in use,
+ *     and all streams with that filter write this same Buffer, because each write also wakes the client, which costs
+ *     more than the events themselves. Clients wait for the last event of a run, so this event is written at once, with
+ *     those collected before it. While n streams are open, each of them is written to only every n milliseconds, so
+ *     that together they make at most 1,000 writes per second. After a large batch, even the last event of a run is
+ *     collected, for up to `LONGEST_BATCH_MS`.
  * E2  A stream whose client does not read is not written to. The stream keeps references to the shared Buffers instead.
  *     The client is disconnected when these Buffers exceed `MAX_UNREAD_BYTES` and are not from one batch, or when it
  *     has read nothing for `MAX_UNREAD_MS`.
@@ -18,12 +19,13 @@
  * A client that was cut off reconnects with its Last-Event-ID, so it loses no event that the transition feed still has.
  */
 import type { ServerResponse } from 'node:http'
-import { afterWritesOfThisTurn } from '@integration-host/shared/batching/coalesce-writes'
+import { afterThisTurn } from '@integration-host/shared/batching/coalesce-writes'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type {
   StreamedTransition,
   TransactionEvent,
 } from '@integration-host/shared/contracts/transaction-event'
+import { isOver } from '../transaction/status.ts'
 import { eventId, type TransitionFeed } from '../worker/transition-feed.ts'
 import { newestOfEachRun } from './newest-of-each-run.ts'
 
@@ -76,7 +78,7 @@ const MAX_UNREAD_MS = 5_000
  * processor core.
  */
 const MS_PER_WRITE = 1
-/** After a burst of n events, the next events are collected for n times this number of milliseconds. */
+/** After a batch of n events, the next events are collected for at least n times this number of milliseconds. */
 const MS_PER_EVENT = 2
 const LONGEST_BATCH_MS = 20
 /** The time between two batches of a coalesced stream, in milliseconds. */
@@ -143,17 +145,22 @@ interface Channel {
 
 interface ChannelRules {
   readonly now: () => number
-  /** Returns the time for which events are collected after a batch of `events` events to `streams` streams. */
+  /** Returns for how long the following events are collected after an event. */
+  readonly patienceMs: (event: TransactionEvent) => number
+  /** Returns the minimum time between a batch of `events` events to `streams` streams and the next batch. */
   readonly pauseMs: (events: number, streams: number) => number
   /** Returns the serialised texts of the events that the streams of this channel contain. */
   readonly textsOf: (events: readonly TransactionEvent[]) => readonly string[]
   readonly send: (stream: Stream, buffers: readonly Buffer[]) => void
 }
 
-function createChannel({ now, pauseMs, textsOf, send }: ChannelRules): Channel {
+function createChannel({ now, patienceMs, pauseMs, textsOf, send }: ChannelRules): Channel {
   const streams = new Set<Stream>()
   let batch: TransactionEvent[] = []
   let timer: NodeJS.Timeout | undefined
+  /** The time at which the collected events are written. */
+  let dueAt = Number.POSITIVE_INFINITY
+  /** The time before which no batch is written. */
   let nextBatchAt = 0
 
   function buffersOf(events: readonly TransactionEvent[], process: string | null): Buffer[] {
@@ -168,6 +175,7 @@ function createChannel({ now, pauseMs, textsOf, send }: ChannelRules): Channel {
 
   function flush(): void {
     clearTimeout(timer)
+    dueAt = Number.POSITIVE_INFINITY
     const events = batch
     batch = []
     if (events.length === 0) return
@@ -188,13 +196,13 @@ function createChannel({ now, pauseMs, textsOf, send }: ChannelRules): Channel {
     add(event) {
       if (streams.size === 0) return
       batch.push(event)
-      if (batch.length > 1) return // a flush is already scheduled
-      const waitMs = nextBatchAt - now()
-      if (waitMs > 0) timer = setTimeout(flush, waitMs)
-      // The first event after a pause is written without a timer, because the shortest timer takes a millisecond. The
-      // event is written after the HTTP calls and AMQP messages that this turn of the event loop sends, because these
-      // are more urgent.
-      else afterWritesOfThisTurn(flush)
+      const time = now()
+      const at = Math.max(nextBatchAt, time + patienceMs(event))
+      if (at >= dueAt) return
+      clearTimeout(timer)
+      dueAt = at
+      if (at > time) timer = setTimeout(flush, at - time)
+      else afterThisTurn(flush) // without a timer, because the shortest timer takes a millisecond
     },
     flush,
     buffersOf,
@@ -204,6 +212,7 @@ function createChannel({ now, pauseMs, textsOf, send }: ChannelRules): Channel {
 export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): EventStreams {
   const complete = createChannel({
     now,
+    patienceMs: ({ Status }) => (isOver(Status) ? 0 : LONGEST_BATCH_MS),
     pauseMs: (events, streams) =>
       Math.max(streams * MS_PER_WRITE, Math.min(events * MS_PER_EVENT, LONGEST_BATCH_MS)),
     textsOf: (events) => events.map(textOf),
@@ -211,6 +220,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   })
   const coalesced = createChannel({
     now,
+    patienceMs: () => 0,
     pauseMs: () => COALESCE_MS,
     textsOf: (events) => newestOfEachRun(events).map(serialised),
     send,

@@ -3,6 +3,7 @@
  * connection breaks.
  * The rows in the store are authoritative, and an event contains only data that the rows contain as well.
  */
+import { afterWritesOfThisTurn } from '@integration-host/shared/batching/coalesce-writes'
 import { parseJsonAs } from '@integration-host/shared/json'
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -91,7 +92,9 @@ export async function joinTransactionEvents(
       if (batch.length === 1) timer = setTimeout(() => void publishBatch(), BATCH_MS)
       const isDue = isOver(event.Status) && performance.now() >= mayPublishAt
       if (isDue) mayPublishAt = performance.now() + BATCH_MS
-      if (isDue || batch.length === MAX_BATCH) void publishBatch()
+      if (batch.length === MAX_BATCH) void publishBatch()
+      // The clients of this replica wait for the same transition, so they receive it first.
+      else if (isDue) afterWritesOfThisTurn(() => void publishBatch())
     },
     async [Symbol.asyncDispose]() {
       await publishBatch()
