@@ -1,4 +1,5 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import { afterWritesOfThisTurn } from '@integration-host/shared/batching/coalesce-writes'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { isStartable, outlineOf, type ProcessDefinition } from '../process/definition.ts'
 import { acceptedKey } from '../process/concurrency.ts'
@@ -167,6 +168,11 @@ export function createOperations(deps: OperationsDeps): Operations {
         publishQueued(stored)
         return stored
       })
+      // The step messages are sent before the response is built, because building it takes longer. The response does not
+      // wait for the calls of the runs that have started: a worker that dies in such a call would take the response with
+      // it.
+      if (results.some((result) => result.outcome === 'queued' && result.claim === undefined))
+        await new Promise<void>(afterWritesOfThisTurn)
       if (valid.length === transactions.length) return results
       const stored = results.values()
       return checks.map((check): QueueOutcome => {
