@@ -12,8 +12,8 @@
  * permit expired unused).
  *
  * Returns the verdict (`granted`, or why calls have to wait: `cool-down`, `concurrency` or `rate`), the ms until the
- * next attempt, the number of granted permits, the number of prefetched permits, and the number of slots of the gateway
- * replica.
+ * next attempt, the number of granted permits, the number of prefetched permits, the number of slots of the gateway
+ * replica, and 1 if the realm is far from its limit per second.
  */
 export const RESERVE_PERMITS = `
 local time = redis.call('TIME')
@@ -45,7 +45,7 @@ for i = 1, #slots, 2 do
 end
 
 -- Records the gateway replica's slots, renews its lease on them, and returns the reply.
-local function reply(verdict, ms, granted, prefetched, ownSlots)
+local function reply(verdict, ms, granted, prefetched, ownSlots, isFar)
   if ownSlots > 0 then
     redis.call('ZADD', KEYS[2], now + leaseMs, replica)
     redis.call('HSET', KEYS[3], replica, ownSlots)
@@ -55,7 +55,7 @@ local function reply(verdict, ms, granted, prefetched, ownSlots)
     redis.call('ZREM', KEYS[2], replica)
     redis.call('HDEL', KEYS[3], replica)
   end
-  return {verdict, ms, granted, prefetched, ownSlots}
+  return {verdict, ms, granted, prefetched, ownSlots, isFar}
 end
 -- Returns the milliseconds until the window has room for one more call, which is when the oldest of the last <limit>
 -- calls has left the window.
@@ -66,11 +66,10 @@ local function wait(limit, window)
 end
 
 local coolDown = redis.call('PTTL', KEYS[4])
-if coolDown > 0 then return reply('cool-down', coolDown, 0, 0, inFlight + idleSlots) end
+if coolDown > 0 then return reply('cool-down', coolDown, 0, 0, inFlight + idleSlots, 0) end
 local freeSlots = concurrent - slotsOfOthers - inFlight - idleSlots
-local freeCalls = math.min(
-  perSecond - redis.call('ZCOUNT', KEYS[1], '(' .. (now - 1000), '+inf'),
-  perMinute - redis.call('ZCARD', KEYS[1]))
+local freeInSecond = perSecond - redis.call('ZCOUNT', KEYS[1], '(' .. (now - 1000), '+inf')
+local freeCalls = math.min(freeInSecond, perMinute - redis.call('ZCARD', KEYS[1]))
 local granted = math.max(0, math.min(needed, freeSlots, freeCalls))
 -- Prefetches a quarter of the remaining permits, but at most 64, so that most of them stay available to the other
 -- replicas. Prefetches none if fewer than four permits or slots remain.
@@ -81,6 +80,11 @@ if mayPrefetch == 1 and granted == needed then
   if slotShare < 1 then prefetched = 0 end
   spareSlots = math.max(0, math.min(slotShare, prefetched) - idleSlots)
 end
+-- A realm is far from its limit per second if a full slice was prefetched and three quarters of the limit are free. Its
+-- gateway replicas need not report when they use permits: such a permit counts for up to two seconds longer, so the
+-- window contains the calls of three seconds, and these are still only a quarter of the limit.
+local isFar = 0
+if prefetched == 64 and freeInSecond * 4 >= perSecond * 3 then isFar = 1 end
 local permits = {}
 for n = 1, granted + prefetched do
   table.insert(permits, n <= granted and now or now + prefetchTtlMs)
@@ -95,7 +99,7 @@ if granted < needed then
   if freeSlots <= granted then verdict = 'concurrency'
   else verdict, ms = 'rate', math.max(1, wait(perSecond, 1000), wait(perMinute, 60000)) end
 end
-return reply(verdict, ms, granted, prefetched, inFlight + idleSlots + granted + spareSlots)
+return reply(verdict, ms, granted, prefetched, inFlight + idleSlots + granted + spareSlots, isFar)
 `
 
 /**

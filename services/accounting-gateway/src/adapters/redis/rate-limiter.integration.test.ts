@@ -45,6 +45,10 @@ async function replica(rates: RealmRates, address = url, commandTimeoutMs = 10_0
   return { limiter, redis, lines, limits: createRealmLimits({ limiter, now: Date.now }) }
 }
 
+/** The position of the first reported permit in the arguments of `reservePermits`, and of `isFar` in its reply. */
+const FIRST_USAGE = 15
+const IS_FAR = 5
+
 const waitLimit =
   (ms = 20_000) =>
   () => ({
@@ -174,6 +178,37 @@ describe('prefetched permits', () => {
     }
     expect(waited).toBeLessThan(100)
     expect(reserve.mock.calls.length).toBeLessThan(100)
+  })
+
+  it('the use of a permit is reported to Redis only if the realm is not far from its limit per second', async () => {
+    /** Makes 200 calls, and returns how many of them were reported to Redis as used permits. */
+    async function reportedUses(perSecond: number): Promise<number> {
+      const { limits, redis } = await replica({ ...wide, perSecond })
+      const reserve = vi.spyOn(redis, 'reservePermits')
+      for (let call = 0; call < 200; call += 1)
+        (await limits.acquire(`${perSecond}`, waitLimit())).release()
+      const usages = reserve.mock.calls.flatMap((args) => args.slice(FIRST_USAGE))
+      return usages.filter((ago, index) => index % 2 === 1 && Number(ago) >= 0).length
+    }
+    expect(await reportedUses(wide.perSecond)).toBe(0)
+    expect(await reportedUses(220)).toBeGreaterThan(100)
+  })
+
+  it('a realm that comes close to its limit per second, after it was far from it, never exceeds the limit', async () => {
+    const rates = { perSecond: 400, perMinute: 100_000, concurrent: 1_000 }
+    const one = await replica(rates)
+    const replicas = [one, await replica(rates)]
+    const reserve = vi.spyOn(one.redis, 'reservePermits')
+    const from = performance.now()
+    await Promise.all(
+      Array.from({ length: 100 }, async (_, caller) => {
+        for (let call = 0; call < 13; call += 1)
+          (await replicas[caller % 2]?.limits.acquire('1', waitLimit()))?.release()
+      }),
+    )
+    const reply: unknown = await reserve.mock.results[0]?.value
+    expect(reply).toMatchObject({ [IS_FAR]: 1 })
+    expect(performance.now() - from).toBeGreaterThan(2_900) // 1,300 calls are more than the limits of three seconds
   })
 
   it('prefetched permits count against the rate limit as long as they may still be used', async () => {

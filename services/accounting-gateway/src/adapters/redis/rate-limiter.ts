@@ -16,7 +16,8 @@ import { RESERVE_PERMITS, START_COOL_DOWN } from './rate-limiter-scripts.ts'
  * I4  While a realm is far from its limits, a gateway replica prefetches permits and later grants them without a
  *     request to Redis. Until the replica reports when a prefetched permit was used, Redis counts the permit at the
  *     last moment at which it may be used. So over all replicas no window of any length contains more calls than
- *     allowed.
+ *     allowed. While a realm is far from its limit per second, the use of its permits is not reported, because the
+ *     reports are half of the work of Redis.
  * I5  Each gateway replica has at most one Redis command in flight per realm. A command states how many slots the
  *     replica uses. If two commands were in flight, neither would include the slots that the other one reserves.
  */
@@ -24,9 +25,17 @@ import { RESERVE_PERMITS, START_COOL_DOWN } from './rate-limiter-scripts.ts'
 type Verdict = 'granted' | Denial['reason']
 /**
  * The reply of the reservation script. `granted`: the number of permits for waiting calls. `prefetched`: the number of
- * permits for later calls. `slots`: the number of concurrency slots of the gateway replica after the command.
+ * permits for later calls. `slots`: the number of concurrency slots of the gateway replica after the command. `isFar`: 1
+ * if the realm is far from its limit per second.
  */
-type Reply = [verdict: Verdict, waitMs: number, granted: number, prefetched: number, slots: number]
+type Reply = [
+  verdict: Verdict,
+  waitMs: number,
+  granted: number,
+  prefetched: number,
+  slots: number,
+  isFar: 0 | 1,
+]
 
 declare module 'ioredis' {
   interface RedisCommander<Context> {
@@ -113,11 +122,10 @@ export interface RedisRateLimiter extends RateLimiter, AsyncDisposable {}
 interface RealmWindow {
   /** Unused prefetched permits, oldest first. A permit may be used until its time `until`. */
   prefetched: { readonly id: string; readonly until: number }[]
-  /**
-   * If no more than this number of prefetched permits remain, further permits are reserved. The number is half of the
-   * last batch.
-   */
+  /** If no more than this number of prefetched permits remain, further permits are reserved. */
   refillBelow: number
+  /** Whether the realm is far from its limit per second, so that the use of its permits need not be reported (I4). */
+  isFar: boolean
   /** Prefetched permits whose use was not yet reported to Redis. `usedAt` is `null` if the permit expired unused. */
   usage: { readonly id: string; readonly usedAt: number | null }[]
   /** The number of concurrency slots that Redis has recorded for this gateway replica. */
@@ -154,6 +162,7 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
     const window: RealmWindow = {
       prefetched: [],
       refillBelow: 0,
+      isFar: false,
       usage: [],
       slots: 0,
       inFlight: 0,
@@ -214,7 +223,7 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
       const id = `${replica}:${commandCount + 1}`
       const until = performance.now() + PREFETCH_TTL_MS
       try {
-        const [verdict, waitMs, granted, prefetched, slots] = await sendReserve(
+        const [verdict, waitMs, granted, prefetched, slots, isFar] = await sendReserve(
           realm,
           window,
           prefetch,
@@ -223,7 +232,11 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
         window.slots = slots
         for (let n = granted + 1; n <= granted + prefetched; n += 1)
           window.prefetched.push({ id: `${id}:${n}`, until })
-        window.refillBelow = Math.floor(prefetched / 2)
+        window.isFar = isFar === 1
+        // Realms with the same load would otherwise all be refilled at the same moment. The commands for 100 realms keep
+        // Redis busy for 20 ms, in which calls would wait for the processor.
+        const share = window.isFar ? 0.25 + Math.random() / 2 : 0.5
+        window.refillBelow = Math.floor(prefetched * share)
         if (verdict === 'cool-down') local.coolDown(realm, waitMs)
         window.waiting.splice(0, requested).forEach((settle, index) => {
           settle(
@@ -272,7 +285,7 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
     discardExpired(window)
     const permit = window.inFlight < window.slots ? window.prefetched.shift() : undefined
     if (permit === undefined) return null
-    window.usage.push({ id: permit.id, usedAt: performance.now() })
+    if (!window.isFar) window.usage.push({ id: permit.id, usedAt: performance.now() })
     const reservation = occupySlot(realm, window)
     if (window.prefetched.length <= window.refillBelow) void request(realm, window, true)
     return reservation
