@@ -85,10 +85,12 @@ end
 -- window contains the calls of three seconds, and these are still only a quarter of the limit.
 local isFar = 0
 if prefetched == 64 and freeInSecond * 4 >= perSecond * 3 then isFar = 1 end
+-- The scores are texts, because Lua would format each number again.
+local grantedAt, prefetchedUntil = string.format('%.0f', now), string.format('%.0f', now + prefetchTtlMs)
 local permits = {}
 for n = 1, granted + prefetched do
-  table.insert(permits, n <= granted and now or now + prefetchTtlMs)
-  table.insert(permits, id .. ':' .. n)
+  permits[2 * n - 1] = n <= granted and grantedAt or prefetchedUntil
+  permits[2 * n] = id .. ':' .. n
 end
 if #permits > 0 then
   redis.call('ZADD', KEYS[1], unpack(permits))

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Redis, Result } from 'ioredis'
 import { createProcessRateLimiter } from '../../realm/process-rate-limiter.ts'
@@ -149,7 +150,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
   redis.defineCommand('reservePermits', { numberOfKeys: 4, lua: RESERVE_PERMITS })
   redis.defineCommand('startCoolDown', { numberOfKeys: 1, lua: START_COOL_DOWN })
   const local = createProcessRateLimiter(rates, now)
-  const replica = crypto.randomUUID()
+  /** The id of this gateway replica. It is short, because Redis stores it in the id of each permit for a minute. */
+  const replica = randomBytes(8).toString('base64url')
   const windows = new Map<string, RealmWindow>()
   let commandCount = 0
 
