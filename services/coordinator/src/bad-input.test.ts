@@ -229,20 +229,27 @@ describe('the limits of a transaction', () => {
     },
   )
 
-  it('the coordinator accepts a transaction of exactly 256 KB, and rejects a larger transaction with 413', async () => {
-    const fixture = await start({ processes: [tried({})] })
-    const send = (length: number) => {
-      const frame = '{"TransactionID":"1","InitialData":""}'
-      return fixture.call('/processes/Tried/transactions', {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: frame.replace('""', `"${'x'.repeat(length - frame.length)}"`),
-      })
-    }
-    expect((await send(262_145)).status).toBe(413)
-    expect((await send(262_144)).status).toBe(202)
-    await fixture.reached('1', 'Completed')
-  })
+  it.each([
+    ['with Content-Length', (text: string) => text],
+    ['in chunks', (text: string) => new Blob([text]).stream()],
+  ])(
+    'the coordinator accepts a transaction of exactly 256 KB that is sent %s, and rejects a larger transaction with 413',
+    async (_how, bodyOf) => {
+      const fixture = await start({ processes: [tried({})] })
+      const send = (length: number) => {
+        const frame = '{"TransactionID":"1","InitialData":""}'
+        return fixture.call('/processes/Tried/transactions', {
+          method: 'POST',
+          headers: { 'Content-Type': 'application/json' },
+          body: bodyOf(frame.replace('""', `"${'x'.repeat(length - frame.length)}"`)),
+          duplex: 'half',
+        })
+      }
+      expect((await send(262_145)).status).toBe(413)
+      expect((await send(262_144)).status).toBe(202)
+      await fixture.reached('1', 'Completed')
+    },
+  )
 })
 
 describe('an OrderCSV folder that cannot be written', () => {

@@ -1,4 +1,5 @@
 import { EventEmitter } from 'node:events'
+import { afterThisTurn } from '@integration-host/shared/batching/coalesce-writes'
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { transactionEvent } from '../../test-support/transaction-event.ts'
@@ -83,6 +84,7 @@ describe('the event streams of /events', () => {
     })
   })
   afterEach(() => {
+    vi.runOnlyPendingTimers() // otherwise a scheduled write of this test would be the first one of the next test
     streams[Symbol.dispose]()
     vi.useRealTimers()
   })
@@ -131,6 +133,21 @@ describe('the event streams of /events', () => {
       expect(response.ids.slice(-2)).toEqual([`${10 + n}`, `${20 + n}`])
     }
     expect(response.written).toHaveLength(5)
+  })
+
+  it('the last event of a run is written before the messages and calls of the same turn, and other events after them', () => {
+    const order: string[] = []
+    const coalesced = open({ isCoalesced: true })
+    const orderOf = (one: TransactionEvent): string[] => {
+      order.length = 0
+      vi.spyOn(coalesced, 'write').mockImplementation(() => order.push('event') > 0)
+      feed.add(one)
+      afterThisTurn(() => order.push('call'))
+      vi.advanceTimersByTime(2 * COALESCE_MS)
+      return order
+    }
+    expect(orderOf(event(1))).toEqual(['call', 'event'])
+    expect(orderOf(ended(2))).toEqual(['event', 'call'])
   })
 
   it('if 40 streams are open, the last event of a run is written only 40 ms after the previous batch', () => {

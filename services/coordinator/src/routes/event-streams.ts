@@ -19,7 +19,10 @@
  * A client that was cut off reconnects with its Last-Event-ID, so it loses no event that the transition feed still has.
  */
 import type { ServerResponse } from 'node:http'
-import { afterThisTurn } from '@integration-host/shared/batching/coalesce-writes'
+import {
+  afterThisTurn,
+  afterWritesOfThisTurn,
+} from '@integration-host/shared/batching/coalesce-writes'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type {
   StreamedTransition,
@@ -78,7 +81,7 @@ const MAX_UNREAD_MS = 5_000
  * processor core.
  */
 const MS_PER_WRITE = 1
-/** After a batch of n events, the next events are collected for at least n times this number of milliseconds. */
+/** After a batch of n events, no batch is written for n times this number of milliseconds, up to `LONGEST_BATCH_MS`. */
 const MS_PER_EVENT = 2
 const LONGEST_BATCH_MS = 20
 /** The time between two batches of a coalesced stream, in milliseconds. */
@@ -145,8 +148,8 @@ interface Channel {
 
 interface ChannelRules {
   readonly now: () => number
-  /** Returns for how long the following events are collected after an event. */
-  readonly patienceMs: (event: TransactionEvent) => number
+  /** Returns for how long an event waits for further events before it is written. */
+  readonly collectMs: (event: TransactionEvent) => number
   /** Returns the minimum time between a batch of `events` events to `streams` streams and the next batch. */
   readonly pauseMs: (events: number, streams: number) => number
   /** Returns the serialised texts of the events that the streams of this channel contain. */
@@ -154,11 +157,11 @@ interface ChannelRules {
   readonly send: (stream: Stream, buffers: readonly Buffer[]) => void
 }
 
-function createChannel({ now, patienceMs, pauseMs, textsOf, send }: ChannelRules): Channel {
+function createChannel({ now, collectMs, pauseMs, textsOf, send }: ChannelRules): Channel {
   const streams = new Set<Stream>()
   let batch: TransactionEvent[] = []
   let timer: NodeJS.Timeout | undefined
-  /** The time at which the collected events are written. */
+  /** The time at which the collected events are written; Infinity if there are none. */
   let dueAt = Number.POSITIVE_INFINITY
   /** The time before which no batch is written. */
   let nextBatchAt = 0
@@ -191,18 +194,25 @@ function createChannel({ now, patienceMs, pauseMs, textsOf, send }: ChannelRules
     }
   }
 
+  /** Does nothing if the events for which this flush was scheduled were already written. */
+  function flushIfDue(): void {
+    if (dueAt <= now()) flush()
+  }
+
   return {
     streams,
     add(event) {
       if (streams.size === 0) return
       batch.push(event)
       const time = now()
-      const at = Math.max(nextBatchAt, time + patienceMs(event))
+      const at = Math.max(nextBatchAt, time + collectMs(event))
       if (at >= dueAt) return
       clearTimeout(timer)
       dueAt = at
       if (at > time) timer = setTimeout(flush, at - time)
-      else afterThisTurn(flush) // without a timer, because the shortest timer takes a millisecond
+      // The events are written without a timer, because the shortest timer takes a millisecond. The last event of a run is
+      // urgent. Other events are written after the calls and messages that this turn of the event loop sends.
+      else (isOver(event.Status) ? afterThisTurn : afterWritesOfThisTurn)(flushIfDue)
     },
     flush,
     buffersOf,
@@ -212,7 +222,7 @@ function createChannel({ now, patienceMs, pauseMs, textsOf, send }: ChannelRules
 export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): EventStreams {
   const complete = createChannel({
     now,
-    patienceMs: ({ Status }) => (isOver(Status) ? 0 : LONGEST_BATCH_MS),
+    collectMs: ({ Status }) => (isOver(Status) ? 0 : LONGEST_BATCH_MS),
     pauseMs: (events, streams) =>
       Math.max(streams * MS_PER_WRITE, Math.min(events * MS_PER_EVENT, LONGEST_BATCH_MS)),
     textsOf: (events) => events.map(textOf),
@@ -220,7 +230,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   })
   const coalesced = createChannel({
     now,
-    patienceMs: () => 0,
+    collectMs: () => 0,
     pauseMs: () => COALESCE_MS,
     textsOf: (events) => newestOfEachRun(events).map(serialised),
     send,

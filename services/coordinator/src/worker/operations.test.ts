@@ -5,9 +5,9 @@ import { defineProcess } from '../process/define-process.ts'
 import { createOperations, type OperationsDeps } from './operations.ts'
 
 it.each([
-  ['after the step message of its run was sent', {}, ['sent', 'response']],
-  ['without waiting for the first call of a run that has started', { claim: {} }, ['response']],
-])('the response to a queued transaction is built %s', async (_when, claim, expected) => {
+  ['after the step messages of its runs were sent', [{}, {}], ['sent', 'response']],
+  ['without waiting if one of its runs has started', [{ claim: {} }, {}], ['response']],
+])('the response to queued transactions is built %s', async (_when, claims, expected) => {
   const order: string[] = []
   const orders = defineProcess('Orders').step('only', (step) => step.complete())
   const operations = createOperations({
@@ -16,7 +16,11 @@ it.each([
       async queueAndStart() {
         // Like the connections to the broker and to the targets of calls, this write waits for the end of the turn.
         afterThisTurn(() => order.push('sent'))
-        return [{ outcome: 'queued', run: claimedRun({ TransactionID: '1' }), ...claim }]
+        return claims.map((claim) => ({
+          outcome: 'queued' as const,
+          run: claimedRun({ TransactionID: '1' }),
+          ...claim,
+        }))
       },
     },
   } as unknown as OperationsDeps)

@@ -168,11 +168,11 @@ export function createOperations(deps: OperationsDeps): Operations {
         publishQueued(stored)
         return stored
       })
-      // The step messages are sent before the response is built, because building it takes longer. The response does not
-      // wait for the calls of the runs that have started: a worker that dies in such a call would take the response with
-      // it.
-      if (results.some((result) => result.outcome === 'queued' && result.claim === undefined))
-        await new Promise<void>(afterWritesOfThisTurn)
+      // The first step messages are sent before the response is built, because building it takes longer. The response
+      // does not wait for the calls of runs that have started: a worker that dies in such a call would take the response
+      // with it.
+      const hasStarted = results.some(({ claim }) => claim !== undefined)
+      if (!hasStarted) await new Promise<void>(afterWritesOfThisTurn)
       if (valid.length === transactions.length) return results
       const stored = results.values()
       return checks.map((check): QueueOutcome => {
