@@ -80,11 +80,11 @@ if mayPrefetch == 1 and granted == needed then
   if slotShare < 1 then prefetched = 0 end
   spareSlots = math.max(0, math.min(slotShare, prefetched) - idleSlots)
 end
--- A realm is far from its limit per second if a full slice was prefetched and three quarters of the limit are free. Its
--- gateway replicas need not report when they use permits: such a permit counts for up to two seconds longer, so the
+-- A realm is far from its limit per second if a full slice was prefetched and three quarters of the limit remain free.
+-- Its gateway replicas need not report when they use permits: such a permit counts for up to two seconds longer, so the
 -- window contains the calls of three seconds, and these are still only a quarter of the limit.
 local isFar = 0
-if prefetched == 64 and freeInSecond * 4 >= perSecond * 3 then isFar = 1 end
+if prefetched == 64 and (perSecond - freeInSecond + granted + prefetched) * 4 <= perSecond then isFar = 1 end
 -- The scores are texts, because Lua would format each number again.
 local grantedAt, prefetchedUntil = string.format('%.0f', now), string.format('%.0f', now + prefetchTtlMs)
 local permits = {}

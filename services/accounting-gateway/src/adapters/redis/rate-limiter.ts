@@ -108,6 +108,8 @@ export interface RedisRateLimiterDeps {
   readonly rates: RealmRates
   readonly availability: RedisAvailability
   readonly now?: () => number
+  /** Returns a random number in [0, 1). */
+  readonly random?: () => number
 }
 
 /**
@@ -146,7 +148,7 @@ interface RealmWindow {
 }
 
 export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLimiter {
-  const { redis, name, rates, availability, now = Date.now } = deps
+  const { redis, name, rates, availability, now = Date.now, random = Math.random } = deps
   redis.defineCommand('reservePermits', { numberOfKeys: 4, lua: RESERVE_PERMITS })
   redis.defineCommand('startCoolDown', { numberOfKeys: 1, lua: START_COOL_DOWN })
   const local = createProcessRateLimiter(rates, now)
@@ -236,8 +238,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
           window.prefetched.push({ id: `${id}:${n}`, until })
         window.isFar = isFar === 1
         // Realms with the same load would otherwise all be refilled at the same moment. The commands for 100 realms keep
-        // Redis busy for 20 ms, in which calls would wait for the processor.
-        const share = window.isFar ? 0.25 + Math.random() / 2 : 0.5
+        // Redis busy for 8 ms, in which calls would wait for the processor.
+        const share = window.isFar ? 0.25 + random() / 2 : 0.5
         window.refillBelow = Math.floor(prefetched * share)
         if (verdict === 'cool-down') local.coolDown(realm, waitMs)
         window.waiting.splice(0, requested).forEach((settle, index) => {
