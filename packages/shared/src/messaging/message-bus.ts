@@ -32,6 +32,13 @@ export interface MessageBus extends AsyncDisposable {
    */
   publish(message: OutgoingMessage): Promise<void>
 
+  /**
+   * Resolves when the messages that were published in this turn of the event loop have been written to the connection,
+   * without waiting for their confirms. In the embedded host it resolves at once, because the consumers run in this
+   * process.
+   */
+  written(): Promise<void>
+
   /** Consumes a queue until the consumer is cancelled. After a reconnect the consumer is started again. */
   consume(
     queue: string,

@@ -1,4 +1,3 @@
-import { afterThisTurn } from '@integration-host/shared/batching/coalesce-writes'
 import { expect, it } from 'vitest'
 import { claimedRun } from '../../test-support/claimed-run.ts'
 import { defineProcess } from '../process/define-process.ts'
@@ -12,10 +11,9 @@ it.each([
   const orders = defineProcess('Orders').step('only', (step) => step.complete())
   const operations = createOperations({
     processes: new Map([['Orders', orders]]),
+    publisher: { written: async () => void order.push('sent') },
     worker: {
       async queueAndStart() {
-        // Like the connections to the broker and to the targets of calls, this write waits for the end of the turn.
-        afterThisTurn(() => order.push('sent'))
         return claims.map((claim) => ({
           outcome: 'queued' as const,
           run: claimedRun({ TransactionID: '1' }),

@@ -1,5 +1,4 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
-import { afterWritesOfThisTurn } from '@integration-host/shared/batching/coalesce-writes'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { isStartable, outlineOf, type ProcessDefinition } from '../process/definition.ts'
 import { acceptedKey } from '../process/concurrency.ts'
@@ -71,7 +70,10 @@ export type QueueOutcome =
 export interface OperationsDeps {
   readonly source: TransactionSource
   readonly processes: ReadonlyMap<string, ProcessDefinition>
-  readonly publisher: Pick<TransitionPublisher, 'publishEvent' | 'publishStep' | 'publishSteps'>
+  readonly publisher: Pick<
+    TransitionPublisher,
+    'publishEvent' | 'publishStep' | 'publishSteps' | 'written'
+  >
   readonly stepsInFlight: Pick<StepsInFlight, 'abortCancelled'>
   readonly worker: Pick<Worker, 'queueAndStart' | 'setPaused'>
 }
@@ -172,7 +174,7 @@ export function createOperations(deps: OperationsDeps): Operations {
       // does not wait for the calls of runs that have started: a worker that dies in such a call would take the response
       // with it.
       const hasStarted = results.some(({ claim }) => claim !== undefined)
-      if (!hasStarted) await new Promise<void>(afterWritesOfThisTurn)
+      if (!hasStarted) await publisher.written()
       if (valid.length === transactions.length) return results
       const stored = results.values()
       return checks.map((check): QueueOutcome => {

@@ -16,6 +16,8 @@ export interface StepQueue {
    *   such a message again.
    */
   publish(step: DueStep, delayMs: number): Promise<void>
+  /** Resolves when the messages of this turn of the event loop are on their way to the broker. */
+  written(): Promise<void>
   /** Dead-letters a message that can never be processed, with the reason. */
   deadLetter(process: string, delivery: StepDelivery, reason: string): Promise<void>
   consume(

@@ -41,6 +41,7 @@ function createPublisher() {
         messages.push(version)
         delays.push(delayMs)
       },
+      written: async () => {},
     },
     feed: { add: () => {} },
     publishEvent: (event) => void published.push(event),

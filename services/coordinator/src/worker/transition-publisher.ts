@@ -26,6 +26,8 @@ export interface TransitionPublisher {
   publishHeld(run: RunState, delayMs: number): void
   /** Publishes the events and messages of many runs in the background. `flush` waits until they are published. */
   readonly publishSteps: (runs: readonly RunState[]) => void
+  /** Resolves when the messages of this turn of the event loop are on their way to the broker. */
+  readonly written: () => Promise<void>
   /** Publishes the message of the due step again, but no event, because the run has not changed. */
   republishStep(run: RunState): Promise<void>
   /** Publishes the event of a transition that needs no message. */
@@ -38,7 +40,7 @@ export interface TransitionPublisher {
 }
 
 export interface TransitionPublisherDeps {
-  readonly queue: Pick<StepQueue, 'publish'>
+  readonly queue: Pick<StepQueue, 'publish' | 'written'>
   readonly feed: Pick<TransitionFeed, 'add'>
   /** Publishes an event to other systems and replicas. */
   readonly publishEvent: (event: TransactionEvent) => void
@@ -91,6 +93,7 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
 
   return {
     publishStep,
+    written: () => queue.written(),
     republishStep: (run) => publishMessage(run, 0),
     publishEvent,
     publishSteps(runs) {

@@ -177,6 +177,7 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
       queue.spec = { ...spec, bindings: spec.bindings.filter((bound) => !isRemoved(bound)) }
     },
 
+    written: () => Promise.resolve(),
     async publish(message: OutgoingMessage) {
       if (isClosed) throw closed()
       const targets = route(message.exchange, message.routingKey)

@@ -8,7 +8,7 @@
  *     redelivers the message.
  */
 import type { Channel, ChannelModel, ConfirmChannel, ConsumeMessage } from 'amqplib'
-import { coalesceWrites } from '../../batching/coalesce-writes.ts'
+import { afterWritesOfThisTurn, coalesceWrites } from '../../batching/coalesce-writes.ts'
 import { IntegrationError } from '../../errors.ts'
 import { throwOnProblem, checkVersion } from '../../observability/checks/check-result.ts'
 import { type Dependency, reasonOf } from '../../observability/health.ts'
@@ -279,6 +279,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       if ((await within(confirmDeadlineMs, removed)) === null)
         throw unavailable('a binding could not be removed')
     },
+
+    written: () => new Promise<void>(afterWritesOfThisTurn),
 
     publish(message) {
       const channel = publisher

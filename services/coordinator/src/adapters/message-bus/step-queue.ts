@@ -71,6 +71,8 @@ export function createStepQueue(
       )
     },
 
+    written: () => bus.written(),
+
     deadLetter: (process, { content, messageId }, reason) =>
       bus.publish(
         outgoingDeadLetter(process, { messageId, reason, content, contentBytes: content.length }),
