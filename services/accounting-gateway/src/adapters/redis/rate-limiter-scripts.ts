@@ -20,6 +20,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local perSecond, perMinute, concurrent = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local replica, leaseMs, prefetchTtlMs = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local slice = 64
 local inFlight, idleSlots, needed = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local mayPrefetch, id = tonumber(ARGV[10]), ARGV[11]
 
@@ -71,12 +72,12 @@ local freeSlots = concurrent - slotsOfOthers - inFlight - idleSlots
 local freeInSecond = perSecond - redis.call('ZCOUNT', KEYS[1], '(' .. (now - 1000), '+inf')
 local freeCalls = math.min(freeInSecond, perMinute - redis.call('ZCARD', KEYS[1]))
 local granted = math.max(0, math.min(needed, freeSlots, freeCalls))
--- Prefetches a quarter of the remaining permits, but at most 64, so that most of them stay available to the other
+-- Prefetches a quarter of the remaining permits, but at most a full slice, so that most of them stay available to the other
 -- replicas. Prefetches none if fewer than four permits or slots remain.
 local prefetched, spareSlots = 0, 0
 if mayPrefetch == 1 and granted == needed then
   local slotShare = math.floor((freeSlots + idleSlots - granted) / 4)
-  prefetched = math.min(math.floor((freeCalls - granted) / 4), 64)
+  prefetched = math.min(math.floor((freeCalls - granted) / 4), slice)
   if slotShare < 1 then prefetched = 0 end
   spareSlots = math.max(0, math.min(slotShare, prefetched) - idleSlots)
 end
@@ -84,7 +85,7 @@ end
 -- Its gateway replicas need not report when they use permits: such a permit counts for up to two seconds longer, so the
 -- window contains the calls of three seconds, and these are still only a quarter of the limit.
 local isFar = 0
-if prefetched == 64 and (perSecond - freeInSecond + granted + prefetched) * 4 <= perSecond then isFar = 1 end
+if prefetched == slice and (perSecond - freeInSecond + granted + prefetched) * 4 <= perSecond then isFar = 1 end
 -- The scores are texts, because Lua would format each number again.
 local grantedAt, prefetchedUntil = string.format('%.0f', now), string.format('%.0f', now + prefetchTtlMs)
 local permits = {}

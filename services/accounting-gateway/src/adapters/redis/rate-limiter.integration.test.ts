@@ -6,7 +6,8 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createRealmLimits, type RealmRates } from '../../realm/throttle.ts'
-import { createRedisRateLimiter, createRedisAvailability } from './rate-limiter.ts'
+import { createRedisRateLimiter } from './rate-limiter.ts'
+import { createRedisAvailability } from './redis-availability.ts'
 
 const url = process.env['TEST_REDIS_URL'] ?? ''
 let opened: AsyncDisposableStack

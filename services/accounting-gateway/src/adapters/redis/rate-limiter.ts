@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
-import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Redis, Result } from 'ioredis'
 import { createProcessRateLimiter } from '../../realm/process-rate-limiter.ts'
 import type { Denial, RateLimiter, RealmRates, Reservation } from '../../realm/throttle.ts'
 import { RESERVE_PERMITS, START_COOL_DOWN } from './rate-limiter-scripts.ts'
+import type { RedisAvailability } from './redis-availability.ts'
 
 /**
  * The rate limiter that all replicas of the gateway share. Redis stores sliding windows and concurrency slots for each
@@ -60,47 +60,6 @@ const RENEW_EVERY_MS = 10_000
 const PREFETCH_TTL_MS = 2_000
 const SWEEP_EVERY_MS = 1_000
 const CONCURRENCY_POLL_MS = 50
-/**
- * How long no command is sent to Redis after a failed command. Without this pause, every call would wait for the Redis
- * timeout.
- */
-const RETRY_AFTER_FAILURE_MS = 1_000
-
-/**
- * Records whether Redis can be used. All rate limiters of one gateway process share one such object, which logs each
- * change once.
- */
-export interface RedisAvailability {
-  isUnavailable(): boolean
-  failed(error: unknown): void
-  succeeded(): void
-}
-
-export function createRedisAvailability(
-  logger: Logger,
-  now: () => number = Date.now,
-): RedisAvailability {
-  let unavailableUntil = 0
-  let isCountingAlone = false
-  return {
-    isUnavailable: () => now() < unavailableUntil,
-    failed(error) {
-      unavailableUntil = now() + RETRY_AFTER_FAILURE_MS
-      if (!isCountingAlone)
-        logger.warn(
-          { err: error },
-          'redis is unavailable: each gateway replica limits only its own calls',
-        )
-      isCountingAlone = true
-    },
-    succeeded() {
-      if (isCountingAlone)
-        logger.info('redis is available again: rate limits count the calls of all replicas')
-      isCountingAlone = false
-    },
-  }
-}
-
 export interface RedisRateLimiterDeps {
   readonly redis: Redis
   /** Prefix of this rate limiter's Redis keys. */
