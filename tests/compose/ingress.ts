@@ -60,7 +60,7 @@ export async function retriesRefusedConnections(stack: Stack): Promise<string> {
   }
   try {
     let line = ''
-    await until('a request is tried at another replica', async () => {
+    const isRetried = async (): Promise<boolean> => {
       // HAProxy's health check finds within two seconds that the new container accepts no connections. If HAProxy has
       // sent no request to the container before that, the loop starts another container.
       await stack.docker(
@@ -71,7 +71,8 @@ export async function retriesRefusedConnections(stack: Stack): Promise<string> {
       await stack.docker(['rm', '--force', stack.outsider])
       line = await isSeen()
       return line !== ''
-    })
+    }
+    await until('a request is tried at another replica', isRetried, 180)
     return line
   } finally {
     enough.abort()

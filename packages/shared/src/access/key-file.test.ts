@@ -1,7 +1,7 @@
 import { mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { z } from 'zod'
 import { eventually } from '../../test-support/eventually.ts'
 import { createHealth } from '../observability/health.ts'
@@ -23,7 +23,10 @@ beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'keys-'))
   file = join(folder, 'keys.json')
 })
-afterEach(() => rm(folder, { recursive: true }))
+afterEach(async () => {
+  vi.useRealTimers()
+  await rm(folder, { recursive: true })
+})
 
 const read = () => parseConfig(Config, { SERVICE_KEYS_FILE: file }).SERVICE_KEYS_FILE
 
@@ -69,6 +72,18 @@ describe('the key file of a service', () => {
     await writeFile(file, listOf('console'))
     await eventually(() => expect(opened.isAccepted('console')).toBe(true))
     expect(opened.isAccepted('erp')).toBe(false)
+  })
+
+  it('a revoked key is rejected within a second', async () => {
+    await writeFile(file, listOf('erp', 'console'))
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+    using opened = open()
+    vi.advanceTimersByTime(1_000)
+    expect(opened.isAccepted('erp')).toBe(true)
+    await writeFile(file, listOf('console'))
+    vi.advanceTimersByTime(1_000)
+    expect(opened.isAccepted('erp')).toBe(false)
+    expect(opened.isAccepted('console')).toBe(true)
   })
 
   it('a change of the key file takes effect even if it is made directly after the service has started', async () => {

@@ -201,14 +201,15 @@ describe('prefetched permits', () => {
     const replicas = [one, await replica(rates)]
     const reserve = vi.spyOn(one.redis, 'reservePermits')
     const from = performance.now()
+    ;(await one.limits.acquire('1', waitLimit())).release()
+    const reply: unknown = await reserve.mock.results[0]?.value
+    expect(reply).toMatchObject({ [IS_FAR]: 1 })
     await Promise.all(
       Array.from({ length: 100 }, async (_, caller) => {
         for (let call = 0; call < 13; call += 1)
           (await replicas[caller % 2]?.limits.acquire('1', waitLimit()))?.release()
       }),
     )
-    const reply: unknown = await reserve.mock.results[0]?.value
-    expect(reply).toMatchObject({ [IS_FAR]: 1 })
     expect(performance.now() - from).toBeGreaterThan(2_900) // 1,300 calls are more than the limits of three seconds
   })
 
