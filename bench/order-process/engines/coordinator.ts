@@ -21,14 +21,22 @@ export const start: StartEngine = async (settings) => {
   let events: Promise<Completions> | null = null
 
   const client = createJsonClient(settings.concurrency, authorization(settings))
-  async function isDone(): Promise<boolean> {
-    // The query looks for one unfinished row in index order, because counting all unfinished rows would add measurable
-    // work.
-    const { rowCount } = await database.query(
-      `select from "Order_Header" where "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')
-      and "CompletedAt" is null order by "NextSweepAt" limit 1`,
+  /**
+   * Whether all runs are completed, of which `last` was queued last. Only this run is looked up until it is completed. A
+   * query for any unfinished run reads the index entries of the runs that have just been completed: 50 such queries a
+   * second took a quarter of PostgreSQL's time.
+   */
+  async function areCompleted(last: string): Promise<boolean> {
+    const lastRun = await database.query(
+      `select from "Order_Header" where "Process" = 'OrderProcess' and "TransactionID" = $1
+      and "ReplayID" = 0 and "Status" = 'Completed'`,
+      [last],
     )
-    return rowCount === 0
+    if (lastRun.rowCount === 0) return false
+    const unfinished = await database.query(
+      'select from "Order_Header" where "CompletedAt" is null order by "NextSweepAt" limit 1',
+    )
+    return unfinished.rowCount === 0
   }
   return {
     async runAll(ids) {
@@ -39,7 +47,7 @@ export const start: StartEngine = async (settings) => {
           ids.slice(from, from + MAX_LINES).map((id) => ({ TransactionID: id, InitialData: id })),
         )
       const queuedMs = performance.now() - startedAt
-      while (!(await isDone())) await delay(LOOK_MS)
+      while (!(await areCompleted(ids.at(-1) ?? ''))) await delay(LOOK_MS)
       return { queuedMs }
     },
     async runOne(id) {
