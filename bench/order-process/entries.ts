@@ -40,7 +40,7 @@ export const entries: readonly Entry[] = [
     ...ours,
     name: 'coordinator, inline',
     variant: 'inline',
-    concurrency: 400,
+    concurrency: 600,
     transactions: 12_000,
   },
   {
