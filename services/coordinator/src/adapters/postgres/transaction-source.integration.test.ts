@@ -268,6 +268,41 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
+  it('a run whose status another program changes by SQL stays consistent', async () => {
+    const source = await open()
+    await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
+    const setStatus = async (status: string, errorClass: string | null) => {
+      await database.sql`
+        update "Order_Header" set "Status" = ${status}, "ErrorClass" = ${errorClass}, "CompletedAt" = now()`
+      const [row] = await database.sql`
+        select "EndedAs", "EndedClass", "EndedInDoubt", "CompletedAt" is not null as "isOver" from "Order_Header"`
+      return { ...row }
+    }
+    const running = { EndedAs: null, EndedClass: null, EndedInDoubt: null }
+    expect(await setStatus('Failed', 'http_404')).toEqual({
+      EndedAs: 'Failed',
+      EndedClass: 'http_404',
+      EndedInDoubt: false,
+      isOver: true,
+    })
+    expect(await setStatus('Cancelled', null)).toMatchObject({
+      EndedAs: 'Cancelled',
+      EndedClass: '',
+    })
+    expect(await setStatus('Queued', null)).toEqual({ ...running, isOver: false })
+    expect(await setStatus('Completed', null)).toEqual({ ...running, isOver: true })
+    await source[Symbol.asyncDispose]()
+  })
+
+  it('no trigger makes an update lock a row before it changes the row', async () => {
+    const [BEFORE, UPDATE] = [2, 16] // bits of pg_trigger.tgtype
+    const triggers = await database.sql`
+      select tgname from pg_trigger where tgrelid in (
+        select oid from pg_class where relnamespace = 'public'::regnamespace)
+      and tgtype & ${BEFORE | UPDATE} = ${BEFORE | UPDATE}`
+    expect([...triggers]).toEqual([])
+  })
+
   it('a claim finds its run by the whole primary key, even if the last ANALYZE saw a table with one row', async () => {
     // The test counts reads of indexes. PostgreSQL may add the reads of other connections to the counts at any time, so
     // the test has a database of its own.

@@ -85,7 +85,8 @@ export const orderHeader = pgTable(
     /**
      * Status, error class and in-doubt flag of a run that has failed or was cancelled; null for every other run. They
      * are copies that can be indexed at low cost, because a trigger updates them only when a run ends, is resumed or is
-     * settled. `Status` itself is changed by every claim.
+     * settled. `Status` itself is changed by every claim. The trigger changes the row after the update, because a
+     * trigger before an update makes PostgreSQL lock each row first, even if its WHEN is false.
      */
     EndedAs: key('EndedAs'),
     EndedClass: key('EndedClass'),
