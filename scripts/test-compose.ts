@@ -1,6 +1,7 @@
 // `npm run test:compose`: builds the compose stack, runs the stack and tests it from outside. The run takes some
 // minutes and needs Docker with Compose. The stack has its own project name, ports and volumes, which are removed
 // afterwards. Each step is printed with its duration.
+import { setTimeout as delay } from 'node:timers/promises'
 import { tellStory } from '../host/src/story.ts'
 import {
   deniesForeignData,
@@ -34,13 +35,15 @@ import { operatesConsole, signsInToConsole } from '../tests/compose/console.ts'
 import { publishesNotification } from '../tests/compose/webhooks.ts'
 
 const DEADLINE_MINUTES = 25
+/** The time limit of a step, so that a step that hangs fails. The longest step took two minutes on a slow machine. */
+const STEP_MINUTES = 5
 const SCALE = ['coordinator=3', 'token-service=2', 'accounting-gateway=2']
 /** The first order number of the load generator. The demo uses lower numbers. */
 const FIRST_LOAD_NUMBER = 100_000
 
 const interrupted = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM'] as const)
-  process.once(signal, () => interrupted.abort(new Error(`stopped by ${signal}`)))
+  process.on(signal, () => interrupted.abort(new Error(`stopped by ${signal}`)))
 const outOfTime = AbortSignal.timeout(DEADLINE_MINUTES * 60_000)
 const ending = AbortSignal.any([interrupted.signal, outOfTime])
 const stack = await Stack.create(ending)
@@ -54,15 +57,24 @@ async function step<Result>(title: string, run: () => Promise<Result>): Promise<
   const begun = performance.now()
   const print = (sign: string, more = ''): void =>
     console.log(`${sign} ${secondsSince(begun).padStart(6)} s  ${title}${more}`)
+  const limit = new AbortController()
   try {
-    const result = await Promise.race([run(), aborted(ending)])
+    const result = await Promise.race([run(), aborted(ending), overdue(limit.signal)])
     print('✓', typeof result === 'string' ? `: ${result}` : '')
     steps += 1
     return result
   } catch (error) {
     print('✗')
     throw error
+  } finally {
+    limit.abort()
   }
+}
+
+/** Rejects when the time limit of a step has passed, unless the step has ended. */
+async function overdue(ended: AbortSignal): Promise<never> {
+  await delay(STEP_MINUTES * 60_000, null, { signal: ended })
+  throw new Error(`the step did not end within ${STEP_MINUTES} minutes`)
 }
 
 const aborted = (signal: AbortSignal): Promise<never> =>

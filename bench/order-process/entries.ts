@@ -11,7 +11,7 @@ export interface Entry {
   readonly backends: readonly Backend[]
   /**
    * Maximum number of transactions in flight. If each step has its own queue, the maximum applies to each queue. The
-   * value was the fastest of 16, 64, 128, 192, 256 and 400 in measurements with `--concurrency`.
+   * value was the fastest of 16, 64, 128, 192, 256, 400 and 600 in measurements with `--concurrency`.
    */
   readonly concurrency: number
   /** Number of transactions in a round, chosen so that a round takes about five seconds. */

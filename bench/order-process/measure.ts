@@ -4,6 +4,7 @@ import { processorTime, type ProcessorTime } from './processor-time.ts'
 import { setStage, type StageOptions } from './stage.ts'
 
 const DEADLINE_MS = 120_000
+
 export interface Load {
   readonly kind: 'all' | 'one-by-one'
   /** Factor by which the entry's number of transactions is multiplied. The product is at least one transaction. */

@@ -22,14 +22,14 @@ export const start: StartEngine = async (settings) => {
 
   const client = createJsonClient(settings.concurrency, authorization(settings))
   /**
-   * Whether all runs are completed, of which `last` was queued last. Only this run is looked up until it is completed. A
+   * Whether all runs have ended, of which `last` was queued last. Only this run is looked up until it has ended. A
    * query for any unfinished run reads the index entries of the runs that have just been completed: 50 such queries a
    * second took a quarter of PostgreSQL's time.
    */
-  async function areCompleted(last: string): Promise<boolean> {
+  async function haveEnded(last: string): Promise<boolean> {
     const lastRun = await database.query(
       `select from "Order_Header" where "Process" = 'OrderProcess' and "TransactionID" = $1
-      and "ReplayID" = 0 and "Status" = 'Completed'`,
+      and "ReplayID" = 0 and "CompletedAt" is not null`,
       [last],
     )
     if (lastRun.rowCount === 0) return false
@@ -47,7 +47,7 @@ export const start: StartEngine = async (settings) => {
           ids.slice(from, from + MAX_LINES).map((id) => ({ TransactionID: id, InitialData: id })),
         )
       const queuedMs = performance.now() - startedAt
-      while (!(await areCompleted(ids.at(-1) ?? ''))) await delay(LOOK_MS)
+      while (!(await haveEnded(ids.at(-1) ?? ''))) await delay(LOOK_MS)
       return { queuedMs }
     },
     async runOne(id) {

@@ -78,7 +78,6 @@ describe('the key file of a service', () => {
     await writeFile(file, listOf('erp', 'console'))
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
     using opened = open()
-    vi.advanceTimersByTime(1_000)
     expect(opened.isAccepted('erp')).toBe(true)
     await writeFile(file, listOf('console'))
     vi.advanceTimersByTime(1_000)

@@ -268,7 +268,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('a run whose status another program changes by SQL stays consistent', async () => {
+  it('a run whose status another program changes by SQL is found by its new status', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
     const setStatus = async (status: string, errorClass: string | null) => {
