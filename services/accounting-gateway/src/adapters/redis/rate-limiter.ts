@@ -60,6 +60,7 @@ const RENEW_EVERY_MS = 10_000
 const PREFETCH_TTL_MS = 2_000
 const SWEEP_EVERY_MS = 1_000
 const CONCURRENCY_POLL_MS = 50
+
 export interface RedisRateLimiterDeps {
   readonly redis: Redis
   /** Prefix of this rate limiter's Redis keys. */
