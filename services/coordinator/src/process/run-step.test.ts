@@ -36,6 +36,23 @@ describe('the argument that a step function gets', () => {
   })
 })
 
+describe('a copy of the argument of a step function', () => {
+  it.each<[string, (step: Step) => Step]>([
+    ['a spread', (step) => ({ ...step })],
+    ['an object that inherits from it', (step) => Object.create(step) as Step],
+    ['a proxy', (step) => new Proxy(step, {})],
+  ])('%s has every member, and its signal and log work', async (_, copyOf) => {
+    const { outcome } = await outcomeOf((step: Step) => {
+      const copy = copyOf(step)
+      expect(Object.keys(step)).toEqual(expect.arrayContaining(['signal', 'log', 'execute']))
+      expect(copy.signal).toBe(step.signal)
+      copy.log.info('copied')
+      copy.complete({ id: copy.transactionId })
+    })
+    expect(outcome).toMatchObject({ kind: 'completed', data: { id: 'a/b' } })
+  })
+})
+
 describe('a step that throws an error whose members cannot be read', () => {
   const log = () => createLogger('test', 'debug', { write: () => {} })
   const secretive = bindSettings(

@@ -9,7 +9,8 @@ export class StepAbort {
   #reason: AbortReason | null = null
   #areNewCallsBlocked = false
   #controller: AbortController | null = null
-  readonly #listeners = new Set<() => void>()
+  // An array, because a step has at most a few listeners, and a Set takes more memory.
+  #listeners: readonly (() => void)[] = []
 
   /** The reason of the abort; `null` while the step may continue. */
   get reason(): AbortReason | null {
@@ -47,11 +48,11 @@ export class StepAbort {
 
   /** Calls `listener` when new calls are blocked, and again when the step is aborted, until `unwatch` is called. */
   watch(listener: () => void): void {
-    this.#listeners.add(listener)
+    this.#listeners = [...this.#listeners, listener]
   }
 
   unwatch(listener: () => void): void {
-    this.#listeners.delete(listener)
+    this.#listeners = this.#listeners.filter((each) => each !== listener)
   }
 
   #notify(): void {

@@ -81,11 +81,16 @@ export function createSealedSource(
   const openItem = <I extends Pick<Item, 'StepName' | 'ResponseBody' | 'Data'>>(
     run: RunKey,
     item: I,
-  ): I => ({
-    ...item,
-    ResponseBody: payloads.openText(item.ResponseBody, place(run, 'ResponseBody', item.StepName)),
-    Data: payloads.openJson(item.Data, place(run, 'Data', item.StepName)),
-  })
+  ): I => {
+    const ResponseBody = payloads.openText(
+      item.ResponseBody,
+      place(run, 'ResponseBody', item.StepName),
+    )
+    const Data = payloads.openJson(item.Data, place(run, 'Data', item.StepName))
+    return ResponseBody === item.ResponseBody && Data === item.Data
+      ? item
+      : { ...item, ResponseBody, Data }
+  }
   const sealNew = (process: string, transaction: NewTransaction): NewTransaction => {
     const { TransactionID, InitialData } = transaction
     const key = { Process: process, TransactionID, ReplayID: 0 }
@@ -155,15 +160,14 @@ export function createSealedSource(
     record(lease, transition) {
       const { item } = transition
       if (item === null) return source.record(lease, transition)
-      const { response, data } = item
-      const body = place(lease, 'ResponseBody', lease.step)
+      const { response } = item
+      const text = response === null ? null : response.body
+      const body = payloads.sealText(text, place(lease, 'ResponseBody', lease.step))
+      const data = payloads.sealJson(item.data, place(lease, 'Data', lease.step))
+      if (body === text && data === item.data) return source.record(lease, transition)
       return source.record(lease, {
         ...transition,
-        item: {
-          ...item,
-          response: response && { ...response, body: payloads.sealText(response.body, body) ?? '' },
-          data: payloads.sealJson(data, place(lease, 'Data', lease.step)),
-        },
+        item: { ...item, response: response && { ...response, body: body ?? '' }, data },
       })
     },
     async get(...args) {

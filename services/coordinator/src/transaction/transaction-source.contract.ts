@@ -358,6 +358,29 @@ export function transactionSourceContract(
         expect((await claim(released as Run)).run.Attempt).toBe(1)
       })
 
+      it('outcomes of different kinds that are recorded at the same time have the states that are stored', async () => {
+        const outcomes: StepOutcome[] = [
+          done,
+          failing(60_000),
+          { kind: 'later', delayMs: 1_234.5 },
+          { kind: 'released' },
+          failed,
+          done,
+        ]
+        const claims: Claim[] = []
+        for (const n of outcomes.keys()) claims.push(await claim(await queue(String(n))))
+        const lost = claims.at(-1) as Claim
+        await source.cancel(process.name, lost.run.TransactionID, null, anAct)
+        const recorded = await Promise.all(
+          outcomes.map((outcome, n) => record(claims[n] as Claim, outcome)),
+        )
+        expect(recorded.at(-1)).toBeNull()
+        for (const run of recorded.slice(0, -1)) {
+          const stored = await source.get(process.name, run?.TransactionID ?? '', null)
+          expect(stored?.run).toMatchObject(run ?? {})
+        }
+      })
+
       it('each step of hundreds of concurrent runs is recorded exactly once', async () => {
         const runs = await Promise.all(Array.from({ length: 300 }, (_, n) => queue(String(n))))
         await Promise.all(runs.map(finish))

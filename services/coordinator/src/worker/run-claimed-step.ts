@@ -76,16 +76,9 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
   /** Runs a claimed step and records its outcome. Returns the claim of the next step if the lease continues. */
   async function runAndRecord(definition: ProcessDefinition, claim: Claim): Promise<Claim | null> {
     const { run, lease } = claim
-    const fields = {
-      process: run.Process,
-      transactionId: run.TransactionID,
-      replayId: run.ReplayID,
-      step: run.StepName,
-      attempt: run.Attempt,
-    }
     let child: Logger | null = null
     // The child logger is created for the first log line, so that a step without log lines does not need one.
-    const stepLog = (): Logger => (child ??= log.child(fields))
+    const stepLog = (): Logger => (child ??= log.child(logFieldsOf(run)))
     if (log.isLevelEnabled('info')) stepLog().info('step started')
     if (run.Version === 1 || run.Attempt > 1) publisher.publishEvent(run)
     const startedAt = now()
@@ -228,6 +221,14 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
 
   return runClaimed
 }
+
+const logFieldsOf = (run: Claim['run']) => ({
+  process: run.Process,
+  transactionId: run.TransactionID,
+  replayId: run.ReplayID,
+  step: run.StepName,
+  attempt: run.Attempt,
+})
 
 const stepSpan = ({ run }: Claim): SpanDescription => ({
   name: `step ${run.StepName}`,

@@ -42,7 +42,7 @@ export function createClient(
         to: TIMESTAMPTZ,
         from: [TIMESTAMPTZ],
         serialize: (value: string) => value,
-        parse: isoTime,
+        parse: rememberingLast(isoTime),
       },
     },
   })
@@ -59,6 +59,22 @@ export function isoTime(value: string): string {
   if (value[19] === '.') while (digits < 3 && isDigit(value.charCodeAt(20 + digits))) digits += 1
   const fraction = value.slice(20, 20 + digits).padEnd(3, '0')
   return `${value.slice(0, 10)}T${value.slice(11, 19)}.${fraction}Z`
+}
+
+/**
+ * Makes a function return the same string again as long as its argument stays the same. The rows of a batch have the same
+ * times, and most of these strings are kept, for example in events.
+ */
+function rememberingLast(parse: (value: string) => string): (value: string) => string {
+  let last = ''
+  let parsed = ''
+  return (value) => {
+    if (value !== last) {
+      parsed = parse(value)
+      last = value
+    }
+    return parsed
+  }
 }
 
 const isDigit = (code: number): boolean => code >= 48 && code <= 57

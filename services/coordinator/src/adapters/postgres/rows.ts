@@ -105,13 +105,28 @@ export function claimOf(
   }
 }
 
-export type RecordedRow = Pick<Numbered<RunRow>, 'n' | 'NextAttemptAt' | 'UpdatedAt'>
+/** What the database has set while it recorded a batch of outcomes. */
+export interface Recorded {
+  /** The time of the batch. */
+  readonly at: string
+  /** The indexes of the recorded outcomes in the batch. */
+  readonly recorded: readonly number[]
+  /** The due times of the runs that are not due at once, by index; `null` if there are none. */
+  readonly later: Readonly<Record<number, string>> | null
+}
 
 /**
- * Returns the state of a run after a recorded transition. The caller knows all values except the times that the
- * database has set; `row` contains these times.
+ * Returns the state of a run after the recorded transition with this index. The caller knows all values except the
+ * times that the database has set.
  */
-export function stateOf(lease: Lease, transition: Transition, row: RecordedRow): RunState {
+export function stateOf(
+  lease: Lease,
+  transition: Transition,
+  n: number,
+  { at, later }: Recorded,
+): RunState {
+  const hasEnded = isOver(transition.status)
+  const laterAt = later?.[n]
   return {
     Process: lease.Process,
     TransactionID: lease.TransactionID,
@@ -121,12 +136,12 @@ export function stateOf(lease: Lease, transition: Transition, row: RecordedRow):
     Version: lease.version + 1,
     Attempt: transition.attempt,
     InDoubt: transition.isInDoubt,
-    NextAttemptAt: row.NextAttemptAt,
+    NextAttemptAt: hasEnded ? null : laterAt === undefined ? at : isoTime(laterAt),
     WaitingFor: transition.waitingFor,
     LastError: transition.lastError,
     ErrorClass: transition.errorClass,
-    UpdatedAt: row.UpdatedAt,
-    CompletedAt: isOver(transition.status) ? row.UpdatedAt : null,
+    UpdatedAt: at,
+    CompletedAt: hasEnded ? at : null,
   }
 }
 

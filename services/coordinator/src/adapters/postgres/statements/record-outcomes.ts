@@ -10,7 +10,7 @@ import type {
   WebhooksOf,
 } from '../../../transaction/transaction-source.ts'
 import { areFew, isRunOf } from '../predicates.ts'
-import { type RecordedRow, stateOf } from '../rows.ts'
+import { type Recorded, stateOf } from '../rows.ts'
 import { hasNoRun, webhookRows } from './webhooks.ts'
 
 /**
@@ -20,13 +20,18 @@ import { hasNoRun, webhookRows } from './webhooks.ts'
  */
 const MIN_REMAINING_SWEEP = 2 / 3
 
+interface Outcome {
+  readonly lease: Lease
+  readonly transition: Transition
+}
+
 /**
  * Records the outcomes of many leased steps in one statement, with their items and attempts. The result is
  * `null` for each step whose lease was lost.
  */
 export async function recordOutcomes(
   sql: postgres.Sql,
-  outcomes: readonly { readonly lease: Lease; readonly transition: Transition }[],
+  outcomes: readonly Outcome[],
   {
     leaseMs,
     sweepMs,
@@ -37,50 +42,16 @@ export async function recordOutcomes(
     readonly webhooksOf: WebhooksOf | null
   },
 ): Promise<(RunState | null)[]> {
-  // Members that are null are left out of the JSON: most are null, and json_to_recordset reads a missing member as
-  // null.
-  const done = outcomes.map(({ lease, transition }, n) => ({
-    n,
-    Process: lease.Process,
-    TransactionID: lease.TransactionID,
-    ReplayID: lease.ReplayID,
-    step: lease.step,
-    version: lease.version,
-    owner: lease.owner,
-    ran: lease.attempt,
-    startedAt: lease.startedAt,
-    key: idempotencyKey(lease, lease.step),
-    status: transition.status,
-    stepName: transition.stepName,
-    attempt: transition.attempt,
-    delayMs: transition.delayMs,
-    waitingFor: transition.waitingFor ?? undefined,
-    lastError: transition.lastError ?? undefined,
-    errorClass: transition.errorClass ?? undefined,
-    isOver: isOver(transition.status),
-    isInDoubt: transition.isInDoubt,
-    sweepMs: transition.continues === true ? undefined : transition.delayMs + sweepMs,
-    soonMs: transition.delayMs + sweepMs * MIN_REMAINING_SWEEP,
-    leasedMs: transition.continues === true ? leaseMs : undefined,
-    itemStatus: transition.item?.status,
-    itemError: transition.item?.error ?? undefined,
-    data: transition.item?.data,
-    responseStatus: transition.item?.response?.status,
-    responseBody: transition.item?.response?.body,
-    method: transition.call?.method,
-    url: transition.call?.url,
-    traceId: transition.call?.traceId,
-    responseId: transition.call?.responseId ?? undefined,
-  }))
   const webhooks =
     webhooksOf === null
       ? []
       : outcomes.flatMap(({ lease, transition }, n) =>
           webhooksOf(announced(lease, transition)).map((webhook) => ({ ...webhook, n })),
         )
-  const rows = await sql<RecordedRow[]>`
+  // The result is one row for the whole batch, because all recorded outcomes have the same time.
+  const [recorded] = await sql<[Recorded]>`
     with done as (
-      select * from json_to_recordset(${JSON.stringify(done)}::text::json) as d(
+      select * from json_to_recordset(${outcomesJson(outcomes, { leaseMs, sweepMs })}::text::json) as d(
         n int, "Process" text, "TransactionID" text, "ReplayID" int, step text, version int, owner text,
         key text, status text, "stepName" text, attempt int, "delayMs" float8, "sweepMs" float8,
         "waitingFor" text, "lastError" text, "errorClass" text, "isOver" boolean, "isInDoubt" boolean,
@@ -108,7 +79,7 @@ export async function recordOutcomes(
       where ${isRunOf(sql, 'd')} and h."Version" = d.version and h."LeaseOwner" = d.owner
       returning d.n, d.step, d.key, d."itemStatus", d."responseStatus", d."responseBody", d.data,
         d."itemError", d.ran, d."startedAt", d.method, d.url, d."traceId", d."responseId", h."Process", h."TransactionID", h."ReplayID",
-        h."ErrorClass", h."NextAttemptAt", h."UpdatedAt"
+        h."ErrorClass", h."NextAttemptAt"
         ${webhooks.length === 0 ? sql`` : sql`, h."Realm"`}
     ), items as (
       insert into "Order_Item" as i ("Process", "TransactionID", "ReplayID", "StepName", "Status",
@@ -132,13 +103,58 @@ export async function recordOutcomes(
         "responseId", "startedAt", now()
       from moved where "itemStatus" is not null
     )${webhooks.length === 0 ? sql`` : insertWebhooks(sql, webhooks)}
-    select n, "NextAttemptAt", "UpdatedAt" from moved`
-  const byNumber = new Map(rows.map((row) => [row.n, row]))
-  return outcomes.map(({ lease, transition }, n) => {
-    const row = byNumber.get(n)
-    return row === undefined ? null : stateOf(lease, transition, row)
-  })
+    select now() as "at", coalesce(json_agg(n), '[]') as recorded,
+      json_object_agg(n, "NextAttemptAt") filter (where "NextAttemptAt" > now()) as later
+    from moved`
+  const numbers = new Set(recorded.recorded)
+  return outcomes.map(({ lease, transition }, n) =>
+    numbers.has(n) ? stateOf(lease, transition, n, recorded) : null,
+  )
 }
+
+/**
+ * Returns the outcomes as JSON. Members that are null are left out: most are null, and json_to_recordset reads a missing
+ * member as null.
+ */
+const outcomesJson = (
+  outcomes: readonly Outcome[],
+  { leaseMs, sweepMs }: { readonly leaseMs: number; readonly sweepMs: number },
+): string =>
+  JSON.stringify(
+    outcomes.map(({ lease, transition }, n) => ({
+      n,
+      Process: lease.Process,
+      TransactionID: lease.TransactionID,
+      ReplayID: lease.ReplayID,
+      step: lease.step,
+      version: lease.version,
+      owner: lease.owner,
+      ran: lease.attempt,
+      startedAt: lease.startedAt,
+      key: idempotencyKey(lease, lease.step),
+      status: transition.status,
+      stepName: transition.stepName,
+      attempt: transition.attempt,
+      delayMs: transition.delayMs,
+      waitingFor: transition.waitingFor ?? undefined,
+      lastError: transition.lastError ?? undefined,
+      errorClass: transition.errorClass ?? undefined,
+      isOver: isOver(transition.status),
+      isInDoubt: transition.isInDoubt,
+      sweepMs: transition.continues === true ? undefined : transition.delayMs + sweepMs,
+      soonMs: transition.delayMs + sweepMs * MIN_REMAINING_SWEEP,
+      leasedMs: transition.continues === true ? leaseMs : undefined,
+      itemStatus: transition.item?.status,
+      itemError: transition.item?.error ?? undefined,
+      data: transition.item?.data,
+      responseStatus: transition.item?.response?.status,
+      responseBody: transition.item?.response?.body,
+      method: transition.call?.method,
+      url: transition.call?.url,
+      traceId: transition.call?.traceId,
+      responseId: transition.call?.responseId ?? undefined,
+    })),
+  )
 
 /** Returns the part of the statement that stores the webhooks of the recorded outcomes. */
 const insertWebhooks = (
