@@ -451,30 +451,57 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('the claim of a run with a version and a deadline writes to no index', async () => {
-    // The test uses a separate database, because PostgreSQL may count the updates of earlier tests with a delay.
-    await using own = await createDatabase()
-    const { source, ready } = connect(own.url)
-    await ready()
-    const terms = { ...outline, version: '1', deadlineMs: 3_600_000 }
-    await source.queue(terms, [{ TransactionID: '1', InitialData: 1 }])
-    const claimed = await source.claim({
+  describe('updates that write to no index', () => {
+    const outlined = { ...outline, version: '1', deadlineMs: 3_600_000 }
+    const claim = (TransactionID: string) => ({
       Process: outline.name,
-      TransactionID: '1',
+      TransactionID,
       ReplayID: 0,
       version: 0,
       step: 'order',
       isFirst: true,
-      owner: 'worker',
+      owner: 'coordinator-7c9f6d5b48-x2x4z:1:0a1b2c3d', // as long as that of a pod
     })
-    expect(claimed.kind).toBe('claimed')
-    await eventually(async () => {
-      const [updates] = await own.sql<{ all: number; inPlace: number }[]>`
+    const updatesOf = async ({ sql }: TestDatabase) => {
+      const [updates] = await sql<{ all: number; inPlace: number }[]>`
         select n_tup_upd::int as all, n_tup_hot_upd::int as "inPlace" from pg_stat_user_tables
         where relname = 'Order_Header'`
-      expect(updates).toEqual({ all: 1, inPlace: 1 })
+      return updates
+    }
+
+    it('the claim of a run with a version and a deadline writes to no index', async () => {
+      // The test uses a separate database, because PostgreSQL may count the updates of earlier tests with a delay.
+      await using own = await createDatabase()
+      const { source, ready } = connect(own.url)
+      await ready()
+      await source.queue(outlined, [{ TransactionID: '1', InitialData: 1 }])
+      expect((await source.claim(claim('1'))).kind).toBe('claimed')
+      await eventually(async () => expect(await updatesOf(own)).toEqual({ all: 1, inPlace: 1 }))
+      await source[Symbol.asyncDispose]()
     })
-    await source[Symbol.asyncDispose]()
+
+    it.each([
+      ['with a version and a deadline', outlined],
+      ['without', outline],
+    ])(
+      'the claims of many runs that were queued together write to no index (%s)',
+      async (_terms, process) => {
+        await using own = await createDatabase()
+        const { source, ready } = connect(own.url)
+        await ready()
+        const ids = Array.from({ length: 200 }, (_, n) => `order-${n}`)
+        await source.queue(
+          process,
+          ids.map((TransactionID) => ({ TransactionID, InitialData: 1 })),
+        )
+        const claimed = await Promise.all(ids.map((id) => source.claim(claim(id))))
+        expect(new Set(claimed.map(({ kind }) => kind))).toEqual(new Set(['claimed']))
+        await eventually(async () =>
+          expect(await updatesOf(own)).toEqual({ all: 200, inPlace: 200 }),
+        )
+        await source[Symbol.asyncDispose]()
+      },
+    )
   })
 
   it('PostgreSQL rejects the insertion of a run with an unknown status', async () => {
