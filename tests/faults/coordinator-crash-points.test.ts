@@ -6,7 +6,12 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
 import { type ServiceProcess, startSystem, type System } from '../support/system.ts'
 import { type DatabaseAssertions, openDatabase } from '../support/faults/database-assertions.ts'
-import { post, queueOrder, startAnotherCoordinator } from '../support/faults/coordinators.ts'
+import {
+  orders,
+  post,
+  queueOrder,
+  startAnotherCoordinator,
+} from '../support/faults/coordinators.ts'
 import { coordinatorWithFailpoints, diedAt } from '../support/processes/failpoints.ts'
 import { listeningUrl } from '@integration-host/shared/test-support/start-process'
 import { scale } from '../support/faults/scale.ts'
@@ -293,6 +298,36 @@ describe('a coordinator that is killed during a step', { concurrent: true }, () 
       })
       await annotate(
         `${point.name}: ${ROUNDS} of ${ROUNDS}, completed at most ${(slowestMs / 1_000).toFixed(1)} s after the lease expired`,
+        'measurement',
+      )
+    },
+  )
+
+  it(
+    'if a coordinator is killed between two batches of a bulk request and the request is repeated, each order runs once',
+    { timeout: TIMEOUT_MS },
+    async ({ annotate }) => {
+      await using fixture = await startFixture()
+      const { database, target, system, survivor } = fixture
+      const ids: string[] = []
+      for (let round = 1; round <= ROUNDS; round += 1) {
+        const transactions = orders(600, `r${round}-`)
+        const secondBatch = transactions[500]?.TransactionID ?? ''
+        await fixture.suspendSurvivor()
+        const { process, url } = await fixture.startDoomed('before insert', secondBatch)
+        expect(await post(system, url, '/bulk', transactions)).toBeNull()
+        await diedAt(process, 'before insert')
+        const { runs } = await database.countRuns()
+        expect(runs).toBe(ids.length + 500)
+        expect(await post(system, survivor.url, '/bulk', transactions)).toBe(200)
+        ids.push(...transactions.map(({ TransactionID }) => TransactionID))
+        await database.expireLeases()
+        await fixture.resumeSurvivor()
+        await untilCompleted(database, ids.length)
+      }
+      const { inDoubt, repeatedCalls } = await database.expectConsistent(ids, target)
+      await annotate(
+        `killed between two batches: ${ROUNDS} of ${ROUNDS}, ${inDoubt} attempts in doubt, ${repeatedCalls} calls repeated`,
         'measurement',
       )
     },

@@ -55,7 +55,8 @@ export interface TransactionSource
     AsyncDisposable {
   /**
    * Queues run 0 of each transaction. The results are in the order of the transactions. With `by`, each new transaction
-   * is recorded as an action. With `start`, the same statement claims the first runs that are due now.
+   * is recorded as an action. With `start`, the same statement claims the first runs that are due now. All transactions
+   * are stored in one statement, so the caller divides long lists.
    */
   queue(
     process: ProcessOutline,

@@ -9,6 +9,7 @@ import type {
   NewTransaction,
   QueueResult,
   ReplayRequest,
+  StartOnArrival,
   TransactionSource,
 } from '../transaction/transaction-source.ts'
 import type { StepsInFlight } from './steps-in-flight.ts'
@@ -79,6 +80,11 @@ export interface OperationsDeps {
 }
 
 const WAKE_BATCH = 200
+/**
+ * The maximum number of transactions in a statement. The runs of a batch start while the next batch is stored. If a batch
+ * cannot be stored, the runs of the earlier batches continue.
+ */
+const QUEUE_BATCH = 500
 
 /** Returns the error for initial data that does not match the `input` of its process. */
 export const inputInvalid = (errors: readonly string[]): IntegrationError =>
@@ -165,11 +171,21 @@ export function createOperations(deps: OperationsDeps): Operations {
       const valid = isChecked
         ? checks.flatMap((check) => ('errors' in check ? [] : [check]))
         : transactions
-      const results = await worker.queueAndStart(definition, valid.length, async (start) => {
-        const stored = await source.queue(outlineOf(definition), valid, by, start)
-        publishQueued(stored)
-        return stored
-      })
+      const results: QueueResult[] = []
+      for (let at = 0; at < valid.length; at += QUEUE_BATCH) {
+        const batch = valid.slice(at, at + QUEUE_BATCH)
+        const store = async (start?: StartOnArrival): Promise<readonly QueueResult[]> => {
+          const stored = await source.queue(outlineOf(definition), batch, by, start)
+          publishQueued(stored)
+          return stored
+        }
+        // Runs of later batches do not start on arrival, because they would overtake runs whose messages wait.
+        results.push(
+          ...(at === 0
+            ? await worker.queueAndStart(definition, batch.length, store)
+            : await store()),
+        )
+      }
       // The first step messages are sent before the response is built, because building it takes longer. The response
       // does not wait for the calls of runs that have started: a worker that dies in such a call would take the response
       // with it.

@@ -132,7 +132,6 @@ export interface PostgresSourceOptions {
 
 /** The isolation level of an audit, with which all its statements see the same rows. */
 const AUDIT_MODE = 'isolation level repeatable read read only'
-const QUEUE_BATCH = 1_000
 /**
  * The maximum number of debounced transactions in one database transaction, which holds two advisory locks for each of
  * them.
@@ -224,19 +223,10 @@ export function createPostgresTransactionSource(
       (webhooksOf?.(changed) ?? []).map((webhook) => ({ ...webhook, Realm: changed.Realm })),
     )
   return {
-    async queue(process, transactions, by, start) {
-      const results: QueueResult[] = []
-      for (let at = 0; at < transactions.length; at += QUEUE_BATCH) {
-        const batch = transactions.slice(at, at + QUEUE_BATCH)
-        const started = at === 0 ? start : undefined
-        results.push(
-          ...(batch.some(isDebounced)
-            ? await queueMixed(process, batch, by, started)
-            : await run((sql) => enqueueRuns(sql, process, batch, times, by, started))),
-        )
-      }
-      return results
-    },
+    queue: (process, transactions, by, start) =>
+      transactions.some(isDebounced)
+        ? queueMixed(process, transactions, by, start)
+        : run((sql) => enqueueRuns(sql, process, transactions, times, by, start)),
     // Claims of processes without a limit need only one statement and no advisory lock.
     claim: (request) =>
       request.slot === undefined
