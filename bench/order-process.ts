@@ -38,7 +38,10 @@ import {
 
 const PACE = 20
 const PACED_SECONDS = 6
-/** The engines that run in the process of their client, and that are fast enough to be compared behind HTTP too. */
+/**
+ * The engines that run in the process of their client, and that are fast enough to be compared behind HTTP too. Their
+ * variants are not, because `variant` then names the engine.
+ */
 const RUNS_IN_CLIENT = new Set<EngineName>(['commits', 'dbos', 'messages', 'pg-boss'])
 
 const { values: args } = parseArgs({
@@ -73,7 +76,7 @@ const chosen = entries
     return isNamed && (isOurs || !isOfCoordinator)
   })
   .flatMap((entry) =>
-    args['behind-http'] && RUNS_IN_CLIENT.has(entry.engine)
+    args['behind-http'] && RUNS_IN_CLIENT.has(entry.engine) && entry.variant === undefined
       ? [
           entry,
           {

@@ -121,6 +121,15 @@ export const entries: readonly Entry[] = [
   },
   {
     ...peer,
+    name: 'five commits, one message',
+    engine: 'messages',
+    variant: 'inline',
+    backends: ['postgres', 'rabbitmq'],
+    concurrency: 600,
+    transactions: 12_000,
+  },
+  {
+    ...peer,
     name: 'seven commits, three messages',
     engine: 'messages',
     backends: ['postgres', 'rabbitmq'],

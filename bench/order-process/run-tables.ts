@@ -16,11 +16,17 @@ export interface RunTables extends AsyncDisposable {
 }
 
 /**
+ * Makes PostgreSQL look runs up by their key. It plans the statements while the tables are empty, and would otherwise keep
+ * plans that read whole tables.
+ */
+const BY_KEY = ['seqscan', 'hashjoin', 'mergejoin'].map((name) => `-c enable_${name}=off`).join(' ')
+
+/**
  * Creates the tables `run` and `item`. All calls of a turn of the event loop share a statement, and one statement of each
  * kind is in flight.
  */
 export async function openRunTables({ databaseUrl }: EngineSettings): Promise<RunTables> {
-  const pool = new Pool({ connectionString: databaseUrl, max: 3 })
+  const pool = new Pool({ connectionString: databaseUrl, max: 3, options: BY_KEY })
   await pool.query(`
     create table run (id text primary key, step text not null, version int not null default 0);
     create table item (id text, step text, data jsonb, primary key (id, step))`)
