@@ -3,6 +3,7 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { edited, startRelay } from '@integration-host/shared/test-support/relay'
+import type postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
 import { MIGRATION_LOCK } from './migrate.ts'
@@ -245,13 +246,34 @@ describe('the pool of connections to PostgreSQL', () => {
 
   it('a query succeeds even if a connection pooler has dropped its prepared statement', async () => {
     await using connection = await connect()
-    await expectAllRespond(connection)
-    await Promise.all(
-      Array.from({ length: CONNECTIONS }, () =>
-        connection.run((sql) => sql`deallocate all`.simple().then(() => sql`select pg_sleep(0.3)`)),
-      ),
-    )
-    expect(new Set(await queryAll(connection)).size).toBe(CONNECTIONS)
+    const lock = 7
+    /** Runs a query on each connection of the pool. The queries wait for the lock until all of them have begun. */
+    const onEach = async <Result>(query: (sql: postgres.Sql) => Promise<Result>) => {
+      let results: readonly Promise<Result>[] = []
+      await database.sql.begin(async (tx) => {
+        await tx`select pg_advisory_xact_lock(${lock})`
+        results = Array.from({ length: CONNECTIONS }, () => connection.run(query))
+        await eventually(async () => {
+          const [row] = await tx<[{ waiting: number }]>`
+            select count(*)::int as waiting from pg_locks
+            where locktype = 'advisory' and objid = ${lock} and not granted and database =
+              (select oid from pg_database where datname = current_database())`
+          expect(row.waiting).toBe(CONNECTIONS)
+        })
+      })
+      return Promise.all(results)
+    }
+    const prepared = async (sql: postgres.Sql) => {
+      const [row] = await sql<[{ pid: number }]>`
+        select pg_backend_pid() as pid, pg_advisory_xact_lock_shared(${lock})`
+      return row.pid
+    }
+    const pids = new Set(await onEach(prepared))
+    expect(pids.size).toBe(CONNECTIONS)
+    await onEach(async (sql) => {
+      await sql.unsafe(`deallocate all; select pg_advisory_xact_lock_shared(${lock})`).simple()
+    })
+    expect(new Set(await onEach(prepared))).toEqual(pids)
   })
 
   it('a query fails with store_unavailable if the server rejects the connection', async () => {
