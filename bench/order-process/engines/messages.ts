@@ -24,8 +24,8 @@ type Step = (typeof STEPS)[number]
  * in memory. As in the coordinator, one commit may contain several transactions.
  *
  * With a message per step, the latency is the lower bound for every engine that sends one. With the variant `inline`, the
- * rate is the upper bound for the runs of the coordinator with inline dispatch that do not start on arrival, because more
- * of them are queued at once than may be in progress.
+ * rate is the upper bound for the coordinator's inline dispatch at full load, where most runs start with a message because
+ * the capacity for starting on arrival is used up.
  */
 export const start: StartEngine = async (settings) => {
   const steps = createSteps(settings)

@@ -67,7 +67,8 @@ interface WithInternals {
 }
 /**
  * The members of a step whose value is created only if it is read. All steps share these two accessors, because V8 stores
- * an object whose accessors are functions of its own as a hash table, which takes three times as long and 1.5 KB.
+ * an object whose accessors are functions of its own as a hash table, which takes three times as long to
+ * create and 1.5 KB of memory for each step.
  */
 const lazyMembers = {
   signal: {
@@ -86,7 +87,10 @@ const lazyMembers = {
   },
 }
 
-/** Adds the lazy members. Two calls, because `Object.defineProperties` takes twice as long. */
+/**
+ * Adds `signal` and `log` to the step and returns it. There are two calls, because `Object.defineProperties` takes twice as
+ * long.
+ */
 function withLazyMembers(
   members: Omit<GivenStep, keyof typeof lazyMembers> & WithInternals,
 ): GivenStep {

@@ -41,7 +41,7 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
           409: 'the process is built in',
           413: 'too large',
           415: 'neither NDJSON nor JSON',
-          503: 'the store is unavailable, or did not respond in time; repeat the request',
+          503: 'the store is unavailable, or did not respond in time; a part of the transactions may be stored, and their runs may have started; repeat the request',
         }),
       },
     }),

@@ -358,7 +358,7 @@ export function transactionSourceContract(
         expect((await claim(released as Run)).run.Attempt).toBe(1)
       })
 
-      it('outcomes of different kinds that are recorded at the same time have the states that are stored', async () => {
+      it('record() returns the stored state of each outcome if outcomes of different kinds are recorded in one batch', async () => {
         const outcomes: StepOutcome[] = [
           done,
           failing(60_000),

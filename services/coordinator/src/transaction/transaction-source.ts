@@ -56,7 +56,7 @@ export interface TransactionSource
   /**
    * Queues run 0 of each transaction. The results are in the order of the transactions. With `by`, each new transaction
    * is recorded as an action. With `start`, the same statement claims the first runs that are due now. All transactions
-   * are stored in one statement, so the caller divides long lists.
+   * without `Debounce` are stored in one statement, so callers must split long lists.
    */
   queue(
     process: ProcessOutline,

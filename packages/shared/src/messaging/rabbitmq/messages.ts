@@ -14,15 +14,16 @@ export const publishOptions = (message: OutgoingMessage): Options.Publish => ({
 })
 
 /**
- * The headers of the message that is published at the moment, if it has no header or only `traceparent`, as step messages
- * have. amqplib makes the given headers the prototype of an object, and V8 creates a hidden class for each object that
- * becomes a prototype. This takes ten times as long as the rest of the encoding, so these two objects are used for all such
- * messages. amqplib encodes a message before `publish` returns.
+ * These objects are used for all messages that have no header, or only `traceparent`, as step messages have. amqplib makes
+ * the given headers the prototype of an object, and V8 creates a hidden class for each object that becomes a prototype,
+ * which takes ten times as long as the rest of the encoding.
  */
 const noHeaders = {}
 const onlyTraceparent = { traceparent: '' }
 
 /**
+ * Returns the headers to send. The object is valid until the next call; amqplib encodes it before `publish` returns.
+ *
  * Only the headers that the publisher has set are sent. If a delivery is published again, the headers that the broker
  * has added to it are not copied. With a copied header `x-death`, the broker would detect a dead-letter cycle and drop
  * the message.

@@ -62,8 +62,8 @@ export function isoTime(value: string): string {
 }
 
 /**
- * Makes a function return the same string again as long as its argument stays the same. The rows of a batch have the same
- * times, and most of these strings are kept, for example in events.
+ * Returns a function that returns the previous string while its argument is unchanged. The rows of a batch have the same
+ * times, so they share one string instead of each keeping a copy.
  */
 function rememberingLast(parse: (value: string) => string): (value: string) => string {
   let last = ''
