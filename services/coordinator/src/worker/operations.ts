@@ -81,8 +81,8 @@ export interface OperationsDeps {
 
 const WAKE_BATCH = 200
 /**
- * The maximum number of transactions that are passed to the source at once. The runs of a batch start while the next batch is stored. If a batch
- * cannot be stored, the runs of the earlier batches continue.
+ * The maximum number of transactions that are passed to the source at once. The runs of a batch start while the next
+ * batch is stored. If a batch cannot be stored, the runs of the earlier batches continue.
  */
 const QUEUE_BATCH = 500
 

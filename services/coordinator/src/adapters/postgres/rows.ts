@@ -106,11 +106,11 @@ export function claimOf(
 }
 
 /** What the database has set while it recorded a batch of outcomes. */
-export interface Recorded {
+export interface RecordedBatch {
   /** The time of the batch. */
   readonly at: string
   /** The indexes of the recorded outcomes in the batch. */
-  readonly recorded: readonly number[]
+  readonly numbers: readonly number[]
   /** The due times of the runs that are not due at once, by index; `null` if there are none. */
   readonly later: Readonly<Record<number, string>> | null
 }
@@ -123,7 +123,7 @@ export function stateOf(
   lease: Lease,
   transition: Transition,
   n: number,
-  { at, later }: Recorded,
+  { at, later }: RecordedBatch,
 ): RunState {
   const hasEnded = isOver(transition.status)
   const laterAt = later?.[n]

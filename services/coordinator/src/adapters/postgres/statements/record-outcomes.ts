@@ -10,7 +10,7 @@ import type {
   WebhooksOf,
 } from '../../../transaction/transaction-source.ts'
 import { areFew, isRunOf } from '../predicates.ts'
-import { type Recorded, stateOf } from '../rows.ts'
+import { type RecordedBatch, stateOf } from '../rows.ts'
 import { hasNoRun, webhookRows } from './webhooks.ts'
 
 /**
@@ -49,7 +49,7 @@ export async function recordOutcomes(
           webhooksOf(announced(lease, transition)).map((webhook) => ({ ...webhook, n })),
         )
   // The result is one row for the whole batch, because all recorded outcomes have the same time.
-  const [recorded] = await sql<[Recorded]>`
+  const [batch] = await sql<[RecordedBatch]>`
     with done as (
       select * from json_to_recordset(${outcomesJson(outcomes, { leaseMs, sweepMs })}::text::json) as d(
         n int, "Process" text, "TransactionID" text, "ReplayID" int, step text, version int, owner text,
@@ -103,12 +103,12 @@ export async function recordOutcomes(
         "responseId", "startedAt", now()
       from moved where "itemStatus" is not null
     )${webhooks.length === 0 ? sql`` : insertWebhooks(sql, webhooks)}
-    select now() as "at", coalesce(json_agg(n), '[]') as recorded,
+    select now() as "at", coalesce(json_agg(n), '[]') as numbers,
       json_object_agg(n, "NextAttemptAt") filter (where "NextAttemptAt" > now()) as later
     from moved`
-  const numbers = new Set(recorded.recorded)
+  const numbers = new Set(batch.numbers)
   return outcomes.map(({ lease, transition }, n) =>
-    numbers.has(n) ? stateOf(lease, transition, n, recorded) : null,
+    numbers.has(n) ? stateOf(lease, transition, n, batch) : null,
   )
 }
 
