@@ -151,15 +151,30 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     if (sql === undefined) throw new Error('no database')
     const id = fresh()
     await host.queue(id)
+    const times = await sql<{ name: string }[]>`
+      select column_name as name from information_schema.columns
+      where table_name = 'Order_Header' and data_type like 'timestamp%'`
+    expect(times).toHaveLength(11)
     for (const odd of [
-      `"NextAttemptAt" = 'infinity'`,
-      `"CreatedAt" = '0044-03-15 BC'`,
-      `"StartedAt" = '-infinity'`,
-      `"SweepCount" = 2147483647`,
-      `"Version" = -5`,
+      ...times.flatMap(({ name }) =>
+        ['infinity', '-infinity', '0044-03-15 BC', '10000-01-01'].map(
+          (time) => `"${name}" = '${time}'`,
+        ),
+      ),
+      ...['ReplayID', 'Version', 'Attempt', 'SweepCount'].map((name) => `"${name}" = -1`),
+      `"SweepCount" = 1000001`,
     ]) {
       const update = sql.unsafe(`update "Order_Header" set ${odd} where "TransactionID" = '${id}'`)
       await expect(update, odd).rejects.toMatchObject({ code: '23514' })
+    }
+    for (const time of ['0001-01-02 00:00+00', '9999-12-30 00:00+00']) {
+      const values = times.map(({ name }) => `"${name}" = '${time}'`)
+      const extreme = sql.begin(async (tx) => {
+        await tx.unsafe(`update "Order_Header" set ${values.join(', ')}, "SweepCount" = 1000000
+          where "TransactionID" = '${id}'`)
+        throw new Error('accepted')
+      })
+      await expect(extreme).rejects.toThrow('accepted')
     }
     await host.reached(id, 'Completed')
   })

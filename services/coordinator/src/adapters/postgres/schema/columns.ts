@@ -12,5 +12,10 @@ export const key = customType<{ data: string }>({ dataType: () => 'text collate 
 
 export const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
 
+/**
+ * Returns the condition of a CHECK constraint that allows only these values. They must consist of letters, because they
+ * are not quoted. They are one constant, because PostgreSQL parses the stored form of the constraints of a table in
+ * each statement that inserts or updates rows.
+ */
 export const oneOf = (column: string, values: readonly string[]) =>
-  sql.raw(`"${column}" in (${values.map((value) => `'${value}'`).join(', ')})`)
+  sql.raw(`"${column}" = any ('{${values.join(',')}}')`)

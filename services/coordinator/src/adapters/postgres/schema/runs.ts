@@ -28,11 +28,10 @@ const HEADER_TIMES = [
   'ErasedAt',
   'PurgedAt',
   'DeadlineAt',
+  'NotBefore',
 ]
-
-/** Allows only the years 1 to 9999. ISO 8601 cannot represent `infinity` or years BC. */
-const isCalendarTime = (column: string): string =>
-  `("${column}" is null or "${column}" between '0001-01-02 00:00+00' and '9999-12-30 00:00+00')`
+/** The years 1 to 9999, except their first and last days. ISO 8601 cannot represent `infinity` or years BC. */
+const CALENDAR = `'[0001-01-02 00:00+00,9999-12-30 00:00+00]'::tstzrange`
 
 export const orderHeader = pgTable(
   'Order_Header',
@@ -117,15 +116,18 @@ export const orderHeader = pgTable(
     primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID] }),
     check('Order_Header_Status', oneOf('Status', headerStatuses)),
     // Other programs insert rows as well, so the values are checked: if the coordinator could not parse one row, a
-    // statement would fail for all rows of its batch.
+    // statement would fail for all rows of its batch. The constraints are short, because PostgreSQL parses their stored
+    // form in each statement that inserts or updates rows. A null does not violate `all`.
     check(
       'Order_Header_numbers',
-      sql`"ReplayID" >= 0 and "Version" >= 0 and "Attempt" >= 0 and "SweepCount" between 0 and 1000000`,
+      sql`0 <= all (array["ReplayID", "Version", "Attempt", "SweepCount"]) and "SweepCount" <= 1000000`,
     ),
-    check('Order_Header_times', sql.raw(HEADER_TIMES.map(isCalendarTime).join(' and '))),
-    // This constraint is separate from `Order_Header_times`. Therefore the migration that added `NotBefore` did not
-    // have to check that constraint again on all existing rows.
-    check('Order_Header_NotBefore', sql.raw(isCalendarTime('NotBefore'))),
+    check(
+      'Order_Header_times',
+      sql.raw(
+        `${CALENDAR} @> all (array[${HEADER_TIMES.map((column) => `"${column}"`).join(', ')}])`,
+      ),
+    ),
     // The index contains unfinished runs only, so it stays small as finished runs accumulate. `Status` is not indexed,
     // because every claim changes it: an update that changes no indexed column writes no index, and its new row version
     // can stay on the same page (HOT update).
