@@ -54,7 +54,11 @@ export const createServiceApp: typeof createApp = (deps, addRoutes) => {
 
   app.fetch = async (request, ...rest) => {
     const response = await handle(request, ...rest)
-    const deviation = await (await (check ??= loadDocument()))(request, response)
+    // The body that `rawJson` has prepared is not part of the Response, but is sent with it.
+    const { json = null } = (rest[0] ?? {}) as { json?: string | null }
+    const isRaw = json !== null && response.ok && response.body === null
+    const sent = isRaw ? new Response(json, response) : response
+    const deviation = await (await (check ??= loadDocument()))(request, sent)
     if (deviation !== null) report(deviation)
     return response
   }

@@ -1,6 +1,7 @@
 import { ActBody, RunResponse } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
+import { rawJson } from '@integration-host/shared/http/http-server'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
@@ -88,7 +89,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
             'transaction_conflict',
             'the id exists with other data, realm or tags',
           )
-        return c.json(result.run, result.outcome === 'exists' ? 200 : 202)
+        return rawJson(c, result.run, result.outcome === 'exists' ? 200 : 202)
       },
     )
     .post(

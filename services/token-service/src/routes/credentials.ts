@@ -7,6 +7,7 @@ import { Reason } from '@integration-host/shared/contracts/reason'
 import { CredentialName } from '@integration-host/shared/contracts/realm'
 import { ActBody } from '@integration-host/shared/contracts/run'
 import { ifMatch, ifMatchParameter } from '@integration-host/shared/http/if-match'
+import { rawJson } from '@integration-host/shared/http/http-server'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
@@ -99,7 +100,7 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
         const credential = await accessTokens.usable(c.req.valid('param').name, callerOf(c).name)
         c.header('Cache-Control', 'no-store') // RFC 6749 §5.1
         c.header('Pragma', 'no-cache')
-        return c.json({
+        return rawJson(c, {
           Name: credential.name,
           Authenticator: credential.accessToken.reveal(),
           Expiry: new Date(credential.expiresAt).toISOString(),
