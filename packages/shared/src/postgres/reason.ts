@@ -16,6 +16,7 @@ const meanings: Readonly<Record<string, string>> = {
   '42704': 'the server does not know a parameter of the URL (42704)',
   '53300': 'the server has too many clients (53300)',
   '55000': 'the database accepts no connections (55000)',
+  '55P03': 'another session holds a lock for too long (55P03)',
   '57P01': 'the server was shut down (57P01)',
   '57P03': 'the server is starting up or shutting down (57P03)',
   CONNECT_TIMEOUT: UNRESPONSIVE,

@@ -391,6 +391,22 @@ describe('a coordinator with an unsupported database', () => {
     },
   )
 
+  it('a migration that does not get a lock within two seconds is rolled back and repeated', async () => {
+    await using own = await createDatabase()
+    {
+      await using first = watch(own.url)
+      await first.ready()
+    }
+    const other = await own.sql.reserve()
+    await other.unsafe('begin; lock table drizzle.__drizzle_migrations')
+    await using second = watch(own.url)
+    expect(await second.reason()).toContain('(55P03)')
+    await other`commit`
+    other.release()
+    await second.ready()
+    expect(second.waiting()).toHaveLength(1)
+  })
+
   it('a PostgreSQL server of an unsupported old version is reported in one log line', async () => {
     await using relay = await startRelay(database.url, 5_432)
     relay.edit = (response) => edited(response, /\b1\d(\.\d+ \(|\.\d+$)/g, '11$1')

@@ -37,7 +37,12 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
   await sql.begin(async (tx) => {
     // The migration has no time limit, because building an index, or waiting for another replica, may take long.
     await tx`set local statement_timeout = 0`
+    await tx`set local lock_timeout = 0`
     await tx`select pg_advisory_xact_lock(${MIGRATION_LOCK})`
+    // While the migration waits for the lock of a table, the statements of other replicas wait behind it. If another
+    // program holds the lock for longer, the migration is rolled back, these statements run, and the caller repeats the
+    // migration. Autovacuum releases its lock after `deadlock_timeout` (1 s).
+    await tx`set local lock_timeout = '2s'`
     await tx`create schema if not exists drizzle`
     await tx`create table if not exists drizzle.__drizzle_migrations (
       id serial primary key, hash text not null, created_at bigint)`
