@@ -86,7 +86,8 @@ async function failpointDuring<Result>(
 const sourceWithFailpoints = (source: TransactionSource): TransactionSource => ({
   ...source,
   async queue(process, transactions, by, start) {
-    const id = transactions[0]?.TransactionID
+    // A batch may begin with a message that a killed coordinator of an earlier test had not acknowledged.
+    const id = transactions.find(({ TransactionID }) => TransactionID === DIES_WITH)?.TransactionID
     await failpoint('before insert', id)
     const results = await source.queue(process, transactions, by, start)
     await failpoint('inserted', id)
