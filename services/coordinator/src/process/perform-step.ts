@@ -67,8 +67,8 @@ interface WithInternals {
 }
 /**
  * The members of a step whose value is created only if it is read. All steps share these two accessors, because V8 stores
- * an object whose accessors are functions of its own as a hash table, which takes three times as long to
- * create and 1.5 KB of memory for each step.
+ * an object whose accessors are functions of its own as a hash table, which takes three times as long to create and
+ * 1.5 KB of memory for each step.
  */
 const lazyMembers = {
   signal: {
