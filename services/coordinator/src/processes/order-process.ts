@@ -3,8 +3,11 @@ import { join } from 'node:path'
 import { stringify } from 'csv-stringify/sync'
 import { defineProcess, type RunFiles, z } from 'integration-host'
 
-const OrderResponse = z.object({ Order: z.string(), CreatedAt: z.iso.datetime({ offset: true }) })
-const ReportResponse = OrderResponse.extend({ Status: z.string() })
+export const OrderResponse = z.object({
+  Order: z.string(),
+  CreatedAt: z.iso.datetime({ offset: true }),
+})
+export const ReportResponse = OrderResponse.extend({ Status: z.string() })
 
 /** The initial data is the number of the order, or any other JSON value. The demo API accepts both as an order. */
 const orderOf = (initialData: unknown): string => `O-${String(initialData)}`
@@ -55,14 +58,11 @@ export function csvFileName(run: {
   readonly transactionId: string
   readonly replayId: number
 }): string {
-  const plain = [...Buffer.from(run.transactionId)]
-    .map((byte) => {
-      const character = String.fromCodePoint(byte)
-      return /[A-Za-z0-9._-]/.test(character)
-        ? character
-        : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
-    })
-    .join('')
+  const plain = run.transactionId.replaceAll(/[^A-Za-z0-9._-]/gu, (character) =>
+    [...Buffer.from(character)]
+      .map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`)
+      .join(''),
+  )
   return `Order_${plain.length <= MAX_NAME ? plain : shortened(plain)}.${run.replayId}.csv`
 }
 
