@@ -42,7 +42,7 @@ const PACED_SECONDS = 6
  * The engines that run in the process of their client, and that are fast enough to be compared behind HTTP too. Entries
  * with a variant are excluded, because behind HTTP `variant` holds the name of the engine.
  */
-const RUNS_IN_CLIENT = new Set<EngineName>(['commits', 'dbos', 'messages', 'pg-boss'])
+const RUNS_IN_CLIENT = new Set<EngineName>(['commits', 'dbos', 'messages', 'pg-boss', 'same-rows'])
 
 const { values: args } = parseArgs({
   options: {

@@ -149,10 +149,11 @@ describe('the check of the import direction', () => {
     expect(violations).toEqual([expect.stringContaining(reason)])
   })
 
-  it('the import check allows host/ to import services, and every file to import the shared package', () => {
+  it('the import check allows host/ and bench/order-process/ to import services, and every file to import the shared package', () => {
     expect(
       violationsOf({
         'host/src/host.ts': `import { start } from '@example/token-service/service'`,
+        'bench/order-process/tools.ts': `import { start } from '@example/token-service/service'`,
         'services/coordinator/src/process/step.ts': `import { a } from '@example/shared/contracts/steps'`,
         'tests/flows/x.test.ts': `import { host } from '@example/host/host'`,
         'packages/shared/src/contracts/steps.ts': `import { z } from 'zod'`,

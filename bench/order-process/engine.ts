@@ -15,6 +15,7 @@ export type EngineName =
   | 'none'
   | 'pg-boss'
   | 'restate'
+  | 'same-rows'
 
 /** The addresses and folders that an engine may need. Each engine uses only some of them. */
 export interface EngineSettings {

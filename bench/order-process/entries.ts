@@ -130,6 +130,14 @@ export const entries: readonly Entry[] = [
   },
   {
     ...peer,
+    name: 'the same rows, nothing else',
+    engine: 'same-rows',
+    backends: ['postgres', 'rabbitmq'],
+    concurrency: 600,
+    transactions: 12_000,
+  },
+  {
+    ...peer,
     name: 'seven commits, three messages',
     engine: 'messages',
     backends: ['postgres', 'rabbitmq'],

@@ -12,6 +12,7 @@ const engines: Record<EngineName, () => Promise<{ start: StartEngine }>> = {
   none: () => import('./engines/none.ts'),
   'pg-boss': () => import('./engines/pg-boss.ts'),
   restate: () => import('./engines/restate.ts'),
+  'same-rows': () => import('./engines/same-rows.ts'),
 }
 
 /** Starts an engine in this process. Resolves when the engine accepts transactions. */

@@ -1,12 +1,17 @@
 /**
- * The work of the three steps. All engines run these steps, which do the same as the steps of the coordinator's
- * OrderProcess.
+ * The work of the three steps. All engines except the coordinator run these steps, which do the same as the steps of the
+ * coordinator's OrderProcess: they make the same calls, check the responses with the same schemas, and write the same
+ * CSV file.
  */
-import { randomUUID } from 'node:crypto'
-import { mkdir, open, rename } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Agent, request } from 'undici'
+import { installModuleHook } from '../../services/coordinator/src/adapters/folder/module-hook.ts'
 import type { EngineSettings } from './engine.ts'
+import { type Tools, usualTools } from './tools.ts'
+
+// The file of the process imports `integration-host`, which only this hook resolves.
+installModuleHook([])
+const { csvFileName, csvOf, OrderResponse, ReportResponse } =
+  await import('../../services/coordinator/src/processes/order-process.ts')
 
 export interface Order {
   readonly Order: string
@@ -22,40 +27,21 @@ export interface Steps {
   csv(id: string, report: Report): Promise<string>
 }
 
-export function createSteps({ stubUrl, dataDir }: EngineSettings): Steps {
-  const agent = new Agent({ connections: 128 })
-  async function get<Body>(path: string, query: Readonly<Record<string, string>>) {
-    const url = `${stubUrl}${path}?${new URLSearchParams(query).toString()}`
-    const { statusCode, body } = await request(url, { dispatcher: agent })
-    const json = (await body.json()) as Body
-    if (statusCode >= 300) throw new Error(`${path} responded with ${statusCode}`)
-    return json
-  }
-  const folder = join(dataDir, 'OrderCSV')
-  const folderMade = mkdir(folder, { recursive: true })
+export function createSteps(
+  { stubUrl, dataDir }: EngineSettings,
+  { get, writeFile }: Tools = usualTools(),
+): Steps {
+  const urlOf = (path: string, query: Readonly<Record<string, string>>): string =>
+    `${stubUrl}${path}?${new URLSearchParams(query).toString()}`
   return {
-    order: (id) => get<Order>('/order', { order: `O-${id}` }),
-    report: ({ Order, CreatedAt }) => get<Report>('/report', { order: Order, created: CreatedAt }),
-    async csv(id, { Order, CreatedAt, Status }) {
-      await folderMade
-      const name = `Order_${id}.0.csv`
-      await writeWholeFile(
-        folder,
-        name,
-        `Order,CreatedAt,Status\n${Order},${CreatedAt},${Status}\n`,
-      )
+    order: async (id) => OrderResponse.parse(await get(urlOf('/order', { order: `O-${id}` }))),
+    report: async ({ Order, CreatedAt }) =>
+      (await get(urlOf('/report', { order: Order, created: CreatedAt }))) as Report,
+    async csv(id, report) {
+      const { Order, CreatedAt, Status } = ReportResponse.parse(report)
+      const name = csvFileName({ transactionId: id, replayId: 0 })
+      await writeFile(join(dataDir, 'OrderCSV', name), csvOf({ Order, CreatedAt, Status }))
       return name
     },
   }
-}
-
-/** Writes as durably as the coordinator: flushes the file with fsync, renames the file, then flushes the folder. */
-async function writeWholeFile(folder: string, name: string, content: string): Promise<void> {
-  const temporary = join(folder, `${name}.${randomUUID().slice(0, 8)}.tmp`)
-  await using file = await open(temporary, 'wx')
-  await file.writeFile(content)
-  await file.sync()
-  await rename(temporary, join(folder, name))
-  await using place = await open(folder, 'r')
-  await place.sync()
 }

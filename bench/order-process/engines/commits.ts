@@ -1,6 +1,7 @@
 import { engineOfCalls, type StartEngine } from '../engine.ts'
 import { openRunTables } from '../run-tables.ts'
 import { createSteps } from '../steps.ts'
+import { coordinatorTools } from '../tools.ts'
 
 /**
  * Runs the steps with the four commits that durability needs: one for the insert of the run, and one for the result of
@@ -9,7 +10,7 @@ import { createSteps } from '../steps.ts'
  * latency and an upper bound for its rate.
  */
 export const start: StartEngine = async (settings) => {
-  const steps = createSteps(settings)
+  const steps = createSteps(settings, coordinatorTools())
   const tables = await openRunTables(settings)
   async function record<Data>(id: string, step: string, data: Data): Promise<Data> {
     await tables.record({ id, step, data })

@@ -12,6 +12,7 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
 import { openRunTables } from '../run-tables.ts'
 import { createSteps, type Order, type Report } from '../steps.ts'
+import { coordinatorTools } from '../tools.ts'
 
 const PROCESS = 'OrderProcess'
 const STEPS = ['order', 'report', 'csv'] as const
@@ -28,7 +29,7 @@ type Step = (typeof STEPS)[number]
  * the capacity for starting on arrival is used up.
  */
 export const start: StartEngine = async (settings) => {
-  const steps = createSteps(settings)
+  const steps = createSteps(settings, coordinatorTools())
   const completions = new Completions()
   const results = new Map<string, unknown>()
   const tables = await openRunTables(settings)
