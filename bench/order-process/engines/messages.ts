@@ -4,13 +4,9 @@ import {
   stepRoutingKey,
   STEPS_EXCHANGE,
 } from '@integration-host/shared/contracts/step-message'
-import { ladder, processTopology } from '@integration-host/shared/contracts/topology'
-import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
-import { createHealth } from '@integration-host/shared/observability/health'
-import { createLogger } from '@integration-host/shared/observability/logger'
-import { Secret } from '@integration-host/shared/secrets/secret'
 import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
 import { openRunTables } from '../run-tables.ts'
+import { openStepBus } from '../step-bus.ts'
 import { createSteps, type Order, type Report } from '../steps.ts'
 import { coordinatorTools } from '../tools.ts'
 
@@ -33,16 +29,7 @@ export const start: StartEngine = async (settings) => {
   const completions = new Completions()
   const results = new Map<string, unknown>()
   const tables = await openRunTables(settings)
-  const logger = createLogger('bench', 'error')
-  const bus = connectRabbitMq(new Secret(settings.amqp.url), {
-    name: 'bench',
-    prefix: settings.amqp.prefix,
-    logger,
-    dependency: createHealth(logger).dependency('rabbitmq'),
-  })
-  await bus.declare(ladder)
-  await bus.declare(processTopology(PROCESS, STEPS))
-  await bus.ready()
+  const bus = await openStepBus(settings, PROCESS, STEPS)
 
   const publish = (id: string, step: Step): Promise<void> =>
     bus.publish({

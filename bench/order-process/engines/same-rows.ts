@@ -1,24 +1,26 @@
 import { randomUUID } from 'node:crypto'
-import { setTimeout as delay } from 'node:timers/promises'
-import { ladder, processTopology } from '@integration-host/shared/contracts/topology'
-import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { createStepQueue } from '../../../services/coordinator/src/adapters/message-bus/step-queue.ts'
 import { connectPostgres } from '../../../services/coordinator/src/adapters/postgres/connection.ts'
 import { createPostgresTransactionSource } from '../../../services/coordinator/src/adapters/postgres/transaction-source.ts'
-import type { Lease } from '../../../services/coordinator/src/transaction/transaction-source.ts'
+import type { Json } from '../../../services/coordinator/src/process/json-normalization.ts'
+import { advance } from '../../../services/coordinator/src/process/progress.ts'
+import { defaultRetryPolicy } from '../../../services/coordinator/src/process/retry-policy.ts'
+import type { Claim } from '../../../services/coordinator/src/transaction/transaction-source.ts'
+import { ABORTED, createStoreRetry } from '../../../services/coordinator/src/worker/store-retry.ts'
 import { createTraceparents } from '../../../services/coordinator/src/worker/traceparent.ts'
 import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
+import { openStepBus } from '../step-bus.ts'
 import { createSteps } from '../steps.ts'
 import { coordinatorTools } from '../tools.ts'
 
 const PROCESS = { name: 'OrderProcess', steps: ['order', 'report', 'csv'] } as const
-type Step = (typeof PROCESS.steps)[number]
 
 /** The number of runs that the coordinator inserts with one statement. */
 const QUEUE_BATCH = 500
+const MIGRATION_MS = 30_000
 const ACTOR = { keyId: 'bench', person: null }
 
 /**
@@ -32,50 +34,32 @@ export const start: StartEngine = async (settings) => {
   const completions = new Completions()
   const owner = randomUUID()
   const logger = createLogger('bench', 'error')
-  const health = createHealth(logger)
-  const postgres = health.dependency('postgres')
   const source = createPostgresTransactionSource(
     connectPostgres(new Secret(settings.databaseUrl), {
       name: 'bench',
-      dependency: postgres,
+      dependency: createHealth(logger).dependency('postgres'),
       logger,
     }),
   )
-  const bus = connectRabbitMq(new Secret(settings.amqp.url), {
-    name: 'bench',
-    prefix: settings.amqp.prefix,
-    logger,
-    dependency: health.dependency('rabbitmq'),
-  })
+  const bus = await openStepBus(settings, PROCESS.name, PROCESS.steps)
   const traceparentOf = createTraceparents()
   const queue = createStepQueue(bus, owner, traceparentOf)
-  await bus.declare(ladder)
-  await bus.declare(processTopology(PROCESS.name, PROCESS.steps))
-  await bus.ready()
-  await untilMigrated(() => source.paused())
+  // A statement succeeds when the migrations have been applied.
+  const retryStore = createStoreRetry(Math.random)
+  const read = await retryStore(() => source.paused(), AbortSignal.timeout(MIGRATION_MS))
+  if (read === ABORTED) throw new Error('the database was not migrated in time')
   let inFlight = 0
 
-  /** Records a completed step and returns the lease of the next step. */
-  async function record(lease: Lease, result: unknown, path: string | null): Promise<Lease> {
-    const step = lease.step as Step
-    const next = PROCESS.steps[PROCESS.steps.indexOf(step) + 1]
+  /** Records a completed step and returns the claim of the next step. */
+  async function record(claim: Claim, result: Json, path: string | null): Promise<Claim> {
+    const { lease, run } = claim
     const response = path === null ? null : { status: 200, body: JSON.stringify(result) }
+    const data = path === '/order' ? result : null
+    const completed = { kind: 'completed', response, data, endsRun: false } as const
+    const { steps: names } = PROCESS
+    const options = { steps: names, policy: defaultRetryPolicy, random: 0, isInline: true }
     const state = await source.record(lease, {
-      status: next === undefined ? 'Completed' : 'Running',
-      stepName: next ?? step,
-      attempt: 1,
-      delayMs: 0,
-      waitingFor: null,
-      lastError: null,
-      errorClass: null,
-      isInDoubt: false,
-      continues: next !== undefined,
-      item: {
-        status: 'Completed',
-        response,
-        data: step === 'order' ? (result as Readonly<Record<string, string>>) : null,
-        error: null,
-      },
+      ...advance(run, completed, options),
       ...(path !== null && {
         call: {
           method: 'GET',
@@ -86,24 +70,20 @@ export const start: StartEngine = async (settings) => {
       }),
     })
     if (state === null) throw new Error(`the lease of ${lease.TransactionID} was lost`)
-    return {
-      ...lease,
-      step: state.StepName,
-      version: state.Version,
-      startedAt: state.UpdatedAt,
-    }
+    const { StepName: step, Version: version, UpdatedAt: startedAt } = state
+    return { ...claim, lease: { ...lease, step, version, startedAt }, run: { ...run, ...state } }
   }
-  async function runSteps(first: Lease): Promise<void> {
-    const id = first.TransactionID
+  async function runSteps(first: Claim): Promise<void> {
+    const id = first.run.TransactionID
     const order = await steps.order(id)
-    const second = await record(first, order, '/order')
+    const second = await record(first, { ...order }, '/order')
     const report = await steps.report(order)
-    const third = await record(second, report, '/report')
+    const third = await record(second, { ...report }, '/report')
     await record(third, await steps.csv(id, report), null)
     completions.completed(id)
   }
-  const startOnArrival = async (lease: Lease): Promise<void> => {
-    await runSteps(lease)
+  const startOnArrival = async (claim: Claim): Promise<void> => {
+    await runSteps(claim)
     inFlight -= 1
   }
 
@@ -112,7 +92,7 @@ export const start: StartEngine = async (settings) => {
     inFlight += 1
     const result = await source.claim({ ...due, isFirst: true, owner })
     if (result.kind !== 'claimed') throw new Error(`the claim returned ${result.kind}`)
-    await runSteps(result.claim.lease)
+    await runSteps(result.claim)
     inFlight -= 1
     return 'ack'
   })
@@ -126,7 +106,7 @@ export const start: StartEngine = async (settings) => {
       inFlight += limit
       const results = await source.queue(PROCESS, transactions, ACTOR, { owner, limit })
       for (const { run, claim } of results)
-        if (claim !== undefined) void startOnArrival(claim.lease)
+        if (claim !== undefined) void startOnArrival(claim)
         else {
           const { Process, TransactionID, ReplayID, Version } = run
           const due = { Process, TransactionID, ReplayID, step: 'order', version: Version }
@@ -142,20 +122,4 @@ export const start: StartEngine = async (settings) => {
       await source[Symbol.asyncDispose]()
     },
   })
-}
-
-const MIGRATION_MS = 30_000
-
-/** Resolves when a statement succeeds, which is when the migrations have been applied. */
-async function untilMigrated(statement: () => Promise<unknown>): Promise<void> {
-  const endsAt = performance.now() + MIGRATION_MS
-  for (;;) {
-    try {
-      await statement()
-      return
-    } catch (error) {
-      if (performance.now() > endsAt) throw error
-      await delay(50)
-    }
-  }
 }
