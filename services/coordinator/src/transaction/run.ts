@@ -70,6 +70,9 @@ export const runKey = ({ Process, TransactionID, ReplayID }: RunKey): RunKey => 
   ReplayID,
 })
 
+export const isSameRun = (a: RunKey, b: RunKey): boolean =>
+  a.TransactionID === b.TransactionID && a.ReplayID === b.ReplayID && a.Process === b.Process
+
 /**
  * Returns a text that identifies a run, for use as a map key. Different runs have different texts, because JSON escapes
  * the parts of the key.

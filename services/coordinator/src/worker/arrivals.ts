@@ -6,6 +6,7 @@
  * replica has capacity. Any other run starts when its message is delivered, after the runs that were queued earlier.
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
+import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import type { ProcessDefinition } from '../process/definition.ts'
 import type { Claim, QueueResult, StartOnArrival } from '../transaction/transaction-source.ts'
 import type { Gate } from './gate.ts'
@@ -41,7 +42,7 @@ export function createArrivals({ gate, owner, prefetch, runClaimed, log }: Arriv
    * that is reserved for such runs.
    */
   const inProgress = new Map<string, number>()
-  const running = new Set<Promise<void>>()
+  const running = createPendingWork()
 
   const add = (process: string, count: number): void => {
     const left = (inProgress.get(process) ?? 0) + count
@@ -69,11 +70,8 @@ export function createArrivals({ gate, owner, prefetch, runClaimed, log }: Arriv
           'run failed unexpectedly; it continues when its lease has expired',
         )
       })
-      .finally(() => {
-        add(process.name, -1)
-        running.delete(run)
-      })
-    running.add(run)
+      .finally(() => add(process.name, -1))
+    void running.add(run)
   }
 
   return {
@@ -100,7 +98,7 @@ export function createArrivals({ gate, owner, prefetch, runClaimed, log }: Arriv
       }
     },
     async [Symbol.asyncDispose]() {
-      while (running.size > 0) await Promise.all(running)
+      await running.ended()
     },
   }
 }

@@ -1,4 +1,5 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
+import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import type { StepConsumer } from './step-queue.ts'
 
 /** The method of a queue port that consumes the queue of a process. */
@@ -37,7 +38,7 @@ export function createProcessConsumers<Message>(
 ): ProcessConsumers<Message> {
   const { queue, kind, queues, log } = deps
   const consumers = new Map<string, StepConsumer>()
-  const cancelling = new Set<Promise<void>>()
+  const cancelling = createPendingWork()
   /** For each process, the last reason for which the broker rejected the consumer. A reason is logged only once. */
   const rejections = new Map<string, string>()
 
@@ -45,8 +46,7 @@ export function createProcessConsumers<Message>(
     const consumer = consumers.get(process)
     if (consumer === undefined) return
     consumers.delete(process)
-    const cancelled = consumer.cancel().finally(() => cancelling.delete(cancelled))
-    cancelling.add(cancelled)
+    void cancelling.add(consumer.cancel())
   }
 
   return {
@@ -74,7 +74,7 @@ export function createProcessConsumers<Message>(
     },
     async [Symbol.asyncDispose]() {
       for (const process of consumers.keys()) stop(process)
-      await Promise.allSettled(cancelling)
+      await cancelling.ended()
     },
   }
 }

@@ -8,6 +8,7 @@
 import { batched } from '@integration-host/shared/batching/batched'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
+import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import type { ProcessDefinition } from '../process/definition.ts'
 import { type RunKey, runKey } from '../transaction/run.ts'
 import { isWaitingForSlot, type ProcessLimit } from '../transaction/slots.ts'
@@ -77,21 +78,19 @@ export function startSlotKeeper(deps: SlotKeeperDeps): SlotKeeper {
     },
     { retries: false },
   )
-  const inFlight = new Set<Promise<void>>()
+  const inFlight = createPendingWork()
   const polling = startPolling({ task: 'slots', intervalMs, log, clock, random, poll })
   return {
     onTransition(run) {
       if (run.Status === 'Running' || !isLimited(run.Process) || isWaitingForSlot(run)) return
-      const passing = pass(runKey(run))
-        .catch((error: unknown) => {
-          log.debug({ err: error }, 'assigning slots to waiting runs failed; the next poll retries')
-        })
-        .finally(() => inFlight.delete(passing))
-      inFlight.add(passing)
+      const passing = pass(runKey(run)).catch((error: unknown) => {
+        log.debug({ err: error }, 'assigning slots to waiting runs failed; the next poll retries')
+      })
+      void inFlight.add(passing)
     },
     async [Symbol.asyncDispose]() {
       await polling[Symbol.asyncDispose]()
-      await Promise.allSettled(inFlight)
+      await inFlight.ended()
     },
   }
 }

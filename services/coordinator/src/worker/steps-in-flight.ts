@@ -1,5 +1,6 @@
+import { LinkedList } from '@integration-host/shared/process/linked-list'
 import type { AbortReason, StepAbort } from '../process/step-abort.ts'
-import { keyText, type Run, type RunKey } from '../transaction/run.ts'
+import { isSameRun, type Run, type RunKey } from '../transaction/run.ts'
 import type { Claim, Lease } from '../transaction/transaction-source.ts'
 
 export interface StepInFlight {
@@ -8,15 +9,18 @@ export interface StepInFlight {
   readonly abort: StepAbort
 }
 
-/** The steps that this replica currently runs, at most one per run. */
+/**
+ * The steps that this replica runs. A run has one, or two if a step that lost its lease is still running when this replica
+ * claims the run again.
+ */
 export interface StepsInFlight {
   readonly leases: readonly Lease[]
   /** Adds a step. Returns a function that removes the step. */
   add(step: StepInFlight): () => void
-  /** Aborts a step whose lease was lost, unless this replica has claimed the run again in the meantime. */
+  /** Aborts the step that has lost this lease. A step for which this replica has claimed the run again continues. */
   abortLost(lease: Lease): void
   /**
-   * Aborts the step of a cancelled run if this replica runs it. `Version` is the version of the run after the
+   * Aborts the steps of a cancelled run that this replica runs. `Version` is the version of the run after the
    * cancellation.
    */
   abortCancelled(run: RunKey & Pick<Run, 'Version'>): void
@@ -26,35 +30,32 @@ export interface StepsInFlight {
 }
 
 export function createStepsInFlight(): StepsInFlight {
-  const steps = new Map<string, StepInFlight>()
+  const steps = new LinkedList<StepInFlight>()
+  const abortIf = (isMeant: (lease: Lease) => boolean): void => {
+    for (const { value } of steps) if (isMeant(value.claim.lease)) value.abort.abort('lease_lost')
+  }
   return {
     get leases() {
-      return [...steps.values()].map(({ claim }) => claim.lease)
+      return Array.from(steps, ({ value }) => value.claim.lease)
     },
     add(step) {
-      const key = keyText(step.claim.run)
-      steps.set(key, step)
-      return () => {
-        if (steps.get(key) === step) steps.delete(key)
-      }
+      const link = steps.add(step)
+      return () => void link.remove()
     },
     abortLost(lease) {
-      const step = steps.get(keyText(lease))
-      if (step?.claim.lease.version === lease.version) step.abort.abort('lease_lost')
+      abortIf((other) => other.version === lease.version && isSameRun(other, lease))
     },
     abortCancelled(run) {
-      const step = steps.get(keyText(run))
       // The event of a cancellation may arrive late: the run may have been resumed, and this replica may have claimed
       // it again.
-      if (step !== undefined && step.claim.lease.version < run.Version)
-        step.abort.abort('lease_lost')
+      abortIf((lease) => lease.version < run.Version && isSameRun(lease, run))
     },
     blockNewCalls(which) {
-      for (const { abort, needsInternet } of steps.values())
-        if (which === 'all' || needsInternet) abort.blockNewCalls()
+      for (const { value } of steps)
+        if (which === 'all' || value.needsInternet) value.abort.blockNewCalls()
     },
     abortAll(reason) {
-      for (const { abort } of steps.values()) abort.abort(reason)
+      for (const { value } of steps) value.abort.abort(reason)
     },
   }
 }

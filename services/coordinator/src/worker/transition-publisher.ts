@@ -1,6 +1,7 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock, Timer } from '@integration-host/shared/process/clock'
+import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { isOver } from '../transaction/status.ts'
 import type { RunState } from '../transaction/transaction-source.ts'
 import type { StepQueue } from './step-queue.ts'
@@ -55,13 +56,9 @@ const MAX_HELD = 10_000
 
 export function createTransitionPublisher(deps: TransitionPublisherDeps): TransitionPublisher {
   const { queue, feed, log, clock } = deps
-  const inFlight = new Set<Promise<void>>()
+  const inBackground = createPendingWork()
   /** The steps that wait for a cool-down, with the time at which their messages are published, in epoch ms. */
   const held = new Map<Timer, { readonly run: RunState; readonly at: number }>()
-  const inBackground = (work: Promise<void>): void => {
-    const tracked = work.finally(() => inFlight.delete(tracked))
-    inFlight.add(tracked)
-  }
 
   const publishEvent = (run: RunState): void => {
     const event = eventOf(run)
@@ -103,14 +100,14 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
             runs.slice(start, start + BATCH).map((run) => publishStep(run, delayMsOf(run))),
           )
       }
-      inBackground(publishAll())
+      void inBackground.add(publishAll())
     },
     publishHeld(run, delayMs) {
       publishEvent(run)
-      if (held.size >= MAX_HELD) return inBackground(publishMessage(run, delayMs))
+      if (held.size >= MAX_HELD) return void inBackground.add(publishMessage(run, delayMs))
       const timer = clock.setTimeout(() => {
         held.delete(timer)
-        inBackground(publishMessage(run, 0))
+        void inBackground.add(publishMessage(run, 0))
       }, delayMs)
       timer.unref()
       held.set(timer, { run, at: clock.now() + delayMs })
@@ -118,10 +115,10 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
     async flush() {
       for (const [timer, { run, at }] of held) {
         timer[Symbol.dispose]()
-        inBackground(publishMessage(run, Math.max(0, at - clock.now())))
+        void inBackground.add(publishMessage(run, Math.max(0, at - clock.now())))
       }
       held.clear()
-      while (inFlight.size > 0) await Promise.allSettled(inFlight)
+      await inBackground.ended()
     },
   }
 }

@@ -10,6 +10,7 @@
  */
 import { createHmac } from 'node:crypto'
 import type { Clock, Timer } from '@integration-host/shared/process/clock'
+import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { createSemaphore } from '@integration-host/shared/process/semaphore'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { BookChange, OnChange } from './book-change.ts'
@@ -67,7 +68,7 @@ const CONCURRENT_ATTEMPTS = 16
 export function createWebhookSender(deps: WebhookSenderDeps): WebhookSender {
   const { url, token, clock, random, newId } = deps
   const permits = createSemaphore(CONCURRENT_ATTEMPTS)
-  const inFlight = new Set<Promise<void>>()
+  const inFlight = createPendingWork()
   let closing = new AbortController()
   let settings = documentedWebhooks
   let batch: NotifiedChange[] = []
@@ -114,8 +115,8 @@ export function createWebhookSender(deps: WebhookSenderDeps): WebhookSender {
   function attempt(delivery: Delivery): void {
     delivery.timer = null
     const { signal } = closing
-    const attempting = permits
-      .run(async () => {
+    void inFlight.add(
+      permits.run(async () => {
         if (signal.aborted || !waiting.has(delivery)) return
         const status = await post(delivery.changes, signal)
         if (signal.aborted) return
@@ -132,9 +133,8 @@ export function createWebhookSender(deps: WebhookSenderDeps): WebhookSender {
           )
           delivery.timer.unref()
         }
-      })
-      .finally(() => inFlight.delete(attempting))
-    inFlight.add(attempting)
+      }),
+    )
   }
 
   /** Returns the status of the response; 0 if there is no response within 3 s. */
@@ -209,7 +209,7 @@ export function createWebhookSender(deps: WebhookSenderDeps): WebhookSender {
     },
     async [Symbol.asyncDispose]() {
       stop()
-      await Promise.allSettled(inFlight)
+      await inFlight.ended()
     },
   }
 }

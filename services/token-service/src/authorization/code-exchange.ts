@@ -19,6 +19,7 @@ import type { CredentialView } from '@integration-host/shared/contracts/credenti
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { backoffMs } from '@integration-host/shared/process/backoff'
+import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import {
   expiryNotice,
@@ -116,10 +117,9 @@ const STORE_WAIT_MS = 5_000
 export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   const { authorizations, provider, store, now, sleep } = deps
   const shutdown = new AbortController()
-  const inFlight = new Set<Promise<unknown>>()
+  const inFlight = createPendingWork()
   const track = <T>(work: Promise<T>): Promise<T> => {
-    const tracked = work.finally(() => inFlight.delete(tracked)).catch(() => {})
-    inFlight.add(tracked)
+    inFlight.add(work).catch(() => {})
     return work
   }
 
@@ -308,7 +308,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
 
     async [Symbol.asyncDispose]() {
       shutdown.abort()
-      await Promise.all(inFlight)
+      await inFlight.ended()
     },
   }
 }

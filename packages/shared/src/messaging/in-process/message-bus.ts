@@ -7,6 +7,7 @@
 import { IntegrationError } from '../../errors.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { type Clock, systemClock, type Timer } from '../../process/clock.ts'
+import { createPendingWork, type PendingWork } from '../../process/pending-work.ts'
 import {
   type Binding,
   type ConsumeOptions,
@@ -34,7 +35,7 @@ interface Copies {
 interface Subscriber {
   readonly options: ConsumeOptions
   readonly handle: (delivery: Delivery) => Promise<Settlement>
-  readonly inFlight: Set<Promise<void>>
+  readonly inFlight: PendingWork
 }
 
 interface Queue {
@@ -122,18 +123,14 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
   function dispatch(queue: Queue): void {
     while (queue.ready.length > 0 && !isClosed) {
       const subscriber = queue.subscribers.find(
-        ({ inFlight, options }) => inFlight.size < options.prefetch,
+        ({ inFlight, options }) => inFlight.count < options.prefetch,
       )
       if (subscriber === undefined) return
       // The consumers of a queue receive deliveries in turn (round robin), as with RabbitMQ.
       queue.subscribers.push(...queue.subscribers.splice(queue.subscribers.indexOf(subscriber), 1))
       const queued = queue.ready.shift() as QueuedDelivery
       queued.expiry?.[Symbol.dispose]()
-      const settling = settle(queue, subscriber, queued).finally(() => {
-        subscriber.inFlight.delete(settling)
-        dispatch(queue)
-      })
-      subscriber.inFlight.add(settling)
+      void subscriber.inFlight.add(settle(queue, subscriber, queued)).finally(() => dispatch(queue))
     }
   }
 
@@ -210,14 +207,14 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     consume(name, options, handle) {
       const queue = queues.get(name)
       if (queue === undefined) throw new TypeError(`the queue ${name} is not declared`)
-      const subscriber: Subscriber = { options, handle, inFlight: new Set() }
+      const subscriber: Subscriber = { options, handle, inFlight: createPendingWork() }
       queue.subscribers.push(subscriber)
       setImmediate(() => dispatch(queue))
       return {
         async cancel() {
           const index = queue.subscribers.indexOf(subscriber)
           if (index !== -1) queue.subscribers.splice(index, 1)
-          while (subscriber.inFlight.size > 0) await Promise.allSettled(subscriber.inFlight)
+          await subscriber.inFlight.ended()
         },
       }
     },
@@ -240,7 +237,7 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
           expiry?.[Symbol.dispose]()
           copies?.settle(closed())
         }
-        for (const { inFlight } of subscribers) await Promise.allSettled(inFlight)
+        for (const { inFlight } of subscribers) await inFlight.ended()
       }
     },
   }

@@ -24,6 +24,8 @@ import {
   type Settlement,
   type Topology,
 } from '../message-bus.ts'
+import { LinkedList } from '../../process/linked-list.ts'
+import { createPendingWork, type PendingWork } from '../../process/pending-work.ts'
 import type { Secret } from '../../secrets/secret.ts'
 import type { TlsFiles } from '../../tls/tls-files.ts'
 import { CLOSE_TIMEOUT_MS, closeConnection, keepConnected, streamOf, within } from './connection.ts'
@@ -56,7 +58,7 @@ interface RunningConsumer {
   readonly queue: string
   readonly options: ConsumeOptions
   readonly handle: (delivery: Delivery) => Promise<Settlement>
-  readonly inFlight: Set<Promise<void>>
+  readonly inFlight: PendingWork
   channel: Channel | null
   isCancelled: boolean
 }
@@ -69,7 +71,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   const { dependency, logger, prefix = '', confirmDeadlineMs = 5_000 } = options
   let topologies: readonly Topology[] = []
   const consumers = new Set<RunningConsumer>()
-  const publishings = new Set<Publishing>()
+  /** Publishes that the broker has not confirmed yet, oldest first. */
+  const publishings = new LinkedList<Publishing>()
   const waiting = new Set<() => void>()
   let model: ChannelModel | null = null
   let publisher: ConfirmChannel | null = null
@@ -116,7 +119,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     })
     const channel = await current.createConfirmChannel()
     channel.on('return', (message) => {
-      for (const publishing of publishings) {
+      for (const { value: publishing } of publishings) {
         if (publishing.messageId !== message.properties.messageId) continue
         publishing.settle(
           new IntegrationError('broker_unavailable', 'no queue is bound for the message'),
@@ -174,14 +177,13 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     consumer.channel = channel
     const settlements = createSettlements(channel)
     const onMessage = (message: ConsumeMessage | null): void => {
+      // The broker redelivers the message when the connection ends, unless the queue is exclusive.
+      if (isClosing) return
       if (message === null) {
         const reason = 'consumer cancelled by the broker'
         return endConsumer(consumer, reason) ? void closeChannel(channel) : restart(current, reason)
       }
-      const settling = settle(settlements, consumer, message).finally(() =>
-        consumer.inFlight.delete(settling),
-      )
-      consumer.inFlight.add(settling)
+      void consumer.inFlight.add(settle(settlements, consumer, message))
     }
     await channel.consume(queueName(consumer.queue), onMessage, {
       consumerTag: consumer.options.tag,
@@ -207,8 +209,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     consumer: RunningConsumer,
     message: ConsumeMessage,
   ): Promise<void> {
-    const isOpen = !isUnacknowledged(consumer.queue)
-    if (isOpen) settlements.open(message)
+    const delivery = isUnacknowledged(consumer.queue) ? null : settlements.open(message)
     let settlement: Settlement
     try {
       settlement = await consumer.handle(deliveryOf(message))
@@ -216,14 +217,14 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       logger.error({ err: error, queue: consumer.queue }, 'message handler failed')
       settlement = 'reject'
     }
-    if (isOpen) await settlements.settle(message, settlement)
+    if (delivery !== null) await settlements.settle(delivery, settlement)
   }
 
   const lost = (reason: string | null): void => {
     if (reason !== null && !isClosing) dependency.down(reason)
     model = null
     publisher = null
-    for (const { settle: fail } of publishings) fail(unavailable('the connection was lost'))
+    for (const { value } of publishings) value.settle(unavailable('the connection was lost'))
   }
   const connection = keepConnected(url, {
     name: options.name,
@@ -241,8 +242,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   // One timer ends all overdue publishes (I2). A timer for each publish would cost more than the publish itself.
   const overdue = setInterval(() => {
     const startedBefore = performance.now() - confirmDeadlineMs
-    for (const publishing of publishings) {
-      if (publishing.startedAt > startedBefore) break // the Set is sorted by start time
+    for (const { value: publishing } of publishings) {
+      if (publishing.startedAt > startedBefore) break
       publishing.settle(unavailable('no confirm in time'))
     }
   }, confirmDeadlineMs / 10)
@@ -290,12 +291,12 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
           messageId: message.messageId,
           startedAt: performance.now(),
           settle(error) {
-            if (!publishings.delete(publishing)) return
+            if (!link.remove()) return
             if (error === null) resolve()
             else reject(error)
           },
         }
-        publishings.add(publishing)
+        const link = publishings.add(publishing)
         try {
           channel.publish(
             named(message.exchange),
@@ -316,7 +317,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
         queue,
         options: consumeOptions,
         handle,
-        inFlight: new Set(),
+        inFlight: createPendingWork(),
         channel: null,
         isCancelled: false,
       }
@@ -332,7 +333,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
           consumers.delete(consumer)
           const { channel } = consumer
           if (channel !== null) await within(CLOSE_TIMEOUT_MS, channel.cancel(consumeOptions.tag))
-          while (consumer.inFlight.size > 0) await Promise.allSettled(consumer.inFlight)
+          await consumer.inFlight.ended()
           if (channel !== null) await closeChannel(channel)
         },
       } satisfies Consumer
@@ -371,12 +372,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
 
     async [Symbol.asyncDispose]() {
       isClosing = true
-      const handled = () =>
-        Promise.all([...consumers].map(({ inFlight }) => Promise.allSettled(inFlight)))
-      await handled()
+      await Promise.all([...consumers].map(({ inFlight }) => inFlight.ended()))
       await connection[Symbol.asyncDispose]()
-      // Further deliveries may have arrived before the connection ended. Their handlers are awaited as well.
-      await handled()
       clearInterval(overdue)
       lost(null)
     },

@@ -2,7 +2,10 @@ import type { Message } from 'amqplib'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Settlement } from '../message-bus.ts'
-import { createSettlements } from './settlements.ts'
+import { createSettlements, type Settlements } from './settlements.ts'
+
+type Delivery = ReturnType<Settlements['open']>
+const tagOf = ({ value }: Delivery): number => value.message.fields.deliveryTag
 
 /**
  * A fake channel that records the unacknowledged deliveries, the requeued deliveries, and the acknowledgement frames.
@@ -13,28 +16,26 @@ function fixture() {
   const frames: string[] = []
   let flush = (): void => {}
   let tags = 0
-  const tagOf = ({ fields }: Message): number => fields.deliveryTag
   const settlements = createSettlements(
     {
       ack(message, allUpTo = false) {
-        const tag = tagOf(message)
+        const tag = message.fields.deliveryTag
         if (!unacknowledged.has(tag)) throw new Error('PRECONDITION_FAILED - unknown delivery tag')
         for (const other of unacknowledged)
           if (other === tag || (allUpTo && other < tag)) unacknowledged.delete(other)
         frames.push(`${tag}${allUpTo ? '…' : ''}`)
       },
       nack(message, _allUpTo, isRequeued) {
-        unacknowledged.delete(tagOf(message))
-        if (isRequeued === true) requeued.push(tagOf(message))
+        const tag = message.fields.deliveryTag
+        unacknowledged.delete(tag)
+        if (isRequeued === true) requeued.push(tag)
       },
     },
     (deferred) => void (flush = deferred),
   )
-  const deliver = (): Message => {
-    const message = { fields: { deliveryTag: (tags += 1) } } as Message
-    unacknowledged.add(tags)
-    settlements.open(message)
-    return message
+  const deliver = () => {
+    unacknowledged.add((tags += 1))
+    return settlements.open({ fields: { deliveryTag: tags } } as Message)
   }
   return { settlements, unacknowledged, requeued, frames, deliver, flush: () => flush() }
 }
@@ -42,8 +43,8 @@ function fixture() {
 describe('settling the deliveries of a channel', () => {
   it('one AMQP frame acknowledges all deliveries that arrived earlier than the oldest delivery in flight', () => {
     const { settlements, deliver, flush, frames, unacknowledged } = fixture()
-    const messages = [1, 2, 3, 4, 5, 6].map(deliver)
-    for (const n of [2, 0, 1, 4]) void settlements.settle(messages[n] as Message, 'ack')
+    const deliveries = [1, 2, 3, 4, 5, 6].map(deliver)
+    for (const n of [3, 1, 2, 5]) void settlements.settle(deliveries[n - 1] as Delivery, 'ack')
     flush()
     expect(frames).toEqual(['3…', '5'])
     expect([...unacknowledged]).toEqual([4, 6])
@@ -59,19 +60,19 @@ describe('settling the deliveries of a channel', () => {
     fc.assert(
       fc.property(fc.array(action, { maxLength: 60 }), (actions) => {
         const { settlements, deliver, flush, unacknowledged, requeued } = fixture()
-        const inHand: Message[] = []
+        const unsettled: Delivery[] = []
         const returned: number[] = []
         for (const one of actions) {
-          if (one === 'deliver') inHand.push(deliver())
+          if (one === 'deliver') unsettled.push(deliver())
           else if (one === 'flush') flush()
-          else if (inHand.length > 0) {
-            const [message] = inHand.splice(one[0] % inHand.length, 1) as [Message]
-            void settlements.settle(message, one[1])
-            if (one[1] === 'requeue') returned.push(message.fields.deliveryTag)
+          else if (unsettled.length > 0) {
+            const [delivery] = unsettled.splice(one[0] % unsettled.length, 1) as [Delivery]
+            void settlements.settle(delivery, one[1])
+            if (one[1] === 'requeue') returned.push(tagOf(delivery))
           }
         }
         flush()
-        expect([...unacknowledged]).toEqual(inHand.map(({ fields }) => fields.deliveryTag))
+        expect([...unacknowledged]).toEqual(unsettled.map(tagOf))
         expect(requeued).toEqual(returned)
       }),
       { numRuns: 1_000 },

@@ -1,11 +1,19 @@
 import type { Channel, Message } from 'amqplib'
+import { type Link, LinkedList } from '../../process/linked-list.ts'
 import type { Settlement } from '../message-bus.ts'
+
+/** A delivery whose ack or nack has not been written yet. */
+interface OpenDelivery {
+  readonly message: Message
+  /** Whether the delivery is finished and will be acknowledged. */
+  isDone: boolean
+}
 
 /** Settles the deliveries of one channel. */
 export interface Settlements {
-  open(message: Message): void
+  open(message: Message): Link<OpenDelivery>
   /** Resolves when the ack or nack has been written to the channel. */
-  settle(message: Message, settlement: Settlement): Promise<void>
+  settle(delivery: Link<OpenDelivery>, settlement: Settlement): Promise<void>
 }
 
 /**
@@ -18,9 +26,8 @@ export function createSettlements(
   channel: Pick<Channel, 'ack' | 'nack'>,
   defer: (flush: () => void) => void = setImmediate,
 ): Settlements {
-  // The deliveries whose ack or nack was not written yet, in the order of arrival. Their number is at most the prefetch
-  // count.
-  const inFlight = new Map<Message, 'open' | 'done'>()
+  // The deliveries in the order of arrival. Their number is at most the prefetch count.
+  const inFlight = new LinkedList<OpenDelivery>()
   let done = 0
   let deferred: Promise<void> | null = null
 
@@ -29,15 +36,15 @@ export function createSettlements(
     let last: Message | null = null
     let isBehindOpen = false
     const singly: Message[] = []
-    for (const [message, state] of inFlight) {
+    for (const delivery of inFlight) {
       if (done === 0) break // no finished delivery is left
-      if (state === 'open') isBehindOpen = true
-      else {
+      const { message, isDone } = delivery.value
+      if (isDone) {
         if (isBehindOpen) singly.push(message)
         else last = message
-        inFlight.delete(message)
+        delivery.remove()
         done -= 1
-      }
+      } else isBehindOpen = true
     }
     try {
       if (last !== null) channel.ack(last, true)
@@ -48,10 +55,10 @@ export function createSettlements(
   }
 
   return {
-    open: (message) => void inFlight.set(message, 'open'),
-    async settle(message, settlement) {
+    open: (message) => inFlight.add({ message, isDone: false }),
+    async settle(delivery, settlement) {
       if (settlement === 'ack') {
-        inFlight.set(message, 'done')
+        delivery.value.isDone = true
         done += 1
         deferred ??= new Promise((resolve) => {
           defer(() => {
@@ -61,9 +68,9 @@ export function createSettlements(
         })
         return deferred
       }
-      inFlight.delete(message)
+      delivery.remove()
       try {
-        channel.nack(message, false, settlement === 'requeue')
+        channel.nack(delivery.value.message, false, settlement === 'requeue')
       } catch {
         // The channel is closed, so the broker redelivers the message.
       }

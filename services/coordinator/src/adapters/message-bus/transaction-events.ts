@@ -14,6 +14,7 @@ import {
   TRANSACTIONS_EXCHANGE,
 } from '@integration-host/shared/contracts/transaction-event'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { z } from 'zod'
 import { isOver } from '../../transaction/status.ts'
 import { eventId } from '../../worker/transition-feed.ts'
@@ -126,23 +127,20 @@ interface RoutingKeyBuffer {
  */
 function createExternalPublisher(bus: MessageBus): TransactionEvents {
   const buffers = new Map<string, RoutingKeyBuffer>()
-  const inFlight = new Set<Promise<void>>()
+  const inFlight = createPendingWork()
   const shutdown = new AbortController()
 
-  const publish = (event: TransactionEvent): Promise<void> => {
-    const work = bus
-      .publish({
+  const publish = (event: TransactionEvent): Promise<void> =>
+    inFlight.add(
+      bus.publish({
         exchange: TRANSACTIONS_EXCHANGE,
         routingKey: transactionRoutingKey(event),
         messageId: messageId(eventId(event)),
         type: `transaction.${event.Status.toLowerCase()}`,
         body: event,
         mandatory: true,
-      })
-      .finally(() => inFlight.delete(work))
-    inFlight.add(work)
-    return work
-  }
+      }),
+    )
 
   function publishEvent(event: TransactionEvent): void {
     const key = transactionRoutingKey(event)
@@ -179,7 +177,7 @@ function createExternalPublisher(bus: MessageBus): TransactionEvents {
       // The remaining events are published, because a queue may have been bound since the last probe.
       for (const { events } of buffers.values())
         for (const event of events.splice(0)) publish(event).catch(() => {})
-      while (inFlight.size > 0) await Promise.allSettled(inFlight)
+      await inFlight.ended()
     },
   }
 }
