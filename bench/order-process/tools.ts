@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { mkdir, open, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { disablePretenuring } from '@integration-host/shared/process/lifecycle'
 import { Agent, request } from 'undici'
 import { createThreadedFiles } from '../../services/coordinator/src/adapters/files/threaded-files.ts'
 import { createHttpCaller } from '../../services/coordinator/src/adapters/http/http-call.ts'
@@ -42,10 +43,11 @@ export function usualTools(): Tools {
 const CALL_MS = 60_000
 
 /**
- * Returns the coordinator's own HTTP client and file writer. The bare programs use them, because with slower ones they would
- * not be bounds for the coordinator.
+ * Returns the coordinator's HTTP client and file writer. Also sets the coordinator's V8 option for this OS process. Without
+ * all three, the bare programs would not be bounds for the coordinator.
  */
 export function coordinatorTools(): Tools {
+  disablePretenuring()
   const { call } = createHttpCaller()
   const files = createThreadedFiles()
   return {

@@ -57,7 +57,7 @@ export async function runService(
   start: () => Promise<RunningService>,
   { logTo, logLevel = 'info', stop, tracedAs = name }: RunOptions = {},
 ): Promise<void> {
-  setFlagsFromString(NO_PRETENURING)
+  disablePretenuring()
   const logger = createLogger(name, logLevel, logTo)
   exitOnUnhandledError(logger)
   let service: RunningService
@@ -124,7 +124,9 @@ function withoutOpenTelemetry(error: unknown): never {
  * objects survive, but soon become garbage. A young collection cannot see that, and copies everything they refer to until
  * the next full collection (docs/adr/0048).
  */
-const NO_PRETENURING = '--no-allocation-site-pretenuring'
+export function disablePretenuring(): void {
+  setFlagsFromString('--no-allocation-site-pretenuring')
+}
 
 // Runs the garbage collector, which Node exposes only under a flag. An idle process would otherwise keep the garbage of
 // stripping types and compiling the sources. In demo-api this garbage is 17 MB of 118 MB resident memory.
