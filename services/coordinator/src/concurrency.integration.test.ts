@@ -17,16 +17,22 @@ import { defineProcess, z } from './process/api.ts'
 
 const KEYS = ['ada', 'bob', 'eve']
 
-/** Counts, for each key, the steps that run at the same time. All coordinators of a test share one observer. */
-function createObserver() {
+/**
+ * Counts, for each key, the steps that run at the same time. All coordinators of a test share one observer. The first steps
+ * of each key wait until `limit` of them run, so the limit is reached however slow the machine is.
+ */
+function createObserver(limit: number) {
   const running = new Map<string, number>()
   const most = new Map<string, number>()
+  const reached = new Map(KEYS.concat('').map((key) => [key, Promise.withResolvers<void>()]))
   return {
     most,
     async observe(key: string): Promise<void> {
       const now = (running.get(key) ?? 0) + 1
       running.set(key, now)
       most.set(key, Math.max(most.get(key) ?? 0, now))
+      if (now >= limit) reached.get(key)?.resolve()
+      await reached.get(key)?.promise
       await sleep(5)
       running.set(key, (running.get(key) ?? 0) - 1)
     },
@@ -102,8 +108,8 @@ describe('a process with a concurrency limit on two coordinators', () => {
   ] as const)(
     'with %s, no more steps run at the same time than the limit allows, and all runs complete',
     async (name, dispatch, isByKey) => {
-      const observer = createObserver()
       const limit = 2
+      const observer = createObserver(limit)
       const options = {
         processes: [limited(observer, limit, isByKey)],
         dispatch,
@@ -127,7 +133,7 @@ describe('a process with a concurrency limit on two coordinators', () => {
   )
 
   it('runs that another program inserted get their concurrency key at the first claim, and fail if their data has no key', async () => {
-    const observer = createObserver()
+    const observer = createObserver(1)
     const options = { processes: [limited(observer, 1, true)] }
     await using stack = new AsyncDisposableStack()
     stack.use(await startFixture(backends, options))
