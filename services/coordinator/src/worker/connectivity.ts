@@ -2,7 +2,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 /** Whether the internet is reachable, according to the probes. */
 export interface Connectivity {
-  /** Runs the probes now. Called when a call has failed, possibly because the internet is unreachable. */
+  /**
+   * Runs the probes now. Called when a call has failed, possibly because the internet is unreachable. So the result is true
+   * only if a probe that was sent after this request has succeeded.
+   */
   readonly check: () => Promise<boolean>
   /** Starts to run the probes at intervals. `onChange` is called with the first result and with each change. */
   watch(onChange: (isOnline: boolean) => void): AsyncDisposable
@@ -35,7 +38,9 @@ export function createConnectivity(options: ConnectivityOptions): Connectivity {
   const shutdown = new AbortController()
   const listeners = new Set<(isOnline: boolean) => void>()
   let isOnline: boolean | null = null
+  /** The check in flight, and the check that follows it if a caller has requested one meanwhile. */
   let checking: Promise<boolean> | null = null
+  let following: Promise<boolean> | null = null
   /**
    * Aborting this controller ends the current pause between two rounds. It is aborted when the result of a check has
    * changed, because the length of the pause depends on the result.
@@ -77,11 +82,20 @@ export function createConnectivity(options: ConnectivityOptions): Connectivity {
     }
     return result
   }
-  const check = (): Promise<boolean> => (checking ??= decide().finally(() => (checking = null)))
+  const current = (): Promise<boolean> => (checking ??= decide().finally(() => (checking = null)))
+  const check = (): Promise<boolean> => {
+    if (checking === null) return current()
+    // A successful probe of the check in flight may be older than the failure for which the caller requests a check.
+    following ??= checking.then((wasOnline) => {
+      following = null
+      return wasOnline ? current() : false
+    })
+    return following
+  }
 
   const poll = async (): Promise<void> => {
     while (!shutdown.signal.aborted) {
-      await check()
+      await current()
       if (probes.length === 0) return
       const ms = isOnline ? onlineIntervalMs : offlineIntervalMs
       pause = new AbortController()
