@@ -3,6 +3,7 @@
  * company whose token cannot be read is read again later.
  */
 import { setTimeout as delay } from 'node:timers/promises'
+import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import type { Random } from '@integration-host/shared/random'
 import { type Client, isGone } from './client.ts'
 
@@ -72,7 +73,7 @@ export function startLoad(options: LoadOptions): Load {
   const stopping = new AbortController()
   const accepted: string[] = []
   const connected: string[] = []
-  const inFlight = new Set<Promise<void>>()
+  const inFlight = createPendingWork()
   let calls = 0
   let failedCalls = 0
   let unservedCalls = 0
@@ -139,8 +140,7 @@ export function startLoad(options: LoadOptions): Load {
   async function repeat(perSecond: number, work: (turn: number) => Promise<void>): Promise<void> {
     const startedAt = now()
     for (let turn = 0; perSecond > 0 && !stopping.signal.aborted; turn++) {
-      const task = work(turn).finally(() => inFlight.delete(task))
-      inFlight.add(task)
+      void inFlight.add(work(turn))
       const pauseMs = Math.max(0, startedAt + ((turn + 1) / perSecond) * 1_000 - now())
       await delay(pauseMs, undefined, { signal: stopping.signal }).catch(() => {})
     }
@@ -173,7 +173,7 @@ export function startLoad(options: LoadOptions): Load {
       retryUntil = now() + forMs
       stopping.abort()
       await running
-      await Promise.all(inFlight)
+      await inFlight.ended()
     },
   }
 }

@@ -70,6 +70,7 @@ export const runKey = ({ Process, TransactionID, ReplayID }: RunKey): RunKey => 
   ReplayID,
 })
 
+/** Returns whether two keys identify the same run. */
 export const isSameRun = (a: RunKey, b: RunKey): boolean =>
   a.TransactionID === b.TransactionID && a.ReplayID === b.ReplayID && a.Process === b.Process
 

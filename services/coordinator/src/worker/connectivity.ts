@@ -82,20 +82,22 @@ export function createConnectivity(options: ConnectivityOptions): Connectivity {
     }
     return result
   }
-  const current = (): Promise<boolean> => (checking ??= decide().finally(() => (checking = null)))
+  /** Starts a check, or joins the one in flight. */
+  const checkOrJoin = (): Promise<boolean> =>
+    (checking ??= decide().finally(() => (checking = null)))
   const check = (): Promise<boolean> => {
-    if (checking === null) return current()
+    if (checking === null) return checkOrJoin()
     // A successful probe of the check in flight may be older than the failure for which the caller requests a check.
     following ??= checking.then((wasOnline) => {
       following = null
-      return wasOnline ? current() : false
+      return wasOnline ? checkOrJoin() : false
     })
     return following
   }
 
   const poll = async (): Promise<void> => {
     while (!shutdown.signal.aborted) {
-      await current()
+      await checkOrJoin()
       if (probes.length === 0) return
       const ms = isOnline ? onlineIntervalMs : offlineIntervalMs
       pause = new AbortController()

@@ -118,10 +118,6 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   const { authorizations, provider, store, now, sleep } = deps
   const shutdown = new AbortController()
   const inFlight = createPendingWork()
-  const track = <T>(work: Promise<T>): Promise<T> => {
-    inFlight.add(work).catch(() => {})
-    return work
-  }
 
   // Retries only for holders of a service key, and only without a usable response (E2).
   async function obtain(wanted: CodeToExchange): Promise<{
@@ -289,7 +285,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
         )
       }
       if (first !== null) return settled(await awaitResult(wanted.code, first))
-      const work = track(claimed(wanted, claim))
+      const work = inFlight.add(claimed(wanted, claim))
       // The exchange continues until the grant is stored (E3), but the caller waits only for a limited time.
       const settledFirst = new AbortController()
       const late = sleep(CLAIM_TTL_MS / 2 + STORE_WAIT_MS, settledFirst.signal).then(() => null)
