@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { request } from 'node:http'
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createHealth } from '../observability/health.ts'
 import { honoListener, type HttpServer, listen } from './http-server.ts'
@@ -74,6 +74,29 @@ describe('the request body limit of a service', () => {
     expect(await send('POST', ['12345678901'], 11)).toMatchObject({ status: 413 })
   })
 
+  it.each([
+    ['with its head', ['12345'], []],
+    ['after its head', [], ['12345']],
+    ['in two parts', ['12'], ['345']],
+  ])(
+    'a service reads a request body that arrives %s, and the next request of the connection',
+    async (_, first, later) => {
+      const head = 'POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n'
+      const socket = connect(server.port, '127.0.0.1').setEncoding('latin1')
+      try {
+        for (let n = 0; n < 2; n += 1) {
+          const hasBegun = once(server.server, 'request')
+          socket.write([head, ...first].join(''))
+          await hasBegun
+          for (const part of later) socket.write(part)
+          expect(await textOf(socket)).toMatch(/^HTTP\/1\.1 200 OK\r\n.*\{"length":5\}$/s)
+        }
+      } finally {
+        socket.destroy()
+      }
+    },
+  )
+
   it('a chunked request body that the client ends early is not counted as a failure of the service', async () => {
     const socket = connect(server.port, '127.0.0.1')
     socket.write(
@@ -88,6 +111,13 @@ describe('the request body limit of a service', () => {
     expect(await metrics.read()).not.toContain('status="500"')
   })
 })
+
+/** Returns the next response of the connection, which ends with a JSON object. */
+async function textOf(socket: Socket): Promise<string> {
+  let text = ''
+  while (!text.endsWith('}')) text += ((await once(socket, 'data')) as [string])[0]
+  return text
+}
 
 const getConnections = ({ server }: HttpServer): Promise<number> =>
   new Promise((resolve, reject) =>
