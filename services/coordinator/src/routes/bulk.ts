@@ -11,7 +11,7 @@ import {
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { parseClientJson } from '../process/json-normalization.ts'
-import { checkedQueueable, utf8Of } from '../transaction/queueable.ts'
+import { checkedQueueable, MAX_TRANSACTION_BYTES, utf8Of } from '../transaction/queueable.ts'
 import type { Operations } from '../worker/operations.ts'
 import { queuerOf } from './act.ts'
 import { BulkResponse, MAX_BULK_LINES, ProcessParam } from './contracts.ts'
@@ -125,7 +125,13 @@ function arrayOf(text: string): unknown[] {
 
 function lineOf(value: unknown): Line {
   const checked = checkedQueueable(value, 'line')
-  if ('transaction' in checked) return checked
+  const errors = 'problems' in checked ? checked.problems : sizeProblems(value)
+  if ('transaction' in checked && errors.length === 0) return checked
   const id = (value as { TransactionID?: unknown } | null | undefined)?.TransactionID
-  return { id: typeof id === 'string' ? id.slice(0, 128) : null, errors: checked.problems }
+  return { id: typeof id === 'string' ? id.slice(0, 128) : null, errors }
 }
+
+const sizeProblems = (value: unknown): readonly string[] =>
+  Buffer.byteLength(JSON.stringify(value)) > MAX_TRANSACTION_BYTES
+    ? [`line: may have at most ${MAX_TRANSACTION_BYTES} bytes`]
+    : []

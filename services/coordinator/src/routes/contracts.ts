@@ -21,7 +21,7 @@ export const StorableJson = AnyJson.meta({ ref: undefined, description: undefine
     error: `may have ${MAX_DEPTH} levels`,
     abort: true, // the next check is recursive, so it must not run for data that is nested too deeply
   })
-  .refine(isPreservedAsJson, NOT_PRESERVED.replace('InitialData ', ''))
+  .refine(isPreservedAsJson, NOT_PRESERVED)
   // The cast is safe, because the two types differ only in which members are readonly.
   .overwrite((data) => normalizedJson(data) as typeof data)
 

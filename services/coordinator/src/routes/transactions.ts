@@ -1,18 +1,14 @@
 import { ActBody, RunResponse } from '@integration-host/shared/contracts/run'
+import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { rawJson } from '@integration-host/shared/http/http-server'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
-import { type Context, Hono, type MiddlewareHandler } from 'hono'
-import { describeRoute } from 'hono-openapi'
-import {
-  isDeeperThan,
-  isPreservedAsJson,
-  MAX_DEPTH,
-  parseClientJson,
-} from '../process/json-normalization.ts'
-import { NOT_PRESERVED, Queueable, utf8Of } from '../transaction/queueable.ts'
+import { type Context, Hono } from 'hono'
+import { describeRoute, resolver } from 'hono-openapi'
+import { parseClientJson } from '../process/json-normalization.ts'
+import { checkedQueueable, Queueable, utf8Of } from '../transaction/queueable.ts'
 import { inputInvalid, type Operations } from '../worker/operations.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { describeBody, IF_MATCH, queuerOf, readAct, ReplayBody, SettleBody } from './act.ts'
@@ -53,6 +49,10 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         operationId: 'queueTransaction',
         tags,
         summary: 'Queue a transaction; it is durable before the response',
+        requestBody: {
+          required: true,
+          content: { 'application/json': { schema: resolver(Queueable) } },
+        },
         responses: {
           202: jsonResponse(
             'queued, or absorbed by the waiting run with the same Debounce key, which is returned',
@@ -73,13 +73,10 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         },
       }),
       onlyKnownQuery(),
-      jsonOnly,
-      readable,
       validate('param', ProcessParam),
-      validate('json', Queueable),
       async (c) => {
         const { process } = c.req.valid('param')
-        const transaction = c.req.valid('json')
+        const transaction = await readTransaction(c)
         callerOf(c).requireRealmOf(transaction)
         const by = queuerOf(c, [transaction])
         const [result] = await operations.queue(process, [transaction], by)
@@ -266,30 +263,21 @@ const ONLY_RUN = { attempts: 0, bodies: false }
 
 const CHANGED = 'the run has another version than `If-Match` names'
 
-const jsonOnly: MiddlewareHandler = async (c, next) => {
+/**
+ * Returns the transaction in the body of a request.
+ *
+ * @throws {IntegrationError} `unsupported_media_type` or `invalid_request`
+ */
+async function readTransaction(c: Context): Promise<QueueTransaction> {
   const type = c.req.header('Content-Type')?.split(';')[0]?.trim().toLowerCase()
   if (type !== 'application/json')
     throw new IntegrationError('unsupported_media_type', 'send application/json')
-  await next()
-}
-
-// Checks the body before the schema does. The schema gets the parsed body, in which invalid bytes and lost digits of
-// numbers are no longer visible. If the body is not JSON, this check does nothing and the schema rejects the body.
-const readable: MiddlewareHandler = async (c, next) => {
-  const text = utf8Of(await c.req.arrayBuffer())
-  keepText(c, text)
-  const body = parseClientJson(text)
-  if (isDeeperThan(body, MAX_DEPTH))
-    throw new IntegrationError('invalid_request', `InitialData may have ${MAX_DEPTH} levels`)
-  if (!isPreservedAsJson(body)) throw new IntegrationError('invalid_request', NOT_PRESERVED)
-  await next()
-}
-
-/**
- * Makes `c.req.json()` parse this text. Otherwise Hono would decode the bytes with a Response, which costs more than
- * all checks of a small body. Hono stores promises in `bodyCache`, although the type of `bodyCache` declares the values
- * of these promises.
- */
-const keepText = (c: Context, text: string): void => {
-  c.req.bodyCache.text = Promise.resolve(text) as unknown as string
+  const body = parseClientJson(utf8Of(await c.req.arrayBuffer()))
+  if (body === undefined) throw new IntegrationError('invalid_request', 'the body is not JSON')
+  const checked = checkedQueueable(body, 'the body')
+  if ('transaction' in checked) return checked.transaction
+  const { problems } = checked
+  throw new IntegrationError('invalid_request', problems.join('; '), {
+    members: { errors: problems },
+  })
 }

@@ -12,12 +12,12 @@ import {
 export const MAX_TRANSACTION_BYTES = 262_144
 
 export const NOT_PRESERVED =
-  'InitialData must not contain U+0000, half a surrogate pair, or a number with more digits than a double holds'
+  'must not contain U+0000, half a surrogate pair, or a number with more digits than a double holds'
 
 /** A transaction that can be queued: the shared contract, restricted to data that can be stored unchanged. */
 export const Queueable = QueueTransaction.refine(
   ({ InitialData }) => isPreservedAsJson(InitialData),
-  NOT_PRESERVED,
+  { path: ['InitialData'], error: NOT_PRESERVED },
 )
   .refine(({ NotBefore, Debounce }) => NotBefore === undefined || Debounce === undefined, {
     path: ['NotBefore'],
@@ -38,7 +38,7 @@ export type CheckedTransaction =
 const MAX_PROBLEMS = 5
 
 /**
- * Checks one of several transactions of a request, or the transaction of a message.
+ * Checks the transaction of a request or message. The caller checks its size.
  *
  * @param value a value that `parseClientJson` returned
  * @param whole the path to report if a problem concerns the whole value
@@ -53,8 +53,6 @@ export function checkedQueueable(value: unknown, whole: string): CheckedTransact
         .slice(0, MAX_PROBLEMS)
         .map(({ path, message }) => `${path.map(String).join('.') || whole}: ${message}`),
     }
-  if (Buffer.byteLength(JSON.stringify(value)) > MAX_TRANSACTION_BYTES)
-    return { problems: [`${whole}: may have at most ${MAX_TRANSACTION_BYTES} bytes`] }
   return { transaction: parsed.data }
 }
 
