@@ -115,6 +115,11 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       return null
     }
     const durationMs = now() - startedAt
+    // The transition is published before it is counted and logged, because clients wait for its event.
+    let published: Promise<void> | undefined
+    if (transition.continues === true) publisher.publishEvent(recorded)
+    else if (outcome.kind === 'held') publisher.publishHeld(recorded, transition.delayMs)
+    else published = publisher.publishStep(recorded, transition.delayMs)
     // An outcome that would lead to a retry is counted as a failure if no attempt is left.
     const result = transition.status === 'Failed' ? 'failed' : outcome.kind
     deps.count(run.Process, run.StepName, result, durationMs)
@@ -136,12 +141,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
         details,
         outcome.kind === 'later' ? 'step called waitFor and starts again later' : 'step completed',
       )
-    if (transition.continues === true) {
-      publisher.publishEvent(recorded)
-      return claimAfter(claim, recorded, transition)
-    }
-    if (outcome.kind === 'held') publisher.publishHeld(recorded, transition.delayMs)
-    else await publisher.publishStep(recorded, transition.delayMs)
+    if (transition.continues === true) return claimAfter(claim, recorded, transition)
+    await published
     return null
   }
 
