@@ -162,7 +162,9 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
   })
   await new Promise<void>((resolve, reject) => {
     acceptor.once('error', reject)
-    acceptor.listen(options.port, options.host, () => {
+    // By default, Node lets 511 connections wait to be accepted. The kernel drops the handshakes of further clients,
+    // which repeat them later.
+    acceptor.listen(options.port, options.host, MAX_CONNECTIONS, () => {
       acceptor.off('error', reject)
       resolve()
     })
