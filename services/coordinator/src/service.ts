@@ -45,6 +45,7 @@ import { startSlotKeeper } from './worker/slot-keeper.ts'
 import { createStoreRetry } from './worker/store-retry.ts'
 import { createTraceparents } from './worker/traceparent.ts'
 import { createEventStreams } from './routes/event-streams.ts'
+import { createRunEnds } from './routes/run-ends.ts'
 import { createSealedCursors } from './routes/sealed-cursors.ts'
 import { needsChangeFeed, startTriggers } from './triggers.ts'
 import { addWebhookProcess, startWebhooks } from './webhooks.ts'
@@ -325,6 +326,7 @@ export async function startCoordinator(
     onCut: metrics.countCutStream,
   })
   metrics.watchStreams(() => streams.size)
+  const runEnds = createRunEnds({ feed, source })
   const access = stack.use(openAccessKeys(config, { logger: log, health, metrics: serviceMetrics }))
   const exportsEnd = new AbortController()
   const app = createApp({
@@ -346,6 +348,7 @@ export async function startCoordinator(
     processes,
     cursors: createSealedCursors(config.SERVICE_API_KEY),
     streams,
+    runEnds,
     lastAudit: () => lastAudit,
   })
   const { HOST: host, PORT: port } = config
@@ -353,8 +356,9 @@ export async function startCoordinator(
     await (serve?.(app) ?? listen(honoListener(app), { host, port, metrics: serviceMetrics })),
   )
   // The event streams are ended before the server stops. Otherwise the server would wait for them, because they never
-  // end by themselves.
+  // end by themselves. Requests that wait for the end of a run get a response.
   stack.use(streams)
+  stack.use(runEnds)
   stack.defer(() => exportsEnd.abort())
   const owned = stack.move()
   return { url: server.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }

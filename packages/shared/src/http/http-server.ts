@@ -112,6 +112,15 @@ export function rawJson(c: Context, value: object, status: ContentfulStatusCode 
 }
 
 /**
+ * Calls `listener` when the response has been sent, or when the client has closed its connection before. The signal of
+ * Hono's request would do the same, but making it takes longer than the rest of a short request.
+ */
+export function onceOver(c: Context, listener: () => void): void {
+  const { outgoing } = (c.env ?? {}) as Partial<NodeEnv>
+  outgoing?.once('close', listener)
+}
+
+/**
  * Serves requests until the returned server is disposed. Disposing stops accepting requests, waits up to `drainMs` for
  * the requests in flight, and closes all connections.
  *

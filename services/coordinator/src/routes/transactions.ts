@@ -2,31 +2,38 @@ import { ActBody, RunResponse } from '@integration-host/shared/contracts/run'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { rawJson } from '@integration-host/shared/http/http-server'
+import { onceOver, rawJson } from '@integration-host/shared/http/http-server'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { preferParameter, preferredWaitSeconds } from '@integration-host/shared/http/prefer'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import { parseClientJson } from '../process/json-normalization.ts'
 import { checkedQueueable, Queueable, utf8Of } from '../transaction/queueable.ts'
 import { inputInvalid, type Operations } from '../worker/operations.ts'
+import { isOver } from '../transaction/status.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { describeBody, IF_MATCH, queuerOf, readAct, ReplayBody, SettleBody } from './act.ts'
 import { bulkRoutes } from './bulk.ts'
 import { ProcessParam, RunQuery, TransactionParam } from './contracts.ts'
 import { limited } from './limited.ts'
 import { runDetailRoutes } from './run-detail.ts'
+import type { RunEnds } from './run-ends.ts'
 
 export interface TransactionRouteDeps {
   readonly operations: Operations
   readonly source: TransactionSource
+  readonly runEnds: RunEnds
 }
+
+/** Shorter than a minute, after which many clients and proxies close a connection without a response. */
+const MAX_WAIT_SECONDS = 50
 
 const tags = ['transactions']
 
 /** `/processes/{process}/transactions`: queues, replays, resumes, cancels, retries and settles transactions. */
 export function transactionRoutes(deps: TransactionRouteDeps) {
-  const { operations, source } = deps
+  const { operations, source, runEnds } = deps
   /**
    * Checks the realm of the transaction: a key that is bound to realms may change only runs of its realms. The check
    * needs no lock, because the realm of a transaction never changes.
@@ -49,6 +56,15 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         operationId: 'queueTransaction',
         tags,
         summary: 'Queue a transaction; it is durable before the response',
+        description:
+          'With `Prefer: wait=30` the response comes when the run has ended, but after 30 seconds at the latest: 200 if ' +
+          'it has ended, with its `Status`, otherwise 202. Repeat the request to wait again.',
+        parameters: [
+          preferParameter(
+            `\`wait=<seconds>\` (RFC 7240): wait for the end of the run, at most ${MAX_WAIT_SECONDS} seconds. ` +
+              '`Preference-Applied` shows for how long the service was prepared to wait',
+          ),
+        ],
         requestBody: {
           required: true,
           content: { 'application/json': { schema: resolver(Queueable) } },
@@ -59,7 +75,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
             RunResponse,
           ),
           200: jsonResponse(
-            'a transaction with this id, data, realm and tags exists already',
+            'a transaction with this id, data, realm and tags exists already; or its run has ended',
             RunResponse,
           ),
           ...problemResponses({
@@ -86,7 +102,15 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
             'transaction_conflict',
             'the id exists with other data, realm or tags',
           )
-        return rawJson(c, result.run, result.outcome === 'exists' ? 200 : 202)
+        const preferred = preferredWaitSeconds(c)
+        let { run } = result
+        if (preferred !== null) {
+          const seconds = Math.min(preferred, MAX_WAIT_SECONDS)
+          run = await runEnds.reached(result, seconds * 1_000, (giveUp) => onceOver(c, giveUp))
+          c.header('Preference-Applied', `wait=${seconds}`)
+        }
+        const isAsRequested = result.outcome === 'exists' || isOver(run.Status)
+        return rawJson(c, run, isAsRequested ? 200 : 202)
       },
     )
     .post(

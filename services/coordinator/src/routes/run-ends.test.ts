@@ -1,0 +1,257 @@
+import { until } from '@integration-host/shared/test-support/eventually'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  type Backends,
+  type Fixture,
+  openBackends,
+  startFixture,
+} from '../../test-support/fixture.ts'
+import { defineProcess } from '../process/define-process.ts'
+import type { Step } from '../process/step.ts'
+import type { QueueResult } from '../transaction/transaction-source.ts'
+import type { Run } from '../transaction/run.ts'
+import { createTransitionFeed } from '../worker/transition-feed.ts'
+import { createRunEnds, MAX_WAITING } from './run-ends.ts'
+
+/** Resolves the steps that wait for a test, by the id of their transaction. */
+const waiting = new Map<string, () => void>()
+const sale = defineProcess('Sale').step('only', async (step: Step) => {
+  if (step.initialData === 'fail') return step.fail('no such customer')
+  if (step.initialData === 'wait')
+    await new Promise<void>((resolve) => waiting.set(step.transactionId, resolve))
+  return step.complete({ sold: true })
+})
+
+describe('a request that queues a transaction with `Prefer: wait`', () => {
+  let backends: Backends
+  let host: Fixture
+  beforeAll(async () => {
+    backends = await openBackends('embedded')
+    host = await startFixture(backends, { processes: [sale] })
+  })
+  afterAll(async () => {
+    for (const end of waiting.values()) end()
+    await host[Symbol.asyncDispose]()
+    await backends[Symbol.asyncDispose]()
+  })
+
+  const queue = (
+    id: string,
+    prefer: string | null = 'wait=30',
+    body: object = { InitialData: 'now' },
+    init: RequestInit = {},
+  ) =>
+    host.call('/processes/Sale/transactions', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', ...(prefer !== null && { Prefer: prefer }) },
+      body: JSON.stringify({ TransactionID: id, ...body }),
+      ...init,
+    })
+  const act = (id: string, action: string) =>
+    host.call(`/processes/Sale/transactions/${id}/${action}`, { method: 'POST' })
+  /** The stored run, without the members that the response to a queued transaction does not have. */
+  const stored = async (id: string) => {
+    const {
+      Items: _items,
+      Attempts: _attempts,
+      AttemptCount: _count,
+      LeaseOwner: _owner,
+      LeaseUntil: _until,
+      StartedAt: _startedAt,
+      ...run
+    } = (await host.run(id)) as unknown as Record<string, unknown>
+    return run
+  }
+  const isWaiting = (id: string) => until(() => Promise.resolve(waiting.has(id)))
+
+  it('gets 200 with the run as it is stored when the run has completed', async () => {
+    const response = await queue('completes', 'respond-async, wait=30')
+    expect(response.status).toBe(200)
+    expect(response.headers.get('Preference-Applied')).toBe('wait=30')
+    const run = await response.json()
+    expect(run).toMatchObject({ TransactionID: 'completes', Status: 'Completed', StepName: 'only' })
+    expect(run).toEqual(await stored('completes'))
+  })
+
+  it('gets 200 with the error when the run has failed', async () => {
+    const response = await queue('fails', 'wait=30', { InitialData: 'fail' })
+    expect(response.status).toBe(200)
+    const run = await response.json()
+    expect(run).toMatchObject({ Status: 'Failed', LastError: 'no such customer' })
+    expect(run).toEqual(await stored('fails'))
+  })
+
+  it('gets 200 when an operator has cancelled the run', async () => {
+    const responding = queue('cancelled', 'wait=30', { InitialData: 'wait' })
+    await isWaiting('cancelled')
+    await act('cancelled', 'cancel')
+    const response = await responding
+    expect([response.status, await response.json()]).toMatchObject([200, { Status: 'Cancelled' }])
+  })
+
+  it('gets 202 with the current state of a run that has not ended in time', async () => {
+    const response = await queue('takes longer', 'wait=1', { InitialData: 'wait' })
+    expect(response.status).toBe(202)
+    expect(await response.json()).toMatchObject({ Status: 'Running', StepName: 'only', Attempt: 1 })
+  })
+
+  it('waits for the run of an earlier request with the same transaction', async () => {
+    await queue('repeated', null, { InitialData: 'wait' })
+    await isWaiting('repeated')
+    const responses = [1, 2].map(() => queue('repeated', 'wait=30', { InitialData: 'wait' }))
+    // This request is the last one, so its response shows that the service has received the others.
+    expect((await queue('repeated', null, { InitialData: 'wait' })).status).toBe(200)
+    waiting.get('repeated')?.()
+    for (const response of await Promise.all(responses))
+      expect([response.status, await response.json()]).toMatchObject([200, { Status: 'Completed' }])
+  })
+
+  it('gets a response at once if the run of an earlier request has ended', async () => {
+    await queue('ended')
+    const response = await queue('ended')
+    expect([response.status, await response.json()]).toMatchObject([200, { Status: 'Completed' }])
+  })
+
+  it('gets the start time that an operator has removed while the request waited', async () => {
+    const body = { InitialData: 'now', NotBefore: 3_600 }
+    const response = queue('delayed', 'wait=30', body)
+    await until(async () => (await host.run('delayed')).Status === 'Queued')
+    expect((await act('delayed', 'retry')).status).toBe(202)
+    const run = await (await response).json()
+    expect(run).toMatchObject({ Status: 'Completed', NotBefore: null })
+    expect(run).toEqual(await stored('delayed'))
+  })
+
+  it('waits at most 50 seconds, and the response names this time', async () => {
+    const response = await queue('patient', 'wait=86400')
+    expect(response.headers.get('Preference-Applied')).toBe('wait=50')
+  })
+
+  it.each(['wait=soon', 'wait', 'respond-async', 'return=minimal'])(
+    'is answered without a wait if the header is `Prefer: %s`',
+    async (prefer) => {
+      const id = `unknown ${prefer}`
+      const response = await queue(id, prefer, { InitialData: 'wait' })
+      expect(response.status).toBe(202)
+      expect(response.headers.get('Preference-Applied')).toBe(null)
+    },
+  )
+
+  it('is rejected like any other request if the transaction is invalid, unknown or in conflict', async () => {
+    await queue('taken', null)
+    const conflict = await queue('taken', 'wait=30', { InitialData: 'other' })
+    const invalid = await queue('', 'wait=30')
+    const unknown = await host.call('/processes/Nobody/transactions', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', Prefer: 'wait=30' },
+      body: '{"TransactionID": "x", "InitialData": 1}',
+    })
+    expect([conflict.status, invalid.status, unknown.status]).toEqual([409, 400, 404])
+  })
+
+  it('gets 202 when the service shuts down', async () => {
+    await using own = await openBackends('embedded')
+    const ending = await startFixture(own, { processes: [sale] })
+    const response = ending.call('/processes/Sale/transactions', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', Prefer: 'wait=30' },
+      body: '{"TransactionID": "at the shutdown", "InitialData": "wait"}',
+    })
+    await isWaiting('at the shutdown')
+    const ended = ending[Symbol.asyncDispose]()
+    expect((await response).status).toBe(202)
+    waiting.get('at the shutdown')?.()
+    await ended
+  })
+})
+
+describe('the requests that wait for the end of a run', () => {
+  const run = {
+    Process: 'Sale',
+    TransactionID: '1',
+    ReplayID: 0,
+    Status: 'Running',
+    StepName: 'only',
+    NotBefore: null,
+    DebounceKey: null,
+  } as Run
+  const queued: QueueResult = { outcome: 'queued', run }
+  const HOUR = 3_600_000
+  const event = {
+    Process: 'Sale',
+    TransactionID: '1',
+    ReplayID: 0,
+    Status: 'Completed',
+    StepName: 'only',
+    Attempt: 1,
+    ErrorClass: null,
+    WaitingFor: null,
+    InDoubt: false,
+    NextAttemptAt: null,
+    Version: 2,
+    At: '2026-11-20T10:00:00.000Z',
+  } as const
+  const open = (get: () => Promise<Run>) => {
+    const feed = createTransitionFeed()
+    const source = {
+      get: async () => ({
+        run: await get(),
+        lease: { LeaseOwner: null, LeaseUntil: null, StartedAt: null },
+        items: [],
+        attempts: [],
+        attemptCount: 0,
+      }),
+    }
+    return { feed, ends: createRunEnds({ feed, source }) }
+  }
+  const unavailable = () => Promise.reject(new Error('the store is unavailable'))
+  const ignore = (): void => {}
+
+  it('end with the event of the run, and not with those of other runs', async () => {
+    const { feed, ends } = open(unavailable)
+    const reached = ends.reached(queued, HOUR, ignore)
+    feed.add({ ...event, Process: 'Other' })
+    feed.add({ ...event, TransactionID: '2' })
+    feed.add({ ...event, ReplayID: 1 })
+    feed.add({ ...event, Status: 'Retrying' })
+    expect(ends.size).toBe(1)
+    feed.add(event)
+    expect(await reached).toMatchObject({ Status: 'Completed', Version: 2, CompletedAt: event.At })
+    expect(ends.size).toBe(0)
+  })
+
+  it('end if the run of a repeated request ended after its row was read', async () => {
+    const { ends } = open(() => Promise.resolve({ ...run, Status: 'Completed' }))
+    const repeated: QueueResult = { outcome: 'exists', run }
+    expect(await ends.reached(repeated, HOUR, ignore)).toMatchObject({ Status: 'Completed' })
+    expect(ends.size).toBe(0)
+  })
+
+  it('end with the run as it was queued if the store is unavailable', async () => {
+    const { feed, ends } = open(unavailable)
+    const reached = ends.reached(queued, HOUR, ignore)
+    feed.add({ ...event, Status: 'Failed' })
+    expect(await reached).toBe(run)
+  })
+
+  it('end when their clients have closed their connections', async () => {
+    const { ends } = open(() => Promise.resolve(run))
+    let leave = ignore
+    const reached = ends.reached(queued, HOUR, (giveUp) => (leave = giveUp))
+    leave()
+    expect([await reached, ends.size]).toEqual([run, 0])
+  })
+
+  it(`are at most ${MAX_WAITING}, and a further request does not wait`, async () => {
+    const { feed, ends } = open(unavailable)
+    const all = Array.from({ length: MAX_WAITING }, () => ends.reached(queued, HOUR, ignore))
+    expect(await ends.reached(queued, HOUR, ignore)).toBe(run)
+    expect(ends.size).toBe(MAX_WAITING)
+    feed.add(event)
+    expect(new Set((await Promise.all(all)).map(({ Status }) => Status))).toEqual(
+      new Set(['Completed']),
+    )
+    ends[Symbol.dispose]()
+    expect(await ends.reached(queued, HOUR, ignore)).toBe(run)
+  })
+})
