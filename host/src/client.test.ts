@@ -146,6 +146,23 @@ describe('the HTTP client that the package exports', () => {
     ])
   })
 
+  it('a transaction that the client queues with waitSeconds resolves with the status at the end of the run, in one request', async () => {
+    const { client, sent } = connect()
+    const process = client.process<{ customer: string }>(PROCESS)
+    const options = { waitSeconds: 30 }
+    expect(await process.queue('w1', { customer: 'Ada' }, options)).toMatchObject({
+      Status: 'Completed',
+    })
+    expect(await process.queue('w2', { customer: 'unknown' }, options)).toMatchObject({
+      Status: 'Failed',
+      LastError: 'no such customer',
+    })
+    expect(sent.map(({ method, status }) => [method, status])).toEqual([
+      ['POST', 200],
+      ['POST', 200],
+    ])
+  })
+
   it('a transaction that the client queues with notBefore starts at that time', async () => {
     const process = connect().client.process<{ customer: string }>(PROCESS)
     const queued = await process.queue('delayed', { customer: 'Ada' }, { notBefore: 3_600 })

@@ -113,7 +113,7 @@ export function createClient(options: ClientOptions): Client {
   const headers = { Accept: 'application/json', Authorization: `Bearer ${options.key}` }
   const posts = { areRecognised: provider === 'intuit' }
 
-  async function request({ method, path, body, isRepeatable, signal }: ApiRequest) {
+  async function request({ method, path, body, prefer, isRepeatable, signal }: ApiRequest) {
     let text = ''
     const response = await sendWithAttempts(connection, {
       async send(attemptSignal) {
@@ -124,6 +124,7 @@ export function createClient(options: ClientOptions): Client {
           headers: {
             ...headers,
             ...(body !== undefined && { 'Content-Type': 'application/json' }),
+            ...(prefer !== undefined && { Prefer: prefer }),
           },
           ...(body !== undefined && { body: JSON.stringify(body) }),
         })

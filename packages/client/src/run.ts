@@ -37,6 +37,11 @@ export interface QueueOptions extends ActOptions {
    * The promise resolves with that run.
    */
   readonly debounce?: QueueTransaction['Debounce']
+  /**
+   * Waits up to this many seconds for the end of the run, at most 50. If the run ends in time, the promise resolves with
+   * its last `Status`, which may be `Failed`; otherwise with its current one. `run(id).completed()` waits for longer.
+   */
+  readonly waitSeconds?: number
 }
 /** The options of `replay`. */
 export interface ReplayOptions<Input> extends ActOptions {
@@ -96,13 +101,16 @@ export interface ApiRequest extends RequestOptions {
   readonly method: 'GET' | 'POST'
   readonly path: string
   readonly body?: unknown
+  /** The header `Prefer`. */
+  readonly prefer?: string
   readonly isRepeatable: boolean
 }
 
 export function createProcessClient<Input>(process: string, deps: RunDeps): ProcessClient<Input> {
   const base = `/processes/${segment(process)}/transactions`
   return {
-    async queue(id, data, { realm, tags, notBefore, debounce, reason, signal } = {}) {
+    async queue(id, data, options = {}) {
+      const { realm, tags, notBefore, debounce, reason, waitSeconds, signal } = options
       const body: QueueTransaction = {
         TransactionID: id,
         InitialData: data as JsonValue,
@@ -112,8 +120,14 @@ export function createProcessClient<Input>(process: string, deps: RunDeps): Proc
         ...(debounce !== undefined && { Debounce: debounce }),
         ...(reason !== undefined && { Reason: reason }),
       }
-      const request = { method: 'POST', path: base, body, isRepeatable: true } as const
-      return (await deps.request({ ...request, ...(signal && { signal }) })) as Run
+      return (await deps.request({
+        method: 'POST',
+        path: base,
+        body,
+        ...(waitSeconds !== undefined && { prefer: `wait=${waitSeconds}` }),
+        isRepeatable: true,
+        ...(signal && { signal }),
+      })) as Run
     },
     run: (id, { replay } = {}) =>
       createRunClient(id, `${base}/${segment(id)}`, replay ?? null, deps),
