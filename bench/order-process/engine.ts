@@ -23,6 +23,8 @@ export interface EngineSettings {
   readonly concurrency: number
   /** The variant to measure, for an engine that is measured in several variants. */
   readonly variant: string
+  /** Whether the client of a coordinator waits for events instead of the response (`Prefer: wait`). */
+  readonly byEvents: boolean
   readonly stubUrl: string
   /** An existing folder. The CSV files are written to its subfolder `OrderCSV/`. */
   readonly dataDir: string

@@ -17,6 +17,8 @@ export interface Entry {
   /** Number of transactions in a round, chosen so that a round takes about five seconds. */
   readonly transactions: number
   readonly isOurs: boolean
+  /** Whether a single transaction waits for the event of its completion, instead of the response (`Prefer: wait`). */
+  readonly byEvents?: boolean
   /** The number of coordinators; 1 if absent. All transactions are queued at the first one. */
   readonly replicas?: number
   /** Whether the coordinator encrypts payloads (`PAYLOAD_KEYS`). */
@@ -40,6 +42,14 @@ export const entries: readonly Entry[] = [
     ...ours,
     name: 'coordinator, inline',
     variant: 'inline',
+    concurrency: 600,
+    transactions: 12_000,
+  },
+  {
+    ...ours,
+    name: 'coordinator, inline, by events',
+    variant: 'inline',
+    byEvents: true,
     concurrency: 600,
     transactions: 12_000,
   },

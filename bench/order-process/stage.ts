@@ -99,6 +99,7 @@ export async function setStage(entry: Entry, options: StageOptions): Promise<Sta
   const settings: EngineSettings = {
     concurrency: options.concurrency,
     variant: entry.variant ?? '',
+    byEvents: entry.byEvents === true,
     stubUrl: options.stubUrl,
     dataDir,
     databaseUrl: system.databaseUrl,

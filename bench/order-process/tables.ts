@@ -43,10 +43,11 @@ export function printRatios(measured: Rounds<Entry>): void {
   for (const [entry, theirs] of measured) {
     if (entry.isOurs) continue
     const row: Row = {}
-    for (const [{ variant }, results] of ours) {
+    for (const [{ name }, results] of ours) {
       const { rate, cpu } = ratios(results, theirs)
-      row[`${variant}: rate`] = rate
-      row[`${variant}: CPU`] = cpu
+      const short = name.replace('coordinator, ', '')
+      row[`${short}: rate`] = rate
+      row[`${short}: CPU`] = cpu
     }
     rows.push([entry.name, row])
   }

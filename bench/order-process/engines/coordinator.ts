@@ -10,8 +10,9 @@ const LOOK_MS = 20
 
 /**
  * A client of a coordinator that runs in another process. Many transactions are queued with `POST …/bulk`, and the
- * table is polled until all are completed, because an event for each transition would be extra work. After a single
- * transaction, the client waits for its completion event.
+ * table is polled until all are completed, because an event for each transition would be extra work. A single transaction
+ * is queued with `Prefer: wait`, so its response comes when it is completed. In the variant with events, the response
+ * comes when the transaction is durable, and the client waits for the event of its completion.
  */
 export const start: StartEngine = async (settings) => {
   const transactions = `${settings.coordinator.url}/processes/OrderProcess/transactions`
@@ -38,6 +39,11 @@ export const start: StartEngine = async (settings) => {
     )
     return unfinished.rowCount === 0
   }
+  async function queueAndWait(id: string): Promise<void> {
+    const transaction = { TransactionID: id, InitialData: id }
+    const status = await client.post(transactions, transaction, { Prefer: 'wait=30' })
+    if (status !== 200) throw new Error(`transaction ${id} has not ended: status ${status}`)
+  }
   return {
     async runAll(ids) {
       const startedAt = performance.now()
@@ -51,6 +57,7 @@ export const start: StartEngine = async (settings) => {
       return { queuedMs }
     },
     async runOne(id) {
+      if (!settings.byEvents) return queueAndWait(id)
       events ??= watchCompletions(settings.coordinator.url, leaving.signal, authorization(settings))
       const completed = (await events).until(id)
       await client.post(transactions, { TransactionID: id, InitialData: id })
