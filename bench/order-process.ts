@@ -88,11 +88,14 @@ const chosen = entries
         ]
       : [entry],
   )
-  .flatMap((entry) =>
-    args.against === undefined
-      ? [entry]
-      : [entry, { ...entry, name: `${entry.name} (other)`, checkout: otherCheckout(args.against) }],
-  )
+  .flatMap((entry) => {
+    if (args.against === undefined) return [entry]
+    if (entry.byEvents === true) return []
+    // The other checkout may be older than `Prefer: wait`, so both coordinators are measured by events.
+    const byEvents = { ...entry, byEvents: true }
+    const checkout = otherCheckout(args.against)
+    return [byEvents, { ...byEvents, name: `${entry.name} (other)`, checkout }]
+  })
   .flatMap((entry) =>
     args['payload-keys']
       ? [entry, { ...entry, name: `${entry.name} (payload keys)`, hasPayloadKeys: true }]

@@ -6,8 +6,8 @@ import { startEngine } from './start-engine.ts'
 
 export type Task =
   /**
-   * `all` starts all transactions at the same time. `one-by-one` uses as many clients as the concurrency allows. Each
-   * of these clients starts its next transaction when its previous one has completed.
+   * `all` starts all transactions at the same time. `one-by-one` uses as many clients as the concurrency allows, but at
+   * most `MAX_CLIENTS`. Each of these clients starts its next transaction when its previous one has completed.
    */
   | { readonly kind: 'all' | 'one-by-one'; readonly count: number }
   | { readonly kind: 'paced'; readonly perSecond: number; readonly seconds: number }
@@ -20,6 +20,9 @@ export interface TaskResult {
 }
 /** The reply to a task. A reply without a result is sent once before the first task, when the engine is ready. */
 export type Reply = { readonly result?: TaskResult } | { readonly error: string }
+
+/** A coordinator lets at most 200 requests wait for the end of their runs. */
+const MAX_CLIENTS = 200
 
 const [, , name, text = '{}'] = process.argv
 const settings = JSON.parse(text) as EngineSettings
@@ -56,7 +59,9 @@ async function run(task: Task): Promise<TaskResult> {
       return { elapsedMs: performance.now() - startedAt, ...totals, latenciesMs: [] }
     }
     case 'one-by-one':
-      await atMost(settings.concurrency, ids(task.count), (id) => engine.runOne(id))
+      await atMost(Math.min(settings.concurrency, MAX_CLIENTS), ids(task.count), (id) =>
+        engine.runOne(id),
+      )
       return { elapsedMs: performance.now() - startedAt, latenciesMs: [] }
     case 'paced': {
       const latenciesMs = await paced(task.perSecond, task.seconds)

@@ -6,7 +6,7 @@ export interface JsonClient extends AsyncDisposable {
    *
    * @throws {Error} unless the status is 2xx
    */
-  post(url: string, body: unknown, headers?: Readonly<Record<string, string>>): Promise<number>
+  post(url: string, body: unknown, extraHeaders?: Readonly<Record<string, string>>): Promise<number>
 }
 
 /** Creates an HTTP client that keeps at most `connections` connections open. */
@@ -16,11 +16,11 @@ export function createJsonClient(
 ): JsonClient {
   const agent = new Agent({ connections })
   return {
-    async post(url, body, more = {}) {
+    async post(url, body, extraHeaders = {}) {
       const response = await request(url, {
         method: 'POST',
         dispatcher: agent,
-        headers: { ...headers, ...more, 'Content-Type': 'application/json' },
+        headers: { ...headers, ...extraHeaders, 'Content-Type': 'application/json' },
         body: JSON.stringify(body),
       })
       const text = await response.body.text()

@@ -61,7 +61,7 @@ export interface ClientOptions {
   readonly attempts?: number
   /** The pause before the second attempt, in milliseconds; 500 by default. It doubles with every further attempt. */
   readonly pauseMs?: number
-  /** How long an attempt waits for its response, in milliseconds; 60,000 by default. */
+  /** How long an attempt waits for its response, in milliseconds; 60,000 by default. `waitSeconds` is added to it. */
   readonly timeoutMs?: number
   /** The time between two reads of a run while its event stream is unavailable, in milliseconds; 1,000 by default. */
   readonly pollMs?: number
@@ -113,9 +113,11 @@ export function createClient(options: ClientOptions): Client {
   const headers = { Accept: 'application/json', Authorization: `Bearer ${options.key}` }
   const posts = { areRecognised: provider === 'intuit' }
 
-  async function request({ method, path, body, prefer, isRepeatable, signal }: ApiRequest) {
+  async function request({ method, path, body, waitSeconds, isRepeatable, signal }: ApiRequest) {
     let text = ''
-    const response = await sendWithAttempts(connection, {
+    const waitMs = (waitSeconds ?? 0) * 1_000
+    const patient = { ...connection, timeoutMs: connection.timeoutMs + waitMs }
+    const response = await sendWithAttempts(patient, {
       async send(attemptSignal) {
         const sent = await connection.fetch(coordinator + path, {
           method,
@@ -124,7 +126,7 @@ export function createClient(options: ClientOptions): Client {
           headers: {
             ...headers,
             ...(body !== undefined && { 'Content-Type': 'application/json' }),
-            ...(prefer !== undefined && { Prefer: prefer }),
+            ...(waitSeconds !== undefined && { Prefer: `wait=${waitSeconds}` }),
           },
           ...(body !== undefined && { body: JSON.stringify(body) }),
         })

@@ -38,8 +38,9 @@ export interface QueueOptions extends ActOptions {
    */
   readonly debounce?: QueueTransaction['Debounce']
   /**
-   * Waits up to this many seconds for the end of the run, at most 50. If the run ends in time, the promise resolves with
-   * its last `Status`, which may be `Failed`; otherwise with its current one. `run(id).completed()` waits for longer.
+   * The number of whole seconds for which the request waits for the end of the run; a number above 50 counts as 50. The
+   * promise resolves with the run when it has ended, also if it has failed or was cancelled; otherwise with its current
+   * `Status`. `run(id).completed()` has no such limit.
    */
   readonly waitSeconds?: number
 }
@@ -54,7 +55,8 @@ export interface ReplayOptions<Input> extends ActOptions {
 /** The transactions of one process. */
 export interface ProcessClient<Input> {
   /**
-   * Queues a transaction, and resolves when the transaction is stored durably. The request is repeated after a lost
+   * Queues a transaction, and resolves when the transaction is stored durably, or with `waitSeconds` when its run has
+   * ended. The request is repeated after a lost
    * response, because queuing the same id, data, realm and tags a second time is not an error.
    *
    * @throws {ProblemError} `transaction_conflict` if the id is used for other data, `input_invalid`,
@@ -101,8 +103,8 @@ export interface ApiRequest extends RequestOptions {
   readonly method: 'GET' | 'POST'
   readonly path: string
   readonly body?: unknown
-  /** The header `Prefer`. */
-  readonly prefer?: string
+  /** The number of seconds for which the service may wait before it responds (`Prefer: wait`). */
+  readonly waitSeconds?: number
   readonly isRepeatable: boolean
 }
 
@@ -124,7 +126,7 @@ export function createProcessClient<Input>(process: string, deps: RunDeps): Proc
         method: 'POST',
         path: base,
         body,
-        ...(waitSeconds !== undefined && { prefer: `wait=${waitSeconds}` }),
+        ...(waitSeconds !== undefined && { waitSeconds: Math.ceil(waitSeconds) }),
         isRepeatable: true,
         ...(signal && { signal }),
       })) as Run

@@ -22,6 +22,8 @@ export interface CoordinatorMetrics {
   readonly countCutStream: (reason: CutReason) => void
   /** Registers a function that returns the number of open event streams. Each scrape calls the function. */
   readonly watchStreams: (count: () => number) => void
+  /** Registers a function that returns the number of requests that wait for the end of a run. */
+  readonly watchWaiting: (count: () => number) => void
   readonly setWebhookBacklog: (backlog: readonly WebhookBacklog[]) => void
   readonly setOperations: (counts: Readonly<Record<'Running' | 'Paused', number>>) => void
   /** Counts a message of the queue `start.<process>`. */
@@ -106,6 +108,10 @@ export function createCoordinatorMetrics(
     'Runs whose lease a lost coordinator let expire, and that were made due again',
   )
   const watchers = metrics.gauge('coordinator_event_watchers', 'Clients that read /events now')
+  const waitingRequests = metrics.gauge(
+    'coordinator_waiting_requests',
+    'Requests that wait for the end of a run now',
+  )
   const cutStreams = metrics.counter(
     'coordinator_event_streams_cut_total',
     'Streams of /events that were cut off because the client did not read, by limit',
@@ -190,6 +196,7 @@ export function createCoordinatorMetrics(
     setOnline: (isOnline) => online.set(isOnline ? 1 : 0),
     countCutStream: (reason) => cutStreams.inc({ reason }),
     watchStreams: (count) => metrics.beforeEach(() => watchers.set(count())),
+    watchWaiting: (count) => metrics.beforeEach(() => waitingRequests.set(count())),
     setWebhookBacklog(backlog) {
       // Removes the metrics of receivers that no longer have undelivered webhooks. The backlog does not list such
       // receivers.

@@ -327,6 +327,7 @@ export async function startCoordinator(
   })
   metrics.watchStreams(() => streams.size)
   const runEnds = createRunEnds({ feed, source })
+  metrics.watchWaiting(() => runEnds.size)
   const access = stack.use(openAccessKeys(config, { logger: log, health, metrics: serviceMetrics }))
   const exportsEnd = new AbortController()
   const app = createApp({

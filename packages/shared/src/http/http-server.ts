@@ -112,12 +112,14 @@ export function rawJson(c: Context, value: object, status: ContentfulStatusCode 
 }
 
 /**
- * Calls `listener` when the response has been sent, or when the client has closed its connection before. The signal of
- * Hono's request would do the same, but making it takes longer than the rest of a short request.
+ * Calls `listener` when the response has been sent, or when the connection has been closed, whichever is first. The
+ * signal of Hono's request reports this too, but creating it takes longer than the rest of a short request. If
+ * `honoListener` does not serve the app, `listener` is not called.
  */
-export function onceOver(c: Context, listener: () => void): void {
+export function onResponseClosed(c: Context, listener: () => void): void {
   const { outgoing } = (c.env ?? {}) as Partial<NodeEnv>
-  outgoing?.once('close', listener)
+  if (outgoing?.closed === true) listener()
+  else outgoing?.once('close', listener)
 }
 
 /**

@@ -14,6 +14,7 @@ it.each([
   ['handling=lenient,wait=10,return=minimal', 10],
   ['wait=10; reason=test, respond-async', 10],
   ['wait=10, wait=20', 10],
+  ['reason="no, wait=5", wait=10', 10],
   ['wait=0', 0],
 ])('`Prefer: %s` is a wait of %i seconds (RFC 7240)', async (prefer, seconds) => {
   expect(await waitOf(prefer)).toBe(seconds)
@@ -32,7 +33,9 @@ it.each([
   'wait="30',
   'await=30',
   'foo; wait=30',
+  'foo="a, wait=30"',
+  'wait=soon, wait=30',
   'wait=9999999999',
-])('`Prefer: %s` is no wait, and is ignored', async (prefer) => {
+])('`Prefer: %s`, which has no valid `wait`, is ignored', async (prefer) => {
   expect(await waitOf(prefer)).toBe(null)
 })

@@ -1,22 +1,25 @@
 import type { Context } from 'hono'
 
-/** Matches the preference `wait` in a list of preferences. Parameters of the preference are ignored. */
-const WAIT = /(?:^|,)\s*wait\s*=\s*(?:(\d{1,9})|"(\d{1,9})")\s*(?:;[^,]*)?(?=,|$)/i
+/** Matches each preference of a list. A comma within a quoted string does not end a preference. */
+const PREFERENCE = /(?:"(?:\\.|[^"\\])*"|[^,"])+/g
+/** Matches the preference `wait` with its value. Parameters of the preference follow a semicolon. */
+const WAIT = /^\s*wait\s*(?:=\s*([^;]*?)\s*)?(?:;.*)?$/i
 
 /**
- * Returns how many seconds the client is willing to wait for the result of its request (RFC 7240 §4.3, the preference
- * `wait` of the header `Prefer`); `null` if the header is absent or has no such preference. A preference with another
- * form is ignored, because a server must process a request as if such a preference were absent (RFC 7240 §2).
+ * Returns the number of seconds for which the client is prepared to wait for the result of its request, from the
+ * preference `wait` of the header `Prefer` (RFC 7240 §4.3). Returns `null` if the header is absent, has no such
+ * preference, or if its value is not a whole number of at most nine digits, because a server ignores a preference that
+ * it cannot process (RFC 7240 §2).
  */
 export function preferredWaitSeconds(c: Context): number | null {
-  const header = c.req.header('Prefer')
-  if (header === undefined) return null
-  const [, token, quoted] = WAIT.exec(header) ?? []
-  const seconds = token ?? quoted
-  return seconds === undefined ? null : Number(seconds)
+  const preferences = c.req.header('Prefer')?.match(PREFERENCE) ?? []
+  // Only the first of several preferences with the same name counts.
+  const value = preferences.find((one) => WAIT.test(one))?.match(WAIT)?.[1]
+  const seconds = /^(\d{1,9}|"\d{1,9}")$/.exec(value ?? '')?.[1]
+  return seconds === undefined ? null : Number(seconds.replaceAll('"', ''))
 }
 
-/** The OpenAPI description of the header `Prefer`. */
+/** Returns the OpenAPI description of the header `Prefer`. */
 export const preferParameter = (description: string) => ({
   name: 'Prefer',
   in: 'header' as const,
@@ -24,3 +27,11 @@ export const preferParameter = (description: string) => ({
   description,
   schema: { type: 'string' as const },
 })
+
+/** The OpenAPI description of the response header `Preference-Applied` (RFC 7240 §3). */
+export const PREFERENCE_APPLIED = {
+  'Preference-Applied': {
+    description: 'the wait that the service has applied, such as `wait=30`',
+    schema: { type: 'string' as const },
+  },
+}

@@ -13,7 +13,7 @@ import type { Run } from '../transaction/run.ts'
 import { createTransitionFeed } from '../worker/transition-feed.ts'
 import { createRunEnds, MAX_WAITING } from './run-ends.ts'
 
-/** Resolves the steps that wait for a test, by the id of their transaction. */
+/** For each transaction id, the function that lets its step complete. */
 const waiting = new Map<string, () => void>()
 const sale = defineProcess('Sale').step('only', async (step: Step) => {
   if (step.initialData === 'fail') return step.fail('no such customer')
@@ -22,7 +22,10 @@ const sale = defineProcess('Sale').step('only', async (step: Step) => {
   return step.complete({ sold: true })
 })
 
-describe('a request that queues a transaction with `Prefer: wait`', () => {
+/** Shorter than the waits, so that a test fails if the end of a run is noticed only when the time has elapsed. */
+const timeout = 25_000
+
+describe('a request that queues a transaction with `Prefer: wait`', { timeout }, () => {
   let backends: Backends
   let host: Fixture
   beforeAll(async () => {
@@ -63,6 +66,12 @@ describe('a request that queues a transaction with `Prefer: wait`', () => {
     return run
   }
   const isWaiting = (id: string) => until(() => Promise.resolve(waiting.has(id)))
+  /** Waits until so many requests wait for the end of their runs. */
+  const requestsWait = (count: number) =>
+    until(async () => {
+      const metrics = await (await fetch(`${host.url}/metrics`)).text()
+      return metrics.includes(`coordinator_waiting_requests{service="coordinator"} ${count}\n`)
+    })
 
   it('gets 200 with the run as it is stored when the run has completed', async () => {
     const response = await queue('completes', 'respond-async, wait=30')
@@ -99,11 +108,26 @@ describe('a request that queues a transaction with `Prefer: wait`', () => {
     await queue('repeated', null, { InitialData: 'wait' })
     await isWaiting('repeated')
     const responses = [1, 2].map(() => queue('repeated', 'wait=30', { InitialData: 'wait' }))
-    // This request is the last one, so its response shows that the service has received the others.
-    expect((await queue('repeated', null, { InitialData: 'wait' })).status).toBe(200)
+    await requestsWait(2)
     waiting.get('repeated')?.()
     for (const response of await Promise.all(responses))
       expect([response.status, await response.json()]).toMatchObject([200, { Status: 'Completed' }])
+  })
+
+  it('gets 202 if it repeats an earlier request and the run has not ended in time', async () => {
+    await queue('repeated early', null, { InitialData: 'wait' })
+    const response = await queue('repeated early', 'wait=1', { InitialData: 'wait' })
+    expect([response.status, await response.json()]).toMatchObject([202, { Status: 'Running' }])
+  })
+
+  it('no longer waits when the client has closed its connection', async () => {
+    const client = new AbortController()
+    const init = { signal: client.signal }
+    const response = queue('disconnected', 'wait=30', { InitialData: 'wait' }, init)
+    await requestsWait(1)
+    client.abort()
+    await expect(response).rejects.toThrow('aborted')
+    await requestsWait(0)
   })
 
   it('gets a response at once if the run of an earlier request has ended', async () => {
@@ -112,7 +136,7 @@ describe('a request that queues a transaction with `Prefer: wait`', () => {
     expect([response.status, await response.json()]).toMatchObject([200, { Status: 'Completed' }])
   })
 
-  it('gets the start time that an operator has removed while the request waited', async () => {
+  it('gets `NotBefore: null` if an operator has started the delayed run during the wait', async () => {
     const body = { InitialData: 'now', NotBefore: 3_600 }
     const response = queue('delayed', 'wait=30', body)
     await until(async () => (await host.run('delayed')).Status === 'Queued')
@@ -122,13 +146,13 @@ describe('a request that queues a transaction with `Prefer: wait`', () => {
     expect(run).toEqual(await stored('delayed'))
   })
 
-  it('waits at most 50 seconds, and the response names this time', async () => {
-    const response = await queue('patient', 'wait=86400')
+  it('waits at most 50 seconds, as `Preference-Applied` shows', async () => {
+    const response = await queue('long wait', 'wait=86400')
     expect(response.headers.get('Preference-Applied')).toBe('wait=50')
   })
 
-  it.each(['wait=soon', 'wait', 'respond-async', 'return=minimal'])(
-    'is answered without a wait if the header is `Prefer: %s`',
+  it.each(['wait=soon', 'wait=0', 'wait', 'respond-async', 'return=minimal'])(
+    'gets its response without a wait if the header is `Prefer: %s`',
     async (prefer) => {
       const id = `unknown ${prefer}`
       const response = await queue(id, prefer, { InitialData: 'wait' })
@@ -165,7 +189,7 @@ describe('a request that queues a transaction with `Prefer: wait`', () => {
   })
 })
 
-describe('the requests that wait for the end of a run', () => {
+describe('waiting for the end of a run', { timeout }, () => {
   const run = {
     Process: 'Sale',
     TransactionID: '1',
@@ -175,7 +199,8 @@ describe('the requests that wait for the end of a run', () => {
     NotBefore: null,
     DebounceKey: null,
   } as Run
-  const queued: QueueResult = { outcome: 'queued', run }
+  const claim = {} as NonNullable<QueueResult['claim']>
+  const queued: QueueResult = { outcome: 'queued', run, claim }
   const HOUR = 3_600_000
   const event = {
     Process: 'Sale',
@@ -207,9 +232,9 @@ describe('the requests that wait for the end of a run', () => {
   const unavailable = () => Promise.reject(new Error('the store is unavailable'))
   const ignore = (): void => {}
 
-  it('end with the event of the run, and not with those of other runs', async () => {
+  it('ends with the event of this run, and ignores those of other runs', async () => {
     const { feed, ends } = open(unavailable)
-    const reached = ends.reached(queued, HOUR, ignore)
+    const reached = ends.wait(queued, HOUR, ignore)
     feed.add({ ...event, Process: 'Other' })
     feed.add({ ...event, TransactionID: '2' })
     feed.add({ ...event, ReplayID: 1 })
@@ -220,38 +245,39 @@ describe('the requests that wait for the end of a run', () => {
     expect(ends.size).toBe(0)
   })
 
-  it('end if the run of a repeated request ended after its row was read', async () => {
-    const { ends } = open(() => Promise.resolve({ ...run, Status: 'Completed' }))
-    const repeated: QueueResult = { outcome: 'exists', run }
-    expect(await ends.reached(repeated, HOUR, ignore)).toMatchObject({ Status: 'Completed' })
-    expect(ends.size).toBe(0)
-  })
+  it.each(['exists', 'queued'] as const)(
+    'ends if a run that another replica may have started (%s) has ended before it was watched',
+    async (outcome) => {
+      const { ends } = open(() => Promise.resolve({ ...run, Status: 'Completed' }))
+      expect(await ends.wait({ outcome, run }, HOUR, ignore)).toMatchObject({ Status: 'Completed' })
+      expect(ends.size).toBe(0)
+    },
+  )
 
-  it('end with the run as it was queued if the store is unavailable', async () => {
+  it('ends with the run as it was queued if the store is unavailable', async () => {
     const { feed, ends } = open(unavailable)
-    const reached = ends.reached(queued, HOUR, ignore)
+    const reached = ends.wait(queued, HOUR, ignore)
     feed.add({ ...event, Status: 'Failed' })
     expect(await reached).toBe(run)
   })
 
-  it('end when their clients have closed their connections', async () => {
+  it('ends when the client disconnects', async () => {
     const { ends } = open(() => Promise.resolve(run))
-    let leave = ignore
-    const reached = ends.reached(queued, HOUR, (giveUp) => (leave = giveUp))
-    leave()
+    let disconnect = ignore
+    const reached = ends.wait(queued, HOUR, (stopWaiting) => (disconnect = stopWaiting))
+    disconnect()
     expect([await reached, ends.size]).toEqual([run, 0])
   })
 
-  it(`are at most ${MAX_WAITING}, and a further request does not wait`, async () => {
+  it(`is not possible while ${MAX_WAITING} requests wait already, and at shutdown`, async () => {
     const { feed, ends } = open(unavailable)
-    const all = Array.from({ length: MAX_WAITING }, () => ends.reached(queued, HOUR, ignore))
-    expect(await ends.reached(queued, HOUR, ignore)).toBe(run)
+    const all = Array.from({ length: MAX_WAITING }, () => ends.wait(queued, HOUR, ignore))
+    expect(await ends.wait(queued, HOUR, ignore)).toBe(null)
     expect(ends.size).toBe(MAX_WAITING)
     feed.add(event)
-    expect(new Set((await Promise.all(all)).map(({ Status }) => Status))).toEqual(
-      new Set(['Completed']),
-    )
+    const statuses = (await Promise.all(all)).map((ended) => ended?.Status)
+    expect(new Set(statuses)).toEqual(new Set(['Completed']))
     ends[Symbol.dispose]()
-    expect(await ends.reached(queued, HOUR, ignore)).toBe(run)
+    expect(await ends.wait(queued, HOUR, ignore)).toBe(null)
   })
 })

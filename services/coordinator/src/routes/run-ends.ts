@@ -1,7 +1,7 @@
 /**
- * The requests that wait for the end of a run. A client that queues a transaction with `Prefer: wait=30` (RFC 7240
- * §4.3) gets its response when the run has ended. The transition feed of this replica contains the last transition,
- * whichever replica has made it.
+ * The requests that wait for the end of a run: those that queue a transaction with `Prefer: wait=30` (RFC 7240 §4.3).
+ * The transition feed of each replica receives the transitions of all replicas, so each replica can send such a
+ * response, whichever replica ends the run.
  */
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { keyText, type Run, type RunKey } from '../transaction/run.ts'
@@ -14,13 +14,18 @@ export interface RunEnds extends Disposable {
   /** The number of requests that wait. */
   readonly size: number
   /**
-   * Resolves with the run when it has ended. Resolves with its current state after `ms` milliseconds, when this service
-   * shuts down, when the client has gone, and at once if `MAX_WAITING` requests wait already. If the store is
-   * unavailable then, the promise resolves with the run as it was queued, because the transaction is durable.
+   * Resolves with the run when it has ended. After `ms` milliseconds, at shutdown, or when the client has disconnected,
+   * reads the run and resolves with its current state. If this read fails, resolves with the run as it was queued,
+   * because the transaction is durable. Resolves with `null` without waiting if `MAX_WAITING` requests wait already, or
+   * if the service shuts down.
    *
-   * @param onGone - gets a function that must be called when the client has closed its connection
+   * @param onDisconnect - registers the function that must be called when the client disconnects
    */
-  reached(queued: QueueResult, ms: number, onGone: (giveUp: () => void) => void): Promise<Run>
+  wait(
+    queued: QueueResult,
+    ms: number,
+    onDisconnect: (stopWaiting: () => void) => void,
+  ): Promise<Run | null>
 }
 
 export interface RunEndsDeps {
@@ -28,13 +33,14 @@ export interface RunEndsDeps {
   readonly source: Pick<RunReader, 'get'>
 }
 
-/** The limit leaves connections for other requests: a service accepts 4,096, and each waiting request occupies one. */
-export const MAX_WAITING = 1_000
+/** Each waiting request occupies a connection, of which the ingress accepts 500 for all replicas together. */
+export const MAX_WAITING = 200
 
 const ONLY_RUN = { attempts: 0, bodies: false }
 
 export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
   type End = (event: TransactionEvent | null) => void
+  /** The waiting requests of each run, by the text of its key. */
   const waiting = new Map<string, Set<End>>()
   let size = 0
   let isClosed = false
@@ -43,7 +49,10 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
     for (const end of waiting.get(keyText(event)) ?? []) end(event)
   })
 
-  /** `event` resolves with the last event of the run, or with `null` after `ms` milliseconds or a call of `giveUp`. */
+  /**
+   * Registers a waiting request. `event` resolves with the last event of the run, or with `null` after `ms` milliseconds
+   * or when `stop` is called.
+   */
   function watch(run: RunKey, ms: number) {
     const { promise, resolve } = Promise.withResolvers<TransactionEvent | null>()
     const key = keyText(run)
@@ -59,7 +68,7 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
     const timer = setTimeout(end, ms, null)
     ends.add(end)
     size += 1
-    return { event: promise, giveUp: () => end(null) }
+    return { event: promise, stop: () => end(null) }
   }
 
   async function read(run: Run): Promise<Run> {
@@ -72,14 +81,16 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
     get size() {
       return size
     },
-    async reached({ outcome, run }, ms, onGone) {
-      if (isOver(run.Status) || isClosed || size >= MAX_WAITING) return run
-      const { event, giveUp } = watch(run, ms)
-      onGone(giveUp)
-      // A run that existed before this request may have ended after its row was read and before it was watched.
-      if (outcome !== 'queued') void read(run).then(({ Status }) => isOver(Status) && giveUp())
+    async wait({ outcome, run, claim }, ms, onDisconnect) {
+      if (isOver(run.Status)) return run
+      if (isClosed || size >= MAX_WAITING) return null
+      const { event, stop } = watch(run, ms)
+      onDisconnect(stop)
+      // A run that this replica has not started itself may have ended before it was watched: it existed before, or
+      // another replica was faster.
+      if (claim === undefined) void read(run).then(({ Status }) => isOver(Status) && stop())
       const last = await event
-      return (last && withoutRead(run, last)) ?? read(run)
+      return (outcome === 'queued' && last && completedRun(run, last)) || read(run)
     },
     [Symbol.dispose]() {
       isClosed = true
@@ -90,10 +101,10 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
 }
 
 /**
- * Returns the completed run, or `null` if its row must be read: the error of a run that has not completed is not in its
- * event, and the initial data and start time of a delayed run may have changed.
+ * Returns the completed run, built from the queued run and its last event. Returns `null` if the row must be read: an
+ * event contains no error text, and the initial data and start time of a delayed run may have changed.
  */
-const withoutRead = (run: Run, last: TransactionEvent): Run | null =>
+const completedRun = (run: Run, last: TransactionEvent): Run | null =>
   last.Status !== 'Completed' || run.NotBefore !== null || run.DebounceKey !== null
     ? null
     : {

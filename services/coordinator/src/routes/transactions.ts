@@ -2,9 +2,13 @@ import { ActBody, RunResponse } from '@integration-host/shared/contracts/run'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { onceOver, rawJson } from '@integration-host/shared/http/http-server'
+import { onResponseClosed, rawJson } from '@integration-host/shared/http/http-server'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { preferParameter, preferredWaitSeconds } from '@integration-host/shared/http/prefer'
+import {
+  PREFERENCE_APPLIED,
+  preferParameter,
+  preferredWaitSeconds,
+} from '@integration-host/shared/http/prefer'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
@@ -26,7 +30,7 @@ export interface TransactionRouteDeps {
   readonly runEnds: RunEnds
 }
 
-/** Shorter than a minute, after which many clients and proxies close a connection without a response. */
+/** Many clients and proxies close a connection on which no response has arrived for a minute. */
 const MAX_WAIT_SECONDS = 50
 
 const tags = ['transactions']
@@ -57,12 +61,12 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         tags,
         summary: 'Queue a transaction; it is durable before the response',
         description:
-          'With `Prefer: wait=30` the response comes when the run has ended, but after 30 seconds at the latest: 200 if ' +
-          'it has ended, with its `Status`, otherwise 202. Repeat the request to wait again.',
+          'With `Prefer: wait=30` the response is sent when the run has ended, and after 30 seconds at the latest: 200 ' +
+          'if the run has ended, otherwise 202. Repeat the request to continue waiting.',
         parameters: [
           preferParameter(
-            `\`wait=<seconds>\` (RFC 7240): wait for the end of the run, at most ${MAX_WAIT_SECONDS} seconds. ` +
-              '`Preference-Applied` shows for how long the service was prepared to wait',
+            `\`wait=<seconds>\` (RFC 7240): wait for the end of the run, at most ${MAX_WAIT_SECONDS} seconds. The ` +
+              'response has `Preference-Applied` with this time, unless too many requests wait already',
           ),
         ],
         requestBody: {
@@ -70,14 +74,21 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
           content: { 'application/json': { schema: resolver(Queueable) } },
         },
         responses: {
-          202: jsonResponse(
-            'queued, or absorbed by the waiting run with the same Debounce key, which is returned',
-            RunResponse,
-          ),
-          200: jsonResponse(
-            'a transaction with this id, data, realm and tags exists already; or its run has ended',
-            RunResponse,
-          ),
+          202: {
+            ...jsonResponse(
+              'queued, or absorbed by the waiting run with the same Debounce key, which is returned; with ' +
+                '`Prefer: wait`, the run has not ended',
+              RunResponse,
+            ),
+            headers: PREFERENCE_APPLIED,
+          },
+          200: {
+            ...jsonResponse(
+              'a transaction with this id, data, realm and tags exists already; with `Prefer: wait`, the run has ended',
+              RunResponse,
+            ),
+            headers: PREFERENCE_APPLIED,
+          },
           ...problemResponses({
             400: 'invalid, or initial data that the process does not accept',
             404: 'no such process',
@@ -102,15 +113,17 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
             'transaction_conflict',
             'the id exists with other data, realm or tags',
           )
-        const preferred = preferredWaitSeconds(c)
-        let { run } = result
-        if (preferred !== null) {
-          const seconds = Math.min(preferred, MAX_WAIT_SECONDS)
-          run = await runEnds.reached(result, seconds * 1_000, (giveUp) => onceOver(c, giveUp))
-          c.header('Preference-Applied', `wait=${seconds}`)
+        const seconds = Math.min(preferredWaitSeconds(c) ?? 0, MAX_WAIT_SECONDS)
+        if (seconds > 0) {
+          const run = await runEnds.wait(result, seconds * 1_000, (stopWaiting) =>
+            onResponseClosed(c, stopWaiting),
+          )
+          if (run !== null) {
+            c.header('Preference-Applied', `wait=${seconds}`)
+            return rawJson(c, run, isOver(run.Status) ? 200 : 202)
+          }
         }
-        const isAsRequested = result.outcome === 'exists' || isOver(run.Status)
-        return rawJson(c, run, isAsRequested ? 200 : 202)
+        return rawJson(c, result.run, result.outcome === 'exists' ? 200 : 202)
       },
     )
     .post(
