@@ -113,29 +113,39 @@ export function createClient(options: ClientOptions): Client {
   const headers = { Accept: 'application/json', Authorization: `Bearer ${options.key}` }
   const posts = { areRecognised: provider === 'intuit' }
 
-  async function request({ method, path, body, waitSeconds, isRepeatable, signal }: ApiRequest) {
+  async function request({
+    method,
+    path,
+    body,
+    waitSeconds = 0,
+    isRepeatable,
+    signal,
+  }: ApiRequest) {
     let text = ''
-    const waitMs = (waitSeconds ?? 0) * 1_000
-    const patient = { ...connection, timeoutMs: connection.timeoutMs + waitMs }
-    const response = await sendWithAttempts(patient, {
-      async send(attemptSignal) {
-        const sent = await connection.fetch(coordinator + path, {
-          method,
-          redirect: 'error',
-          signal: attemptSignal,
-          headers: {
-            ...headers,
-            ...(body !== undefined && { 'Content-Type': 'application/json' }),
-            ...(waitSeconds !== undefined && { Prefer: `wait=${waitSeconds}` }),
-          },
-          ...(body !== undefined && { body: JSON.stringify(body) }),
-        })
-        text = await sent.clone().text()
-        return sent
+    const waits = waitSeconds > 0
+    const timeout = timeoutMs + (waits ? waitSeconds * 1_000 : 0)
+    const response = await sendWithAttempts(
+      { ...connection, timeoutMs: timeout },
+      {
+        async send(attemptSignal) {
+          const sent = await connection.fetch(coordinator + path, {
+            method,
+            redirect: 'error',
+            signal: attemptSignal,
+            headers: {
+              ...headers,
+              ...(body !== undefined && { 'Content-Type': 'application/json' }),
+              ...(waits && { Prefer: `wait=${waitSeconds}` }),
+            },
+            ...(body !== undefined && { body: JSON.stringify(body) }),
+          })
+          text = await sent.clone().text()
+          return sent
+        },
+        isRepeatable: () => isRepeatable,
+        signal,
       },
-      isRepeatable: () => isRepeatable,
-      signal,
-    })
+    )
     const result = response.ok ? parse(text) : undefined
     if (result === undefined) throw serviceProblem(response, text) ?? unexpectedResponse(response)
     return result

@@ -38,7 +38,7 @@ export interface QueueOptions extends ActOptions {
    */
   readonly debounce?: QueueTransaction['Debounce']
   /**
-   * The number of whole seconds for which the request waits for the end of the run; a number above 50 counts as 50. The
+   * The number of seconds for which the request waits for the end of the run, rounded up; at most 50 are used. The
    * promise resolves with the run when it has ended, also if it has failed or was cancelled; otherwise with its current
    * `Status`. `run(id).completed()` has no such limit.
    */
@@ -55,9 +55,9 @@ export interface ReplayOptions<Input> extends ActOptions {
 /** The transactions of one process. */
 export interface ProcessClient<Input> {
   /**
-   * Queues a transaction, and resolves when the transaction is stored durably, or with `waitSeconds` when its run has
-   * ended. The request is repeated after a lost
-   * response, because queuing the same id, data, realm and tags a second time is not an error.
+   * Queues a transaction, and resolves when the transaction is stored durably; with `waitSeconds`, when its run has ended
+   * or the time has elapsed. The request is repeated after a lost response, because queuing the same id, data, realm and
+   * tags a second time is not an error.
    *
    * @throws {ProblemError} `transaction_conflict` if the id is used for other data, `input_invalid`,
    *   `process_not_found`, …
@@ -89,6 +89,9 @@ export interface RunClient<Input> {
   cancel(options?: ActOptions): Promise<Run>
 }
 
+/** The longest wait of the coordinator. */
+const MAX_WAIT_SECONDS = 50
+
 export interface RunDeps {
   /** Sends a request to the coordinator, and returns the body of the response. */
   readonly request: (request: ApiRequest) => Promise<unknown>
@@ -112,7 +115,7 @@ export function createProcessClient<Input>(process: string, deps: RunDeps): Proc
   const base = `/processes/${segment(process)}/transactions`
   return {
     async queue(id, data, options = {}) {
-      const { realm, tags, notBefore, debounce, reason, waitSeconds, signal } = options
+      const { realm, tags, notBefore, debounce, reason, waitSeconds = 0, signal } = options
       const body: QueueTransaction = {
         TransactionID: id,
         InitialData: data as JsonValue,
@@ -126,7 +129,7 @@ export function createProcessClient<Input>(process: string, deps: RunDeps): Proc
         method: 'POST',
         path: base,
         body,
-        ...(waitSeconds !== undefined && { waitSeconds: Math.ceil(waitSeconds) }),
+        waitSeconds: Math.min(Math.ceil(waitSeconds), MAX_WAIT_SECONDS),
         isRepeatable: true,
         ...(signal && { signal }),
       })) as Run

@@ -238,6 +238,13 @@ export async function startFixture(
   return fixture
 }
 
+/** Waits until so many requests to the coordinator wait for the end of their runs. */
+export const requestsWait = (host: Fixture, count: number): Promise<void> =>
+  until(async () => {
+    const metrics = await (await fetch(`${host.url}/metrics`)).text()
+    return metrics.includes(`coordinator_waiting_requests{service="coordinator"} ${count}\n`)
+  })
+
 /**
  * Connects to `/events` and collects only the events of one transaction, because runs of previous tests may
  * still publish events. `isWholeAtEnd` is false if the stream was truncated.

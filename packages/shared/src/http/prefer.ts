@@ -1,9 +1,9 @@
 import type { Context } from 'hono'
 
 /** Matches each preference of a list. A comma within a quoted string does not end a preference. */
-const PREFERENCE = /(?:"(?:\\.|[^"\\])*"|[^,"])+/g
+const PREFERENCE = /(?:"(?:\\(?:.|$)|[^"\\])*(?:"|$)|[^,"])+/g
 /** Matches the preference `wait` with its value. Parameters of the preference follow a semicolon. */
-const WAIT = /^\s*wait\s*(?:=\s*([^;]*?)\s*)?(?:;.*)?$/i
+const WAIT = /^\s*wait\s*(?:=([^;]*))?(?:;|$)/i
 
 /**
  * Returns the number of seconds for which the client is prepared to wait for the result of its request, from the
@@ -15,7 +15,7 @@ export function preferredWaitSeconds(c: Context): number | null {
   const preferences = c.req.header('Prefer')?.match(PREFERENCE) ?? []
   // Only the first of several preferences with the same name counts.
   const value = preferences.find((one) => WAIT.test(one))?.match(WAIT)?.[1]
-  const seconds = /^(\d{1,9}|"\d{1,9}")$/.exec(value ?? '')?.[1]
+  const seconds = /^(\d{1,9}|"\d{1,9}")$/.exec(value?.trim() ?? '')?.[1]
   return seconds === undefined ? null : Number(seconds.replaceAll('"', ''))
 }
 

@@ -3,6 +3,7 @@ import {
   type Backends,
   type Fixture,
   openBackends,
+  requestsWait,
   startFixture,
 } from '../../test-support/fixture.ts'
 import { defineProcess } from '../process/define-process.ts'
@@ -41,19 +42,25 @@ describe(
 
     it('gets its response when another coordinator has completed the run', async () => {
       const released = Promise.withResolvers<void>()
+      const bothWait = Promise.withResolvers<void>()
       // The first coordinator runs one step at a time, and its step waits for `released`, so the second coordinator
-      // completes the other run.
+      // completes the other run, and not before both requests wait.
       const blocked = defineProcess('Sale').step('only', async (step) => {
         await released.promise
         return step.complete('first')
       })
-      const quick = defineProcess('Sale').step('only', (step) => step.complete('second'))
+      const quick = defineProcess('Sale').step('only', async (step) => {
+        await bothWait.promise
+        return step.complete('second')
+      })
       await using first = await startFixture(backends, {
         processes: [blocked],
         env: { PREFETCH: '1' },
       })
       await using second = await startFixture(backends, { processes: [quick] })
       const responses = ['1', '2'].map((id) => queueAndWait(first, id))
+      await requestsWait(first, 2)
+      bothWait.resolve()
       const { status, run } = await Promise.race(responses)
       expect([status, run]).toMatchObject([200, { Status: 'Completed' }])
       expect((await second.run(String(run['TransactionID']))).Items).toMatchObject([

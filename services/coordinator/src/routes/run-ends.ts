@@ -14,10 +14,10 @@ export interface RunEnds extends Disposable {
   /** The number of requests that wait. */
   readonly size: number
   /**
-   * Resolves with the run when it has ended. After `ms` milliseconds, at shutdown, or when the client has disconnected,
-   * reads the run and resolves with its current state. If this read fails, resolves with the run as it was queued,
-   * because the transaction is durable. Resolves with `null` without waiting if `MAX_WAITING` requests wait already, or
-   * if the service shuts down.
+   * Resolves with the run when it has ended. After `ms` milliseconds or at shutdown, reads the run and resolves with its
+   * current state. If this read fails, resolves with the run as it was queued, because the transaction is durable.
+   * Resolves with `null` without waiting if `MAX_WAITING` requests wait already, if the service shuts down, or if `ms` is
+   * 0.
    *
    * @param onDisconnect - registers the function that must be called when the client disconnects
    */
@@ -33,15 +33,15 @@ export interface RunEndsDeps {
   readonly source: Pick<RunReader, 'get'>
 }
 
-/** Each waiting request occupies a connection, of which the ingress accepts 500 for all replicas together. */
+/** Each waiting request occupies a connection, of which the ingress accepts 500 for all replicas of a service. */
 export const MAX_WAITING = 200
 
 const ONLY_RUN = { attempts: 0, bodies: false }
 
 export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
-  type End = (event: TransactionEvent | null) => void
+  type EndWait = (event: TransactionEvent | null) => void
   /** The waiting requests of each run, by the text of its key. */
-  const waiting = new Map<string, Set<End>>()
+  const waiting = new Map<string, Set<EndWait>>()
   let size = 0
   let isClosed = false
   const stopWatching = feed.watch((event) => {
@@ -58,7 +58,7 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
     const key = keyText(run)
     const ends = waiting.get(key) ?? new Set()
     waiting.set(key, ends)
-    const end: End = (event) => {
+    const end: EndWait = (event) => {
       if (!ends.delete(end)) return
       size -= 1
       if (ends.size === 0) waiting.delete(key)
@@ -83,13 +83,18 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
     },
     async wait({ outcome, run, claim }, ms, onDisconnect) {
       if (isOver(run.Status)) return run
-      if (isClosed || size >= MAX_WAITING) return null
+      if (isClosed || size >= MAX_WAITING || ms === 0) return null
       const { event, stop } = watch(run, ms)
-      onDisconnect(stop)
+      let isConnected = true
+      onDisconnect(() => {
+        isConnected = false
+        stop()
+      })
       // A run that this replica has not started itself may have ended before it was watched: it existed before, or
       // another replica was faster.
       if (claim === undefined) void read(run).then(({ Status }) => isOver(Status) && stop())
       const last = await event
+      if (!isConnected) return run
       return (outcome === 'queued' && last && completedRun(run, last)) || read(run)
     },
     [Symbol.dispose]() {

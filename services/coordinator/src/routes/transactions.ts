@@ -113,17 +113,16 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
             'transaction_conflict',
             'the id exists with other data, realm or tags',
           )
-        const seconds = Math.min(preferredWaitSeconds(c) ?? 0, MAX_WAIT_SECONDS)
-        if (seconds > 0) {
-          const run = await runEnds.wait(result, seconds * 1_000, (stopWaiting) =>
-            onResponseClosed(c, stopWaiting),
-          )
-          if (run !== null) {
-            c.header('Preference-Applied', `wait=${seconds}`)
-            return rawJson(c, run, isOver(run.Status) ? 200 : 202)
-          }
-        }
-        return rawJson(c, result.run, result.outcome === 'exists' ? 200 : 202)
+        const preferred = preferredWaitSeconds(c)
+        if (preferred === null)
+          return rawJson(c, result.run, result.outcome === 'exists' ? 200 : 202)
+        const seconds = Math.min(preferred, MAX_WAIT_SECONDS)
+        const ended = await runEnds.wait(result, seconds * 1_000, (stopWaiting) =>
+          onResponseClosed(c, stopWaiting),
+        )
+        if (ended !== null) c.header('Preference-Applied', `wait=${seconds}`)
+        const run = ended ?? result.run
+        return rawJson(c, run, isOver(run.Status) ? 200 : 202)
       },
     )
     .post(
