@@ -94,7 +94,7 @@ const load = (name: string, seconds: number): Promise<LoadResult> =>
         connections: CONNECTIONS,
         seconds,
         realms: REALMS,
-        request: REQUEST,
+        request: { ...REQUEST, path: `/v3/company/r{realm}/${REQUEST.resource}` },
         key: sides[name]?.key ?? '',
       })
     : saturate(targetOf(name), { connections: CONNECTIONS, seconds })

@@ -148,6 +148,15 @@ export const entries: readonly Entry[] = [
   },
   {
     ...peer,
+    name: 'the same statements, no calls, no messages',
+    engine: 'same-rows',
+    variant: 'statements',
+    backends: ['postgres', 'rabbitmq'],
+    concurrency: 600,
+    transactions: 12_000,
+  },
+  {
+    ...peer,
     name: 'seven commits, three messages',
     engine: 'messages',
     backends: ['postgres', 'rabbitmq'],

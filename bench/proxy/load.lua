@@ -1,7 +1,7 @@
 -- Each request is for one of many realms; prints the results as one line of JSON at the end.
 local realms, key = tonumber(os.getenv("REALMS")), os.getenv("KEY")
 local headers = { ["Accept"] = "application/json", ["Authorization"] = "Bearer " .. key }
-local method, resource = os.getenv("METHOD"), os.getenv("RESOURCE")
+local method, path = os.getenv("METHOD"), os.getenv("REQUEST_PATH")
 local bytes = tonumber(os.getenv("BODY_BYTES"))
 local body = bytes > 0 and string.rep("x", bytes) or nil
 if body then headers["Content-Type"] = "application/json" end
@@ -9,7 +9,7 @@ if body then headers["Content-Type"] = "application/json" end
 local n, requests = 0, {}
 init = function()
   for realm = 0, realms - 1 do
-    requests[realm] = wrk.format(method, "/v3/company/r" .. realm .. "/" .. resource, headers, body)
+    requests[realm] = wrk.format(method, (path:gsub("{realm}", realm)), headers, body)
   end
 end
 request = function()

@@ -10,11 +10,11 @@ export const isWrkInstalled = (): boolean => spawnSync('wrk', ['-v']).error === 
 export interface WrkLoad {
   readonly connections: number
   readonly seconds: number
-  /** Number of realms. Their ids are `r0`, `r1` and so on. */
+  /** Number of realms. */
   readonly realms: number
   readonly key: string
-  /** The method of each request, the path after the company id, and the body. */
-  readonly request: { readonly method: string; readonly resource: string; readonly body?: string }
+  /** The method of each request, its path, in which `{realm}` is replaced with the number of a realm, and the body. */
+  readonly request: { readonly method: string; readonly path: string; readonly body?: string }
 }
 
 /** Runs wrk on a proxy for one round. A response that is not 2xx ends the benchmark. */
@@ -26,7 +26,7 @@ export async function wrk(url: string, load: WrkLoad): Promise<LoadResult> {
       REALMS: String(load.realms),
       KEY: load.key,
       METHOD: load.request.method,
-      RESOURCE: load.request.resource,
+      REQUEST_PATH: load.request.path,
       BODY_BYTES: String(load.request.body?.length ?? 0),
     },
     stdio: ['ignore', 'pipe', 'inherit'],

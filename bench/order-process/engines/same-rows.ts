@@ -13,10 +13,15 @@ import { ABORTED, createStoreRetry } from '../../../services/coordinator/src/wor
 import { createTraceparents } from '../../../services/coordinator/src/worker/traceparent.ts'
 import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
 import { openStepBus } from '../step-bus.ts'
-import { createSteps } from '../steps.ts'
+import { createSteps, type Steps } from '../steps.ts'
 import { coordinatorTools } from '../tools.ts'
 
 const PROCESS = { name: 'OrderProcess', steps: ['order', 'report', 'csv'] } as const
+
+const STEPS_WITHOUT_CALLS: Pick<Steps, 'order' | 'report'> = {
+  order: (id) => Promise.resolve({ Order: `O-${id}`, CreatedAt: '2026-11-20T21:24:19.321+01:00' }),
+  report: (order) => Promise.resolve({ ...order, Status: 'Confirmed' }),
+}
 
 /** The number of runs that the coordinator inserts with one statement. */
 const QUEUE_BATCH = 500
@@ -28,9 +33,16 @@ const ACTOR = { keyId: 'bench', person: null }
  * event, no log, no metric, no `step` argument, no time limit of a step, no retry, no renewal of leases and no recovery.
  * Of the first batch, runs start on arrival until half of the allowed number is in flight. All other runs start with a
  * message. The result is a bound for the coordinator with inline dispatch as long as it stores these rows.
+ *
+ * With the variant `statements`, all runs start on arrival and make no calls, and there are no messages. The result is
+ * the bound of the statements, with the driver and the files.
  */
 export const start: StartEngine = async (settings) => {
-  const steps = createSteps(settings, coordinatorTools())
+  const isStatementsOnly = settings.variant === 'statements'
+  const steps = {
+    ...createSteps(settings, coordinatorTools()),
+    ...(isStatementsOnly && STEPS_WITHOUT_CALLS),
+  }
   const completions = new Completions()
   const owner = randomUUID()
   const logger = createLogger('bench', 'error')
@@ -102,7 +114,8 @@ export const start: StartEngine = async (settings) => {
         .slice(from, from + QUEUE_BATCH)
         .map((id) => ({ TransactionID: id, InitialData: id }))
       const room = Math.max(0, Math.ceil(settings.concurrency / 2) - inFlight)
-      const limit = from === 0 ? Math.min(room, transactions.length) : 0
+      const startable = isStatementsOnly ? transactions.length : from === 0 ? room : 0
+      const limit = Math.min(startable, transactions.length)
       inFlight += limit
       const results = await source.queue(PROCESS, transactions, ACTOR, { owner, limit })
       for (const { run, claim } of results)
