@@ -138,8 +138,9 @@ async function measure(
   }
 }
 
-const secondsOf = (replicas: readonly Replica[]): number =>
-  sum(replicas.map(({ pid }) => cpuSeconds(pid)))
+function secondsOf(replicas: readonly Replica[]): number {
+  return sum(replicas.map(({ pid }) => cpuSeconds(pid)))
+}
 
 function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0)
