@@ -122,30 +122,27 @@ export function createClient(options: ClientOptions): Client {
     signal,
   }: ApiRequest) {
     let text = ''
-    const waits = waitSeconds > 0
-    const timeout = timeoutMs + (waits ? waitSeconds * 1_000 : 0)
-    const response = await sendWithAttempts(
-      { ...connection, timeoutMs: timeout },
-      {
-        async send(attemptSignal) {
-          const sent = await connection.fetch(coordinator + path, {
-            method,
-            redirect: 'error',
-            signal: attemptSignal,
-            headers: {
-              ...headers,
-              ...(body !== undefined && { 'Content-Type': 'application/json' }),
-              ...(waits && { Prefer: `wait=${waitSeconds}` }),
-            },
-            ...(body !== undefined && { body: JSON.stringify(body) }),
-          })
-          text = await sent.clone().text()
-          return sent
-        },
-        isRepeatable: () => isRepeatable,
-        signal,
+    const waitMs = waitSeconds > 0 ? waitSeconds * 1_000 : 0
+    const withWait = { ...connection, timeoutMs: timeoutMs + waitMs }
+    const response = await sendWithAttempts(withWait, {
+      async send(attemptSignal) {
+        const sent = await connection.fetch(coordinator + path, {
+          method,
+          redirect: 'error',
+          signal: attemptSignal,
+          headers: {
+            ...headers,
+            ...(body !== undefined && { 'Content-Type': 'application/json' }),
+            ...(waitMs > 0 && { Prefer: `wait=${waitSeconds}` }),
+          },
+          ...(body !== undefined && { body: JSON.stringify(body) }),
+        })
+        text = await sent.clone().text()
+        return sent
       },
-    )
+      isRepeatable: () => isRepeatable,
+      signal,
+    })
     const result = response.ok ? parse(text) : undefined
     if (result === undefined) throw serviceProblem(response, text) ?? unexpectedResponse(response)
     return result
