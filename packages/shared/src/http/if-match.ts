@@ -16,12 +16,3 @@ export function ifMatch(c: Context): number | null {
     throw new IntegrationError('invalid_request', 'If-Match must be one Version in double quotes')
   return Number(version)
 }
-
-/** The OpenAPI description of the header `If-Match`. */
-export const ifMatchParameter = (description: string) => ({
-  name: 'If-Match',
-  in: 'header' as const,
-  required: false,
-  description,
-  schema: { type: 'string' as const },
-})

@@ -18,6 +18,15 @@ export const PROBLEM_CONTENT = {
   'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } },
 }
 
+/** Returns the OpenAPI description of an optional request header. */
+export const headerParameter = (name: string, description: string) => ({
+  name,
+  in: 'header' as const,
+  required: false,
+  description,
+  schema: { type: 'string' as const },
+})
+
 interface Documentation {
   readonly title: string
   readonly description: string

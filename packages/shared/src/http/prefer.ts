@@ -14,19 +14,10 @@ const WAIT = /^\s*wait\s*(?:=([^;]*))?(?:;|$)/i
 export function preferredWaitSeconds(c: Context): number | null {
   const preferences = c.req.header('Prefer')?.match(PREFERENCE) ?? []
   // Only the first of several preferences with the same name counts.
-  const value = preferences.find((one) => WAIT.test(one))?.match(WAIT)?.[1]
+  const value = preferences.map((one) => WAIT.exec(one)).find((wait) => wait !== null)?.[1]
   const seconds = /^(\d{1,9}|"\d{1,9}")$/.exec(value?.trim() ?? '')?.[1]
   return seconds === undefined ? null : Number(seconds.replaceAll('"', ''))
 }
-
-/** Returns the OpenAPI description of the header `Prefer`. */
-export const preferParameter = (description: string) => ({
-  name: 'Prefer',
-  in: 'header' as const,
-  required: false,
-  description,
-  schema: { type: 'string' as const },
-})
 
 /** The OpenAPI description of the response header `Preference-Applied` (RFC 7240 §3). */
 export const PREFERENCE_APPLIED = {

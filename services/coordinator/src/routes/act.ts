@@ -2,7 +2,8 @@ import { Reason } from '@integration-host/shared/contracts/reason'
 import { type ActBody, ReplayTransaction } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf } from '@integration-host/shared/http/access'
-import { ifMatch, ifMatchParameter } from '@integration-host/shared/http/if-match'
+import { ifMatch } from '@integration-host/shared/http/if-match'
+import { headerParameter } from '@integration-host/shared/http/openapi'
 import type { Context } from 'hono'
 import { resolver } from 'hono-openapi'
 import { z } from 'zod'
@@ -86,7 +87,8 @@ export const describeBody = (schema: Body) => ({
 })
 
 /** The OpenAPI description of the header `If-Match`. */
-export const IF_MATCH = ifMatchParameter(
+export const IF_MATCH = headerParameter(
+  'If-Match',
   'the Version of the run, in double quotes: rejected with 412 if it is another one',
 )
 

@@ -162,7 +162,7 @@ describe('a request that queues a transaction with `Prefer: wait`', { timeout },
     await queue('taken', null)
     const conflict = await queue('taken', 'wait=30', { InitialData: 'other' })
     const invalid = await queue('', 'wait=30')
-    const unknown = await host.call('/processes/Nobody/transactions', {
+    const unknown = await host.call('/processes/Unknown/transactions', {
       method: 'POST',
       headers: { 'Content-Type': 'application/json', Prefer: 'wait=30' },
       body: '{"TransactionID": "x", "InitialData": 1}',

@@ -5,7 +5,7 @@
  */
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { keyText, type Run, type RunKey } from '../transaction/run.ts'
-import type { RunReader } from '../transaction/run-detail.ts'
+import { ONLY_RUN, type RunReader } from '../transaction/run-detail.ts'
 import { isOver } from '../transaction/status.ts'
 import type { QueueResult } from '../transaction/transaction-source.ts'
 import type { TransitionFeed } from '../worker/transition-feed.ts'
@@ -35,8 +35,6 @@ export interface RunEndsDeps {
 
 /** Each waiting request occupies a connection, of which the ingress accepts 500 for all replicas of a service. */
 export const MAX_WAITING = 200
-
-const ONLY_RUN = { attempts: 0, bodies: false }
 
 export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
   type EndWait = (event: TransactionEvent | null) => void

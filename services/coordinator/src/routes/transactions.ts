@@ -4,17 +4,15 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onResponseClosed, rawJson } from '@integration-host/shared/http/http-server'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import {
-  PREFERENCE_APPLIED,
-  preferParameter,
-  preferredWaitSeconds,
-} from '@integration-host/shared/http/prefer'
+import { headerParameter } from '@integration-host/shared/http/openapi'
+import { PREFERENCE_APPLIED, preferredWaitSeconds } from '@integration-host/shared/http/prefer'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import { parseClientJson } from '../process/json-normalization.ts'
 import { checkedQueueable, Queueable, utf8Of } from '../transaction/queueable.ts'
 import { inputInvalid, type Operations } from '../worker/operations.ts'
+import { ONLY_RUN } from '../transaction/run-detail.ts'
 import { isOver } from '../transaction/status.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { describeBody, IF_MATCH, queuerOf, readAct, ReplayBody, SettleBody } from './act.ts'
@@ -64,7 +62,8 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
           'With `Prefer: wait=30` the response is sent when the run has ended, and after 30 seconds at the latest: 200 ' +
           'if the run has ended, otherwise 202. Repeat the request to continue waiting.',
         parameters: [
-          preferParameter(
+          headerParameter(
+            'Prefer',
             `\`wait=<seconds>\` (RFC 7240): wait for the end of the run, at most ${MAX_WAIT_SECONDS} seconds. The ` +
               'response has `Preference-Applied` with this time, unless too many requests wait already',
           ),
@@ -294,8 +293,6 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
 }
 
 const onlyRunQuery = onlyKnownQuery(...Object.keys(RunQuery.shape))
-
-const ONLY_RUN = { attempts: 0, bodies: false }
 
 const CHANGED = 'the run has another version than `If-Match` names'
 

@@ -31,6 +31,9 @@ export interface RunParts {
   readonly bodies?: boolean
 }
 
+/** Reads a run without its attempts, and without the bodies of its items. */
+export const ONLY_RUN: RunParts = { attempts: 0, bodies: false }
+
 export const DEFAULT_ATTEMPTS = 50
 
 /** A run with its items and its newest attempts. */

@@ -6,7 +6,8 @@ import { LabelChange } from '@integration-host/shared/contracts/labels'
 import { Reason } from '@integration-host/shared/contracts/reason'
 import { CredentialName } from '@integration-host/shared/contracts/realm'
 import { ActBody } from '@integration-host/shared/contracts/run'
-import { ifMatch, ifMatchParameter } from '@integration-host/shared/http/if-match'
+import { ifMatch } from '@integration-host/shared/http/if-match'
+import { headerParameter } from '@integration-host/shared/http/openapi'
 import { rawJson } from '@integration-host/shared/http/http-server'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
@@ -26,7 +27,8 @@ const RefreshBody = z
     Reason: Reason.optional(),
   })
   .meta({ ref: 'RefreshRequest' })
-const IF_MATCH = ifMatchParameter(
+const IF_MATCH = headerParameter(
+  'If-Match',
   'the Version of the credential in double quotes: 412 if another one is stored',
 )
 
