@@ -57,6 +57,18 @@ const invalid: readonly (readonly [
   ['an unknown member', '{"InitialData":1,"Amount":5}', /^invalid_request: .*Amount/, null],
   ['__proto__', '{"InitialData":1,"__proto__":{}}', /^invalid_request: .*__proto__/, null],
   ['an invalid realm', '{"InitialData":1,"Realm":"a b"}', /^invalid_request: Realm: must be/, null],
+  [
+    'a number of 250,000 digits',
+    `{"InitialData":1.${'0'.repeat(250_000)}1}`,
+    /^invalid_request: InitialData: .*more digits/,
+    null,
+  ],
+  [
+    'U+0000 after 120,000 backslashes',
+    `{"InitialData":"${'\\\\'.repeat(120_000)}\\u0000"}`,
+    /^invalid_request: .* must not contain U\+0000/,
+    null,
+  ],
   ['U+0000', '{"InitialData":"\\u0000"}', /^invalid_request: .* must not contain U\+0000/, null],
   ['too many digits', '{"InitialData":9007199254740993}', /^invalid_request: .* more digits/, null],
   [

@@ -53,6 +53,28 @@ describe('the normalization of JSON for a transaction source', () => {
     expect(normalizedJson(value)).toEqual([expected])
   })
 
+  // A check that took quadratic time would need minutes to hours for these texts.
+  const MILLION = 1_000_000
+  it.each([
+    ['a number with a million zeros within', `1.${'0'.repeat(MILLION)}1`, false],
+    ['a number with a million zeros at its end', `1.${'0'.repeat(MILLION)}`, false],
+    ['a number with a million digits', '7'.repeat(MILLION), false],
+    ['an exponent with a million digits', `1e${'0'.repeat(MILLION)}1`, false],
+    ['a number of 400 characters', `1.${'0'.repeat(398)}`, true],
+    ['a number of 401 characters', `1.${'0'.repeat(399)}`, false],
+    ['a million backslashes', JSON.stringify('\\'.repeat(MILLION)), true],
+    ['a million backslashes before U+0000', JSON.stringify(`${'\\'.repeat(MILLION)}\0`), false],
+    ['a million backslashes before u0000', JSON.stringify(`${'\\'.repeat(MILLION)}u0000`), true],
+  ])('checks within linear time whether JSON is preserved: %s', (_, text, isPreserved) => {
+    expect(isPreservedAsJson(parseClientJson(`{"a":${text}}`))).toBe(isPreserved)
+  })
+
+  it('the longest notation of a double is preserved', () => {
+    const number = 2.225073858507201e-308
+    const notation = `0.${'0'.repeat(307)}2225073858507201`
+    expect(parseClientJson(`[-${notation}]`)).toEqual([-number])
+  })
+
   it('normalization replaces undefined with null', () => {
     expect(normalizedJson(undefined)).toBeNull()
   })

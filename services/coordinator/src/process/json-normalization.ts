@@ -28,10 +28,16 @@ export type JsonInput =
 export const normalizedText = (text: string): string =>
   text.toWellFormed().replaceAll('\0', '\uFFFD')
 
-// Matches U+0000 and lone surrogates, which JSON.stringify writes as `\u` escapes. A `\u` is an escape only if an even
-// number of backslashes precedes it. After an odd number, the backslash of the `\u` is itself escaped, and the
-// characters are ordinary text.
-const REPLACED = /(?<=(?<!\\)(?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g
+// Matches every escape in text that JSON.stringify returned; those of U+0000 and lone surrogates are longer than two
+// characters. Matching all escapes from left to right finds out which `\u` is an escape, and which follows an escaped
+// backslash and is ordinary text. A lookbehind for the number of backslashes would take quadratic time.
+const ESCAPE = /\\(?:u(?:0000|d[89a-f][0-9a-f]{2})|.)/g
+
+const replaceEscapes = (text: string): string =>
+  // Searches for any `\u` first, because most texts contain none, and this search takes a tenth of the time.
+  text.includes('\\u')
+    ? text.replaceAll(ESCAPE, (escape) => (escape.length > 2 ? '\\ufffd' : escape))
+    : text
 
 /**
  * Returns the value as JSON that every transaction source stores unchanged. Returns `null` for values that JSON cannot
@@ -39,15 +45,14 @@ const REPLACED = /(?<=(?<!\\)(?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g
  */
 export function normalizedJson(value: unknown): Json {
   const text = JSON.stringify(value) as string | undefined
-  if (text === undefined) return null
-  // Searches for any `\u` first, because most texts contain none. The regular expression takes ten times as long as
-  // this search.
-  return JSON.parse(text.includes('\\u') ? text.replaceAll(REPLACED, '\\ufffd') : text) as Json
+  return text === undefined ? null : (JSON.parse(replaceEscapes(text)) as Json)
 }
 
 /** Whether a value can be stored unchanged. A request whose initial data cannot be stored unchanged is rejected. */
-export const isPreservedAsJson = (value: unknown): boolean =>
-  (JSON.stringify(value) ?? '').search(REPLACED) === -1
+export function isPreservedAsJson(value: unknown): boolean {
+  const text = JSON.stringify(value) ?? ''
+  return replaceEscapes(text) === text
+}
 
 /**
  * Parses JSON from a client; returns `undefined` for text that is not JSON. A number that a double cannot represent
@@ -67,12 +72,16 @@ export function parseClientJson(text: string): unknown {
 
 const MAY_LOSE_DIGITS = /[\d.]{16}|\d[eE]/
 const NOT_PRESERVED = '\0'
+// The longest notation of a double without superfluous zeros has 343 characters.
+const MAX_NUMBER_CHARACTERS = 400
 
 // The cast adds the third parameter, which TypeScript's types lack: https://tc39.es/proposal-json-parse-with-source/
 function markLoss(_key: string, value: unknown, context?: { readonly source?: string }): unknown {
-  const isLost =
-    typeof value === 'number' && decimalOf(context?.source ?? '') !== decimalOf(String(value))
-  return isLost ? NOT_PRESERVED : value
+  if (typeof value !== 'number') return value
+  const source = context?.source ?? ''
+  const isPreserved =
+    source.length <= MAX_NUMBER_CHARACTERS && decimalOf(source) === decimalOf(String(value))
+  return isPreserved ? value : NOT_PRESERVED
 }
 
 /**
@@ -83,7 +92,9 @@ function decimalOf(number: string): string {
   if (parts === null) return number
   const [, sign = '', whole = '', fraction = '', exponent = '0'] = parts
   const digits = (whole + fraction).replace(/^0+/, '')
-  const significant = digits.replace(/0+$/, '')
+  let end = digits.length
+  while (digits[end - 1] === '0') end -= 1
+  const significant = digits.slice(0, end)
   const place = Number(exponent) - fraction.length + digits.length - significant.length
   return significant === '' ? '0' : `${sign}${significant}e${place}`
 }

@@ -97,23 +97,34 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
 
 /** @throws {IntegrationError} if the body as a whole is invalid. */
 function linesOf(type: string | undefined, text: string): Line[] {
-  const values =
+  const lines =
     type === 'application/x-ndjson'
-      ? text
-          .split('\n')
-          .filter((line) => line.trim() !== '')
-          .map(parseClientJson)
+      ? ndjsonLines(text)
       : type === 'application/json'
-        ? arrayOf(text)
+        ? arrayOf(text).map(lineOf)
         : null
-  if (values === null)
+  if (lines === null)
     throw new IntegrationError(
       'unsupported_media_type',
       'send application/x-ndjson or application/json',
     )
-  if (values.length === 0 || values.length > MAX_BULK_LINES)
+  if (lines.length === 0 || lines.length > MAX_BULK_LINES)
     throw new IntegrationError('invalid_request', `send 1 to ${MAX_BULK_LINES} transactions`)
-  return values.map(lineOf)
+  return lines
+}
+
+// A line from its first character that is not white space. Lines of white space are skipped.
+const NDJSON_LINE = /\S[^\n]*/g
+
+/** Returns the lines of the text up to the first one that is too many. */
+function ndjsonLines(text: string): Line[] {
+  const lines: Line[] = []
+  for (const [line] of text.matchAll(NDJSON_LINE)) {
+    // The size is checked before parsing, so that a large line is never parsed.
+    lines.push(isTooLarge(line) ? { id: null, errors: [TOO_LARGE] } : lineOf(parseClientJson(line)))
+    if (lines.length > MAX_BULK_LINES) break
+  }
+  return lines
 }
 
 function arrayOf(text: string): unknown[] {
@@ -125,13 +136,12 @@ function arrayOf(text: string): unknown[] {
 
 function lineOf(value: unknown): Line {
   const checked = checkedQueueable(value, 'line')
-  const errors = 'problems' in checked ? checked.problems : sizeProblems(value)
+  const isLarge = 'transaction' in checked && isTooLarge(JSON.stringify(value))
+  const errors = 'problems' in checked ? checked.problems : isLarge ? [TOO_LARGE] : []
   if ('transaction' in checked && errors.length === 0) return checked
   const id = (value as { TransactionID?: unknown } | null | undefined)?.TransactionID
   return { id: typeof id === 'string' ? id.slice(0, 128) : null, errors }
 }
 
-const sizeProblems = (value: unknown): readonly string[] =>
-  Buffer.byteLength(JSON.stringify(value)) > MAX_TRANSACTION_BYTES
-    ? [`line: may have at most ${MAX_TRANSACTION_BYTES} bytes`]
-    : []
+const TOO_LARGE = `line: may have at most ${MAX_TRANSACTION_BYTES} bytes`
+const isTooLarge = (json: string): boolean => Buffer.byteLength(json) > MAX_TRANSACTION_BYTES

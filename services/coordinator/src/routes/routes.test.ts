@@ -398,6 +398,26 @@ describe('queueing in bulk', () => {
     ])
   })
 
+  it('a bulk request rejects a large line, and one with a long number, without delaying other requests', async () => {
+    // Parsing these numbers in quadratic time would take longer than any test may.
+    const long = (zeros: number) => `{"TransactionID":"b7","InitialData":1.${'0'.repeat(zeros)}1}`
+    const response = await send(
+      [long(4_000_000), long(200_000), `  ${' '.repeat(1_000_000)}`].join('\n'),
+    )
+    expect(await response.json()).toMatchObject({
+      invalid: 2,
+      results: [
+        { line: 1, TransactionID: null, errors: ['line: may have at most 262144 bytes'] },
+        { line: 2, TransactionID: 'b7', errors: [expect.stringContaining('InitialData: ')] },
+      ],
+    })
+    expect((await send(`[${long(4_000_000)}]`, json)).status).toBe(200)
+    expect(
+      (await host.call(transactions, { method: 'POST', headers: json, body: long(200_000) }))
+        .status,
+    ).toBe(400)
+  })
+
   it('a bulk request reports an array element as invalid if a single request would reject it', async () => {
     const ids = ['x'.repeat(129), 'a\0', 'a\n', '\ud83d', '.', '..', 66, null]
     const lines = [
