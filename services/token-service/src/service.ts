@@ -310,6 +310,7 @@ export async function startTokenService(
     completeAuthorization: createCallbackHandler({
       authorization,
       authorizations,
+      links,
       admission,
       exchanges,
       auditCounter,

@@ -41,6 +41,16 @@ describe('an authorization request', () => {
     expect(labelled.state.length - empty.state.length).toBeLessThan(5)
   })
 
+  it('an authorization of a connect link stores nothing, however often the link starts one, because the link has its label', async () => {
+    const authorization = open()
+    const { state } = await authorization.start({ ...wanted, label: 'Acme', linkId: 'link' })
+    expect(kept.get(state)).toBeUndefined()
+    expect(authorization.requestOf(callback(state))).toMatchObject({
+      hasLabels: true,
+      linkId: 'link',
+    })
+  })
+
   it('an authorization request expires after ten minutes, and later callbacks with its state are rejected', async () => {
     const authorization = open()
     const { state, expiresAt } = await authorization.start(wanted)

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { Secret } from '@integration-host/shared/secrets/secret'
-import type { LabelsChange } from '../credential/labels.ts'
+import { givenLabels, type LabelsChange } from '../credential/labels.ts'
 import type { Provider } from '../provider/provider.ts'
 import type { AuthorizationStore } from './authorization-store.ts'
 import { digest } from './digest.ts'
@@ -67,7 +67,8 @@ export interface Authorization {
   /**
    * Starts an authorization.
    *
-   * The state contains the whole request except `label` and `tags`, which are stored until the state expires. When the
+   * The state contains the whole request except `label` and `tags`, which are stored until the state expires, unless
+   * they are those of the connect link `linkId`, which is stored already. When the
    * company's credential is stored, the label and the tags are stored with the credential. If `label` is absent or
    * empty, the credential keeps its stored label. The same applies to `tags`. Only holders of a service key may set
    * label and tags.
@@ -106,20 +107,9 @@ export interface Authorization {
 export function createAuthorization(deps: AuthorizationDeps): Authorization {
   const { seal, provider, authorizations, now } = deps
   return {
-    async start({
-      returnTo,
-      realm,
-      browser,
-      isByVisitor = false,
-      linkId = null,
-      label,
-      tags = {},
-    }) {
+    async start({ returnTo, realm, browser, isByVisitor = false, linkId = null, ...wanted }) {
       requireReturnable(returnTo, deps.returnToOrigins)
-      const labels = {
-        ...(label && { label }),
-        ...(Object.keys(tags).length > 0 && { tags }),
-      }
+      const labels = givenLabels(wanted)
       const request: AuthorizationRequest = {
         expiresAt: now() + AUTHORIZATION_TTL_MS,
         nonce: randomBytes(32).toString('base64url'),
@@ -139,7 +129,8 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
         nonce,
         codeVerifier: codeVerifier === null ? null : new Secret(codeVerifier),
       })
-      if (request.hasLabels)
+      // The labels of a connect link are stored with the link. Anyone who has the link can start authorizations.
+      if (request.hasLabels && linkId === null)
         await authorizations.keepLabels(state, labels, AUTHORIZATION_TTL_MS + CLOCK_TOLERANCE_MS)
       return { url, state, expiresAt }
     },

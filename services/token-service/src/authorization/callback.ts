@@ -12,11 +12,12 @@ import type { CredentialView } from '@integration-host/shared/contracts/credenti
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { AuditCounter } from '../credential/audit-counter.ts'
-import type { LabelsChange } from '../credential/labels.ts'
+import { givenLabels, type LabelsChange } from '../credential/labels.ts'
 import type { Authorization, Callback, Decision } from './authorization-request.ts'
 import { CLOCK_TOLERANCE_MS, invalid } from './authorization-request.ts'
 import type { AuthorizationStore, CodeClaim } from './authorization-store.ts'
 import type { CodeExchanges } from './code-exchange.ts'
+import type { ConnectLinkStore } from './connect-link-store.ts'
 import { digest } from './digest.ts'
 import { busy, type ExchangeAdmission } from './exchange-admission.ts'
 import type { AuthorizationRequest } from './sealed-request.ts'
@@ -47,6 +48,7 @@ export interface CallbackDeps {
     AuthorizationStore,
     'useState' | 'isStateUsed' | 'readLabels' | 'readCode'
   >
+  readonly links: Pick<ConnectLinkStore, 'get'>
   readonly admission: ExchangeAdmission
   readonly exchanges: CodeExchanges
   readonly auditCounter: Pick<AuditCounter, 'count'>
@@ -129,6 +131,16 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     )
   }
 
+  async function labelsOf(
+    state: string,
+    { hasLabels, linkId }: AuthorizationRequest,
+  ): Promise<LabelsChange | null> {
+    if (!hasLabels) return null
+    if (linkId === null) return authorizations.readLabels(state)
+    const link = await deps.links.get(linkId)
+    return link === null ? null : givenLabels(link)
+  }
+
   return async (callback) => {
     const { state } = callback
     const request = authorization.requestOf(callback) // throws for another browser (C1)
@@ -143,7 +155,7 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     try {
       // The labels are read before the state is marked as used, so that the callback can be repeated if the store is
       // unavailable. If the store has lost the labels, the company is connected without them.
-      const labels = request.hasLabels ? await authorizations.readLabels(state) : null
+      const labels = await labelsOf(state, request)
       const ttlMs = Math.max(0, request.expiresAt - now()) + CLOCK_TOLERANCE_MS
       isFirst = await authorizations.useState(state, ttlMs) // `true` only once per state (C2)
       if (isFirst) {

@@ -141,8 +141,9 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
       // Another request may have used the link meanwhile. This request continues only if both requests come from the
       // same browser.
       if (!isFirstUse) await find(ticket, browser)
-      // The link is already used. The authorization must therefore not fail if the store becomes unavailable now.
-      await audit(link, 'browser', 'link_used').catch(() => {})
+      // Only the first use is audited: the browser can use the link again as often as it likes. The link is already
+      // used. The authorization must therefore not fail if the store becomes unavailable now.
+      if (isFirstUse) await audit(link, 'browser', 'link_used').catch(() => {})
       return started
     },
 
@@ -150,9 +151,7 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
       const link = await links.get(id)
       if (link === null) throw unusable('it was withdrawn, or was used long ago')
       requireUsedBy(link, browser)
-      const started = await start(link, browser)
-      await audit(link, 'browser', 'link_used').catch(() => {})
-      return started
+      return start(link, browser)
     },
 
     async withdraw(link, who) {

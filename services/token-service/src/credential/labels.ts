@@ -39,6 +39,12 @@ export const labelsChangeOf = ({ label, tags }: LabelsChange): LabelsChange => (
   ...(tags !== undefined && { tags }),
 })
 
+/** Returns the members that are not empty, for an authorization: an empty member keeps the stored value. */
+export const givenLabels = ({ label, tags = {} }: LabelsChange): LabelsChange => ({
+  ...(label && { label }),
+  ...(Object.keys(tags).length > 0 && { tags }),
+})
+
 /** Returns the text in which labels are stored. It is empty if there are no labels. Tags are sorted by name. */
 function labelsText({ label, tags }: Labels): string {
   const pairs = Object.entries(tags).toSorted(([a], [b]) => (a < b ? -1 : 1))
