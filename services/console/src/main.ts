@@ -8,7 +8,6 @@ import { BUNDLE, type BuiltApp, buildApp, readApp } from './build-app.ts'
 import { createRedisActionCounter } from './adapters/redis/action-counter.ts'
 import { createRedisRequestStore } from './adapters/redis/request-store.ts'
 import { createRedisSessionStore } from './adapters/redis/session-store.ts'
-import { createRedisSignInFlowStore } from './adapters/redis/sign-in-flow-store.ts'
 import { type Config, readConfig } from './config.ts'
 import { type SharedStores, startConsole } from './service.ts'
 
@@ -42,7 +41,6 @@ function sharedStores(
   )
   return {
     sessions: createRedisSessionStore(redis),
-    flows: createRedisSignInFlowStore(redis),
     actions: createRedisActionCounter(redis),
     requests: createRedisRequestStore(redis),
   }

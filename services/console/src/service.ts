@@ -7,7 +7,6 @@ import { createMetrics } from '@integration-host/shared/observability/metrics'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import { createMemoryRequestStore } from './adapters/memory/request-store.ts'
 import { createMemorySessionStore } from './adapters/memory/session-store.ts'
-import { createMemorySignInFlowStore } from './adapters/memory/sign-in-flow-store.ts'
 import { createOpenIdProvider } from './adapters/openid/openid-provider.ts'
 import { createCompanyNames } from './adapters/peers/company-names.ts'
 import { createGatewayRealms } from './adapters/peers/gateway-realms.ts'
@@ -31,7 +30,7 @@ import { createOneTimeLinks } from './session/one-time-link.ts'
 import type { RequestStore } from './session/request-store.ts'
 import type { SessionStore } from './session/session-store.ts'
 import { createSessions } from './session/sessions.ts'
-import type { SignInFlowStore } from './session/sign-in-flow-store.ts'
+import { createFlowSeal } from './session/sign-in-flow.ts'
 import { createSignInLog, withSignInLog } from './session/sign-in-log.ts'
 import { createSignInDelay } from './session/sign-in-delay.ts'
 import { charts } from './view/charts.ts'
@@ -49,7 +48,6 @@ export interface ServiceDeps {
 
 export interface SharedStores {
   readonly sessions: SessionStore
-  readonly flows: SignInFlowStore
   readonly actions: ActionCounter
   readonly requests: RequestStore
 }
@@ -64,7 +62,6 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
   const { logger, health, built } = deps
   const stores = deps.stores ?? {
     sessions: createMemorySessionStore(Date.now),
-    flows: createMemorySignInFlowStore(() => performance.now()),
     actions: null,
     requests: createMemoryRequestStore(() => performance.now()),
   }
@@ -158,13 +155,14 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
             scope: config.OIDC_SCOPE,
             redirectUri: () => url + CALLBACK_PATH,
             onFailure: (reason) => logger.warn({ reason }, 'sign-in at the OpenID provider failed'),
+            now: () => performance.now(),
           }),
     people: {
       operators: config.OIDC_OPERATORS,
       viewers: config.OIDC_VIEWERS,
       groupsClaim: config.OIDC_GROUPS_CLAIM,
     },
-    flows: stores.flows,
+    flows: createFlowSeal(config.key, Date.now),
     delay: createSignInDelay(() => performance.now()),
     isHttps: url.startsWith('https:'),
     isSandbox: config.SANDBOX_URL !== undefined,

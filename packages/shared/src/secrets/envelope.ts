@@ -113,6 +113,15 @@ export function parseKeyRing(list: Secret): KeyRing {
   return createKeyRing(activeKeyId, keys)
 }
 
+/**
+ * Returns a key ring for texts that only this service reads again, such as the state of a sign-in in a cookie. Its key
+ * is derived from a secret that all replicas have, by HKDF-SHA256 (RFC 5869) with `purpose` as info.
+ */
+export function keyRingOf(shared: Secret, purpose: string): KeyRing {
+  const bytes = hkdfSync('sha256', shared.reveal(), Buffer.alloc(0), purpose, 32)
+  return createKeyRing('k1', new Map([['k1', ringKey(Buffer.from(bytes))]]))
+}
+
 /** A key of the ring (`cipher`), and the key derived from it that computes nonces (`nonce`). */
 interface RingKey {
   readonly cipher: KeyObject
@@ -208,8 +217,8 @@ function decrypt(keyOf: (id: string) => RingKey, envelope: string, place: Place)
   const [format, keyId = '', encodedNonce = '', sealed = '', ...rest] = envelope.split('.')
   if (format !== FORMAT || rest.length > 0)
     throw new DecryptionError('the format of the envelope is not known')
-  const bytes = Buffer.from(sealed, 'base64url')
-  const nonce = Buffer.from(encodedNonce, 'base64url')
+  const bytes = decoded(sealed)
+  const nonce = decoded(encodedNonce)
   if (nonce.length !== NONCE_BYTES || bytes.length < TAG_BYTES)
     throw new DecryptionError('the envelope is truncated')
   const key = keyOf(keyId)
@@ -233,6 +242,17 @@ const labelsMac = (key: RingKey, sealed: string, labels: string): Buffer =>
 
 const mac = (key: RingKey, text: string): Buffer =>
   createHmac('sha256', key.nonce).update(text, 'utf8').digest()
+
+/**
+ * Decodes a part of an envelope. Node ignores surplus characters and bits of base64url. If they were accepted, a client
+ * could add a character to a used envelope, which would be opened but not recognized as used.
+ */
+function decoded(part: string): Buffer {
+  const bytes = Buffer.from(part, 'base64url')
+  if (bytes.toString('base64url') !== part)
+    throw new DecryptionError('the encoding of the envelope is not canonical')
+  return bytes
+}
 
 /**
  * Returns the place and the key id of an envelope as text. Each part is preceded by its length, so that two places

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { type IncomingMessage, request } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type ConsoleFixture, startConsoleFixture } from '../../test-support/console-fixture.ts'
 import {
@@ -30,8 +32,10 @@ describe('signing in at an OpenID provider', () => {
     await provider?.[Symbol.asyncDispose]()
   })
 
-  const navigate = (url: string, cookie = ''): Promise<Response> =>
-    fetch(url, { redirect: 'manual', headers: { 'Sec-Fetch-Site': 'cross-site', Cookie: cookie } })
+  const navigate = (url: string, cookie = '', site = 'cross-site'): Promise<Response> =>
+    fetch(url, { redirect: 'manual', headers: { 'Sec-Fetch-Site': site, Cookie: cookie } })
+  const begin = (to: string): Promise<Response> =>
+    navigate(`${at.url}/sign-in/oidc?to=${encodeURIComponent(to)}`, '', 'same-origin')
   const cookiesOf = (response: Response): string =>
     response.headers
       .getSetCookie()
@@ -49,7 +53,7 @@ describe('signing in at an OpenID provider', () => {
     to = '/runs?status=Failed',
   ): Promise<{ readonly url: string; readonly cookie: string }> {
     provider.signInAs(claims, misbehaviour)
-    const start = await navigate(`${at.url}/sign-in/oidc?to=${encodeURIComponent(to)}`)
+    const start = await begin(to)
     expect(start.status).toBe(302)
     const authorized = await navigate(start.headers.get('Location') ?? '')
     return { url: authorized.headers.get('Location') ?? '', cookie: cookiesOf(start) }
@@ -136,6 +140,35 @@ describe('signing in at an OpenID provider', () => {
     expect((await navigate(other.url, (await toCallback(ADA)).cookie)).status).toBe(401)
   })
 
+  it('other sites, images and HEAD requests begin no OpenID sign-in', async () => {
+    const start = `${at.url}/sign-in/oidc?to=/runs`
+    for (const site of ['cross-site', 'same-site']) {
+      const { status, headers } = await navigate(start, '', site)
+      expect([status, headers.get('Location'), headers.getSetCookie()]).toEqual([
+        302,
+        `${at.url}/runs`,
+        [],
+      ])
+    }
+    for (const path of ['/sign-in/oidc', '/sign-in/callback']) {
+      const head = await fetch(at.url + path, { method: 'HEAD', redirect: 'manual' })
+      expect([head.status, head.headers.get('Allow')]).toEqual([405, 'GET'])
+      // fetch does not allow callers to set Sec-Fetch-Dest, so node:http is used.
+      for (const destination of ['image', 'iframe', 'empty', 'script']) {
+        const outgoing = request(at.url + path, { headers: { 'Sec-Fetch-Dest': destination } })
+        const [response] = (await once(outgoing.end(), 'response')) as [IncomingMessage]
+        response.resume()
+        expect([response.statusCode, response.headers['set-cookie']]).toEqual([400, undefined])
+      }
+    }
+  })
+
+  it('the log has a limited number of lines about rejected sign-ins, which anyone can cause', async () => {
+    for (let count = 0; count < 100; count += 1)
+      expect((await navigate(`${at.url}/sign-in/callback?code=c&state=${count}`)).status).toBe(401)
+    expect(at.log().split('sign-in was rejected').length).toBeLessThanOrEqual(31)
+  })
+
   it('the OpenID callback sets the SameSite=Strict cookie, and responds with a page that leads only to pages of the console', async () => {
     const { url, cookie } = await toCallback(ADA)
     const response = await navigate(url, cookie)
@@ -152,6 +185,7 @@ describe('signing in at an OpenID provider', () => {
       'javascript:alert(1)',
       '/sign-in/oidc',
       `/${'x'.repeat(600)}`,
+      `/${'€'.repeat(200)}`,
     ])
       expect((await signIn(ADA, {}, to)).page, to).toContain('content="0;url=/"')
     expect((await signIn(ADA, {}, '/runs?"><script>')).page).not.toContain('<script>')

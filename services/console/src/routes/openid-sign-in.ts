@@ -2,11 +2,13 @@
  * The sign-in at an OpenID provider. The browser navigates to both routes, so their responses are pages. The cookie of
  * the flow is `SameSite=Lax`, because the browser comes back from another site.
  */
-import { hash, randomBytes } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
+import { rejectHead, rejectSubresource } from '@integration-host/shared/http/navigation'
 import { problemOf } from '@integration-host/shared/http/problem'
-import { textResponse } from '@integration-host/shared/http/service-app'
+import { problemResponses, textResponse } from '@integration-host/shared/http/service-app'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import { createRateLimit } from '@integration-host/shared/process/rate-limit'
 import { type Context, Hono } from 'hono'
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie'
 import { html } from 'hono/html'
@@ -17,7 +19,8 @@ import { browserName } from '../session/browser-name.ts'
 import type { OpenIdProvider } from '../session/openid-provider.ts'
 import { type OpenIdPeople, personOf } from '../session/openid-role.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { FLOW_SECONDS, type SignInFlowStore } from '../session/sign-in-flow-store.ts'
+import type { RequestStore } from '../session/request-store.ts'
+import { FLOW_SECONDS, type FlowSeal } from '../session/sign-in-flow.ts'
 import { setSessionCookie } from './session-cookie.ts'
 
 /** The path to which the provider sends the browser back. */
@@ -25,11 +28,15 @@ export const CALLBACK_PATH = '/sign-in/callback'
 const WAY = 'oidc'
 const START_PATH = '/sign-in/oidc'
 const MAX_RETURN_TO = 500
+/** The number of rejected sign-ins that are logged per minute. Anyone can cause them; the metric counts all of them. */
+const LOGGED_PER_MINUTE = 30
 
 export interface OpenIdSignInDeps {
   readonly openId: OpenIdProvider
   readonly people: OpenIdPeople
-  readonly flows: SignInFlowStore
+  readonly flows: FlowSeal
+  /** Recognizes a sign-in that was completed before. */
+  readonly requests: Pick<RequestStore, 'begin'>
   readonly sessions: Sessions
   readonly isHttps: boolean
   readonly sessionHours: number
@@ -40,13 +47,16 @@ export interface OpenIdSignInDeps {
   readonly onSignIn: (way: SignInWay, outcome: 'accepted' | 'rejected') => void
 }
 
-const digestOf = (secret: string): string => hash('sha256', secret, 'hex')
-
 /** `GET /sign-in/oidc` sends the browser to the provider, and `GET /sign-in/callback` begins the session. */
 export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
-  const { openId, flows, sessions, isHttps, consoleUrl, stylesheet, logger } = deps
+  const { openId, flows, requests, sessions, isHttps, consoleUrl, stylesheet, logger } = deps
   const cookie = isHttps ? '__Host-console-sign-in' : 'console-sign-in'
   const tags = ['session']
+  const logged = createRateLimit({
+    count: LOGGED_PER_MINUTE,
+    intervalMs: 60_000,
+    now: () => performance.now(),
+  })
 
   /** Responds to a rejected sign-in with a page that has a link to the sign-in page. */
   async function asPage(c: Context, work: () => Promise<Response>): Promise<Response> {
@@ -55,7 +65,7 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
     } catch (error) {
       if (!(error instanceof IntegrationError)) throw error
       deps.onSignIn(WAY, 'rejected')
-      logger.warn({ way: WAY, code: error.code }, 'sign-in was rejected')
+      if (logged.take()) logger.warn({ way: WAY, code: error.code }, 'sign-in was rejected')
       const { status, detail = '' } = problemOf(error)
       return c.html(
         document(
@@ -79,22 +89,26 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
         parameters: [{ name: 'to', in: 'query', required: false, schema: { type: 'string' } }],
         responses: {
           302: {
-            description: 'to the provider, or to the same route at the address of CONSOLE_URL',
+            description:
+              'to the provider; to the page `to` at the address of CONSOLE_URL if the request comes from another site or host',
           },
+          ...problemResponses({ 400: 'the request does not come from a navigation', 405: 'HEAD' }),
           503: textResponse('the provider does not respond, as a page', 'text/html'),
         },
       }),
-      (c) =>
-        asPage(c, async () => {
-          // A browser sends the cookie of the flow only to the host that has set this cookie. Therefore the sign-in
-          // must begin at the address to which the provider sends the browser back.
-          const own = new URL(consoleUrl())
-          if (c.req.header('Host') !== own.host)
-            return c.redirect(own.origin + START_PATH + new URL(c.req.url).search)
+      async (c) => {
+        rejectHead(c, 'GET')
+        rejectSubresource(c)
+        const returnTo = ownPath(c.req.query('to'))
+        // A browser sends the cookie of the flow only to the host that has set this cookie. Therefore the sign-in must
+        // begin at the address to which the provider sends the browser back. Another site may not begin a sign-in: the
+        // new cookie would end the sign-in that the person has begun. The page `to` has a button that begins one.
+        const own = new URL(consoleUrl())
+        if (c.req.header('Host') !== own.host || isFromOtherSite(c))
+          return c.redirect(own.origin + returnTo)
+        return asPage(c, async () => {
           const { url, flow } = await openId.begin()
-          const secret = randomBytes(32).toString('base64url')
-          await flows.put(digestOf(secret), { ...flow, returnTo: ownPath(c.req.query('to')) })
-          setCookie(c, cookie, secret, {
+          setCookie(c, cookie, flows.seal({ ...flow, returnTo }), {
             path: '/',
             httpOnly: true,
             sameSite: 'Lax',
@@ -102,7 +116,8 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
             maxAge: FLOW_SECONDS,
           })
           return c.redirect(url)
-        }),
+        })
+      },
     )
     .get(
       CALLBACK_PATH,
@@ -115,13 +130,14 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
           401: textResponse('the response does not belong to the sign-in, as a page', 'text/html'),
           403: textResponse('neither list names the person, as a page', 'text/html'),
           503: textResponse('the provider does not respond, as a page', 'text/html'),
+          ...problemResponses({ 400: 'the request does not come from a navigation', 405: 'HEAD' }),
         },
       }),
-      (c) =>
-        asPage(c, async () => {
-          const secret = getCookie(c, cookie)
-          deleteCookie(c, cookie, { path: '/', secure: isHttps })
-          const flow = secret === undefined ? null : await flows.take(digestOf(secret))
+      async (c) => {
+        rejectHead(c, 'GET')
+        rejectSubresource(c)
+        return asPage(c, async () => {
+          const flow = flows.open(getCookie(c, cookie) ?? '')
           if (flow === null)
             throw new IntegrationError(
               'sign_in_rejected',
@@ -134,6 +150,9 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
               'forbidden',
               'This account may not use the console. An administrator can add its verified e-mail address, or one of its groups',
             )
+          // Only now something is stored: for a person whom a list names, and whom the provider has signed in.
+          if ((await requests.begin(`sign-in:${hash('sha256', flow.state)}`, '')) !== null)
+            throw new IntegrationError('sign_in_rejected', 'This sign-in was completed before')
           const session = await sessions.begin({
             ...person,
             way: WAY,
@@ -141,6 +160,7 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
           })
           deps.onSignIn(WAY, 'accepted')
           logger.info({ ...person, way: WAY }, 'person signed in')
+          deleteCookie(c, cookie, { path: '/', secure: isHttps })
           setSessionCookie(c, session.secret, deps)
           // The response is a page and not a redirect. A redirect would belong to the navigation from another site, so
           // the browser would not send the strict cookie.
@@ -153,19 +173,27 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
               html`<meta http-equiv="refresh" content="${refresh}" />`,
             ),
           )
-        }),
+        })
+      },
     )
 }
+
+/**
+ * Returns whether a page of another site, or of another port of this host, has caused the navigation. A program that is
+ * not a browser, or an old browser, does not say so.
+ */
+const isFromOtherSite = (c: Context): boolean =>
+  !['same-origin', 'none'].includes(c.req.header('Sec-Fetch-Site') ?? 'none')
 
 /** Returns a text of the browser if it is the path of a page of the console; returns `/` for any other text. */
 function ownPath(to: string | undefined): string {
   const base = 'http://console.invalid'
   if (to === undefined || to.length > MAX_RETURN_TO || !URL.canParse(to, base)) return '/'
   const { origin, pathname, search, hash: fragment } = new URL(to, base)
+  const path = pathname + search + fragment // URL has percent-encoded it, so it may be longer than `to`
   // A browser would interpret `//host` and `/\host` as the address of another host.
-  return origin !== base || pathname.startsWith('//') || pathname.startsWith('/sign-in')
-    ? '/'
-    : pathname + search + fragment
+  const isOwn = origin === base && !pathname.startsWith('//') && !pathname.startsWith('/sign-in')
+  return isOwn && path.length <= MAX_RETURN_TO ? path : '/'
 }
 
 type Html = ReturnType<typeof html>

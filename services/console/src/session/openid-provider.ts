@@ -1,12 +1,12 @@
 import type { PersonClaims } from './openid-role.ts'
-import type { SignInFlow } from './sign-in-flow-store.ts'
+import type { SignInFlow } from './sign-in-flow.ts'
 
 /** The port to the OpenID provider at which persons sign in. */
 export interface OpenIdProvider {
   /** The host name of the provider, for the sign-in page. */
   readonly host: string
   /**
-   * Returns the address to which the browser is sent, and the data that must be stored until the browser comes back.
+   * Returns the address to which the browser is sent, and the data that the browser must bring back.
    *
    * @throws {IntegrationError} `provider_unavailable` if the discovery document cannot be read.
    */

@@ -6,6 +6,7 @@ import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { Label, Tags } from '@integration-host/shared/contracts/labels'
 import { CredentialName, Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
+import { rejectHead, rejectSubresource } from '@integration-host/shared/http/navigation'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
 import {
   jsonResponse,
@@ -29,8 +30,6 @@ import {
   browserProblems,
   createBrowserCookie,
   createConnectedCompany,
-  rejectHead,
-  rejectSubresource,
 } from './browser-session.ts'
 import { Code, readCallback, single } from './callback-parameters.ts'
 import { requireJson } from './json-body.ts'

@@ -2,19 +2,14 @@ import { html } from 'hono/html'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { credentialName, Realm } from '@integration-host/shared/contracts/realm'
+import { rejectHead, rejectSubresource } from '@integration-host/shared/http/navigation'
 import { textResponse } from '@integration-host/shared/http/service-app'
 import { createRateLimit } from '@integration-host/shared/process/rate-limit'
 import type { Authorization } from '../authorization/authorization-request.ts'
 import { busy } from '../authorization/exchange-admission.ts'
 import type { DisconnectHints } from '../credential/disconnect-hints.ts'
 import { forBrowser, page } from './browser-page.ts'
-import {
-  atOwnOrigin,
-  browserProblems,
-  createBrowserCookie,
-  rejectHead,
-  rejectSubresource,
-} from './browser-session.ts'
+import { atOwnOrigin, browserProblems, createBrowserCookie } from './browser-session.ts'
 import { single } from './callback-parameters.ts'
 
 /** How often each process may look up a company for a browser. The limit slows down clients that guess realm ids. */

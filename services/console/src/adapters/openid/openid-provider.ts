@@ -33,23 +33,27 @@ export interface OpenIdProviderOptions {
   readonly redirectUri: () => string
   /** Reports why a sign-in failed. The reason contains no text from the provider or the browser. */
   readonly onFailure: (reason: string) => void
+  /** The time in milliseconds. */
+  readonly now: () => number
 }
 
 const TIMEOUT_SECONDS = 10
 /** The discovery document is read again after this time, so that changed endpoints and keys are found. */
 const REDISCOVER_MS = 60 * 60_000
+/** After a failure, the discovery document is not requested again during this time, because anyone can cause requests. */
+const RETRY_SECONDS = 5
 
 /** Reads the discovery document when the first person signs in, so that the console starts without the provider. */
 export function createOpenIdProvider(options: OpenIdProviderOptions): OpenIdProvider {
-  const { clientId, scope, redirectUri, onFailure } = options
+  const { clientId, scope, redirectUri, onFailure, now } = options
   const issuer = new URL(options.issuer)
   const secret = options.clientSecret.reveal()
-  let discovered: { readonly configuration: Configuration; readonly at: number } | null = null
+  /** The current discovery, which all sign-ins share; `null` for a configuration that could not be read. */
+  let discovered: Promise<Configuration | null> | null = null
+  let usableUntil = Number.NEGATIVE_INFINITY
 
-  async function discover(): Promise<Configuration> {
-    if (discovered !== null && performance.now() - discovered.at < REDISCOVER_MS)
-      return discovered.configuration
-    const configuration = await discovery(
+  const discover = (): Promise<Configuration> =>
+    discovery(
       issuer,
       clientId,
       undefined,
@@ -71,17 +75,27 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): OpenIdProv
         ],
       },
     )
-    discovered = { configuration, at: performance.now() }
-    return configuration
+
+  async function begunDiscovery(): Promise<Configuration | null> {
+    try {
+      const configuration = await discover()
+      usableUntil = now() + REDISCOVER_MS
+      return configuration
+    } catch (cause) {
+      usableUntil = now() + RETRY_SECONDS * 1_000
+      onFailure(`the discovery document cannot be used: ${reasonOf(cause)}`)
+      return null
+    }
   }
 
   async function configured(): Promise<Configuration> {
-    try {
-      return await discover()
-    } catch (cause) {
-      onFailure(`the discovery document cannot be used: ${reasonOf(cause)}`)
-      throw unavailable()
+    if (discovered === null || now() >= usableUntil) {
+      usableUntil = Number.POSITIVE_INFINITY
+      discovered = begunDiscovery()
     }
+    const configuration = await discovered
+    if (configuration === null) throw unavailable()
+    return configuration
   }
 
   return {
@@ -131,7 +145,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): OpenIdProv
 // The errors of openid-client contain parameters and claims, so they are never the `cause` of an error that is logged.
 const unavailable = (): IntegrationError =>
   new IntegrationError('provider_unavailable', 'The sign-in provider does not respond', {
-    retryAfterSeconds: 5,
+    retryAfterSeconds: RETRY_SECONDS,
   })
 
 /** Returns whether the provider did not respond, or reported an internal failure. */

@@ -1,8 +1,15 @@
+import { once } from 'node:events'
+import { type IncomingMessage, request } from 'node:http'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import {
+  CLIENT_ID,
+  CLIENT_SECRET,
+  startTestProvider,
+} from '@integration-host/shared/test-support/openid-provider'
 import { describe, expect, it } from 'vitest'
 import { type ConsoleFixture, startConsoleFixture } from '../../../test-support/console-fixture.ts'
 import { startFakeService } from '../../../test-support/fake-service.ts'
@@ -11,7 +18,6 @@ import { describeSessionStore } from '../../session/session-store.contract.ts'
 import { createRedisActionCounter } from './action-counter.ts'
 import { createRedisRequestStore } from './request-store.ts'
 import { createRedisSessionStore } from './session-store.ts'
-import { createRedisSignInFlowStore } from './sign-in-flow-store.ts'
 
 async function open() {
   const keyPrefix = `test-${crypto.randomUUID().slice(0, 8)}:`
@@ -31,7 +37,6 @@ async function open() {
     store: createRedisSessionStore(redis),
     stores: {
       sessions: createRedisSessionStore(redis),
-      flows: createRedisSignInFlowStore(redis),
       actions: createRedisActionCounter(redis),
       requests: createRedisRequestStore(redis),
     },
@@ -44,15 +49,38 @@ async function open() {
 
 describeSessionStore('in Redis', open)
 
-it('a sign-in that one console has begun can be continued only once, at any console that uses the same Redis', async () => {
+it('a sign-in that one console has begun is completed once at any console that uses the same Redis, which gets a key only then', async () => {
   await using opened = await open()
-  const other = createRedisSignInFlowStore(opened.redis)
-  const flow = { state: 's', nonce: 'n', verifier: 'v', returnTo: '/runs' }
-  await opened.stores.flows.put('digest', flow)
-  const [key = ''] = await opened.keys()
-  expect(await opened.redis.ttl(key)).toBeGreaterThan(590)
-  expect(await opened.redis.ttl(key)).toBeLessThanOrEqual(600)
-  expect([await other.take('digest'), await other.take('digest')]).toEqual([flow, null])
+  await using provider = await startTestProvider()
+  const settings = (url: string) => ({
+    CONSOLE_URL: url,
+    SIGN_IN: 'oidc',
+    OIDC_ISSUER: provider.issuer,
+    OIDC_CLIENT_ID: CLIENT_ID,
+    OIDC_CLIENT_SECRET: CLIENT_SECRET,
+    OIDC_OPERATORS: 'ada@example.com',
+  })
+  // Browsers reach both replicas at one address.
+  const url = `http://console.localhost:9`
+  await using one = await startConsoleFixture(settings(url), opened.stores)
+  await using two = await startConsoleFixture(settings(url), opened.stores)
+  provider.signInAs({ email: 'ada@example.com', email_verified: true })
+  const get = async (at: ConsoleFixture, path: string, Cookie = '') => {
+    const outgoing = request(at.url + path, { headers: { Host: 'console.localhost:9', Cookie } })
+    const [response] = (await once(outgoing.end(), 'response')) as [IncomingMessage]
+    response.resume()
+    return response
+  }
+  const start = await get(one, '/sign-in/oidc?to=/runs')
+  const Cookie = start.headers['set-cookie']?.[0]?.split(';')[0] ?? ''
+  const back = await fetch(start.headers.location ?? '', { redirect: 'manual' })
+  const { pathname, search } = new URL(back.headers.get('Location') ?? '')
+  expect(await opened.keys()).toEqual([])
+  expect((await get(two, pathname + search, Cookie)).statusCode).toBe(200)
+  const stored = await opened.keys()
+  expect(stored.filter((key) => key.startsWith('console:request:sign-in:'))).toHaveLength(1)
+  expect((await get(one, pathname + search, Cookie)).statusCode).toBe(401)
+  expect(await opened.keys()).toEqual(stored)
 })
 
 it('consoles that share Redis count their actions together', async () => {
