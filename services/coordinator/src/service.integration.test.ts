@@ -78,16 +78,26 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
   it('malformed and unknown messages are dead-lettered with the reason, while valid orders complete', async () => {
     const host = use(await startFixture(backends))
     const raw = await channel()
+    const exchange = `${backends.prefix}${STEPS_EXCHANGE}`
     for (const [, content] of poison)
-      raw.publish(`${backends.prefix}${STEPS_EXCHANGE}`, 'OrderProcess.order', Buffer.from(content))
+      raw.publish(exchange, 'OrderProcess.order', Buffer.from(content))
+    const copied = Buffer.from(JSON.stringify(good))
+    raw.publish(exchange, 'OrderProcess.order', copied, { messageId: 'cc', CC: 'OrderProcess.csv' })
+    raw.publish(exchange, 'none', copied, { messageId: 'bcc', BCC: 'OrderProcess.order' })
     const id = fresh()
     await host.queue(id)
     await host.reached(id, 'Completed')
     const deadLetters = () =>
       host.source.deadLetters('OrderProcess', { limit: 100, contentBytes: 0 })
-    await until(async () => (await deadLetters()).length === poison.length)
+    // Both copies of the first message have its id, so they are one dead letter.
+    const misaddressed = [
+      'misaddressed: the headers CC and BCC are not allowed',
+      'misaddressed: the message was published with another routing key',
+    ]
+    const expected = [...poison.map(([reason]) => reason), ...misaddressed]
+    await until(async () => (await deadLetters()).length === expected.length)
     const reasons = (await deadLetters()).map(({ Reason }) => Reason)
-    expect(reasons.toSorted()).toEqual(poison.map(([reason]) => reason).toSorted())
+    expect(reasons.toSorted()).toEqual(expected.toSorted())
     expect(await host.bus.depth('steps.OrderProcess.order')).toMatchObject({ ready: 0 })
   })
 

@@ -16,8 +16,8 @@ import { defineProcess } from './process/define-process.ts'
 import type { Step } from './process/step.ts'
 
 const complete = (step: Step): void => void step.complete()
-const sale = defineProcess('Sale', { steps: { sell: complete } })
-const refund = defineProcess('Refund', {
+export const sale = defineProcess('Sale', { steps: { sell: complete } })
+export const refund = defineProcess('Refund', {
   input: z.object({ amount: z.number() }),
   steps: { refund: complete },
 })
@@ -81,6 +81,10 @@ const invalid: readonly (readonly [
   ['no id at all', '{"InitialData":1}', /^invalid_request: TransactionID: is missing/, ''],
   ['an unusable message id', '{"InitialData":1}', /\(TransactionID is the message id\)$/, '..'],
 ]
+
+/** Headers whose values are lists, as other programs may send them. */
+const copies = (headers: object): Pick<OutgoingMessage, 'headers'> =>
+  ({ headers }) as unknown as Pick<OutgoingMessage, 'headers'>
 
 /** Tests of start messages, from the queue to the run. All backends must pass these tests. */
 export function startMessagesContract(kind: 'embedded' | 'real'): void {
@@ -255,6 +259,38 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
         expect((await host.call(at, { method: 'DELETE' })).status).toBe(204)
       },
     )
+
+    it('a start message with the header CC is dead-lettered in each queue that it reached, starts no run, and cannot be requeued', async () => {
+      const host = await start()
+      const body = { TransactionID: 'copied', InitialData: { amount: 1 } }
+      await send(host, body, copies({ CC: ['Refund'] }))
+      await send(host, body, { ...copies({ CC: [] }), routingKey: 'Refund' })
+      await send(host, { TransactionID: 'next', InitialData: 1 })
+      await host.reached('next', 'Completed')
+      const reason = 'misaddressed: the headers CC and BCC are not allowed'
+      const reasons = async (process: string) =>
+        (await deadLetters(host, process)).map(({ Reason }) => Reason)
+      // The in-process bus of the embedded host does not route by CC, so the copy for Refund does not exist there.
+      const ofRefund = kind === 'real' ? [reason, reason] : [reason]
+      await eventually(async () => expect(await reasons('Sale')).toEqual([reason]))
+      await eventually(async () => expect(await reasons('Refund')).toEqual(ofRefund))
+      const [letter] = await deadLetters(host)
+      const at = `/processes/Sale/dead-letters/${letter?.ID}/requeue`
+      const response = await host.call(at, { method: 'POST' })
+      expect(response.status).toBe(409)
+      expect(await response.json()).toMatchObject({ code: 'dead_letter_without_run' })
+      for (const process of ['Sale', 'Refund'])
+        expect((await host.call(`/processes/${process}/transactions/copied`)).status).toBe(404)
+    })
+
+    it('a start message that has passed a dead-letter exchange or names another header starts a run', async () => {
+      const host = await start()
+      const death = { queue: 'later', reason: 'expired', exchange: '', 'routing-keys': ['Sale'] }
+      const headers = { 'x-death': [death], 'x-first-death-queue': 'later', cc: 'Refund' }
+      await send(host, { TransactionID: '1', InitialData: 1 }, copies(headers))
+      await host.reached('1', 'Completed')
+      expect(await deadLetters(host)).toEqual([])
+    })
 
     it.runIf(kind === 'real')(
       'the start messages of a paused process stay in their queue until the process is resumed',

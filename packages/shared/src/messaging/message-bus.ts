@@ -117,6 +117,8 @@ export interface OutgoingMessage {
 }
 
 export interface Delivery {
+  /** The exchange to which the message was published; empty for RabbitMQ's default exchange. */
+  readonly exchange: string
   readonly routingKey: string
   readonly messageId: string
   readonly type: string

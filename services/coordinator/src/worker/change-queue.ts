@@ -15,7 +15,5 @@ export interface ChangeQueue extends IntakeQueue<ChangeMessage> {
   unbind(process: string, routingKeys: readonly string[]): Promise<void>
 }
 
-export interface ChangeMessage extends IntakeMessage {
-  /** The routing key with which the event was first published, for example `intuit.Invoice.update`. */
-  readonly routingKey: string
-}
+/** The routing key of its address is that of the event, for example `intuit.Invoice.update`. */
+export type ChangeMessage = IntakeMessage

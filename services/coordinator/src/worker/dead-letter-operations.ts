@@ -1,4 +1,5 @@
 import { IntegrationError } from '@integration-host/shared/errors'
+import { MISADDRESSED } from '@integration-host/shared/messaging/misaddressed'
 import type { Act } from '../transaction/action.ts'
 import { type DeadLetter, namedBy } from '../transaction/dead-letter.ts'
 import { notActive } from '../transaction/errors.ts'
@@ -68,6 +69,9 @@ export function createDeadLetterOperations({
   async function startedRunOf(letter: DeadLetter, { by }: Act): Promise<Run> {
     operations.process(letter.Process)
     const { Content: content, ContentBytes } = letter
+    // Its publisher may not be permitted to start runs of this process.
+    if (letter.Reason.startsWith(MISADDRESSED))
+      throw new IntegrationError('dead_letter_without_run', letter.Reason)
     if (content.length < ContentBytes)
       throw new IntegrationError(
         'dead_letter_without_run',

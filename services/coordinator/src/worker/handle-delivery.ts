@@ -45,7 +45,7 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
     delivery: StepDelivery,
   ): Promise<'ack' | 'requeue'> {
     const { due } = delivery
-    const isOurs = due?.Process === process && due.step === step
+    const isOurs = due?.Process === process && due.step === step && delivery.misaddressed === null
     if (due === null || !isOurs) return deadLetter(process, delivery, faultOf(delivery))
     await gate.rampUp()
     const definition = processes.get(process)
@@ -132,7 +132,8 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
     }
   }
 
-  function faultOf({ due }: StepDelivery): string {
+  function faultOf({ due, misaddressed }: StepDelivery): string {
+    if (misaddressed !== null) return misaddressed
     if (due === null) return 'malformed'
     const named = processes.get(due.Process)
     if (named === undefined) return 'unknown_process'

@@ -15,6 +15,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
+import type { MessageAddress } from '@integration-host/shared/messaging/misaddressed'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
@@ -41,6 +42,8 @@ export type IntakeResult =
   | 'delivery_limit'
 
 export interface IntakeMessage {
+  /** How the message came to the queue. It is checked before the message is used. */
+  readonly address: MessageAddress
   /** The message id; empty if the message has no id. */
   readonly messageId: string
   readonly content: Buffer
@@ -97,6 +100,8 @@ export interface MessageIntakeDeps<Message extends IntakeMessage, Ignored extend
     process: string,
     message: Message,
   ) => ReadMessage<Ignored> | Promise<ReadMessage<Ignored>>
+  /** Returns why the message does not belong to the queue of the process; `null` if it does. */
+  readonly misaddressed?: (process: string, message: Message) => string | null
   /** Whether a transaction that already exists with other data is acknowledged as a duplicate. */
   readonly ignoresConflicts?: boolean
   /** Called before each check of which queues are to be consumed. If the call fails, no further queue is consumed. */
@@ -174,6 +179,9 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     message: Message,
     enqueue: (request: StartRequest) => Promise<QueueOutcome>,
   ): Promise<'ack' | 'requeue'> {
+    // This check comes first, because a message that is published again gets the routing key of the process.
+    const misaddressed = deps.misaddressed?.(process, message) ?? null
+    if (misaddressed !== null) return deadLetter(process, message, 'invalid', misaddressed)
     if (deps.isDurable && message.deliveryCount >= RENEW_AFTER) {
       if (message.renewals >= MAX_RENEWALS)
         return deadLetter(process, message, 'delivery_limit', 'delivery_limit')

@@ -4,6 +4,7 @@ import {
   providerRoutingKey,
 } from '@integration-host/shared/contracts/provider-event'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
 import { parseJsonAs } from '@integration-host/shared/json'
 import {
   changeOf,
@@ -61,8 +62,11 @@ export function createChangeReader({
     // otherwise start several runs.
     if (event.Id !== providerEventId(event))
       return { reason: 'invalid_request: Id is not the id of this change' }
+    const routingKey = providerRoutingKey(event)
+    const reason = misaddressed(message.address, routingKey)
+    if (reason !== null) return { reason }
     if (event.Source === 'webhook') onDelivery()
-    if (!(await wants(process, providerRoutingKey(event)))) return { ignored: 'unwanted' }
+    if (!(await wants(process, routingKey))) return { ignored: 'unwanted' }
     if (!(await isConnected(event.Realm))) {
       onUnknownRealm(process, event)
       return { ignored: 'unknown_realm' }

@@ -1,3 +1,4 @@
+import { START_EXCHANGE } from '@integration-host/shared/contracts/start-message'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { systemClock } from '@integration-host/shared/process/clock'
@@ -11,6 +12,7 @@ import type { StartMessage, StartQueue } from './start-queue.ts'
 import { createStoreRetry } from './store-retry.ts'
 
 const message = (members: Partial<StartMessage> = {}): StartMessage => ({
+  address: { exchange: START_EXCHANGE, routingKey: 'P', headers: {} },
   messageId: 'a',
   userId: '',
   content: Buffer.from('{"InitialData":1}'),

@@ -1,3 +1,4 @@
+import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
 import type { Actor } from '../transaction/action.ts'
 import type { IntakeResult } from './message-intake.ts'
 import { type MessageIntake, type MessageIntakeDeps, startMessageIntake } from './message-intake.ts'
@@ -9,7 +10,7 @@ export type StartResult = IntakeResult
 
 export type StartIntakeDeps = Omit<
   MessageIntakeDeps<StartMessage, never>,
-  'kind' | 'queues' | 'read' | 'ignoresConflicts' | 'prepare'
+  'kind' | 'queues' | 'misaddressed' | 'read' | 'ignoresConflicts' | 'prepare'
 >
 
 /** Queues a run for each message of the queues `start.<Process>`. */
@@ -18,6 +19,7 @@ export const startStartIntake = (deps: StartIntakeDeps): MessageIntake =>
     ...deps,
     kind: 'start message',
     queues: 'start.*',
+    misaddressed: (process, { address }) => misaddressed(address, process),
     read(_, message) {
       const read = readStartMessage(message)
       if ('reason' in read) return read

@@ -40,6 +40,8 @@ export interface DueStep extends RunKey {
 }
 
 export interface StepDelivery {
+  /** Why the message does not belong to the queue of the step; `null` if it does. */
+  readonly misaddressed: string | null
   /** The parsed message; `null` if the message is not a step message. */
   readonly due: DueStep | null
   readonly content: Buffer

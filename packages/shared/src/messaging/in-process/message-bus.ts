@@ -106,7 +106,14 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     for (const target of targets) {
       enqueue(
         target,
-        { ...delivery, routingKey, headers, redelivered: false, deliveryCount: 0 },
+        {
+          ...delivery,
+          exchange: spec.deadLetter.exchange,
+          routingKey,
+          headers,
+          redelivered: false,
+          deliveryCount: 0,
+        },
         copies,
         'back',
       )
@@ -182,6 +189,7 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
         throw new IntegrationError('broker_unavailable', 'no queue is bound for the message')
       }
       const delivery: Delivery = {
+        exchange: message.exchange,
         routingKey: message.routingKey,
         messageId: message.messageId,
         type: message.type,

@@ -212,7 +212,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     const delivery = isUnacknowledged(consumer.queue) ? null : settlements.open(message)
     let settlement: Settlement
     try {
-      settlement = await consumer.handle(deliveryOf(message))
+      settlement = await consumer.handle(deliveryOf(message, prefix))
     } catch (error) {
       logger.error({ err: error, queue: consumer.queue }, 'message handler failed')
       settlement = 'reject'

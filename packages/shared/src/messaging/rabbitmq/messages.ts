@@ -36,10 +36,13 @@ function headersOf({ headers = {} }: OutgoingMessage): Readonly<Record<string, u
   return onlyTraceparent
 }
 
-export function deliveryOf(message: ConsumeMessage): Delivery {
+/** @param prefix - the prefix of exchange names (`AMQP_PREFIX`), which the delivery does not contain */
+export function deliveryOf(message: ConsumeMessage, prefix: string): Delivery {
   const headers = (message.properties.headers ?? {}) as Record<string, unknown>
   const count = headers['x-delivery-count']
+  const { exchange } = message.fields
   return {
+    exchange: exchange.startsWith(prefix) ? exchange.slice(prefix.length) : exchange,
     routingKey: message.fields.routingKey,
     messageId: String(message.properties.messageId ?? ''),
     type: String(message.properties.type ?? ''),

@@ -6,6 +6,7 @@ import {
 } from '@integration-host/shared/contracts/credential-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { parseJsonAs } from '@integration-host/shared/json'
+import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
 import type {
   Consumer,
   Delivery,
@@ -34,7 +35,8 @@ export async function consumeCredentialEvents(
   return bus.consume(QUEUE, { prefetch: 100, tag: QUEUE }, async (delivery) => {
     const kind = credentialEventKind(delivery.routingKey)
     const realm = changedRealm(delivery)
-    if (kind === null || realm === null) return 'reject' satisfies Settlement
+    if (kind === null || realm === null || misaddressed(delivery, delivery.routingKey) !== null)
+      return 'reject' satisfies Settlement
     onChange(realm, kind)
     return 'ack'
   })

@@ -23,7 +23,7 @@ export const createChangeQueue = (bus: MessageBus, owner: string): ChangeQueue =
       onQueue(process),
       { prefetch: PREFETCH, tag: `${owner} ${onQueue(process)}`, onRejected },
       (delivery: Delivery) => {
-        const message = { ...intakeMessageOf(delivery), routingKey: delivery.routingKey }
+        const message = intakeMessageOf(delivery)
         if (tracing === undefined) return handle(message)
         return tracing.span(intakeSpan(onQueue(process), delivery), () => handle(message))
       },
@@ -31,12 +31,12 @@ export const createChangeQueue = (bus: MessageBus, owner: string): ChangeQueue =
 
   // The exchange routes the event to the queues of all subscribed processes again. It starts no second run in a process
   // that has already received the event.
-  publishAgain: (_, { messageId, content, traceparent, renewals, routingKey }) =>
+  publishAgain: (_, { messageId, content, traceparent, renewals, address }) =>
     bus.publish({
       exchange: PROVIDER_EXCHANGE,
-      routingKey,
+      routingKey: address.routingKey,
       messageId,
-      type: routingKey,
+      type: address.routingKey,
       headers: { [RENEWALS_HEADER]: renewals, ...(traceparent !== null && { traceparent }) },
       body: content,
       mandatory: true,

@@ -1,14 +1,17 @@
 import { parseJsonAs } from '@integration-host/shared/json'
 import {
   CredentialEvent,
-  credentialEventKind,
+  credentialRoutingKey,
 } from '@integration-host/shared/contracts/credential-event'
 import {
   CREDENTIALS_QUEUE,
   credentialsTopology,
   ERASURES_QUEUE,
 } from '@integration-host/shared/contracts/topology'
+import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
 import type { Consumer, MessageBus } from '@integration-host/shared/messaging/message-bus'
+
+const usable = [credentialRoutingKey('stored'), credentialRoutingKey('refreshed')]
 
 /**
  * Calls `onUsable` for each credential that was stored or refreshed. If the returned promise rejects, the event is
@@ -20,9 +23,9 @@ export async function onCredentialUsable(
   onUsable: (name: string) => Promise<void>,
 ): Promise<Consumer> {
   await bus.declare(credentialsTopology)
-  return bus.consume(CREDENTIALS_QUEUE, { prefetch: 8, tag }, async ({ routingKey, content }) => {
-    const event = parseJsonAs(CredentialEvent, content.toString('utf8'))
-    if (event === null || credentialEventKind(routingKey) === null) return 'ack'
+  return bus.consume(CREDENTIALS_QUEUE, { prefetch: 8, tag }, async (delivery) => {
+    const event = parseJsonAs(CredentialEvent, delivery.content.toString('utf8'))
+    if (event === null || misaddressed(delivery, ...usable) !== null) return 'ack'
     await onUsable(event.Name)
     return 'ack'
   })
@@ -38,9 +41,11 @@ export async function onErasureRequested(
   erase: (name: string) => Promise<boolean>,
 ): Promise<Consumer> {
   await bus.declare(credentialsTopology)
-  return bus.consume(ERASURES_QUEUE, { prefetch: 1, tag }, async ({ content }) => {
-    const event = parseJsonAs(CredentialEvent, content.toString('utf8'))
+  return bus.consume(ERASURES_QUEUE, { prefetch: 1, tag }, async (delivery) => {
+    const event = parseJsonAs(CredentialEvent, delivery.content.toString('utf8'))
     if (event?.erase !== true) return 'ack'
+    // An account that may publish other events could otherwise have the runs of a company erased.
+    if (misaddressed(delivery, credentialRoutingKey('removed')) !== null) return 'ack'
     return (await erase(event.Name)) ? 'ack' : 'requeue'
   })
 }

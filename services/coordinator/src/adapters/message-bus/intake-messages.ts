@@ -7,6 +7,8 @@ import type { IntakeMessage } from '../../worker/message-intake.ts'
 export const RENEWALS_HEADER = 'renewals'
 
 export function intakeMessageOf({
+  exchange,
+  routingKey,
   messageId,
   content,
   headers,
@@ -14,6 +16,7 @@ export function intakeMessageOf({
 }: Delivery): IntakeMessage {
   const { traceparent, [RENEWALS_HEADER]: renewals } = headers
   return {
+    address: { exchange, routingKey, headers },
     messageId,
     content,
     traceparent: typeof traceparent === 'string' ? traceparent.slice(0, 200) : null,

@@ -9,7 +9,12 @@ import {
   STEPS_EXCHANGE,
 } from '@integration-host/shared/contracts/step-message'
 import { ladder, processTopology } from '@integration-host/shared/contracts/topology'
-import type { MessageBus, OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
+import type {
+  Delivery,
+  MessageBus,
+  OutgoingMessage,
+} from '@integration-host/shared/messaging/message-bus'
+import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
 import { type SpanDescription, tracing } from '@integration-host/shared/observability/telemetry'
 import type { DueStep, StepDelivery, StepQueue } from '../../worker/step-queue.ts'
 import type { Traceparents } from '../../worker/traceparent.ts'
@@ -82,8 +87,9 @@ export function createStepQueue(
       bus.consume(
         stepQueue(process, step),
         { prefetch, tag: `${owner} ${process}.${step}` },
-        ({ content, messageId, headers }) => {
-          const delivery = deliveryOf(content, messageId)
+        (received) => {
+          const { headers } = received
+          const delivery = deliveryOf(received, stepRoutingKey(process, step))
           if (tracing === undefined) return handle(delivery)
           const span = { ...spanOf('process', 'consumer', process, step), from: headers }
           return tracing.span(span, () => handle(delivery))
@@ -124,9 +130,11 @@ function delayTierFor(delayMs: number): string | null {
   return (delays.findLast(({ ms }) => ms <= delayMs) ?? delays[0]).name
 }
 
-function deliveryOf(content: Buffer, messageId: string): StepDelivery {
+function deliveryOf(delivery: Delivery, routingKey: string): StepDelivery {
+  const { content, messageId } = delivery
+  const received = { misaddressed: misaddressed(delivery, routingKey), content, messageId }
   const message = parseJsonAs(StepMessage, content.toString('utf8'))
-  if (message === null) return { due: null, content, messageId }
+  if (message === null) return { due: null, ...received }
   const { Step, Version, v: _, ...run } = message
-  return { due: { ...run, step: Step, version: Version }, content, messageId }
+  return { due: { ...run, step: Step, version: Version }, ...received }
 }

@@ -5,6 +5,7 @@ import {
   type CredentialEventKind,
 } from '@integration-host/shared/contracts/credential-event'
 import { WEBHOOKS_QUEUE, webhooksTopology } from '@integration-host/shared/contracts/topology'
+import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
 import type { Consumer, MessageBus } from '@integration-host/shared/messaging/message-bus'
 
 /**
@@ -18,10 +19,12 @@ export async function onCredentialEvent(
   onEvent: (kind: CredentialEventKind, event: CredentialEvent) => Promise<boolean>,
 ): Promise<Consumer> {
   await bus.declare(webhooksTopology)
-  return bus.consume(WEBHOOKS_QUEUE, { prefetch: 1, tag }, async ({ routingKey, content }) => {
-    const event = parseJsonAs(CredentialEvent, content.toString('utf8'))
+  return bus.consume(WEBHOOKS_QUEUE, { prefetch: 1, tag }, async (delivery) => {
+    const { routingKey } = delivery
+    const event = parseJsonAs(CredentialEvent, delivery.content.toString('utf8'))
     const kind = credentialEventKind(routingKey)
-    if (event === null || kind === null) return 'reject'
+    if (event === null || kind === null || misaddressed(delivery, routingKey) !== null)
+      return 'reject'
     return (await onEvent(kind, event)) ? 'ack' : 'requeue'
   })
 }
