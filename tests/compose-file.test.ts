@@ -205,15 +205,27 @@ describe('the ingress of the compose file', () => {
     }
   })
 
-  it('HAProxy adds no header, logs no path, and retries a request only if the connection to a server failed', () => {
+  it('HAProxy names the client to the services that trust it, and removes what the client has written into the header', () => {
+    const naming = haproxy.split(/^listen /m).filter((section) => /forwardfor/.test(section))
+    expect(naming.map((section) => /^\S+/.exec(section)?.[0])).toEqual(['token-service', 'console'])
+    for (const section of naming) {
+      const removal = section.indexOf(
+        'del-header X-Forwarded-For unless { src "${REVERSE_PROXY}" }',
+      )
+      expect(removal).toBeGreaterThan(0)
+      expect(section.indexOf('option forwardfor')).toBeGreaterThan(removal)
+    }
+    const trusting = all.filter(([, { environment }]) => environment?.['TRUSTED_PROXIES'])
+    expect(trusting.map(([name]) => name)).toEqual(['token-service', 'console'])
+    expect(services['ingress']?.environment).toHaveProperty('REVERSE_PROXY')
+  })
+
+  it('HAProxy adds no other header, logs no path, and retries a request only if the connection to a server failed', () => {
     expect([...haproxy.matchAll(/^ *retry-on (.*)$/gm)].map(([, on]) => on)).toEqual([
       'conn-failure',
     ])
-    // A path can contain an authorization code, so HAProxy must not log it. HAProxy must not add a header with the
-    // client's address either, because a service would have to trust this header.
-    expect(haproxy).not.toMatch(
-      /forwardfor|option forwarded|(?:add|set)-header|httplog|%(?:r|HU|HP|HQ|HPO)\b/,
-    )
+    // A path can contain an authorization code, so HAProxy must not log it.
+    expect(haproxy).not.toMatch(/option forwarded|(?:add|set)-header|httplog|%(?:r|HU|HP|HQ|HPO)\b/)
     expect(haproxy).not.toMatch(/http-buffer-request/)
   })
 })

@@ -193,9 +193,9 @@ describe('the protection of the console against requests of browsers', () => {
       body: JSON.stringify({ User: 'ada', Password: PASSWORD }),
       headers: { Origin: https.url.replace('http:', 'https:') },
     })
-    expect(signedIn.headers.getSetCookie()).toEqual([
-      expect.stringMatching(/^__Host-.*; Secure(;|$)/),
-    ])
+    const cookies = signedIn.headers.getSetCookie()
+    expect(cookies).toHaveLength(2) // of the session and of the known browser
+    for (const cookie of cookies) expect(cookie).toMatch(/^__Host-.*; HttpOnly; Secure(;|$)/)
   })
 })
 

@@ -11,6 +11,7 @@ import {
 } from '@integration-host/shared/process/config'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { redisUrl } from '@integration-host/shared/redis/address'
+import { trustedProxies } from '@integration-host/shared/http/peer-network'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { z } from 'zod'
@@ -61,6 +62,8 @@ const Settings = z.object({
     .pipe(z.array(z.enum(signInWays, 'must be a comma list of link, password and oidc')).min(1)),
   /** The file with the users of `SIGN_IN=password`. */
   USERS_FILE: z.string().optional(),
+  /** The proxies whose header `X-Forwarded-For` names the client. Failed sign-ins are counted for its network. */
+  TRUSTED_PROXIES: trustedProxies(),
   /** The issuer of the OpenID provider of `SIGN_IN=oidc`, exactly as in its discovery document. */
   OIDC_ISSUER: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
   OIDC_CLIENT_ID: z.string().optional(),

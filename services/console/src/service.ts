@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
+import { peerNetworks } from '@integration-host/shared/http/peer-network'
 import type { Health } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
@@ -26,6 +27,7 @@ import { createBrowserStreams } from './routes/browser-streams.ts'
 import { CALLBACK_PATH } from './routes/openid-sign-in.ts'
 import { linkUrl } from './routes/sign-in-links.ts'
 import type { ActionCounter } from './session/action-counter.ts'
+import { createKnownBrowsers } from './session/known-browsers.ts'
 import { createOneTimeLinks } from './session/one-time-link.ts'
 import type { RequestStore } from './session/request-store.ts'
 import type { SessionStore } from './session/session-store.ts'
@@ -164,6 +166,8 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     },
     flows: createFlowSeal(config.key, Date.now),
     delay: createSignInDelay(() => performance.now()),
+    knownBrowsers: createKnownBrowsers(config.key, Date.now),
+    networkOf: peerNetworks(config.TRUSTED_PROXIES),
     isHttps: url.startsWith('https:'),
     isSandbox: config.SANDBOX_URL !== undefined,
     viewersSeeData: config.VIEWER_SEES_DATA === 'on',

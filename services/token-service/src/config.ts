@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { keyFile } from '@integration-host/shared/access/key-file'
+import { trustedProxies } from '@integration-host/shared/http/peer-network'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
   type Environment,
@@ -83,6 +84,8 @@ const settings = {
    * connect link (`links`).
    */
   AUTHORIZE: z.enum(['links', 'open']).default('links'),
+  /** The proxies whose header `X-Forwarded-For` names the client. Limits for browsers are counted for its network. */
+  TRUSTED_PROXIES: trustedProxies(),
 }
 
 const EmbeddedConfig = z.object(settings)

@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { hasCode } from '@integration-host/shared/errors'
 import { openAccessKeys } from '@integration-host/shared/access/key-file'
 import type { Health } from '@integration-host/shared/observability/health'
+import { peerNetworks } from '@integration-host/shared/http/peer-network'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
@@ -324,6 +325,7 @@ export async function startTokenService(
     disconnectHints,
     ...lookups,
     redirectUri: new URL(config.REDIRECT),
+    networkOf: peerNetworks(config.TRUSTED_PROXIES),
     store,
     lists: store,
     accessTokens,

@@ -11,3 +11,17 @@ it('a rate limit allows at most the given number of operations in each interval'
   now += 1
   expect(taken()).toEqual([true, true, false])
 })
+
+it('a group of callers that has used up its share of a rate limit does not affect the other groups', () => {
+  let now = 0
+  const limit = createRateLimit({ count: 3, perLane: 2, intervalMs: 100, now: () => now })
+  expect(['a', 'a', 'a', 'b', 'c'].map((lane) => limit.take(lane))).toEqual([
+    true,
+    true,
+    false,
+    true,
+    false, // the limit of all groups
+  ])
+  now = 100
+  expect(limit.take('a')).toBe(true)
+})

@@ -41,4 +41,51 @@ describe('a semaphore from createSemaphore()', () => {
     second?.()
     expect(await semaphore.run(async () => 'ran')).toBe('ran')
   })
+
+  /** Occupies the only permit, and returns a function that lets callers wait and records the order of their permits. */
+  async function occupied(limits: { queueLength: number; laneLength?: number }) {
+    const semaphore = createSemaphore(1)
+    const release = await semaphore.acquire({ ...limits, waitMs: 60_000 })
+    const order: string[] = []
+    const wait = async (lane: string, name: string): Promise<void> => {
+      const own = await semaphore.acquire({ ...limits, waitMs: 60_000, lane })
+      order.push(own === null ? `${name} left` : name)
+      own?.()
+    }
+    return { wait, order, release: () => release?.() }
+  }
+
+  it('a semaphore gives its permits to the groups in turn, and within a group in the order of the calls', async () => {
+    const { wait, order, release } = await occupied({ queueLength: 10 })
+    const waiting = [
+      ...['a1', 'a2', 'a3', 'a4'].map((name) => wait('a', name)),
+      ...['b1', 'b2'].map((name) => wait('b', name)),
+      wait('c', 'c1'),
+    ]
+    release()
+    await Promise.all(waiting)
+    expect(order).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'a3', 'a4'])
+  })
+
+  it('a group that fills the queue of a semaphore makes room for callers of smaller groups', async () => {
+    const { wait, order, release } = await occupied({ queueLength: 3 })
+    const waiting = [
+      ...['a1', 'a2', 'a3', 'a4'].map((name) => wait('a', name)),
+      wait('b', 'b1'),
+      wait('c', 'c1'),
+      wait('d', 'd1'),
+    ]
+    release()
+    await Promise.all(waiting)
+    // When each group has one caller, no caller leaves for another one.
+    expect(order).toEqual(['a4 left', 'a3 left', 'a2 left', 'd1 left', 'a1', 'b1', 'c1'])
+  })
+
+  it('a group cannot have more waiting callers at a semaphore than its own limit', async () => {
+    const { wait, order, release } = await occupied({ queueLength: 10, laneLength: 1 })
+    const waiting = [wait('a', 'a1'), wait('a', 'a2'), wait('b', 'b1')]
+    release()
+    await Promise.all(waiting)
+    expect(order).toEqual(['a2 left', 'a1', 'b1'])
+  })
 })

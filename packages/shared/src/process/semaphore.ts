@@ -2,33 +2,76 @@ export interface Semaphore {
   /** Runs `task` as soon as a permit is free, in the order of the calls; settles with the result of the task. */
   run<T>(task: () => Promise<T>): Promise<T>
   /**
-   * Resolves with the function that returns the permit. Resolves with `null` if `queueLength` callers are waiting
-   * already, or if no permit became free within `waitMs` milliseconds.
+   * Resolves with the function that returns the permit. Resolves with `null` if the queue is full, or if no permit
+   * became free within `waitMs` milliseconds.
    */
   acquire(limits: QueueLimits): Promise<(() => void) | null>
 }
 
 export interface QueueLimits {
+  /** The maximum number of waiting callers. */
   readonly queueLength: number
   readonly waitMs: number
+  /**
+   * The group of the caller, such as its network. The groups with waiting callers get permits in turn, so a group with
+   * many callers does not delay the others. If the queue is full, the last caller of the group with the most waiting
+   * callers makes room for a caller of a smaller group.
+   */
+  readonly lane?: string
+  /** The maximum number of waiting callers of one group; `queueLength` by default. */
+  readonly laneLength?: number
+}
+
+interface Waiting {
+  /** Settles the call of `acquire`, with a permit or without one. */
+  settle(hasPermit: boolean): void
 }
 
 /**
- * Creates a counting semaphore with `permits` permits. The waiting callers get a permit in the order of their calls.
+ * Creates a counting semaphore with `permits` permits. The waiting callers of a group get a permit in the order of their
+ * calls.
  */
 export function createSemaphore(permits: number): Semaphore {
   let free = permits
-  /** The waiting callers in order. Each element is a function that gives its caller a permit. */
-  const waiting = new Set<() => void>()
+  /** The waiting callers of each group, in order. The first group gets the next permit. */
+  const lanes = new Map<string, Set<Waiting>>()
+  let size = 0
+
+  function remove(lane: string, waiting: Waiting): void {
+    const queue = lanes.get(lane)
+    if (queue?.delete(waiting) !== true) return
+    size -= 1
+    if (queue.size === 0) lanes.delete(lane)
+  }
 
   function release(): void {
     // The next waiting caller gets the permit directly, so that no later call can overtake this caller.
-    const [next] = waiting
-    if (next === undefined) free += 1
-    else {
-      waiting.delete(next)
-      next()
+    const [first] = lanes
+    const [next] = first?.[1] ?? []
+    if (first === undefined || next === undefined) {
+      free += 1
+      return
     }
+    const [lane, queue] = first
+    remove(lane, next)
+    // The group goes to the end of the order.
+    if (lanes.delete(lane)) lanes.set(lane, queue)
+    next.settle(true)
+  }
+
+  /** Returns whether there is room for a caller of the group. If necessary, a caller of the largest group leaves. */
+  function makeRoom(lane: string, { queueLength, laneLength = queueLength }: QueueLimits): boolean {
+    const own = lanes.get(lane)?.size ?? 0
+    if (own >= laneLength) return false
+    if (size < queueLength) return true
+    let [largest, queue]: readonly [string, ReadonlySet<Waiting>] = [lane, new Set()]
+    for (const [other, others] of lanes)
+      if (others.size > queue.size) [largest, queue] = [other, others]
+    const last = [...queue].at(-1)
+    if (last === undefined || queue.size <= own + 1) return false
+    remove(largest, last)
+    last.settle(false)
+    return true
   }
 
   function acquire(limits?: QueueLimits): Promise<(() => void) | null> {
@@ -36,17 +79,22 @@ export function createSemaphore(permits: number): Semaphore {
       free -= 1
       return Promise.resolve(release)
     }
-    if (limits !== undefined && waiting.size >= limits.queueLength) return Promise.resolve(null)
+    const lane = limits?.lane ?? ''
+    if (limits !== undefined && !makeRoom(lane, limits)) return Promise.resolve(null)
     return new Promise((resolve) => {
-      const give = (): void => {
-        clearTimeout(timer)
-        resolve(release)
+      const waiting: Waiting = {
+        settle(hasPermit) {
+          clearTimeout(timer)
+          resolve(hasPermit ? release : null)
+        },
       }
-      waiting.add(give)
+      const queue = lanes.get(lane) ?? new Set()
+      lanes.set(lane, queue.add(waiting))
+      size += 1
       const timer =
         limits &&
         setTimeout(() => {
-          waiting.delete(give)
+          remove(lane, waiting)
           resolve(null)
         }, limits.waitMs)
     })

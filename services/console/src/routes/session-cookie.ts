@@ -1,5 +1,6 @@
 import type { Context } from 'hono'
-import { deleteCookie, setCookie } from 'hono/cookie'
+import { deleteCookie, getCookie, setCookie } from 'hono/cookie'
+import { KNOWN_BROWSER_DAYS } from '../session/known-browsers.ts'
 
 /**
  * Cookies with the prefix `__Host-` are sent to this host and path only (RFC 6265bis §4.1.3.2). Browsers accept such
@@ -26,3 +27,19 @@ export function setSessionCookie(
 export function deleteSessionCookie(c: Context, isHttps: boolean): void {
   deleteCookie(c, cookieName(isHttps), { path: '/', secure: isHttps })
 }
+
+const knownBrowserName = (isHttps: boolean): string => `${cookieName(isHttps)}-browser`
+
+/** Sets the cookie by which a browser in which a person has signed in is recognized at the next sign-in. */
+export function setKnownBrowser(c: Context, value: string, isHttps: boolean): void {
+  setCookie(c, knownBrowserName(isHttps), value, {
+    path: '/',
+    httpOnly: true,
+    sameSite: 'Strict',
+    secure: isHttps,
+    maxAge: KNOWN_BROWSER_DAYS * 86_400,
+  })
+}
+
+export const readKnownBrowser = (c: Context, isHttps: boolean): string | undefined =>
+  getCookie(c, knownBrowserName(isHttps))

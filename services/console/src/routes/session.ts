@@ -2,7 +2,8 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { createSemaphore } from '@integration-host/shared/process/semaphore'
-import { Hono } from 'hono'
+import type { NetworkOf } from '@integration-host/shared/http/peer-network'
+import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import {
   type CommandLine,
@@ -12,6 +13,7 @@ import {
   type SignInWay,
 } from '../contracts/session.ts'
 import { browserName } from '../session/browser-name.ts'
+import type { KnownBrowsers } from '../session/known-browsers.ts'
 import type { OneTimeLinks } from '../session/one-time-link.ts'
 import type { OpenIdProvider } from '../session/openid-provider.ts'
 import { isPasswordOf, type User } from '../session/password.ts'
@@ -20,13 +22,19 @@ import type { Session } from '../session/session-store.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { SignInDelay } from '../session/sign-in-delay.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
-import { deleteSessionCookie, setSessionCookie } from './session-cookie.ts'
+import {
+  deleteSessionCookie,
+  readKnownBrowser,
+  setKnownBrowser,
+  setSessionCookie,
+} from './session-cookie.ts'
 
 /**
- * One password is checked at a time, because a check needs 32 MiB. At most `queueLength` other requests wait, each for
- * at most `waitMs` milliseconds. A request that exceeds one of these limits is rejected with 429.
+ * One password is checked at a time, because a check needs 32 MiB. At most `queueLength` other requests wait, of which
+ * `laneLength` come from the same network or browser, each for at most `waitMs` milliseconds. A request that exceeds one
+ * of these limits is rejected with 429. Networks and known browsers get their turns one after the other.
  */
-const WAITING_CHECKS = { queueLength: 8, waitMs: 10_000 } as const
+const WAITING_CHECKS = { queueLength: 1_024, laneLength: 256, waitMs: 15_000 } as const
 /** The user name of a person who signed in by a one-time link. */
 const LINK_USER = 'operator'
 
@@ -38,6 +46,8 @@ export interface SessionRouteDeps {
   readonly links: OneTimeLinks
   readonly users: ReadonlyMap<string, User>
   readonly delay: SignInDelay
+  readonly knownBrowsers: KnownBrowsers
+  readonly networkOf: NetworkOf
   readonly isHttps: boolean
   readonly isSandbox: boolean
   readonly viewersSeeData: boolean
@@ -70,21 +80,26 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
     return new IntegrationError('sign_in_rejected', message)
   }
 
-  async function personOf(body: SignIn): Promise<{ user: string; role: Role; way: SignInWay }> {
+  async function personOf(
+    c: Context,
+    body: SignIn,
+  ): Promise<{ user: string; role: Role; way: SignInWay }> {
     if ('Link' in body) {
       if (!deps.ways.includes('link') || !deps.links.use(body.Link))
         throw rejected('link', 'This link was used already, or it is older than ten minutes')
       return { user: LINK_USER, role: 'operator', way: 'link' }
     }
-    const user = await checkedUser(body.User, body.Password)
+    const browser = deps.knownBrowsers.idOf(body.User, readKnownBrowser(c, isHttps))
+    const place = browser === null ? deps.networkOf(c) : `browser ${browser}`
+    const user = await checkedUser(body.User, body.Password, place)
     return { user: user.name, role: user.role, way: 'password' }
   }
 
-  async function checkedUser(name: string, password: string): Promise<User> {
+  async function checkedUser(name: string, password: string, place: string): Promise<User> {
     if (!deps.ways.includes('password'))
       throw rejected('password', 'Passwords are not accepted here')
-    requireNoDelay(name)
-    const release = await checks.acquire(WAITING_CHECKS)
+    requireNoDelay(name, place)
+    const release = await checks.acquire({ ...WAITING_CHECKS, lane: place })
     if (release === null)
       throw new IntegrationError('sign_in_delayed', 'Too many sign-ins at the same time', {
         retryAfterSeconds: 5,
@@ -92,21 +107,21 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
     try {
       // The delay is checked again, because another request for the same name may have failed while this request
       // waited.
-      requireNoDelay(name)
+      requireNoDelay(name, place)
       const user = deps.users.get(name)
       if (!(await isPasswordOf(user, password)) || user === undefined) {
-        deps.delay.failed(name)
+        deps.delay.failed(name, place)
         throw rejected('password', 'The user name or the password is not right')
       }
-      deps.delay.succeeded(name)
+      deps.delay.succeeded(name, place)
       return user
     } finally {
       release()
     }
   }
 
-  function requireNoDelay(name: string): void {
-    const seconds = deps.delay.secondsUntil(name)
+  function requireNoDelay(name: string, place: string): void {
+    const seconds = deps.delay.secondsUntil(name, place)
     if (seconds > 0)
       throw new IntegrationError(
         'sign_in_delayed',
@@ -152,7 +167,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
       }),
       validate('json', SignIn),
       async (c) => {
-        const { user, role, way } = await personOf(c.req.valid('json'))
+        const { user, role, way } = await personOf(c, c.req.valid('json'))
         const { session, secret } = await sessions.begin({
           user,
           role,
@@ -162,6 +177,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
         deps.onSignIn(way, 'accepted')
         logger.info({ user, role, way }, 'person signed in')
         setSessionCookie(c, secret, deps)
+        if (way === 'password') setKnownBrowser(c, deps.knownBrowsers.issue(user), isHttps)
         return c.json(view(session))
       },
     )

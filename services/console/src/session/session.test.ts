@@ -1,6 +1,8 @@
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { describe, expect, it } from 'vitest'
 import { createMemorySessionStore } from '../adapters/memory/session-store.ts'
 import { browserName } from './browser-name.ts'
+import { createKnownBrowsers } from './known-browsers.ts'
 import { createOneTimeLinks } from './one-time-link.ts'
 import { isPasswordOf, parseUsers } from './password.ts'
 import { userLine } from '@integration-host/shared/access/user-line'
@@ -8,6 +10,7 @@ import { createSessions } from './sessions.ts'
 import { createSignInDelay } from './sign-in-delay.ts'
 
 const MINUTE = 60_000
+const HERE = '192.0.2.0/24'
 
 const ADA = { user: 'ada', role: 'operator', way: 'password', browser: 'Firefox' } as const
 
@@ -139,22 +142,79 @@ describe('the delay after failed sign-ins at the console', () => {
     let now = 0
     const delay = createSignInDelay(() => now)
     const seconds = Array.from({ length: 8 }, () => {
-      delay.failed('ada')
-      const wait = delay.secondsUntil('ada')
+      delay.failed('ada', HERE)
+      const wait = delay.secondsUntil('ada', HERE)
       now += wait * 1_000
       return wait
     })
     expect(seconds).toEqual([1, 2, 4, 8, 16, 32, 60, 60])
-    delay.succeeded('ada')
-    delay.failed('ada')
-    expect(delay.secondsUntil('ada')).toBe(1)
+    delay.succeeded('ada', HERE)
+    delay.failed('ada', HERE)
+    expect(delay.secondsUntil('ada', HERE)).toBe(1)
   })
 
-  it('failed sign-ins of many names delay every name', () => {
+  it('failed sign-ins delay neither another name nor the same name at another place', () => {
     const delay = createSignInDelay(() => 0)
-    for (let name = 0; name < 10; name += 1) delay.failed(`name-${name}`)
-    expect(delay.secondsUntil('ada')).toBe(0)
-    delay.failed('name-10')
-    expect(delay.secondsUntil('ada')).toBe(1)
+    for (let name = 0; name < 100; name += 1) delay.failed(`name-${name}`, HERE)
+    expect(delay.secondsUntil('ada', HERE)).toBe(0)
+    for (let count = 0; count < 10; count += 1) delay.failed('ada', HERE)
+    expect([delay.secondsUntil('ada', HERE), delay.secondsUntil('ada', '203.0.113.0/24')]).toEqual([
+      60, 0,
+    ])
+  })
+
+  it('the number of failures is halved with each five minutes without a failure', () => {
+    let now = 0
+    const delay = createSignInDelay(() => now)
+    for (let count = 0; count < 7; count += 1) delay.failed('ada', HERE)
+    now = 10 * MINUTE
+    delay.failed('ada', HERE)
+    expect(delay.secondsUntil('ada', HERE)).toBe(2)
+  })
+
+  it('the failures of at most 10,000 names are kept in memory', () => {
+    const delay = createSignInDelay(() => 0)
+    delay.failed('ada', HERE)
+    for (let name = 1; name < 10_000; name += 1) delay.failed(`name-${name}`, HERE)
+    expect(delay.secondsUntil('ada', HERE)).toBe(1)
+    delay.failed('name-10000', HERE)
+    expect(delay.secondsUntil('ada', HERE)).toBe(0)
+  })
+})
+
+describe('a browser in which a person has signed in', () => {
+  const KEY = new Secret('a key of the console'.padEnd(32, '!'))
+
+  it('the cookie of a known browser counts for its person only, and for 180 days', () => {
+    let now = 1_000
+    const browsers = createKnownBrowsers(KEY, () => now)
+    const cookie = browsers.issue('ada')
+    expect(browsers.idOf('ada', cookie)).toBe(cookie.split('.')[0])
+    expect(browsers.idOf('ben', cookie)).toBeNull()
+    now += 180 * 24 * 60 * MINUTE - 1
+    expect(browsers.idOf('ada', cookie)).not.toBeNull()
+    now += 1
+    expect(browsers.idOf('ada', cookie)).toBeNull()
+  })
+
+  it('the cookie of a known browser is recognized by every console with the same key, and cannot be made up', () => {
+    const now = (): number => 1_000
+    const cookie = createKnownBrowsers(KEY, now).issue('ada')
+    const at = createKnownBrowsers(KEY, now)
+    expect(at.idOf('ada', cookie)).not.toBeNull()
+    expect(createKnownBrowsers(new Secret('x'.repeat(32)), now).idOf('ada', cookie)).toBeNull()
+    const [id = '', issuedAt = '', mac = ''] = cookie.split('.')
+    for (const forged of [
+      undefined,
+      '',
+      id,
+      `${id}.${issuedAt}`,
+      `${id}.${issuedAt}.`,
+      `${id}.9999.${mac}`,
+      `${'A'.repeat(22)}.${issuedAt}.${mac}`,
+      `${id}.${issuedAt}.${'A'.repeat(43)}`,
+      `${id}.${issuedAt}.${mac}\n`,
+    ])
+      expect(at.idOf('ada', forged)).toBeNull()
   })
 })

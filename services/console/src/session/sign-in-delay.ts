@@ -1,55 +1,52 @@
 const MAX_SECONDS = 60
+/** The number of failures is halved for each such time without a failure. */
+const HALVED_AFTER_MS = 300_000
 /**
- * The maximum number of names whose failures are counted. The sum of the failures of all names is always counted.
+ * The maximum number of names and places whose failures are counted. A further one replaces the oldest. About ten
+ * passwords are checked in a second, so a client needs much longer to replace an entry than its delay lasts.
  */
-const MAX_NAMES = 1_000
+const MAX_ENTRIES = 10_000
 
 /**
- * Delays password checks after failures: 1 s after the first, then 2, 4, 8 … up to 60 s, for each name and for all
- * names together. The delay ends, so no name is locked permanently.
+ * Delays password checks after failures: 1 s after the first, then 2, 4, 8 … up to 60 s. A delay belongs to a name and a
+ * place, which is the network of the client, or a browser in which the person has signed in before. Therefore failures
+ * with other names, or from other places, delay nobody.
  */
 export interface SignInDelay {
-  /** Returns the seconds after which a check for this name is allowed; 0 if it is allowed now. */
-  secondsUntil(name: string): number
-  failed(name: string): void
-  succeeded(name: string): void
+  /** Returns the seconds after which a check for this name is allowed from this place; 0 if it is allowed now. */
+  secondsUntil(name: string, place: string): number
+  failed(name: string, place: string): void
+  succeeded(name: string, place: string): void
 }
 
 interface Failures {
   readonly count: number
-  readonly nextAt: number
+  readonly lastAt: number
 }
-
-/**
- * The number of consecutive failures of all names together that cause no delay, because persons mistype passwords.
- */
-const FREE_IN_ALL = 10
 
 /** `now` is a clock in milliseconds. */
 export function createSignInDelay(now: () => number): SignInDelay {
-  const byName = new Map<string, Failures>()
-  let inAll: Failures = { count: 0, nextAt: 0 }
+  const failures = new Map<string, Failures>()
+  const keyOf = (name: string, place: string): string => JSON.stringify([name, place])
+  const delayMs = (count: number): number => Math.min(MAX_SECONDS, 2 ** (count - 1)) * 1_000
 
-  const after = (count: number): Failures => ({
-    count,
-    nextAt: count <= 0 ? 0 : now() + Math.min(MAX_SECONDS, 2 ** Math.min(count - 1, 10)) * 1_000,
-  })
   return {
-    secondsUntil(name) {
-      const nextAt = Math.max(byName.get(name)?.nextAt ?? 0, inAll.nextAt)
-      return Math.max(0, Math.ceil((nextAt - now()) / 1_000))
+    secondsUntil(name, place) {
+      const known = failures.get(keyOf(name, place))
+      if (known === undefined) return 0
+      return Math.max(0, Math.ceil((known.lastAt + delayMs(known.count) - now()) / 1_000))
     },
-    failed(name) {
-      const count = (byName.get(name)?.count ?? 0) + 1
-      byName.delete(name)
-      byName.set(name, after(count))
-      const [oldest] = byName.keys()
-      if (byName.size > MAX_NAMES && oldest !== undefined) byName.delete(oldest)
-      inAll = { ...after(inAll.count + 1 - FREE_IN_ALL), count: inAll.count + 1 }
+    failed(name, place) {
+      const key = keyOf(name, place)
+      const { count, lastAt } = failures.get(key) ?? { count: 0, lastAt: now() }
+      const halvings = Math.floor((now() - lastAt) / HALVED_AFTER_MS)
+      failures.delete(key)
+      failures.set(key, { count: Math.floor(count / 2 ** halvings) + 1, lastAt: now() })
+      const [oldest] = failures.keys()
+      if (failures.size > MAX_ENTRIES && oldest !== undefined) failures.delete(oldest)
     },
-    succeeded(name) {
-      byName.delete(name)
-      inAll = { count: 0, nextAt: 0 }
+    succeeded(name, place) {
+      failures.delete(keyOf(name, place))
     },
   }
 }

@@ -38,6 +38,8 @@ export interface Callback {
   readonly issuer: string | null
   /** The authorization cookie of the browser that sends the callback. */
   readonly browser: string | null
+  /** The network of the browser that sends the callback, such as `192.0.2.0/24`. */
+  readonly network: string
 }
 
 /** The result of the authorization that a callback reports. */

@@ -150,7 +150,10 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
       return resultOfFirst(callback, { mayBeFinished: false })
     // Only a holder of a service key can get a state that is not bound to a browser. A callback with such a state
     // therefore gets a permit for holders of a key.
-    const permit = await admission.admit(request.browser === null ? 'key' : 'browser')
+    const permit = await admission.admit(
+      request.browser === null ? 'key' : 'browser',
+      callback.network,
+    )
     let isFirst = false
     try {
       // The labels are read before the state is marked as used, so that the callback can be repeated if the store is

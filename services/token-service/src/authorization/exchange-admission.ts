@@ -5,7 +5,8 @@
  * made-up code. Each exchange is a request with the client id of this installation. After too many requests, the
  * provider would throttle the refreshes of this installation as well.
  *
- * Holders of a service key have separate permits, so that other callers cannot delay them.
+ * Holders of a service key have separate permits, so that other callers cannot delay them. Browsers wait in a queue that
+ * is fair between their networks, so that a client that sends many callbacks delays its own network.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import { createSemaphore, type QueueLimits } from '@integration-host/shared/process/semaphore'
@@ -38,8 +39,12 @@ export interface ExchangePermit {
 }
 
 export interface ExchangeAdmission {
-  /** Waits for a permit. @throws {IntegrationError} `busy` if the queue is full or the wait is too long. */
-  admit(caller: ExchangeCaller): Promise<ExchangePermit>
+  /**
+   * Waits for a permit. `network` is the network of the caller: the networks get their turns one after the other.
+   *
+   * @throws {IntegrationError} `busy` if the queue is full or the wait is too long.
+   */
+  admit(caller: ExchangeCaller, network: string): Promise<ExchangePermit>
 }
 
 /** Returns the error for a caller that must try again later. */
@@ -54,8 +59,8 @@ export function createExchangeAdmission(): ExchangeAdmission {
     key: createSemaphore(PERMITS.key),
   }
   return {
-    async admit(caller) {
-      const release = await semaphores[caller].acquire(QUEUES[caller])
+    async admit(caller, network) {
+      const release = await semaphores[caller].acquire({ ...QUEUES[caller], lane: network })
       if (release === null) throw busy()
       const admittedAt = performance.now()
       return {

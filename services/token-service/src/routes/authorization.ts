@@ -7,6 +7,7 @@ import { Label, Tags } from '@integration-host/shared/contracts/labels'
 import { CredentialName, Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { rejectHead, rejectSubresource } from '@integration-host/shared/http/navigation'
+import type { NetworkOf } from '@integration-host/shared/http/peer-network'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
 import {
   jsonResponse,
@@ -54,6 +55,7 @@ export interface AuthorizationRoutesDeps {
   readonly completeAuthorization: CompleteAuthorization
   readonly exchanges: Pick<CodeExchanges, 'exchange'>
   readonly admission: ExchangeAdmission
+  readonly networkOf: NetworkOf
   /** Whether any client can start an authorization with `GET /authorize` (the setting `AUTHORIZE`). */
   readonly isAuthorizeOpen: boolean
   /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
@@ -173,7 +175,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       (c) =>
         forBrowser(c, async () => {
           rejectHead(c, 'GET, POST')
-          const callback = readCallback(c, cookie.read(c))
+          const callback = readCallback(c, cookie.read(c), deps.networkOf(c))
           const request = authorization.requestOf(callback) // throws for another browser
           return forBrowser(
             c,
@@ -213,7 +215,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           isByVisitor: false,
           ...unbound,
         }
-        const permit = await admission.admit('key')
+        const permit = await admission.admit('key', deps.networkOf(c))
         try {
           return c.json(await exchanges.exchange(wanted), 201)
         } finally {

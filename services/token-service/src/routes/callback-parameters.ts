@@ -10,11 +10,11 @@ export const Code = z.string().regex(/^[\x21-\x7e]{1,2048}$/, 'must be 1-2048 vi
 
 /**
  * Reads the callback from the query of a request. `browser` is the value of the authorization cookie; `null` if there
- * is none.
+ * is none. `network` is the network of the browser.
  *
  * @throws {IntegrationError} `invalid_request`, `authorization_denied`, `authorization_invalid`
  */
-export function readCallback(c: Context, browser: string | null): Callback {
+export function readCallback(c: Context, browser: string | null, network: string): Callback {
   const state = single(
     c,
     ['state'],
@@ -36,6 +36,7 @@ export function readCallback(c: Context, browser: string | null): Callback {
     error: error === null || /^[a-z_]{1,64}$/.test(error) ? error : 'unknown_error',
     issuer: single(c, ['iss'], z.string().max(2048)),
     browser,
+    network,
   }
 }
 

@@ -3,6 +3,7 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { credentialName, Realm } from '@integration-host/shared/contracts/realm'
 import { rejectHead, rejectSubresource } from '@integration-host/shared/http/navigation'
+import type { NetworkOf } from '@integration-host/shared/http/peer-network'
 import { textResponse } from '@integration-host/shared/http/service-app'
 import { createRateLimit } from '@integration-host/shared/process/rate-limit'
 import type { Authorization } from '../authorization/authorization-request.ts'
@@ -12,8 +13,11 @@ import { forBrowser, page } from './browser-page.ts'
 import { atOwnOrigin, browserProblems, createBrowserCookie } from './browser-session.ts'
 import { single } from './callback-parameters.ts'
 
-/** How often each process may look up a company for a browser. The limit slows down clients that guess realm ids. */
-const LOOKUPS = { count: 20, intervalMs: 1_000 }
+/**
+ * How often each process may look up a company for browsers, and for the browsers of one network. The limit slows down
+ * clients that guess realm ids, and does not keep out the browsers of other networks.
+ */
+const LOOKUPS = { count: 400, perLane: 20, intervalMs: 1_000 }
 
 export interface ReconnectRoutesDeps {
   readonly authorization: Pick<Authorization, 'start'>
@@ -22,6 +26,7 @@ export interface ReconnectRoutesDeps {
   readonly isKnown: (name: string) => Promise<boolean>
   /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
   readonly redirectUri: URL
+  readonly networkOf: NetworkOf
 }
 
 /**
@@ -61,7 +66,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
           const own = atOwnOrigin(c, redirectUri)
           if (own !== null) return c.redirect(own, 302)
           const realm = single(c, ['realmId'], Realm)
-          if (realm !== null && !lookups.take()) throw busy()
+          if (realm !== null && !lookups.take(deps.networkOf(c))) throw busy()
           if (realm === null || !(await isKnown(credentialName(realm))))
             return c.html(page('Connect your company', UNKNOWN_COMPANY))
           return cookie.authorize(c, (browser) =>
