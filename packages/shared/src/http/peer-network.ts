@@ -116,5 +116,6 @@ function ipv6Groups(address: string): readonly string[] {
   const [head = '', tail] = hostname.slice(1, -1).split('::')
   const before = head === '' ? [] : head.split(':')
   const after = tail === undefined || tail === '' ? [] : tail.split(':')
-  return [...before, ...Array(8 - before.length - after.length).fill('0'), ...after]
+  const zeros = Array.from({ length: 8 - before.length - after.length }, () => '0')
+  return [...before, ...zeros, ...after]
 }
