@@ -247,6 +247,33 @@ describe('a test host', () => {
     expect([first.status, second.status]).toEqual(['Completed', 'Completed'])
   })
 
+  it('a promise that a step does not await fails its attempt if it is rejected, and not the test', async () => {
+    const forgetful = defineProcess('Forgetful', {}).step('one', (step) => {
+      if (step.attempt === 1) void Promise.reject(new Error('forgotten'))
+      return step.complete()
+    })
+    await using host = await startTestHost({ processes: forgetful })
+    const run = await host.run(forgetful, 'f-1')
+    expect([run.status, run.errorClass]).toEqual(['Retrying', 'step_unhandled_rejection'])
+    await host.advance('1 minute')
+    run.toHaveStatus('Completed')
+  })
+
+  it('a promise that is rejected after the attempt has ended is an error of the test host', async () => {
+    const rejected = Promise.withResolvers<void>()
+    const forgetful = defineProcess('Forgetful', {}).step('one', (step) => {
+      void rejected.promise.then(() => Promise.reject(new Error('forgotten')))
+      return step.complete()
+    })
+    await using host = await startTestHost({ processes: forgetful })
+    const run = await host.run(forgetful, 'f-1')
+    rejected.resolve()
+    await expect(host.advance('1 second')).rejects.toThrow(
+      /Forgetful\.one: step left work behind .*: forgotten/,
+    )
+    run.toHaveStatus('Completed')
+  })
+
   it('a target server receives the calls of `execute` and the calls that a step makes with the global `fetch`', async () => {
     const own = defineProcess('Own', { settings: { url: z.url() } })
       .step('fetch', async (step) => {

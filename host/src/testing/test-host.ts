@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { HttpCall } from '@integration-host/coordinator/http-call'
 import { createHttpCaller } from '@integration-host/coordinator/http-caller'
+import { LATE_ERROR } from '@integration-host/coordinator/perform-step'
 import type { ProcessDefinition } from '@integration-host/coordinator/process'
 import { createMemoryTransactionSource } from '@integration-host/coordinator/memory-transaction-source'
 import {
@@ -20,6 +21,7 @@ import {
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { createLogger } from '@integration-host/shared/observability/logger'
+import { attributeErrors } from '@integration-host/shared/process/error-owner'
 import { createTargetCaller } from './call-targets.ts'
 import { type CompanyOptions, createCompanies, type TestCompany } from './company.ts'
 import { type Duration, milliseconds } from './duration.ts'
@@ -165,7 +167,16 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     settled,
     isIdle: work.hasNoStep,
   })
-  const logger = createLogger('test host', 'silent')
+  stack.use(attributeErrors())
+  const logger = createLogger('test host', 'error', {
+    write(line) {
+      const { msg, process, step, err } = JSON.parse(line) as Readonly<
+        Record<'msg' | 'process' | 'step', string>
+      > & { readonly err?: { readonly message?: string } }
+      if (msg !== LATE_ERROR) return
+      problems.add(`${process}.${step}: ${LATE_ERROR}: ${err?.message ?? 'not an error'}`)
+    },
+  })
   const source = stack.use(
     await createMemoryTransactionSource(dataDir, { now: clock.now, openFile: openNoFile }),
   )

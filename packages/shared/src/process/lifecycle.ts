@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { ConfigError } from './config.ts'
+import { attributeErrors } from './error-owner.ts'
 import { reasonOf } from '../observability/health.ts'
 import { createLogger, type Logger, type LogLevel } from '../observability/logger.ts'
 import type { LogStream } from '../observability/terminal-log.ts'
@@ -156,12 +157,20 @@ function startupMessageOf(error: unknown): string | null {
   return code === 'EACCES' || code === 'EADDRNOTAVAIL' ? (error as Error).message : null
 }
 
-// An unhandled error is a defect of the service. The error is logged without secrets, and the OS process exits.
+// An unhandled error without an owner is a defect of the service. The error is logged without secrets, and the OS process
+// exits.
 function exitOnUnhandledError(logger: Logger): void {
   const exit = (error: unknown): void => {
-    logger.fatal({ err: error }, 'service is exiting after an unexpected error')
+    logger.fatal({ err: asError(error) }, 'service is exiting after an unexpected error')
     process.exit(1)
   }
+  attributeErrors()
   process.on('uncaughtException', exit)
   process.on('unhandledRejection', exit)
+}
+
+/** Returns the error itself, or an Error that describes a thrown value of another type. */
+function asError(error: unknown): Error {
+  if (error instanceof Error) return error
+  return new Error(`not an error: ${typeof error === 'string' ? error : typeof error}`)
 }

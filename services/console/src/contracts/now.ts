@@ -51,7 +51,12 @@ export const alertNames = [
 ] as const
 
 /** The names that have a section in docs/runbook.md. */
-export const conditionNames = [...alertNames, 'GrantsExpiring', 'ProcessPaused'] as const
+export const conditionNames = [
+  ...alertNames,
+  'GrantsExpiring',
+  'ProcessPaused',
+  'RunsLosingWorkers',
+] as const
 
 /** An action against a condition that a person can start on the page Now itself. */
 const ConditionAction = z.discriminatedUnion('Kind', [

@@ -57,6 +57,18 @@ describe('the conditions of the page Now', () => {
     expect(severities).toEqual([['warning'], ['critical']])
   })
 
+  it('a run that has lost two workers in a row is named with its process and step', () => {
+    const lost = { ...group, status: 'Retrying', errorClass: 'worker_lost', count: 1, inDoubt: 0 }
+    expect(conditionsOf(withGroups(lost))).toMatchObject([
+      {
+        name: 'RunsLosingWorkers',
+        title: `1 run of ${lost.process} lost two workers in a row at ${lost.step}`,
+        page: `/runs?status=Retrying&process=${lost.process}&step=${lost.step}&class=worker_lost`,
+      },
+    ])
+    expect(conditionsOf(withGroups({ ...lost, status: 'Running' }))).toEqual([])
+  })
+
   it('a condition names companies by their labels, and counts the companies that it does not name', () => {
     const faulted = [
       company('ACC-1', 'must_reconnect', 'Rosewood Interiors'),

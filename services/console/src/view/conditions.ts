@@ -247,6 +247,21 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
       knownSince: null,
       page: runsPage({ inDoubt: 'true' }),
     }
+  for (const { process, step, status, errorClass, count } of groups) {
+    if (errorClass !== 'worker_lost' || status !== 'Retrying') continue
+    yield {
+      key: `RunsLosingWorkers ${process} ${step}`,
+      name: 'RunsLosingWorkers',
+      severity: 'warning',
+      title: `${counted(count, 'run')} of ${process} lost two workers in a row at ${step}`,
+      detail: 'The step may be what ends the coordinator. Its next attempt waits longer each time.',
+      remedy:
+        'Look at the last line of the log of each coordinator that ended, and cancel the run.',
+      affected: count,
+      knownSince: null,
+      page: runsPage({ status, process, step, class: errorClass }),
+    }
+  }
   const waiting = groups.filter(
     ({ waitingFor }) => waitingFor !== null && waitingFor !== 'concurrency',
   )

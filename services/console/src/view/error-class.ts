@@ -35,6 +35,18 @@ export const CLASSES: ReadonlyMap<string, Meaning> = new Map(
     },
     status_not_set: { cause: 'the code of the step ended without an outcome', remedy: FIX_CODE },
     step_threw: { cause: 'the code of the step threw an error', remedy: FIX_CODE },
+    step_unhandled_rejection: {
+      cause: 'a promise that the code of the step does not await was rejected',
+      remedy: FIX_CODE,
+    },
+    step_uncaught_exception: {
+      cause: 'a callback of the code of the step threw an error',
+      remedy: FIX_CODE,
+    },
+    worker_lost: {
+      cause: 'the worker was lost',
+      remedy: 'Find out what ends the workers, such as too little memory.',
+    },
     step_failed: { cause: 'the code of the step reported a failure', remedy: LOOK },
     response_invalid: {
       cause: 'the code of the step did not accept the response',

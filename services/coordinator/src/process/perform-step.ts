@@ -4,6 +4,11 @@
  */
 import { headerValue } from '@integration-host/shared/http/client/header-list'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import {
+  disownErrors,
+  ownErrors,
+  type UnhandledKind,
+} from '@integration-host/shared/process/error-owner'
 import { type FinishedItem, idempotencyKey } from '../transaction/item.ts'
 import type { Claim } from '../transaction/transaction-source.ts'
 import type { Files } from './files.ts'
@@ -109,6 +114,14 @@ export async function perform(
   let ended: EarlyOutcome | null = null
   /** Whether the step function has returned. */
   let isOver = false
+  /** Whether the outcome can no longer change. */
+  let isDecided = false
+  /** Whether an error of the step's own code has ended the attempt. */
+  let isBroken = false
+  /** Whether the attempt ends as soon as no call is in flight, although the step function may never return. */
+  let endsEarly = false
+  let endEarly = (): void => {}
+  let callsInFlight = 0
   let response: Response | null = null
   let completion: { data: Json; endsRun: boolean } | null = null
   let calls = 0
@@ -125,6 +138,40 @@ export async function perform(
   const end = (outcome: EarlyOutcome): never => {
     ended ??= outcome
     throw new StepEnded()
+  }
+  /** Ends the attempt with an error of the step's own code. */
+  const fails = (error: unknown, errorClass: string): void => {
+    isBroken = true
+    const failure = { errorClass, error: short(thrownText(error)), response }
+    ended =
+      deps.abort.reason === null && isBug(error)
+        ? { kind: 'failed', ...failure }
+        : { kind: 'retry', ...failure, retryAfterMs: null }
+  }
+  /** Gets the errors of promises that the step does not await, and of the callbacks of its timers and streams. */
+  const onUnhandled = (error: unknown, kind: UnhandledKind): void => {
+    try {
+      if (isDecided) return log().error({ err: error }, LATE_ERROR)
+      if (!(error instanceof StepEnded)) {
+        log().warn({ err: error }, 'step function left an error unhandled')
+        if (ended === null) fails(error, UNHANDLED[kind])
+      }
+    } catch {
+      // The members of the thrown value cannot be read.
+      if (ended === null) fails(null, UNHANDLED[kind])
+    }
+    endsEarly = true
+    if (callsInFlight === 0) endEarly()
+  }
+  /** Makes a call of the step. An unhandled error ends the attempt only when the result of such a call is known. */
+  async function inFlight<Result>(call: () => Promise<Result>): Promise<Result> {
+    callsInFlight += 1
+    try {
+      return await call()
+    } finally {
+      callsInFlight -= 1
+      if (endsEarly && callsInFlight === 0) endEarly()
+    }
   }
   const itemOf = (name: string): StepItem => {
     const item = finishedItem(claim, name)
@@ -146,7 +193,9 @@ export async function perform(
   ): Promise<SentCall> {
     if (ended !== null) throw new StepEnded()
     const isEnded = (): boolean => ended !== null || isOver
-    const sent = await sendCall({ process, run, request, options, callKey, isEnded }, deps)
+    const sent = await disownErrors(() =>
+      sendCall({ process, run, request, options, callKey, isEnded }, deps),
+    )
     return 'end' in sent ? end(sent.end) : sent
   }
   /** Returns the result of `parse` for the body of a response. Ends the step if `parse` throws. */
@@ -175,7 +224,7 @@ export async function perform(
     const { outcome, what, owner } = await send(request, options, callKey)
     if (mayHaveTakenEffect(outcome)) hasDoubt = true
     if (outcome.kind === 'answered' && isAbsent(outcome.status)) return null
-    const judged = await judgeCall(outcome, what, owner, deps)
+    const judged = await disownErrors(() => judgeCall(outcome, what, owner, deps))
     if ('kind' in judged) return end(judged)
     response = judged
     hasResult = true
@@ -207,38 +256,39 @@ export async function perform(
       calls += 1
       // A further call of the same step is another operation for the target, so it needs its own idempotency key.
       const callKey = calls === 1 ? key : `${key}/${calls}`
-      const succeeded = await succeed(request, options, callKey, () => false)
+      const succeeded = await inFlight(() => succeed(request, options, callKey, () => false))
       if (succeeded === null) throw new StepEnded() // unreachable, because no status counts as absent here
       completion = { data: normalizedJson(succeeded.data), endsRun: completion?.endsRun ?? false }
       return succeeded
     },
-    async fetch(request, options = {}) {
-      fetches += 1
-      const sent = await send(request, options, `${key}/fetch-${fetches}`)
-      const { outcome, method, what, owner } = sent
-      const isSafe = SAFE_METHODS.has(method)
-      if (!isSafe && mayHaveTakenEffect(outcome)) hasDoubt = true
-      if (!isForStep(outcome, owner, deps.now())) {
-        const judged = await judgeCall(outcome, what, owner, deps)
-        if ('kind' in judged) return end(judged)
-        throw new StepEnded() // unreachable, because a successful response never ends the step
-      }
-      const { status, headers } = outcome
-      const body = normalizedText(outcome.body)
-      response = { status, body }
-      const ok = verdictOf(status) === 'completed'
-      if (ok && !isSafe) hasResult = true
-      const received = response
-      return {
-        status,
-        ok,
-        body,
-        header: (name) => headerValue(headers, name.toLowerCase()),
-        parse: (parse) => parsedBody(received, what, parse),
-      }
-    },
+    fetch: (request, options = {}) =>
+      inFlight(async () => {
+        fetches += 1
+        const sent = await send(request, options, `${key}/fetch-${fetches}`)
+        const { outcome, method, what, owner } = sent
+        const isSafe = SAFE_METHODS.has(method)
+        if (!isSafe && mayHaveTakenEffect(outcome)) hasDoubt = true
+        if (!isForStep(outcome, owner, deps.now())) {
+          const judged = await disownErrors(() => judgeCall(outcome, what, owner, deps))
+          if ('kind' in judged) return end(judged)
+          throw new StepEnded() // unreachable, because a successful response never ends the step
+        }
+        const { status, headers } = outcome
+        const body = normalizedText(outcome.body)
+        response = { status, body }
+        const ok = verdictOf(status) === 'completed'
+        if (ok && !isSafe) hasResult = true
+        const received = response
+        return {
+          status,
+          ok,
+          body,
+          header: (name) => headerValue(headers, name.toLowerCase()),
+          parse: (parse) => parsedBody(received, what, parse),
+        }
+      }),
     find: (request, options = {}) =>
-      succeed(request, options, null, (status) => status === 404 || status === 410),
+      inFlight(() => succeed(request, options, null, (status) => status === 404 || status === 410)),
     complete<Data extends JsonInput = null>(data?: Data) {
       completion = { data: normalizedJson(data ?? null), endsRun: completion?.endsRun ?? false }
       return { data: (data ?? null) as Data }
@@ -256,21 +306,25 @@ export async function perform(
 
   let returned: unknown
   try {
-    returned = await (handler as (given: unknown) => unknown)(step)
+    returned = await new Promise((resolve, reject) => {
+      endEarly = () => resolve(undefined)
+      const running = ownErrors(onUnhandled, () => (handler as (given: unknown) => unknown)(step))
+      Promise.resolve(running).then(resolve, reject)
+    })
   } catch (error) {
     if (ended === null && !(error instanceof StepEnded)) {
       log().warn({ err: error }, 'step function threw an error')
-      // If an earlier call of the step has succeeded, its result is lost with this attempt. The step is then in doubt,
-      // because the call may have changed something at the target.
-      hasDoubt ||= hasResult
-      const failure = { errorClass: 'step_threw', error: short(thrownText(error)), response }
-      ended =
-        deps.abort.reason === null && isBug(error)
-          ? { kind: 'failed', ...failure }
-          : { kind: 'retry', ...failure, retryAfterMs: null }
+      fails(error, 'step_threw')
     }
   }
   isOver = true
+  // Node reports an unhandled rejection only when no further promise can continue, so after this function would have
+  // returned. The next turn of the event loop comes after that.
+  if (ended === null) await new Promise((resolve) => setImmediate(resolve))
+  isDecided = true
+  // If an earlier call of the step has succeeded, its result is lost with this attempt. The step is then in doubt,
+  // because the call may have changed something at the target.
+  if (isBroken) hasDoubt ||= hasResult
   // These casts are needed because the functions above assign `ended` and `completion`, which TypeScript's control flow
   // analysis ignores.
   const early = ended as EarlyOutcome | null
@@ -285,6 +339,19 @@ export async function perform(
         : { kind: 'completed', response, ...completed }
   return { outcome: redaction === null ? outcome : redactedResult(redaction, outcome), returned }
 }
+
+/** The log message of an unhandled error of a step whose outcome is already decided. */
+export const LATE_ERROR =
+  'step left work behind that failed after its attempt had ended: await what a step starts'
+
+/** The error classes of errors that the step did not handle. */
+const UNHANDLED = {
+  rejection: 'step_unhandled_rejection',
+  exception: 'step_uncaught_exception',
+} as const satisfies Record<UnhandledKind, string>
+
+/** The error classes of the step's own code. After an abort, such an error is not a failure of the step. */
+export const CODE_ERRORS: ReadonlySet<string> = new Set(['step_threw', ...Object.values(UNHANDLED)])
 
 /**
  * Whether an error is a bug of the step's own code, so that another attempt would fail in the same way. An error with a

@@ -161,6 +161,8 @@ interface ModelRun {
   items: Map<string, string>
   attempts: string[]
   isInDoubt: boolean
+  /** Whether the last worker was lost. If the next one is lost too, the run waits before its next attempt. */
+  isLost: boolean
   lease: { readonly version: number; readonly step: string; until: number } | null
   notBefore: number
 }
@@ -281,6 +283,9 @@ class Model {
         for (const { TransactionID, ReplayID } of await source.recoverExpiredLeases(10)) {
           const run = this.#find(TransactionID, ReplayID) as ModelRun
           expect(run.lease?.until).toBeLessThanOrEqual(this.#clock.now)
+          const delayMs = Math.min(900_000, 30_000 * 2 ** Math.max(0, run.attempt - 2))
+          if (run.isLost)
+            Object.assign(run, { status: 'Retrying', notBefore: this.#clock.now + delayMs })
           this.#lose(run)
           run.lease = null
           run.version += 1
@@ -421,7 +426,12 @@ class Model {
         }
         const attempt = run.attempt - 1
         const resting = step === steps[0] ? 'Queued' : 'Running'
-        this.#move(run, { status: attempt > 0 ? 'Retrying' : resting, attempt, notBefore: now })
+        this.#move(run, {
+          status: attempt > 0 ? 'Retrying' : resting,
+          attempt,
+          notBefore: now,
+          isLost: run.isLost && outcome === 'released',
+        })
       }
     }
   }
@@ -446,18 +456,24 @@ class Model {
   #lose(run: ModelRun): void {
     run.attempts.push('in_doubt')
     run.isInDoubt = true
+    run.isLost = true
   }
 
   /** Applies a transition to the model of a run. Every transition adds 1 to the version and ends the lease. */
   #move(run: ModelRun, change: Partial<ModelRun>): void {
     const isInDoubt = run.isInDoubt || run.lease !== null
-    Object.assign(run, change, { version: run.version + 1, lease: null, isInDoubt })
+    Object.assign(run, { isLost: false }, change, {
+      version: run.version + 1,
+      lease: null,
+      isInDoubt,
+    })
   }
 
   #claimOf(run: ModelRun, version: number, step: string): ClaimResult['kind'] {
     const isTakeover = run.lease !== null && version === run.version - 1
     if (isOver(run.status) || this.#isLeased(run) || step !== run.step) return 'stale'
     if (version !== run.version && !isTakeover) return 'stale'
+    if (run.lease !== null && run.isLost) return 'stale'
     if (run.notBefore <= this.#clock.now) return 'claimed'
     return run.status === 'Waiting' ? 'stale' : 'early'
   }
@@ -509,6 +525,7 @@ class Model {
       items: new Map(),
       attempts: [],
       isInDoubt: false,
+      isLost: false,
       lease: null,
       notBefore: this.#clock.now,
     }

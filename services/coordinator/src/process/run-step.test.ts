@@ -1,12 +1,16 @@
+import { EventEmitter } from 'node:events'
 import { createLogger } from '@integration-host/shared/observability/logger'
+import { attributeErrors } from '@integration-host/shared/process/error-owner'
 import { Secret } from '@integration-host/shared/secrets/secret'
-import { describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { answered, outcomeOf, TRACE_ID, TRACEPARENT } from '../../test-support/step-outcome.ts'
 import { createCoolDowns } from './cool-downs.ts'
 import { defineProcess } from './define-process.ts'
 import { bindSettings } from './definition.ts'
 import type { CallOutcome, StepCall } from './http-call.ts'
+import { LATE_ERROR } from './perform-step.ts'
 import { secret } from './settings.ts'
+import { StepAbort } from './step-abort.ts'
 import { defineStep, type Step } from './step.ts'
 
 describe('the argument that a step function gets', () => {
@@ -473,6 +477,160 @@ describe('a step function that throws', () => {
       [answered(200)],
     )
     expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'step_threw', isInDoubt: true })
+  })
+})
+
+describe('an error that a step does not handle', () => {
+  beforeEach(() => {
+    const attribution = attributeErrors()
+    onTestFinished(() => attribution[Symbol.dispose]())
+  })
+  const later = (ms = 1) => new Promise((resolve) => setTimeout(resolve, ms))
+  const never = () => new Promise(() => {})
+  const rejection = 'step_unhandled_rejection'
+  const exception = 'step_uncaught_exception'
+
+  it.each<[string, (step: Step) => unknown, string]>([
+    [
+      'a promise that it does not await is rejected',
+      (step) => {
+        void Promise.reject(new Error('x'))
+        return step.complete('u')
+      },
+      rejection,
+    ],
+    [
+      'an async function that it does not await throws during its call',
+      async (step) => {
+        void later().then(() => Promise.reject(new Error('x')))
+        await later(20)
+        step.complete('u')
+      },
+      rejection,
+    ],
+    [
+      'a callback throws in a microtask',
+      (step) => {
+        queueMicrotask(() => {
+          throw new Error('x')
+        })
+        step.complete('u')
+      },
+      exception,
+    ],
+    [
+      'a timer throws, and the step waits for it for ever',
+      () => {
+        setTimeout(() => {
+          throw new Error('x')
+        }, 1)
+        return never()
+      },
+      exception,
+    ],
+    [
+      'an emitter without a listener for errors emits one',
+      () => {
+        const emitter = new EventEmitter()
+        setImmediate(() => emitter.emit('error', new Error('x')))
+        return never()
+      },
+      exception,
+    ],
+  ])('fails its attempt, which is retried: %s', async (_, run, errorClass) => {
+    const { outcome } = await outcomeOf(run)
+    expect(outcome).toMatchObject({ kind: 'retry', errorClass, error: 'Error: x' })
+  })
+
+  it('an unhandled TypeError of its own code fails the run without a retry', async () => {
+    const { outcome } = await outcomeOf((step: Step) => {
+      void Promise.reject(new TypeError('x is not a function'))
+      step.complete()
+    })
+    expect(outcome).toMatchObject({ kind: 'failed', errorClass: rejection })
+  })
+
+  it.each([
+    ['undefined', undefined],
+    ['a text', 'no'],
+    [
+      'a proxy that throws',
+      new Proxy(
+        {},
+        {
+          getPrototypeOf: () => {
+            throw new Error('trap')
+          },
+        },
+      ),
+    ],
+  ])('a promise that is rejected with %s fails its attempt', async (_, reason) => {
+    const { outcome } = await outcomeOf((step: Step) => {
+      Promise.withResolvers().reject(reason)
+      step.complete()
+    })
+    expect(outcome).toMatchObject({ kind: 'retry', errorClass: rejection })
+  })
+
+  it('a listener of the signal that throws fails the attempt that has added it', async () => {
+    const abort = new StepAbort()
+    const { outcome } = await outcomeOf(
+      (step: Step) => {
+        step.signal.addEventListener('abort', () => {
+          throw new Error('x')
+        })
+        setImmediate(() => abort.abort('timeout'))
+        return never()
+      },
+      [],
+      { abort },
+    )
+    expect(outcome).toMatchObject({ kind: 'retry', errorClass: exception })
+  })
+
+  it('the step is in doubt if its call has succeeded, and the result of a call in flight is awaited', async () => {
+    const { outcome } = await outcomeOf(
+      async (step: Step) => {
+        setImmediate(() => void Promise.reject(new Error('x')))
+        await step.execute({ url: 'http://x/', method: 'POST' })
+        await never()
+      },
+      [later(20).then(() => answered(200)) as never],
+    )
+    expect(outcome).toMatchObject({ kind: 'retry', errorClass: rejection, isInDoubt: true })
+  })
+
+  it('a call that the step does not await and that fails decides the outcome of its attempt', async () => {
+    const { outcome } = await outcomeOf(
+      async (step: Step) => {
+        void step.execute({ url: 'http://x/', method: 'POST' })
+        await never()
+      },
+      [answered(503)],
+    )
+    expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'http_503' })
+  })
+
+  it('a rejection after the attempt has ended changes no outcome and is logged', async () => {
+    const lines: string[] = []
+    const logged = Promise.withResolvers<void>()
+    const write = (line: string) => {
+      lines.push(line)
+      logged.resolve()
+    }
+    const { outcome } = await outcomeOf(
+      (step: Step) => {
+        setTimeout(() => void Promise.reject(new Error('x')), 20)
+        return step.complete('u')
+      },
+      [],
+      { log: () => createLogger('test', 'error', { write }) },
+    )
+    await logged.promise
+    expect(outcome).toMatchObject({ kind: 'completed', data: 'u' })
+    expect(lines.map((line) => JSON.parse(line) as unknown)).toMatchObject([
+      { msg: LATE_ERROR, err: { message: 'x' } },
+    ])
   })
 })
 

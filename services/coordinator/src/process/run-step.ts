@@ -7,6 +7,9 @@
  * O3  A step is in doubt from the moment at which a call is sent until the effect of the call is known. The effect is
  *     known when the target has rejected the call, when the response shows the effect, or when `confirm` reports that
  *     the call had no effect.
+ * O4  An error that the code of the step does not handle (a promise that nothing awaits, the callback of a timer) fails
+ *     its own attempt, at the latest one turn of the event loop after the function has returned. A later error changes
+ *     nothing and is logged.
  */
 import type { Claim } from '../transaction/transaction-source.ts'
 import { checkedInput } from './input-check.ts'

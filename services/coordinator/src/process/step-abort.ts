@@ -1,3 +1,5 @@
+import { keepOwner } from '@integration-host/shared/process/error-owner'
+
 /** The reasons for which a step is aborted from outside. */
 export type AbortReason = 'timeout' | 'lease_lost' | 'shutdown'
 
@@ -9,6 +11,8 @@ export class StepAbort {
   #reason: AbortReason | null = null
   #areNewCallsBlocked = false
   #controller: AbortController | null = null
+  // A listener of the signal that throws belongs to the step that has read the signal.
+  #withOwner: ReturnType<typeof keepOwner> | null = null
   // An array, because a step has at most a few listeners, and a Set takes more memory.
   #listeners: readonly (() => void)[] = []
 
@@ -28,6 +32,7 @@ export class StepAbort {
   /** The AbortSignal of the step. It is aborted with the `reason` when the step is aborted. */
   get signal(): AbortSignal {
     this.#controller ??= new AbortController()
+    this.#withOwner ??= keepOwner()
     if (this.#reason !== null) this.#controller.abort(this.#reason)
     return this.#controller.signal
   }
@@ -42,7 +47,7 @@ export class StepAbort {
     if (this.#reason !== null) return
     this.#reason = reason
     this.#areNewCallsBlocked = true
-    this.#controller?.abort(reason)
+    this.#withOwner?.(() => this.#controller?.abort(reason))
     this.#notify()
   }
 

@@ -426,6 +426,50 @@ export function transactionSourceContract(
       })
     })
 
+    describe('a run that loses its workers', () => {
+      const loseWorkers = async (...runs: readonly ClaimedRun[]): Promise<Run[]> => {
+        for (const run of runs) await claim(run)
+        await sleep(contractTimes.leaseMs + 20)
+        const recovered = await source.recoverExpiredLeases(10)
+        return runs.map(
+          ({ TransactionID: id }) =>
+            recovered.find(({ TransactionID }) => TransactionID === id) as Run,
+        )
+      }
+      const delayMs = ({ NextAttemptAt, UpdatedAt }: Run) =>
+        Math.max(0, Date.parse(NextAttemptAt ?? '') - Date.parse(UpdatedAt))
+
+      it('a run that has lost one worker is due at once; after the second in a row it waits for half a minute', async () => {
+        const once = await loseWorkers(await queue('lost twice'), await queue('failed between'))
+        expect(once).toMatchObject([
+          { Status: 'Running', ErrorClass: 'worker_lost' },
+          { Status: 'Running', ErrorClass: 'worker_lost' },
+        ])
+        expect(once.map(delayMs)).toEqual([0, 0])
+        const [first, second] = once as [Run, Run]
+        const failedOnce = (await record(await claim(second), failing(0))) as ClaimedRun
+        const twice = await loseWorkers(first, failedOnce)
+        expect(twice).toMatchObject([
+          { Status: 'Retrying', Attempt: 2, ErrorClass: 'worker_lost' },
+          { Status: 'Running', Attempt: 3, ErrorClass: 'worker_lost' },
+        ])
+        expect(twice.map(delayMs)).toEqual([30_000, 0])
+      })
+
+      it('a redelivered message claims the run of a lost worker, but not a run that has lost two', async () => {
+        const first = await queue('1')
+        await claim(first)
+        await sleep(contractTimes.leaseMs + 20)
+        const second = await claim(first)
+        expect(second.run).toMatchObject({ Attempt: 2, ErrorClass: 'worker_lost' })
+        await sleep(contractTimes.leaseMs + 20)
+        expect((await source.claim(request(second.run))).kind).toBe('stale')
+        expect(await source.due(refs, 10)).toEqual([])
+        const [recovered] = await source.recoverExpiredLeases(10)
+        expect(recovered).toMatchObject({ Status: 'Retrying', Attempt: 2 })
+      })
+    })
+
     describe('the doubt about a step', () => {
       const inDoubt: StepOutcome = { ...failing(0), isInDoubt: true } as StepOutcome
 

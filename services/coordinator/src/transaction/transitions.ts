@@ -223,7 +223,8 @@ export const queued = (
 /**
  * Returns the run under a lease for the request, or the reason why the claim is rejected. A message can claim the
  * version that it names. If a worker has claimed this version and was lost, the version of the run is now higher by
- * one. After the lease of this worker has expired, the redelivered message can claim this higher version.
+ * one. After the lease of this worker has expired, the redelivered message can claim this higher version, unless the
+ * run has lost another worker before: lease recovery then decides how long the run waits.
  */
 export function claimed(
   stored: StoredRun,
@@ -236,6 +237,7 @@ export function claimed(
   const { now, leaseMs } = times
   const isTakeover = header.Version === version + 1 && lease !== null
   if (isOver(header.Status) || isLeased(stored, now)) return { kind: 'stale' }
+  if (isLostAgain(stored)) return { kind: 'stale' }
   if (isPastDeadline(header, now)) return { kind: 'stale' }
   if (!isAtStep(header, { process: header.Process, step, isFirst })) return { kind: 'stale' }
   if (header.Version !== version && !isTakeover) return { kind: 'stale' }
@@ -247,6 +249,7 @@ export function claimed(
     StepName: step,
     Attempt: header.Attempt + 1,
     WaitingFor: null,
+    ...(lease !== null && { ErrorClass: WORKER_LOST, LastError: WORKER_WAS_LOST }),
   } as const
   return {
     kind: 'claimed',
@@ -344,11 +347,42 @@ export function swept(stored: StoredRun, { now, sweepMs }: Times): StoredRun {
   return { ...stored, nextSweepAt: dueAt + spacingMs, sweepCount: sweepCount + 1 }
 }
 
-/** Returns the run after its lease has expired: its step is due again. Returns `null` if there is no expired lease. */
-export const recovered = (stored: StoredRun, times: Times): StoredRun | null =>
-  stored.lease !== null && isOverdue(stored, times.now)
-    ? { ...next(stored, {}, times), attempts: withLostAttempt(stored) }
-    : null
+/**
+ * The error class of a run whose worker was lost. A run that has this class when it loses another worker may be what
+ * ends the workers.
+ */
+export const WORKER_LOST = 'worker_lost'
+export const WORKER_WAS_LOST = 'the worker was lost while it ran this step'
+
+/**
+ * Whether the run has the lease of a lost worker, and has lost another worker directly before. Such a run is neither
+ * swept nor claimed until lease recovery has released it, because lease recovery decides how long the run waits.
+ */
+export const isLostAgain = ({ lease, header }: StoredRun): boolean =>
+  lease !== null && header.ErrorClass === WORKER_LOST
+
+/** The milliseconds that a run waits after it has lost the second worker in a row. They double with each attempt. */
+export const LOST_BASE_MS = 30_000
+export const LOST_CAP_MS = 900_000
+
+/**
+ * Returns the run after its lease has expired: its step is due again, or later if the run has lost two or more workers
+ * in a row. Returns `null` if there is no expired lease.
+ */
+export function recovered(stored: StoredRun, times: Times): StoredRun | null {
+  const { lease, header } = stored
+  if (lease === null || !isOverdue(stored, times.now)) return null
+  const lost = { ErrorClass: WORKER_LOST, LastError: WORKER_WAS_LOST }
+  const attempts = withLostAttempt(stored)
+  if (header.ErrorClass !== WORKER_LOST) return { ...next(stored, lost, times), attempts }
+  const delayMs = backoffMs(Math.max(1, header.Attempt - 1), {
+    baseMs: LOST_BASE_MS,
+    capMs: LOST_CAP_MS,
+    random: 1,
+  })
+  const later = { ...lost, Status: 'Retrying', NextAttemptAt: iso(times.now + delayMs) } as const
+  return { ...next(stored, later, times, delayMs + times.sweepMs), attempts }
+}
 
 /**
  * Fails a run that can never continue. Returns `null` if the run has changed since `version`, has ended, or has a live

@@ -1,3 +1,4 @@
+import { CODE_ERRORS } from '../process/perform-step.ts'
 import type { StepOutcome } from '../process/progress.ts'
 import type { AbortReason } from '../process/step-abort.ts'
 
@@ -36,7 +37,7 @@ export function applyAbortReason(
   }
 }
 
-// Whether the step threw an error. After an abort, such an error is not a failure of the step, because a step also
+// Whether the code of the step has failed. After an abort, such an error is not a failure of the step, because a step also
 // throws when its abort signal ends an operation of the step.
 const isThrown = (outcome: StepOutcome): boolean =>
-  outcome.kind === 'retry' && outcome.errorClass === 'step_threw'
+  outcome.kind === 'retry' && CODE_ERRORS.has(outcome.errorClass)

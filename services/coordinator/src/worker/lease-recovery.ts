@@ -4,7 +4,7 @@ import type { Audit } from '../transaction/audit.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Auditor } from './auditor.ts'
 import { startPolling } from './polling.ts'
-import type { TransitionPublisher } from './transition-publisher.ts'
+import { delayMsOf, type TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
 
 export interface LeaseRecoveryDeps {
@@ -41,7 +41,7 @@ export function startLeaseRecovery(deps: LeaseRecoveryDeps): AsyncDisposable {
         log.warn({ count: recovered.length }, 'recovered expired leases of a lost coordinator')
         deps.onRecovered(recovered.length)
       }
-      await Promise.all(recovered.map((run) => publisher.publishStep(run)))
+      await Promise.all(recovered.map((run) => publisher.publishStep(run, delayMsOf(run))))
       if (recovered.length < BATCH) break
     }
     const audit = await deps.auditor.audit()

@@ -14,7 +14,7 @@ import { type RunKey, runKey } from '../transaction/run.ts'
 import { isWaitingForSlot, type ProcessLimit } from '../transaction/slots.ts'
 import type { RunState, TransactionSource } from '../transaction/transaction-source.ts'
 import { startPolling } from './polling.ts'
-import type { TransitionPublisher } from './transition-publisher.ts'
+import { delayMsOf, type TransitionPublisher } from './transition-publisher.ts'
 
 export interface SlotKeeper extends AsyncDisposable {
   /** Must be called after each transition of a run that this replica has committed. */
@@ -65,7 +65,7 @@ export function startSlotKeeper(deps: SlotKeeperDeps): SlotKeeper {
       if (recovered.length > 0) {
         log.warn({ count: recovered.length }, 'recovered expired leases of a lost coordinator')
         deps.onRecovered(recovered.length)
-        await Promise.all(recovered.map((run) => publisher.publishStep(run)))
+        await Promise.all(recovered.map((run) => publisher.publishStep(run, delayMsOf(run))))
       }
     }
     return grant(null)

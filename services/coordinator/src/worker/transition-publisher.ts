@@ -127,7 +127,7 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
  * Returns the milliseconds from the last transition of a run until the run is due. Both times come from the clock of
  * the transaction source, so the clock of this replica does not matter.
  */
-const delayMsOf = ({ NextAttemptAt, UpdatedAt }: RunState): number =>
+export const delayMsOf = ({ NextAttemptAt, UpdatedAt }: RunState): number =>
   NextAttemptAt === null || NextAttemptAt === UpdatedAt
     ? 0
     : Math.max(0, Date.parse(NextAttemptAt) - Date.parse(UpdatedAt))

@@ -214,6 +214,7 @@ export async function createMemoryTransactionSource(
         .filter(
           (stored) =>
             transitions.isOverdue(stored, at.now) &&
+            !transitions.isLostAgain(stored) &&
             steps.some((step) => transitions.isAtStep(stored.header, step)),
         )
         .toSorted((a, b) => a.nextSweepAt - b.nextSweepAt)

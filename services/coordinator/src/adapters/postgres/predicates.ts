@@ -5,6 +5,7 @@
 import type postgres from 'postgres'
 import type { RunKey } from '../../transaction/run.ts'
 import { activeStatuses } from '../../transaction/status.ts'
+import { WORKER_LOST } from '../../transaction/transitions.ts'
 import type { RunTerms } from '../../transaction/transaction-source.ts'
 
 type Sql = postgres.Sql | postgres.TransactionSql
@@ -55,15 +56,23 @@ export const isDelayed = (sql: Sql) => sql`(h."Status" = 'Queued' and h."NextAtt
 export const isUnleased = (sql: Sql) => sql`(h."LeaseUntil" is null or h."LeaseUntil" <= now())`
 
 /**
+ * False for a run that has lost two workers in a row, until lease recovery has released it: lease recovery decides how
+ * long the run waits.
+ */
+export const isNotLostAgain = (sql: Sql) =>
+  sql`(h."LeaseUntil" is null or h."ErrorClass" is distinct from ${WORKER_LOST})`
+
+/**
  * True for a run that the request `w` is allowed to claim. The run must have the version that the request names. If a
  * worker has claimed this version and was then lost, the run has the next version; the request is allowed to claim that
- * version once the worker's lease has expired.
+ * version once the worker's lease has expired, unless the run has lost another worker before.
  */
 export const isClaimable = (sql: Sql) => sql`${isRunOf(sql, 'w')}
   and (h."Version" = w.version or (h."Version" = w.version + 1 and h."LeaseUntil" <= now()))
   and (h."StepName" = w.step or (h."StepName" = '' and w."isFirst"))
   and ${isActive(sql)}
   and ${isUnleased(sql)}
+  and ${isNotLostAgain(sql)}
   and coalesce(h."NextAttemptAt", now()) <= now()
   and ${isBeforeDeadline(sql)}`
 

@@ -1,5 +1,6 @@
 import type postgres from 'postgres'
 import type { ClaimRequest, ClaimResult } from '../../../transaction/transaction-source.ts'
+import { WORKER_LOST, WORKER_WAS_LOST } from '../../../transaction/transitions.ts'
 import { areFew, isBeforeDeadline, isClaimable, isRunOf } from '../predicates.ts'
 import { type ClaimedRow, claimOf, type Numbered, type RunRow } from '../rows.ts'
 
@@ -23,7 +24,9 @@ export async function claimRuns(
         "LeaseOwner" = w.owner, "LeaseUntil" = now() + ${leaseMs} * interval '1 ms',
         "NextSweepAt" = least(h."NextSweepAt", now() + ${leaseMs} * interval '1 ms'), -- usually unchanged, so that its index is not written
         "SweepCount" = 0, "StartedAt" = now(), "Attempt" = h."Attempt" + 1, "WaitingFor" = null,
-        "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "UpdatedAt" = now()
+        "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "UpdatedAt" = now(),
+        "ErrorClass" = case when h."LeaseUntil" is null then h."ErrorClass" else ${WORKER_LOST} end,
+        "LastError" = case when h."LeaseUntil" is null then h."LastError" else ${WORKER_WAS_LOST} end
       from (
         select * from json_to_recordset(${JSON.stringify(wanted)}::text::json) as w(
           n int, "Process" text, "TransactionID" text, "ReplayID" int, step text, "isFirst" boolean,

@@ -1,11 +1,17 @@
 import type postgres from 'postgres'
 import type { Run } from '../../../transaction/run.ts'
+import {
+  LOST_BASE_MS,
+  LOST_CAP_MS,
+  WORKER_LOST,
+  WORKER_WAS_LOST,
+} from '../../../transaction/transitions.ts'
 import { isRunOf } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
 /**
  * Releases at most `limit` expired leases. Their runs become due again, and the attempts of the lost workers are
- * recorded as `in_doubt`.
+ * recorded as `in_doubt`. A run that has lost two or more workers in a row waits before its next attempt.
  */
 export async function recoverExpiredLeases(
   sql: postgres.TransactionSql,
@@ -14,7 +20,10 @@ export async function recoverExpiredLeases(
 ): Promise<Run[]> {
   const rows = await sql<RunRow[]>`
     with held as (
-      select * from "Order_Header" h
+      select *, case when h."ErrorClass" = ${WORKER_LOST}
+        then least(${LOST_CAP_MS}::float8, ${LOST_BASE_MS}::float8 * 2 ^ least(greatest(h."Attempt" - 2, 0), 30)) * interval '1 ms'
+        end as delay
+      from "Order_Header" h
       where h."CompletedAt" is null and h."NextSweepAt" <= now()
         and h."Status" = 'Running' and h."LeaseUntil" <= now()
       order by h."NextSweepAt" limit ${limit}
@@ -27,7 +36,11 @@ export async function recoverExpiredLeases(
       from held
     )
     update "Order_Header" h set "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null,
-      "InDoubt" = true, "Version" = h."Version" + 1, "NextSweepAt" = now() + ${sweepMs} * interval '1 ms',
+      "InDoubt" = true, "Version" = h."Version" + 1,
+      "ErrorClass" = ${WORKER_LOST}, "LastError" = ${WORKER_WAS_LOST},
+      "Status" = case when delay is null then h."Status" else 'Retrying' end,
+      "NextAttemptAt" = coalesce(now() + delay, h."NextAttemptAt"),
+      "NextSweepAt" = now() + coalesce(delay, interval '0') + ${sweepMs} * interval '1 ms',
       "SweepCount" = 0, "UpdatedAt" = now()
     from held
     where ${isRunOf(sql, 'held')}

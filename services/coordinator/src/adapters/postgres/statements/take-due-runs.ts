@@ -1,7 +1,7 @@
 import type postgres from 'postgres'
 import type { Run } from '../../../transaction/run.ts'
 import { type StepRef, SWEEP_CAP_MS } from '../../../transaction/transaction-source.ts'
-import { isActive, isRunOf, isUnleased } from '../predicates.ts'
+import { isActive, isNotLostAgain, isRunOf, isUnleased } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
 /**
@@ -38,6 +38,7 @@ export async function takeDueRuns(
       where h."CompletedAt" is null and h."NextSweepAt" <= now()
         and ${isActive(sql)}
         and ${isUnleased(sql)}
+        and ${isNotLostAgain(sql)}
         and exists (
           select from jsonb_to_recordset(${given}::text::jsonb)
             as s(process text, step text, "isFirst" boolean)
