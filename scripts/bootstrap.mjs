@@ -23,7 +23,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const modules = join(root, 'node_modules')
 const stampFile = join(modules, '.installed')
 const bundledNode = join(modules, 'node', 'bin', 'node')
-/** @type {{ packageManager: string, engines: { node: string } }} */
+/** @type {{ engines: { node: string } }} */
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const neededNode = manifest.engines.node.replace('>=', '')
 
@@ -141,20 +141,13 @@ async function install(wantsDev) {
   }
   rmSync(stampFile, { force: true })
   const code = await run(
-    'npx',
+    process.execPath,
     [
-      '--yes',
-      '--prefer-offline',
-      '--loglevel=error',
-      '--no-update-notifier',
-      // With its default settings, npm retries for more than a minute without a network before it reports the failure.
-      '--fetch-retry-mintimeout=2000',
-      '--fetch-retry-maxtimeout=8000',
-      manifest.packageManager,
+      join(root, 'scripts/pnpm.mjs'),
       'install',
       '--frozen-lockfile',
       dev ? '--prod=false' : '--prod',
-      // The progress output of npm is useful only on a terminal. If standard error is a file, npm prints only errors.
+      // The progress output of pnpm is useful only on a terminal. If standard error is a file, pnpm prints only errors.
       ...(process.stderr.isTTY ? [] : ['--loglevel=error']),
     ],
     {
@@ -163,11 +156,7 @@ async function install(wantsDev) {
       // can be signalled together.
       detached: true,
     },
-  ).catch((/** @type {unknown} */ error) => {
-    throw new CannotStart(
-      `npm (its npx) is needed to install the dependencies: ${messageOf(error)}`,
-    )
-  })
+  )
   if (code > 128) throw new CannotStart('Installing was interrupted, so nothing was started.', code)
   if (code !== 0) {
     throw new CannotStart(

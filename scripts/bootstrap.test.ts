@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import {
   chmodSync,
   copyFileSync,
@@ -16,16 +17,24 @@ import { type StartedProcess, startProcess } from '../packages/shared/test-suppo
 import { acquireLock } from './install-lock.mjs'
 
 /*
- * A minimal workspace with the real bootstrap and a fake `npx`. The fake records its arguments. Like the
- * installer, it puts a Node executable and a program into node_modules.
+ * A minimal workspace with the real bootstrap and a fake `npm`, whose pnpm records its arguments. Like
+ * pnpm, it puts a Node executable and a program into node_modules.
  */
 let root: string
+/** The content of the package pnpm that the fake npm downloads. */
+const PACKAGE = 'the package pnpm'
 const running = new Set<StartedProcess>()
 
 beforeEach(() => {
   root = mkdtempSync(join(tmpdir(), 'bootstrap-test-'))
   for (const folder of ['scripts', 'app', 'tools', 'elsewhere']) mkdirSync(join(root, folder))
-  for (const name of ['bootstrap.mjs', 'install-lock.mjs', 'node-version.mjs', 'npm-parent.mjs']) {
+  for (const name of [
+    'bootstrap.mjs',
+    'install-lock.mjs',
+    'node-version.mjs',
+    'npm-parent.mjs',
+    'pnpm.mjs',
+  ]) {
     copyFileSync(join(import.meta.dirname, name), join(root, 'scripts', name))
   }
   needNode('>=24.21')
@@ -47,9 +56,18 @@ beforeEach(() => {
      console.log(JSON.stringify({ started: process.argv.slice(2), flags: process.execArgv, cwd: process.cwd(), bundled: process.env.BUNDLED_NODE === 'yes' }))`,
   )
   write(
-    'tools/npx',
+    'tools/npm',
     `#!${process.execPath}
      const fs = require('node:fs')
+     if (process.argv[2] === 'pack') fs.writeFileSync('pnpm-12.21.0.tgz', ${JSON.stringify(PACKAGE)})
+     else {
+       fs.mkdirSync('node_modules/pnpm/bin', { recursive: true })
+       fs.copyFileSync(${JSON.stringify(join(root, 'pnpm.mjs'))}, 'node_modules/pnpm/bin/pnpm.mjs')
+     }`,
+  )
+  write(
+    'pnpm.mjs',
+    `import fs from 'node:fs'
      const modules = ${JSON.stringify(join(root, 'node_modules'))}
      fs.appendFileSync(${JSON.stringify(join(root, 'installs.log'))}, process.argv.slice(2).join(' ') + '\\n')
      function finish() {
@@ -64,12 +82,13 @@ beforeEach(() => {
      }
      const poll = setInterval(() => { if (!fs.existsSync(${JSON.stringify(join(root, 'hold'))})) { clearInterval(poll); finish() } }, 10)`,
   )
-  chmodSync(join(root, 'tools', 'npx'), 0o755)
+  chmodSync(join(root, 'tools', 'npm'), 0o755)
   // Makes `spawn` in the bootstrap return only half a second after the installer has started.
   write(
     'slow-spawn.cjs',
     `const fs = require('node:fs')
      const processes = require('node:child_process')
+     if (!process.argv[1].endsWith('bootstrap.mjs')) return
      const { spawn } = processes
      const pause = (ms) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
      processes.spawn = (...args) => {
@@ -98,7 +117,7 @@ describe('the installation of dependencies by the bootstrap', () => {
     const second = await bootstrap('app/entry.mjs')
     expect(second).toMatchObject({ code: 0, started: [], err: '' })
     expect(installs()).toHaveLength(1)
-    expect(installs()[0]).toMatch(/--yes .*pnpm@12\.21\.0 install --frozen-lockfile --prod\b(?!=)/)
+    expect(installs()[0]).toMatch(/^install --frozen-lockfile --prod\b(?!=)/)
   })
 
   it.each([
@@ -159,10 +178,23 @@ describe('the installation of dependencies by the bootstrap', () => {
     expect(installs()).toHaveLength(2)
   })
 
+  it('the bootstrap runs nothing of a pnpm that does not have the hash in packageManager', async () => {
+    needNode('>=24.21', '0'.repeat(128))
+    const other = await bootstrap('app/entry.mjs')
+    expect(other).toMatchObject({ code: 1, started: undefined })
+    expect(other.err).toContain('does not have the hash that "packageManager"')
+    expect(installs()).toEqual([])
+    needNode('>=24.21', '')
+    expect((await bootstrap('app/entry.mjs')).err).toContain('must be pnpm@<version>+sha512.<hash>')
+
+    needNode('>=24.21')
+    expect(await bootstrap('app/entry.mjs')).toMatchObject({ code: 0, started: [] })
+  })
+
   it('the bootstrap reports that npm is missing if npm is not on the PATH', async () => {
     const result = await bootstrapWith({ PATH: join(root, 'elsewhere') }, 'app/entry.mjs')
     expect(result).toMatchObject({ code: 1, started: undefined })
-    expect(result.err).toContain('npm (its npx) is needed')
+    expect(result.err).toContain('npm is needed to install')
   })
 
   it.each([
@@ -365,7 +397,14 @@ function write(path: string, content: string): void {
   writeFileSync(join(root, path), content)
 }
 
-function needNode(range: string): void {
-  const manifest = { name: 'root', packageManager: 'pnpm@12.21.0', engines: { node: range } }
+function needNode(
+  range: string,
+  digest = createHash('sha512').update(PACKAGE).digest('hex'),
+): void {
+  const manifest = {
+    name: 'root',
+    packageManager: `pnpm@12.21.0+sha512.${digest}`,
+    engines: { node: range },
+  }
   write('package.json', JSON.stringify(manifest))
 }

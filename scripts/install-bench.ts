@@ -17,14 +17,11 @@ export function installBench(): void {
   const wanted = currentHash()
   if (installedHash() === wanted) return
   console.error('Installing the dependencies of bench/…')
-  const { packageManager } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
-    packageManager: string
-  }
-  const args = ['--yes', '--prefer-offline', '--loglevel=error', packageManager, 'install']
-  const { status, error } = spawnSync('npx', [...args, '--frozen-lockfile', '--loglevel=error'], {
-    cwd: bench,
-    stdio: ['ignore', 2, 2],
-  })
+  const { status, error } = spawnSync(
+    process.execPath,
+    [join(root, 'scripts/pnpm.mjs'), 'install', '--frozen-lockfile', '--loglevel=error'],
+    { cwd: bench, stdio: ['ignore', 2, 2] },
+  )
   if (status !== 0)
     throw new Error(`installing the dependencies of bench/ failed: ${error?.message ?? status}`)
   writeFileSync(stampFile, wanted)

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /*
- * `npx integration-host …` runs this file in the checkout. It starts the CLI through bootstrap.mjs, so that Node 20 and
+ * `npx --no -- integration-host …` runs this file in the checkout. It starts the CLI through bootstrap.mjs, so that Node 20 and
  * npm are enough. npx links this file into its cache and sends no request to a package registry.
  */
 // bootstrap.mjs runs every program in the root of the repository. Therefore the CLI resolves file names in its

@@ -36,15 +36,18 @@ beforeEach(() => {
 afterEach(() => rmSync(root, { recursive: true }))
 
 async function npx(folder: string): Promise<unknown> {
-  const { stdout } = await runProcess(['integration-host', 'audit', 'list', '--json'], {
-    program: 'npx',
-    cwd: join(root, folder),
-    env: {
-      npm_config_cache: join(root, 'cache'),
-      npm_config_registry: 'http://127.0.0.1:1', // no server listens there
-      npm_config_update_notifier: 'false',
+  const { stdout } = await runProcess(
+    ['--no', '--', 'integration-host', 'audit', 'list', '--json'],
+    {
+      program: 'npx',
+      cwd: join(root, folder),
+      env: {
+        npm_config_cache: join(root, 'cache'),
+        npm_config_registry: 'http://127.0.0.1:1', // no server listens there
+        npm_config_update_notifier: 'false',
+      },
     },
-  })
+  )
   return JSON.parse(stdout)
 }
 

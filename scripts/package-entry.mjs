@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /*
- * `npx integration-host …` runs this file in the installed package, where it is named integration-host.mjs. An old Node
+ * `npx --no -- integration-host …` runs this file in the installed package, where it is named integration-host.mjs. An old Node
  * cannot parse the program, so the version of Node is checked before the program is imported.
  */
 import { readFileSync } from 'node:fs'

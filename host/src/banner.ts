@@ -1,3 +1,4 @@
+import { COMMAND_LINE } from '@integration-host/shared/command-line'
 import { type Host, STANDARD_PORTS } from './host.ts'
 
 /** Returns a line with the address of each running service. */
@@ -33,7 +34,7 @@ export function signInLines(host: Host, isTerminal: boolean): string {
     ? ['See what happens in a browser. This link signs you in once, within ten minutes:', link]
     : [
         'See what happens in a browser. This command prints a link that signs you in:',
-        `${url.endsWith(`:${STANDARD_PORTS.console}`) ? '' : `CONSOLE_URL=${url} `}npx integration-host console sign-in`,
+        `${url.endsWith(`:${STANDARD_PORTS.console}`) ? '' : `CONSOLE_URL=${url} `}${COMMAND_LINE} console sign-in`,
       ]
   return `${text}\n\n  ${line}\n\n`
 }

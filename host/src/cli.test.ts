@@ -27,7 +27,7 @@ describe('the command `integration-host init`', () => {
   it('`integration-host init` creates a project, and prints the next steps for the user', async () => {
     const { code, stdout, stderr } = await init('My Processes')
     expect([code, stderr]).toEqual([0, ''])
-    for (const next of ['cd My Processes', 'npm install', 'npx integration-host dev'])
+    for (const next of ['cd My Processes', 'npm install', 'npx --no -- integration-host dev'])
       expect(stdout).toContain(next)
     const project = join(folder, 'My Processes')
     expect((await readdir(project, { recursive: true })).toSorted()).toEqual([
@@ -164,7 +164,7 @@ describe('the command `integration-host dev`', () => {
     await using started = dev()
     await started.waitForOutput(/connected company {3}Rosewood Interiors/)
     expect(started.output()).toContain('all data is in elsewhere')
-    expect(started.output()).toContain('npx integration-host console sign-in')
+    expect(started.output()).toContain('npx --no -- integration-host console sign-in')
     expect(started.output()).not.toContain('sign-in#')
     expect(await started.stop('SIGINT')).toBe(0)
     expect(await readdir(join(folder, 'elsewhere'))).toContain('sandbox-provider.bin')
@@ -332,7 +332,7 @@ describe('the command `integration-host start`', () => {
     expect(again.stdout).toContain('sale-1 was queued before')
     expect(second.output()).not.toContain('webhooks are not received')
     // The output is not a terminal and may be a log, so it contains no sign-in link.
-    expect(second.output()).toContain('npx integration-host console sign-in')
+    expect(second.output()).toContain('npx --no -- integration-host console sign-in')
     expect(second.output()).not.toContain('sign-in#')
     expect(await second.stop('SIGTERM')).toBe(0)
   })

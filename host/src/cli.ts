@@ -1,4 +1,4 @@
-// The program that `npx integration-host …` runs, in the checkout and in the package: the command line, extended by the
+// The program that `npx --no -- integration-host …` runs, in the checkout and in the package: the command line, extended by the
 // commands that run the embedded host.
 import { runProgram } from '@integration-host/cli/program'
 import { dev } from './commands/dev.ts'

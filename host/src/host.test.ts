@@ -344,7 +344,7 @@ describe('the embedded host', () => {
     })
     expect(banner(host, true)).toContain(`${host.console?.url}/sign-in#`)
     expect(banner(host, false)).not.toContain('sign-in#')
-    expect(banner(host, false)).toContain('npx integration-host console sign-in')
+    expect(banner(host, false)).toContain('npx --no -- integration-host console sign-in')
   })
 
   it('`npm run demo` prints each step of the demo and exits with code 0', async () => {

@@ -2,6 +2,7 @@
 import { relative } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { plain, print, type Terminal } from '@integration-host/cli/terminal'
+import { COMMAND_LINE } from '@integration-host/shared/command-line'
 import { type LogStream, terminalLog } from '@integration-host/shared/observability/terminal-log'
 import installation from '../../package.json' with { type: 'json' }
 import { addresses, signInLines } from './banner.ts'
@@ -75,7 +76,7 @@ Integration Host ${installation.version} with a sandbox provider. Ctrl-C stops i
 ${addresses(host)}
 ${signInLines(host, isTerminal)}Queue a transaction in another terminal:
 
-  ${host.coordinator.endsWith(':7219') ? '' : `COORDINATOR_URL=${host.coordinator} `}npx integration-host transactions queue ID --process ${name} --realm ${COMPANY.realm} --data '{…}'
+  ${host.coordinator.endsWith(':7219') ? '' : `COORDINATOR_URL=${host.coordinator} `}${COMMAND_LINE} transactions queue ID --process ${name} --realm ${COMPANY.realm} --data '{…}'
 `
 }
 

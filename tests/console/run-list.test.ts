@@ -82,7 +82,7 @@ describe('the list of runs in the console', () => {
     const items = {
       'Copy the id': 'broken',
       'Copy a link': `${at.url}/runs/${PROCESS}/broken?run=0`,
-      'Copy as command': `npx integration-host transactions show --process ${PROCESS} --replay 0 -- broken`,
+      'Copy as command': `npx --no -- integration-host transactions show --process ${PROCESS} --replay 0 -- broken`,
     }
     for (const [name, text] of Object.entries(items)) {
       await openMenu('broken').click()

@@ -67,7 +67,9 @@ describe('signing in, the page Now and the page Health of the console', () => {
     const other = await at.another()
     const second = await other.open(link)
     expect(await second.getByRole('alert').textContent()).toContain('used already')
-    await second.getByText('For a new link run npx integration-host console sign-in.').waitFor()
+    await second
+      .getByText('For a new link run npx --no -- integration-host console sign-in.')
+      .waitFor()
     await expectAccessible(second, 'sign-in-used-link')
     await other.context.close()
     expect(at.log()).not.toContain(link.split('#')[1])
@@ -81,7 +83,7 @@ describe('signing in, the page Now and the page Health of the console', () => {
     await expectAccessible(page, 'now-empty')
     await page.getByRole('link', { name: 'Health', exact: true }).click()
     await page.getByText('6 of 6 replicas ready').waitFor()
-    await page.getByText('npx integration-host doctor').waitFor()
+    await page.getByText('npx --no -- integration-host doctor').waitFor()
     await expectAccessible(page, 'health')
   })
 

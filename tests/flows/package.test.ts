@@ -33,7 +33,8 @@ const env = {
 }
 const run = (program: string, args: readonly string[], options: ProcessOptions = {}) =>
   runProcess(args, { program, cwd: project, ...options, env: { ...env, ...options.env } })
-const npx = (...args: string[]) => run('npx', ['--loglevel=error', 'integration-host', ...args])
+const npx = (...args: string[]) =>
+  run('npx', ['--no', '--loglevel=error', '--', 'integration-host', ...args])
 
 beforeAll(async () => {
   folder = await realpath(await mkdtemp(join(tmpdir(), 'integration-host-package-')))
@@ -234,7 +235,7 @@ describe('the installed package', () => {
       join(project, 'tsconfig.client.json'),
       JSON.stringify({ extends: './tsconfig.json', include: ['client.ts'] }),
     )
-    const checked = await run('npx', ['tsc', '--project', 'tsconfig.client.json'])
+    const checked = await run('npx', ['--no', '--', 'tsc', '--project', 'tsconfig.client.json'])
     expect(checked).toMatchObject({ code: 0, stdout: '' })
     const program = join(project, 'node_modules/.bin/integration-host')
     const key = 'package-test-key-0123456789-0123456789'
@@ -256,7 +257,7 @@ describe('the installed package', () => {
     skip,
   }) => {
     if (unreachable !== null) skip(unreachable)
-    const args = ['--loglevel=error', 'integration-host', 'dev', '--free-ports']
+    const args = ['--no', '--loglevel=error', '--', 'integration-host', 'dev', '--free-ports']
     await using npm = startProcess(args, { program: 'npx', cwd: project, env })
     const [, address = ''] = await npm.waitForOutput(/token-service +(\S+)/)
     npm.signal('SIGTERM')

@@ -12,6 +12,7 @@ import { basename, dirname, join, relative, resolve } from 'node:path'
 import { type Command, expectNone, parse } from '@integration-host/cli/command'
 import { UsageError } from '@integration-host/cli/exit-code'
 import { plain, print } from '@integration-host/cli/terminal'
+import { COMMAND_LINE } from '@integration-host/shared/command-line'
 import installation from '../../../package.json' with { type: 'json' }
 import { COMPANY } from '../story.ts'
 import { rejectUrlAndJson } from './project-folder.ts'
@@ -55,11 +56,11 @@ Examples:
       '',
       ...(enter === '' ? [] : [`  cd ${enter}`]),
       '  npm install',
-      '  npx integration-host dev',
+      `  ${COMMAND_LINE} dev`,
       '',
       'And in another terminal, in the same folder:',
       '',
-      `  npx integration-host transactions queue sale-1 --realm ${COMPANY.realm} --data '{"customer": "Ada", "amount": 66}'`,
+      `  ${COMMAND_LINE} transactions queue sale-1 --realm ${COMPANY.realm} --data '{"customer": "Ada", "amount": 66}'`,
       '',
       'processes/invoice.ts is the process that runs, and `npm test` tests it; README.md describes the project.',
     )

@@ -1,4 +1,5 @@
 /** Commands that a person copies into a shell. */
+import { COMMAND_LINE } from '@integration-host/shared/command-line'
 import type { CommandLine } from '../src/contracts/session.ts'
 
 /** Quotes an argument for a POSIX shell. A plain word needs no quotes. */
@@ -6,7 +7,7 @@ export const quoted = (text: string): string =>
   /^[\w./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`
 
 const PROGRAMS: Readonly<Record<CommandLine, string>> = {
-  npx: 'npx integration-host',
+  npx: COMMAND_LINE,
   compose: 'docker compose run --rm cli',
 }
 

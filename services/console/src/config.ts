@@ -83,7 +83,7 @@ const Settings = z.object({
     .refine((url) => url.includes('{traceId}'), 'must contain {traceId}')
     .optional(),
   /**
-   * How the command line is run in this installation, for the commands that the pages show: `npx integration-host …`, or
+   * How the command line is run in this installation, for the commands that the pages show: `npx --no -- integration-host …`, or
    * `docker compose run --rm cli …`.
    */
   COMMAND_LINE: z.enum(commandLines).default('npx'),

@@ -11,7 +11,7 @@ const anchorsOf = (file: string): ReadonlySet<string> =>
   new Set(blocksOf(file).flatMap((block) => (block.kind === 'heading' ? [block.id] : [])))
 /** The commands that the runbook names, also without the name of the program. */
 const COMMAND =
-  /^(?:npx )?(?:integration-host |credentials |transactions |dead-letters |processes )/
+  /^(?:npx --no -- )?(?:integration-host |credentials |transactions |dead-letters |processes )/
 const text = (value: string) => ({ kind: 'text', text: value })
 
 describe('the help pages of the console', () => {

@@ -15,7 +15,7 @@ describe('the commands that a person copies from the console', () => {
   it.each(HOSTILE)('a copied command passes the id %j to the program unchanged', (id) => {
     expect(argumentsOf(`show ${quoted(id)}`)).toEqual([id])
     const shown = showCommand('npx', 'OrderProcess', id, 2)
-    const command = shown.replace('npx integration-host', 'show')
+    const command = shown.replace('npx --no -- integration-host', 'show')
     expect(argumentsOf(command)).toEqual([
       'transactions',
       'show',
@@ -35,7 +35,7 @@ describe('the commands that a person copies from the console', () => {
   })
 
   it.each([
-    ['npx', 'npx integration-host', 'npx integration-host doctor'],
+    ['npx', 'npx --no -- integration-host', 'npx --no -- integration-host doctor'],
     ['compose', 'docker compose run --rm cli', 'docker compose run --rm doctor'],
   ] as const)('the commands begin as the command line is run with %s', (by, program, doctor) => {
     expect(showCommand(by, 'P', '1', 0)).toBe(

@@ -41,7 +41,7 @@ It calls no service.
   --password-file FILE   holds the password, at least ${MIN_LENGTH} characters; without it the password is prompted for
 
 Examples:
-  integration-host console password ada --role operator >> users`,
+  (umask 077; integration-host console password ada --role operator >> users)`,
   async run(args, terminal) {
     const { values, positionals } = parse(args, {
       role: { type: 'string' },

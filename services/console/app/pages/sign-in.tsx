@@ -1,5 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useEffect } from 'react'
+import { COMMAND_LINE } from '@integration-host/shared/command-line'
 import type { SessionView, SignInOptions } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { Outside } from '../parts/text.tsx'
@@ -100,7 +101,7 @@ export function SignInPage({ session }: { readonly session: SessionView | null }
           </p>
           {!isBusy && (
             <p>
-              For a new link run <code>npx integration-host console sign-in</code>.
+              For a new link run <code>{COMMAND_LINE} console sign-in</code>.
             </p>
           )}
         </div>
