@@ -75,7 +75,10 @@ export function createCustody({ sandbox, clock, publish }: CustodyDeps): Custody
     if (received === 'dropped') throw providerUnavailable()
     const text = await received.text()
     const { status, headers } = received
-    const response = readTokenResponse({ status, headers, text }, intuit.token)
+    const response = readTokenResponse(
+      { status, headers, text, cutOff: null, oddities: [] },
+      intuit.token,
+    )
     if (response === null) {
       if (parseJsonObject(text)?.['error'] !== 'invalid_grant' || known === undefined)
         throw providerUnavailable()

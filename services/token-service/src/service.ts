@@ -237,7 +237,8 @@ export async function startTokenService(
       now,
       sleep,
       notifyOutbox,
-      report: (report) => logger.info(report, 'code exchange ended'),
+      report: (report) =>
+        logger[report.oddities === undefined ? 'info' : 'warn'](report, 'code exchange ended'),
     }),
   )
   const admission = createExchangeAdmission()
@@ -293,7 +294,10 @@ export async function startTokenService(
           const lost = { name, outcome, calls: 1, traceId }
           counted.countRefresh(lost)
           logRefresh(logger, lost, 'adoption')
-        } else logger.info(report, 'import of an existing grant ended')
+        } else {
+          const level = report.oddities === undefined ? 'info' : 'warn'
+          logger[level](report, 'import of an existing grant ended')
+        }
       },
       onError,
       ...(adapters.failpoint !== undefined && { failpoint: adapters.failpoint }),
@@ -391,8 +395,10 @@ function logRefresh(
     const remediation =
       'Start token-service again with the same RESCUE_DIR and CREDENTIAL_KEYS. Until then the only copy of the pair is the file.'
     logger.error({ ...report, remediation }, 'rotated token pair written to RESCUE_DIR')
-  } else
-    logger[report.outcome === 'refreshed' ? 'info' : 'warn'](report, 'credential refresh ended')
+  } else {
+    const isOrdinary = report.outcome === 'refreshed' && report.oddities === undefined
+    logger[isOrdinary ? 'info' : 'warn'](report, 'credential refresh ended')
+  }
 }
 
 function logRestoration(logger: Logger, report: RestorationReport): void {

@@ -4,9 +4,15 @@
  */
 import { createHash, createSign, generateKeyPairSync, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingMessage,
+  type OutgoingHttpHeaders,
+  type ServerResponse,
+} from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
+import { gzipSync } from 'node:zlib'
 
 const firstKey = generateKeyPairSync('rsa', { modulusLength: 2048 })
 const secondKey = generateKeyPairSync('rsa', { modulusLength: 2048 })
@@ -25,10 +31,12 @@ export interface Scripted {
   /** Whether the refresh token is rotated although the response does not contain the new token pair. */
   readonly rotatesFirst?: boolean
   readonly status?: number
-  readonly headers?: Readonly<Record<string, string>>
+  readonly headers?: Readonly<Record<string, string | readonly string[]>>
   readonly body?: string | Buffer
   /** Members that override the members of a normal response; `undefined` removes a member. */
   readonly members?: Readonly<Record<string, unknown>>
+  /** Compresses the body of a normal response. */
+  readonly coding?: 'gzip'
   /** When the fake provider closes the connection: before the response body, or after a part of it. */
   readonly cuts?: 'before' | 'within'
   readonly latencyMs?: number
@@ -186,9 +194,19 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
       return
     }
     const added = { intuit_tid: 'trace-1-0123456789', ...step.headers }
-    if (isPlain && reply !== null)
-      return send(response, reply.status, { ...reply.body, ...step.members }, added)
-    response.writeHead(step.status ?? 200, { 'Content-Type': 'application/json', ...added })
+    if (isPlain && reply !== null) {
+      const body = { ...reply.body, ...step.members }
+      if (step.coding === undefined) return send(response, reply.status, body, added)
+      response.writeHead(reply.status, {
+        ...(added as OutgoingHttpHeaders),
+        'Content-Encoding': step.coding,
+      })
+      return void response.end(gzipSync(JSON.stringify(body)))
+    }
+    response.writeHead(step.status ?? 200, {
+      'Content-Type': 'application/json',
+      ...(added as OutgoingHttpHeaders),
+    })
     response.end(step.body ?? '')
   }
 
@@ -318,8 +336,11 @@ function send(
   response: ServerResponse,
   status: number,
   body: unknown,
-  headers: Record<string, string> = {},
+  headers: Scripted['headers'] = {},
 ): void {
-  response.writeHead(status, { 'Content-Type': 'application/json', ...headers })
+  response.writeHead(status, {
+    'Content-Type': 'application/json',
+    ...(headers as OutgoingHttpHeaders),
+  })
   response.end(JSON.stringify(body))
 }

@@ -46,7 +46,10 @@ export const AuditFact = z.object({
     .optional()
     .meta({ description: 'of token issuances or of credentials' }),
   TraceId: z.string().optional().meta({ description: "the provider's trace id" }),
-  Reason: z.string().optional().meta({ description: 'the reason that the caller has given' }),
+  Reason: z.string().optional().meta({
+    description:
+      'the reason that the caller has given, and what was odd about a response of the provider that was accepted',
+  }),
 })
 export type AuditFact = z.output<typeof AuditFact>
 

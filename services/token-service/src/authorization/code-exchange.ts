@@ -32,7 +32,7 @@ import type { CredentialStore } from '../credential/credential-store.ts'
 import { isGrantRejected } from '../credential/fault.ts'
 import type { LabelsChange } from '../credential/labels.ts'
 import type { AuditCounter } from '../credential/audit-counter.ts'
-import { auditFactOf } from '../credential/outbox.ts'
+import { auditFactOf, reasonWith } from '../credential/outbox.ts'
 import type { ExchangeOutcome, Provider } from '../provider/provider.ts'
 import type { AuthorizationStore, CodeClaim, ExchangeResult } from './authorization-store.ts'
 import { digest } from './digest.ts'
@@ -75,6 +75,8 @@ export interface CodeExchangeDeps {
     readonly error?: string
     /** The invalid member of the id token. */
     readonly member?: string
+    /** How the accepted token response differs from RFC 6749; absent if it does not. */
+    readonly oddities?: readonly string[]
   }) => void
 }
 
@@ -141,11 +143,16 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   }
 
   // Retries the write until the store is available or the process shuts down (E3).
-  async function storeGrant(grant: Grant, who: string): Promise<CredentialView> {
+  async function storeGrant(
+    grant: Grant,
+    who: string,
+    oddities: readonly string[],
+  ): Promise<CredentialView> {
     const id = randomUUID()
     for (let attempt = 1; ; attempt += 1) {
       try {
-        const context = { at: now(), who, what: 'granted' } as const
+        const reason = reasonWith(undefined, oddities)
+        const context = { at: now(), who, what: 'granted', reason } as const
         const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
         const credential = await store.put(grant, dueAt, context, { id })
         deps.notifyOutbox()
@@ -168,7 +175,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     startedAt: number,
   ): Promise<ExchangeResult> {
     if (outcome.kind !== 'granted') return { kind: 'failed', ...failureOf(outcome) }
-    const { tokens } = outcome
+    const { tokens, oddities = [] } = outcome
     // The realm in the id token takes precedence, because the user of the browser can change the realm of the callback
     // (E4).
     if (tokens.realm !== null && tokens.realm !== realm) {
@@ -197,7 +204,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       ...labels,
       isUnused: true,
     }
-    return { kind: 'stored', credential: await storeGrant(grant, who) }
+    return { kind: 'stored', credential: await storeGrant(grant, who, oddities) }
   }
 
   async function auditFailure(name: string, who: string, outcome: string): Promise<void> {
@@ -220,6 +227,8 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       traceId: 'traceId' in outcome ? outcome.traceId : null,
       ...(outcome.kind === 'refused' && { error: outcome.error }),
       ...(outcome.kind === 'invalid_id_token' && { member: outcome.member }),
+      ...(outcome.kind === 'granted' &&
+        outcome.oddities !== undefined && { oddities: outcome.oddities }),
     })
     const result = await storeOutcome(wanted, outcome, startedAt)
     if (result.kind === 'failed') await auditFailure(name, wanted.who, result.code)

@@ -5,7 +5,12 @@ import type { LeasedCredential } from './credential-store.ts'
 import { isGrantRejected, isProvisional } from './fault.ts'
 
 export type Adoption =
-  | { readonly kind: 'stored'; readonly version: number }
+  | {
+      readonly kind: 'stored'
+      readonly version: number
+      /** How the accepted token response differs from RFC 6749; absent if it does not. */
+      readonly oddities?: readonly string[]
+    }
   | { readonly kind: 'already_here'; readonly version: number; readonly reason: string }
   /** The grant was rejected. Another attempt to adopt it cannot succeed. */
   | {

@@ -43,7 +43,7 @@ import {
 } from './credential-store.ts'
 import { adoptedGrant, type ForeignGrant } from './foreign-grant.ts'
 import { acquireLease, type LeaseDeps } from './lease.ts'
-import { auditFactOf } from './outbox.ts'
+import { auditFactOf, reasonWith } from './outbox.ts'
 import type { Failpoint, RefreshTiming } from './refresh.ts'
 import type { KeptPair } from './restoration.ts'
 
@@ -78,6 +78,8 @@ export interface AdoptionDeps extends LeaseDeps {
     readonly outcome: Adoption['kind'] | 'rotation_rescued' | 'rotation_dropped'
     readonly code?: string
     readonly traceId: string | null
+    /** How the accepted token response differs from RFC 6749; absent if it does not. */
+    readonly oddities?: readonly string[]
   }) => void
   readonly onError: (error: unknown) => void
   /** Called and awaited at each failpoint, where a test can interrupt the adoption. Only tests set this function. */
@@ -194,16 +196,14 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
       await failpoint('after response', name)
       switch (outcome.kind) {
         case 'granted': {
-          const { tokens } = outcome
+          const { tokens, oddities } = outcome
           if (tokens.realm !== null && tokens.realm !== grant.realm) {
             await store.endAdoption(name, claim).catch(() => {})
             const reason = `the provider says that this is a grant of company ${tokens.realm}; correct the line`
             return refused(target, 'realm_mismatch', reason, null)
           }
-          const stored = await commit(
-            adoptedGrant(grant, tokens, { startedAt, idleLimitMs: deps.idleLimitMs }),
-            target,
-          )
+          const adopted = adoptedGrant(grant, tokens, { startedAt, idleLimitMs: deps.idleLimitMs })
+          const stored = await commit(adopted, target, oddities)
           await store.endAdoption(name, claim).catch(() => {})
           return stored
         }
@@ -262,9 +262,11 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   async function commit(
     grant: Grant,
     { name, id, who, over, removedVersion }: Target,
+    oddities: readonly string[] = [],
   ): Promise<Adoption> {
     const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
-    const context = { at: now(), who, what: 'adopted' } as const
+    const reason = reasonWith(undefined, oddities)
+    const context = { at: now(), who, what: 'adopted', reason } as const
     let overVersion = over?.lease.version ?? null
     await failpoint('before commit', name)
     for (let attempt = 1; ; attempt += 1) {
@@ -272,7 +274,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
         const { version } = await store.put(grant, dueAt, context, { id, over: overVersion })
         deps.notifyOutbox()
         await failpoint('after commit', name)
-        return { kind: 'stored', version }
+        return { kind: 'stored', version, ...(oddities.length > 0 && { oddities }) }
       } catch (error) {
         if (error instanceof VersionConflict) {
           const stored = await storedVersion(name)
@@ -341,6 +343,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
         name,
         outcome: adoption.kind,
         ...('code' in adoption && { code: adoption.code }),
+        ...('oddities' in adoption && { oddities: adoption.oddities }),
         traceId: 'traceId' in adoption ? adoption.traceId : null,
       })
       return adoption

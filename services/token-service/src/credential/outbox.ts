@@ -23,11 +23,23 @@ export interface AuditContext {
   /** The outcome for the audit log; `ok` if absent. */
   readonly outcome?: string
   readonly traceId?: string | null
-  /** The reason that the caller has given. */
+  /** The reason that the caller has given, or what was odd about the response of the provider (`reasonWith`). */
   readonly reason?: string | undefined
   /** Whether the removal of a credential also makes the coordinator erase the data of the company's runs. */
   readonly erase?: boolean
 }
+
+/**
+ * Returns the reason of an audit entry: the reason of the caller, followed by what was odd about the provider's
+ * response. `undefined` if there is neither.
+ */
+export const reasonWith = (
+  reason: string | undefined,
+  oddities: readonly string[],
+): string | undefined =>
+  [reason, oddities.length > 0 ? `odd response of the provider: ${oddities.join('; ')}` : undefined]
+    .filter((part) => part !== undefined)
+    .join('; ') || undefined
 
 /** An outbox entry in its stored form. */
 export const OutboxEntry = z.object({

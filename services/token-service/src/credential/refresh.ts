@@ -64,7 +64,7 @@ import {
   rejectionClass,
   settlementOf,
 } from './refresh-failure.ts'
-import type { AuditContext } from './outbox.ts'
+import { type AuditContext, reasonWith } from './outbox.ts'
 import type { KeptPair } from './restoration.ts'
 
 /** The goal of a refresh: the state of the credential that the caller needs. */
@@ -177,6 +177,8 @@ export interface RefreshReport {
   /** The number of requests that were sent to the token endpoint. */
   readonly calls: number
   readonly traceId: string | null
+  /** How the accepted token response differs from RFC 6749; absent if it does not. */
+  readonly oddities?: readonly string[]
 }
 
 export interface RefreshDeps {
@@ -494,8 +496,9 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       }
       switch (outcome.kind) {
         case 'granted': {
-          const grant = renewedGrant(leased, token, outcome.tokens, startedAt, deps.idleLimitMs)
-          return commitRotation(leased, grant, requester, renewal, calls)
+          const { tokens, oddities } = outcome
+          const grant = renewedGrant(leased, token, tokens, startedAt, deps.idleLimitMs)
+          return commitRotation(leased, grant, requester, renewal, calls, oddities)
         }
         case 'never_sent':
         case 'unknown': {
@@ -505,7 +508,9 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           isAmbiguous ||= wasSent
           if (retriesLeft === 0) {
             return failed(
-              outcome.status === 200 ? 'provider_bad_response' : 'provider_unavailable',
+              status !== null && status >= 200 && status < 300
+                ? 'provider_bad_response'
+                : 'provider_unavailable',
               outcome,
             )
           }
@@ -555,11 +560,13 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     requester: Requester,
     renewal: LeaseRenewal,
     calls: number,
+    oddities: readonly string[] = [],
   ): Promise<RefreshResult> {
     const { name } = lease
     const credential = credentialOf(grant, lease.version + 1, before)
     const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
-    const context = { at: now(), ...requester, what: 'refreshed' } as const
+    const reason = reasonWith(requester.reason, oddities)
+    const context = { at: now(), ...requester, reason, what: 'refreshed' } as const
     const isNoticeNew =
       grant.expiryNoticeDays !== null && grant.expiryNoticeDays !== before.expiryNoticeDays
     const { promise: done, resolve } = Promise.withResolvers<void>()
@@ -598,7 +605,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       renewal.stop()
       resolve()
       if (outcome === 'committed') deps.notifyOutbox()
-      deps.report({ name, outcome: REPORTED_OUTCOMES[outcome], calls, traceId: null })
+      const reported = { name, outcome: REPORTED_OUTCOMES[outcome], calls, traceId: null }
+      deps.report({ ...reported, ...(oddities.length > 0 && { oddities }) })
     }
     /** Retries the commit in the background. The access token of the token pair is already issued in the meantime. */
     const retryCommit = async (): Promise<void> => {

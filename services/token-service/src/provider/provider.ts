@@ -85,7 +85,12 @@ export interface ProviderResponse {
 }
 
 export type TokenOutcome =
-  | { readonly kind: 'granted'; readonly tokens: TokenSet }
+  | {
+      readonly kind: 'granted'
+      readonly tokens: TokenSet
+      /** How the response differs from a token response of RFC 6749, in constant words. */
+      readonly oddities?: readonly string[]
+    }
   /** No byte of the request was sent, so the code or refresh token is unused. */
   | ({ readonly kind: 'never_sent' } & ProviderResponse)
   /** The provider sent no response, an unreadable response or a 5xx. It may have used up the code or refresh token. */

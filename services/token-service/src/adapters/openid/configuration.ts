@@ -12,7 +12,7 @@ import {
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { clientSecretBasic } from './client-secret-basic.ts'
 import type { DiscoveredProvider } from './discovery.ts'
-import { type ProviderHttpResponse, sendRequest } from './send-request.ts'
+import { isSuccess, type ProviderHttpResponse, sendRequest } from './send-request.ts'
 
 /** The function that openid-client calls instead of fetch for each HTTP request. */
 export type LibraryFetch = NonNullable<Configuration[typeof customFetch]>
@@ -61,7 +61,7 @@ export function configure(
 /**
  * Sends a request that openid-client has built. `deadlineMs` is in milliseconds.
  *
- * @throws {NoResponse} if no complete response arrives in time.
+ * @throws {NoResponse} if no response arrives in time.
  */
 export const sendLibraryRequest = (
   { method, headers, body }: LibraryRequest,
@@ -75,9 +75,11 @@ export const sendLibraryRequest = (
     deadlineMs,
   })
 
-/** The HTTP statuses for which the constructor of `Response` accepts no body (Fetch §2.2.3, null body status). */
-const NULL_BODY_STATUSES = new Set([204, 205, 304])
-
-/** Returns a provider response as the `Response` object that openid-client reads. */
+/**
+ * Returns a provider response as the `Response` object that openid-client reads. openid-client accepts only status 200
+ * and the content type of JSON, but a proxy may have changed both (for example to 203), so they are replaced.
+ */
 export const toLibraryResponse = ({ status, headers, text }: ProviderHttpResponse): Response =>
-  new Response(NULL_BODY_STATUSES.has(status) ? null : text, { status, headers })
+  isSuccess(status)
+    ? new Response(text, { headers: { 'content-type': 'application/json' } })
+    : new Response(status === 304 ? null : text, { status, headers })

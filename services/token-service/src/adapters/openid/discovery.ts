@@ -7,9 +7,10 @@
  */
 import type { ServerMetadata } from 'openid-client'
 import { z } from 'zod'
+import { parseJson } from '@integration-host/shared/json'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import { backoffMs } from '@integration-host/shared/process/backoff'
-import { NoResponse, sendRequest } from './send-request.ts'
+import { isSuccess, NoResponse, sendRequest } from './send-request.ts'
 
 const endpoint = z.url({ protocol: /^https?$/ })
 
@@ -210,11 +211,10 @@ async function fetchJson(url: URL): Promise<unknown> {
     body: null,
     deadlineMs: FETCH_DEADLINE_MS,
   })
-  if (response.status !== 200)
+  if (!isSuccess(response.status))
     throw new UnusableDocument([`the response has status ${response.status}`])
-  try {
-    return JSON.parse(response.text)
-  } catch {
-    throw new UnusableDocument(['it is not JSON'])
-  }
+  const document = parseJson(response.text)
+  if (document !== undefined) return document
+  if (response.cutOff !== null) throw new NoResponse(response.cutOff, true)
+  throw new UnusableDocument(['it is not JSON'])
 }

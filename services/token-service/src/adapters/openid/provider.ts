@@ -173,7 +173,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
           const tokens = tokensOf(response, profile)
           if (nonce !== null && response.wire.id_token !== undefined)
             checkIssuedNow(claimsOf(response.wire.id_token), now())
-          return { kind: 'granted', tokens }
+          return granted(tokens, response)
         } catch (error) {
           const member = rejectedMember(error)
           const body = `the id token is not valid: ${member}`
@@ -194,14 +194,15 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
         const { response, rejection } = outcome
         try {
           if (rejection !== null) throw rejection
-          return { kind: 'granted', tokens: tokensOf(response, profile) }
+          return granted(tokensOf(response, profile), response)
         } catch (error) {
           // An invalid id token of a refresh is dropped, and the token pair is kept. The provider may already have
           // invalidated the previous token pair, so access to the company would be lost without the new pair. No other
           // part of the service needs the id token.
           options.onIdTokenRejected?.(rejectedMember(error))
           const { id_token: _, ...wire } = response.wire
-          return { kind: 'granted', tokens: tokensOf({ ...response, wire }, profile) }
+          const tokens = tokensOf({ ...response, wire }, profile)
+          return granted(tokens, response)
         }
       }),
 
@@ -213,6 +214,15 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     },
   }
 }
+
+const granted = (
+  tokens: TokenSet,
+  { oddities }: TokenResponse,
+): Extract<TokenOutcome, { kind: 'granted' }> => ({
+  kind: 'granted',
+  tokens,
+  ...(oddities.length > 0 && { oddities }),
+})
 
 const NO_KEYS = 'the signing keys of the provider (jwks_uri) cannot be fetched or are not usable'
 

@@ -10,6 +10,7 @@ import {
   toLibraryResponse,
 } from './configuration.ts'
 import type { DiscoveredProvider } from './discovery.ts'
+import { isSuccess } from './send-request.ts'
 
 /**
  * Returns `true` if the provider confirmed that the grant has ended, whether by this request or earlier. Tries the next
@@ -33,9 +34,11 @@ export async function revoke(
     const configuration = configure(provider, clientId, secret, async (url, outgoing) => {
       const response = await sendLibraryRequest(inProfile(outgoing, profile), url, deadlineMs)
       isClientRejected = response.status === 401
-      const isDone = response.status === 204 || profile.revocation.isAlreadyRevoked(response)
-      // openid-client accepts only status 200, so other responses that confirm a revocation are replaced by a response
-      // with status 200. According to RFC 7009 §2.2, the revocation of an invalid token also succeeds.
+      // The status alone confirms the revocation, whatever the body is and even if its end is missing. According to RFC
+      // 7009 §2.2, the revocation of an invalid token also succeeds.
+      const isDone =
+        isSuccess(response.status) ||
+        (response.cutOff === null && profile.revocation.isAlreadyRevoked(response))
       return isDone ? new Response(null, { status: 200 }) : toLibraryResponse(response)
     })
     try {

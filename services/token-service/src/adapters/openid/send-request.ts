@@ -4,14 +4,20 @@
  *
  * Each request opens a new connection, because the outcome of a request would be unknown on a kept-alive connection
  * that the provider has just closed.
+ *
+ * A response may contain the only copy of a new refresh token. It is therefore returned as far as it arrived, even if
+ * its end is missing or its form is not the one that was requested.
  */
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
+import { contentCodings, decodeContent } from '@integration-host/shared/http/content-coding'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { callTraced, tracing } from '@integration-host/shared/observability/telemetry'
 
-/** The maximum number of bytes that are read from a response. A token response has a few kilobytes. */
+/** The maximum number of bytes that are read from a response, before and after it is decompressed. */
 const BODY_LIMIT_BYTES = 65_536
+/** The maximum size of the status line and headers. Node's default of 16 KiB is less than some proxies send. */
+const HEAD_LIMIT_BYTES = 65_536
 
 export interface ProviderHttpRequest {
   readonly method: string
@@ -24,13 +30,18 @@ export interface ProviderHttpRequest {
 export interface ProviderHttpResponse {
   readonly status: number
   readonly headers: Headers
+  /** The decompressed body as text, without a byte order mark and without NUL. */
   readonly text: string
+  /** The reason why `text` is only the beginning of the body; `null` if it is the whole body. */
+  readonly cutOff: string | null
+  /** What is unusual about the bytes of the body, in constant words. */
+  readonly oddities: readonly string[]
 }
 
-/**
- * The error for a request without a complete response. If `wasSent` is true, the provider may have processed the
- * request.
- */
+/** Whether the status says that the request has succeeded (RFC 9110 §15.3). */
+export const isSuccess = (status: number): boolean => status >= 200 && status < 300
+
+/** The error for a request without a response. If `wasSent` is true, the provider may have processed the request. */
 export class NoResponse extends Error {
   override readonly name = 'NoResponse'
   readonly wasSent: boolean
@@ -44,9 +55,10 @@ export class NoResponse extends Error {
 }
 
 /**
- * Sends one request and reads the whole response. Redirects are not followed.
+ * Sends one request and reads the response. Redirects are not followed. If the status of a response has arrived, the
+ * function returns the response as far as it arrived before the deadline (`cutOff`).
  *
- * @throws {NoResponse} if no complete response arrives before the deadline.
+ * @throws {NoResponse} if the status of a response did not arrive before the deadline.
  */
 export function sendRequest(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpResponse> {
   if (tracing === undefined) return send(url, request)
@@ -55,32 +67,65 @@ export function sendRequest(url: URL, request: ProviderHttpRequest): Promise<Pro
   return callTraced(tracing, { method: request.method, url }, traced, ({ status }) => status)
 }
 
-function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpResponse> {
+async function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpResponse> {
+  const { status, headers, body, cutOff } = await receive(url, request)
+  const { text, oddities, isTooLarge } = await textOf(body, headers.get('content-encoding'))
+  return {
+    status,
+    headers,
+    text,
+    cutOff: cutOff ?? (isTooLarge ? TOO_LARGE : null),
+    oddities,
+  }
+}
+
+interface Received {
+  readonly status: number
+  readonly headers: Headers
+  readonly body: Buffer
+  readonly cutOff: string | null
+}
+
+const TOO_LARGE = 'the response is too large'
+const CUT_OFF = 'the response was cut off'
+
+function receive(url: URL, request: ProviderHttpRequest): Promise<Received> {
   return new Promise((resolve, reject) => {
     let wasSent = false
+    let head: { readonly status: number; readonly headers: Headers } | null = null
+    const chunks: Buffer[] = []
+    let size = 0
     const open = url.protocol === 'https:' ? requestHttps : requestHttp
     const outgoing = open(url, {
       method: request.method,
       agent: false,
+      maxHeaderSize: HEAD_LIMIT_BYTES,
       headers: {
         ...request.headers,
         'accept-encoding': 'identity',
         ...(request.body !== null && { 'content-length': String(Buffer.byteLength(request.body)) }),
       },
     })
-    const settle = (finish: () => void): void => {
+    /** `cutOff` is the reason why the response is incomplete; `null` if it is complete. */
+    const finish = (cutOff: string | null, cause?: unknown): void => {
       clearTimeout(deadline)
       outgoing.destroy()
-      finish()
+      // Node's HTTP parser does not deliver the packet that it rejects, for example because of a second Content-Length.
+      const rejected = rejectedPacket(cause)
+      const received = head ?? headOf(rejected)
+      if (received !== null)
+        resolve({ ...received, body: Buffer.concat([...chunks, rejected]), cutOff })
+      else {
+        const options = cause === undefined ? {} : { cause }
+        reject(new NoResponse(cutOff ?? CUT_OFF, wasSent, options))
+      }
     }
-    const fail = (reason: string, cause?: unknown): void =>
-      settle(() => reject(new NoResponse(reason, wasSent, cause === undefined ? {} : { cause })))
     // Node runs timers before it reads sockets. After a suspension of this process, a response that arrived in time may
     // therefore still be unread. It may contain the only copy of a new refresh token, so the socket is read before the
     // request is aborted.
-    const deadline = setTimeout(() => setImmediate(() => fail('deadline')), request.deadlineMs)
+    const deadline = setTimeout(() => setImmediate(() => finish('deadline')), request.deadlineMs)
 
-    outgoing.once('error', (error) => fail(reasonOf(error), error))
+    outgoing.on('error', (error) => finish(reasonOf(error), error))
     outgoing.once('socket', (socket) => {
       // With https, Node sends the first byte of the request after the TLS handshake. With http, Node sends the first
       // byte as soon as the TCP connection is established.
@@ -90,25 +135,81 @@ function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpRespo
       })
     })
     outgoing.once('response', (response) => {
-      const chunks: Buffer[] = []
-      let size = 0
+      const headers = new Headers()
+      for (const [name, values] of Object.entries(response.headersDistinct)) {
+        for (const value of values ?? []) headers.append(name, value)
+      }
+      head = { status: response.statusCode ?? 0, headers }
       response.on('data', (chunk: Buffer) => {
+        chunks.push(chunk.subarray(0, BODY_LIMIT_BYTES - size))
         size += chunk.length
-        if (size > BODY_LIMIT_BYTES) return fail('the response is too large')
-        chunks.push(chunk)
+        if (size > BODY_LIMIT_BYTES) finish(TOO_LARGE)
       })
-      response.once('error', (error) => fail(reasonOf(error), error))
-      response.once('aborted', () => fail('the response was cut off'))
-      response.once('end', () => {
-        if (!response.complete) return fail('the response was cut off')
-        const headers = new Headers()
-        for (const [name, values] of Object.entries(response.headersDistinct)) {
-          for (const value of values ?? []) headers.append(name, value)
-        }
-        const text = Buffer.concat(chunks).toString('utf8')
-        settle(() => resolve({ status: response.statusCode ?? 0, headers, text }))
-      })
+      response.on('error', (error) => finish(reasonOf(error), error))
+      response.once('aborted', () => finish(CUT_OFF))
+      response.once('end', () => finish(response.complete ? null : CUT_OFF))
     })
     outgoing.end(request.body ?? undefined)
   })
+}
+
+/** Returns the packet that Node's HTTP parser has rejected with `error`; an empty buffer if it is another error. */
+function rejectedPacket(error: unknown): Buffer {
+  const packet = (error as { readonly rawPacket?: unknown } | undefined)?.rawPacket
+  return packet instanceof Uint8Array ? Buffer.from(packet.subarray(0, BODY_LIMIT_BYTES)) : EMPTY
+}
+
+const EMPTY = Buffer.alloc(0)
+
+/** Returns the status of a response that Node's HTTP parser has rejected, without its headers; `null` if it has none. */
+function headOf(packet: Buffer): { readonly status: number; readonly headers: Headers } | null {
+  const status = /^HTTP\/1\.[01] ([1-5]\d\d)\b/.exec(packet.toString('latin1', 0, 16))?.[1]
+  return status === undefined ? null : { status: Number(status), headers: new Headers() }
+}
+
+/** The first bytes of a compressed body, by content coding. The other codings have no such mark. */
+const MARKS = {
+  gzip: Buffer.from([0x1f, 0x8b]),
+  zstd: Buffer.from([0x28, 0xb5, 0x2f, 0xfd]),
+} as const
+
+/**
+ * Returns the text of a body. The body is also decompressed if it is compressed although `Content-Encoding` does not
+ * say so, and it is read as it is if it is not compressed although the header says so.
+ */
+async function textOf(
+  body: Buffer,
+  contentEncoding: string | null,
+): Promise<{
+  readonly text: string
+  readonly oddities: readonly string[]
+  readonly isTooLarge: boolean
+}> {
+  const oddities: string[] = []
+  let bytes = body
+  let isTooLarge = false
+  const decode = async (codings: readonly string[]): Promise<void> => {
+    const decoded = await decodeContent(bytes, codings, BODY_LIMIT_BYTES)
+    oddities.push(
+      decoded.problem === null
+        ? 'the body is compressed'
+        : `the body is compressed: ${decoded.problem}`,
+    )
+    isTooLarge ||= decoded.problem === 'too large'
+    if (decoded.bytes.length > 0) bytes = decoded.bytes
+  }
+  const named = contentCodings(contentEncoding)
+  if (named.length > 0 && body.length > 0) await decode(named)
+  for (const [coding, mark] of Object.entries(MARKS))
+    if (bytes.subarray(0, mark.length).equals(mark)) await decode([coding])
+
+  const mark = bytes.subarray(0, 2).toString('hex')
+  const encoding = mark === 'fffe' ? 'utf-16le' : mark === 'feff' ? 'utf-16be' : 'utf-8'
+  const decoded = new TextDecoder(encoding, { ignoreBOM: true }).decode(bytes)
+  // Tokens consist of ASCII characters. In UTF-16 and UTF-32 these differ from ASCII only by NUL.
+  const text = decoded.replaceAll('\0', '')
+  const hasMark = text.startsWith('\ufeff')
+  if (hasMark) oddities.push('the body begins with a byte order mark')
+  if (encoding !== 'utf-8' || text.length < decoded.length) oddities.push('the body is not UTF-8')
+  return { text: hasMark ? text.slice(1) : text, oddities, isTooLarge }
 }

@@ -84,6 +84,10 @@ export function createTokenRequest(options: TokenRequestOptions): SendTokenReque
         throw failure
       }
       response = readTokenResponse(raw, profile.token)
+      if (response === null && raw.cutOff !== null) {
+        failure = new NoResponse(raw.cutOff, true)
+        throw failure
+      }
       // openid-client rejects deviations from RFC 6749 §5.1 that are common among providers, for example `expires_in`
       // as a string. readTokenResponse accepts them, so openid-client gets a normalized response.
       return response === null ? toLibraryResponse(raw) : Response.json(response.wire)

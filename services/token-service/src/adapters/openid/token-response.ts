@@ -4,11 +4,13 @@ import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { lifetimeSeconds } from '../../credential/credential.ts'
 import { presentableBody } from '../../provider/presentable-body.ts'
 import type { ProviderResponse, TokenOutcome } from '../../provider/provider.ts'
-import { parseJsonObject } from '@integration-host/shared/json'
-import type { ProviderHttpResponse } from './send-request.ts'
+import { asObject, parseJson, parseJsonObject } from '@integration-host/shared/json'
+import { isSuccess, type ProviderHttpResponse } from './send-request.ts'
 
-/** Matches an access or refresh token that can be put into a header or a form unchanged. */
-const TOKEN = /^[\x21-\x7e]{1,16384}$/
+/** Matches an access token that can be put into the header `Authorization` unchanged. */
+const ACCESS_TOKEN = /^[\x21-\x7e]{1,16384}$/
+/** Matches a refresh token. It is only sent in a form, so it may contain spaces (RFC 6749, appendix A.17). */
+const REFRESH_TOKEN = /^[\x20-\x7e]{1,16384}$/
 /** Matches the characters of an error code (RFC 6749 §5.2). */
 const ERROR_CODE = /^[\x20-\x21\x23-\x5b\x5d-\x7e]{1,100}$/
 
@@ -34,6 +36,8 @@ export interface TokenResponse {
   readonly idleSeconds: number | null
   /** Seconds after which the grant ends in any case; `null` if the response does not contain this number. */
   readonly hardSeconds: number | null
+  /** How the response differs from RFC 6749 §5.1, in constant words; empty if it does not. */
+  readonly oddities: readonly string[]
 }
 
 /**
@@ -54,36 +58,115 @@ function traceIdOf(headers: Headers): string | null {
   return traceId !== null && /^[\x21-\x7e]{1,128}$/.test(traceId) ? traceId : null
 }
 
-/** Returns the tokens of a response; `null` if it is not a complete 200 token response (RFC 6749 §5.1). */
+/**
+ * Returns the tokens of a response; `null` if it is not successful or contains no usable tokens.
+ *
+ * The provider may have invalidated the previous token pair when it sent this response. A response that contains both
+ * new tokens is therefore accepted in any form, and even beside a member `error`. What differs from RFC 6749 §5.1 is
+ * in `oddities`. If the new refresh token turns out to be invalid, the previous one is tried (I9 of
+ * credential/refresh.ts).
+ */
 export function readTokenResponse(
   response: ProviderHttpResponse,
   members: Pick<ProviderProfile['token'], 'idleExpiryMember' | 'hardExpiryMember'>,
 ): TokenResponse | null {
-  const json = response.status === 200 ? parseJsonObject(response.text) : null
-  if (json === null || json['error'] !== undefined) return null
-  const { access_token, token_type, refresh_token, id_token, expires_in } = json
-  if (typeof access_token !== 'string' || !TOKEN.test(access_token)) return null
-  if (typeof token_type !== 'string' || token_type.toLowerCase() !== 'bearer') return null
+  const found = isSuccess(response.status) ? membersOf(response) : null
+  if (found === null) return null
+  const { json } = found
+  const accessToken = trimmed(json['access_token'])
+  const refreshToken = trimmed(json['refresh_token'])
+  const idToken = trimmed(json['id_token'])
+  if (typeof accessToken !== 'string' || !ACCESS_TOKEN.test(accessToken)) return null
   // Without a refresh token in the response, the previous refresh token stays valid (RFC 6749 §6). Some providers send
   // null or an empty string instead of omitting the member.
-  const hasRefreshToken =
-    refresh_token !== undefined && refresh_token !== null && refresh_token !== ''
-  if (hasRefreshToken && (typeof refresh_token !== 'string' || !TOKEN.test(refresh_token)))
-    return null
-  const hasIdToken = typeof id_token === 'string' && id_token !== ''
+  const hasRefreshToken = !isEmpty(refreshToken)
+  const isText = typeof refreshToken === 'string'
+  if (hasRefreshToken && !(isText && REFRESH_TOKEN.test(refreshToken))) return null
+  const { error, token_type: type } = json
+  if (!hasRefreshToken && (found.needsBoth || !isEmpty(error))) return null
+  const contentType = response.headers.get('content-type') ?? ''
+  const oddities = [
+    response.status !== 200 && `the status is ${response.status}`,
+    !/^application\/json\s*(?:;|$)/i.test(contentType) && 'the content type is not JSON',
+    ...response.oddities,
+    response.cutOff !== null && `the response is incomplete (${response.cutOff})`,
+    found.oddity,
+    error !== undefined && `error is ${isEmpty(error) ? 'empty' : 'set'}`,
+    !(typeof type === 'string' && /^bearer$/i.test(type)) &&
+      `token_type is ${isEmpty(type) ? 'missing' : 'not bearer'}`,
+    (accessToken !== json['access_token'] ||
+      (hasRefreshToken && refreshToken !== json['refresh_token'])) &&
+      'a token has white space around it',
+  ].filter((oddity) => typeof oddity === 'string')
   const secondsOf = (member: string | null): number | null =>
     member === null ? null : grantSeconds(json[member])
   return {
     wire: {
-      access_token,
+      access_token: accessToken,
       token_type: 'bearer',
-      expires_in: lifetimeSeconds(expires_in),
-      ...(hasRefreshToken && { refresh_token }),
-      ...(hasIdToken && { id_token }),
+      expires_in: lifetimeSeconds(json['expires_in']),
+      ...(hasRefreshToken && isText && { refresh_token: refreshToken }),
+      ...(typeof idToken === 'string' && idToken !== '' && { id_token: idToken }),
     },
     idleSeconds: secondsOf(members.idleExpiryMember),
     hardSeconds: secondsOf(members.hardExpiryMember),
+    oddities,
   }
+}
+
+const trimmed = (value: unknown): unknown => (typeof value === 'string' ? value.trim() : value)
+
+/** Whether a member has a value that says nothing: some providers send such a value instead of omitting the member. */
+const isEmpty = (value: unknown): boolean =>
+  !value || (typeof value === 'object' && Object.keys(value).length === 0)
+
+interface FoundMembers {
+  readonly json: Readonly<Record<string, unknown>>
+  /** How the members were found if the body is not a JSON object. */
+  readonly oddity: string | null
+  /** Whether the members may be incomplete, so that they count only with both tokens. */
+  readonly needsBoth: boolean
+}
+
+/** Returns the members of a token response in JSON or in a form; `null` if the body contains no access token. */
+function membersOf({ text, cutOff }: ProviderHttpResponse): FoundMembers | null {
+  const value = parseJson(text.trim())
+  const json = asObject(value)
+  if (json?.['access_token'] !== undefined) return { json, oddity: null, needsBoth: false }
+  const named = stringsByName(typeof value === 'string' ? value : text)
+  if ('access_token' in named)
+    return { json: named, oddity: 'the body is not a JSON object with tokens', needsBoth: true }
+  // A form has no end mark, so the last member of an incomplete form may be incomplete as well.
+  const form = cutOff === null ? Object.fromEntries(new URLSearchParams(text.trim())) : {}
+  return 'access_token' in form
+    ? { json: form, oddity: 'the body is a form', needsBoth: false }
+    : null
+}
+
+/** Matches a JSON member whose value is a string or a whole number, wherever it is in a text. */
+const MEMBER = /"([\w-]{1,64})"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(\d{1,15})(?!\d))/g
+/** The names under which token responses are read, in lower case and without underscores. */
+const NAMES: Readonly<Record<string, string>> = {
+  accesstoken: 'access_token',
+  refreshtoken: 'refresh_token',
+  idtoken: 'id_token',
+  tokentype: 'token_type',
+  expiresin: 'expires_in',
+  error: 'error',
+}
+
+/**
+ * Returns the first member of each name in a text that is not a token response in JSON: the response is within another
+ * value, text precedes or follows it, its end is missing, or one of its other members is not JSON.
+ */
+function stringsByName(text: string): Readonly<Record<string, unknown>> {
+  const found: Record<string, unknown> = {}
+  for (const [, name = '', string, number] of text.matchAll(MEMBER)) {
+    const known = NAMES[name.toLowerCase().replaceAll('_', '')] ?? name
+    if (known === '__proto__' || Object.hasOwn(found, known)) continue
+    found[known] = string === undefined ? Number(number) : parseJson(`"${string}"`)
+  }
+  return found
 }
 
 /**
@@ -97,7 +180,9 @@ const MAX_GRANT_SECONDS = 3_155_760_000
 const grantSeconds = (value: unknown): number | null =>
   typeof value === 'number' && value > 0 && value <= MAX_GRANT_SECONDS ? value : null
 
-/** Returns the outcome of a response without tokens. `now` is in epoch milliseconds. */
+const MAY_HOLD_TOKENS = /(?:access|refresh)_?token/i
+
+/** Returns the outcome of a complete response without tokens. `now` is in epoch milliseconds. */
 export function outcomeOf(
   response: ProviderHttpResponse,
   secrets: readonly string[],
@@ -109,7 +194,11 @@ export function outcomeOf(
   if (status === 429 || (status === 503 && retryAfterMs !== null)) {
     return { kind: 'throttled', retryAfterMs, ...shown }
   }
-  const error = status === 200 || (status >= 400 && status < 500) ? errorCode(response.text) : null
+  // The body may contain a new token pair that could not be read, so the request may have succeeded. The refresh token
+  // of the request must then not be sent again at once, whatever error the body also names.
+  if (isSuccess(status) && MAY_HOLD_TOKENS.test(response.text)) return { kind: 'unknown', ...shown }
+  const error =
+    isSuccess(status) || (status >= 400 && status < 500) ? errorCode(response.text) : null
   const isClientRejected =
     error === 'invalid_client' ||
     (status === 401 && error !== 'invalid_grant' && hasBasicChallenge(response.headers))
