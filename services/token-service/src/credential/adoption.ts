@@ -265,8 +265,8 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
     oddities: readonly string[] = [],
   ): Promise<Adoption> {
     const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
-    const reason = reasonWith(undefined, oddities)
-    const context = { at: now(), who, what: 'adopted', reason } as const
+    const oddity = reasonWith(undefined, oddities)
+    const context = { at: now(), who, what: 'adopted', reason: oddity } as const
     let overVersion = over?.lease.version ?? null
     await failpoint('before commit', name)
     for (let attempt = 1; ; attempt += 1) {
