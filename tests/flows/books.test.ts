@@ -72,6 +72,14 @@ it('an application creates, reads, updates, queries, uploads and deletes in the 
     ],
   })
 
+  const bId = crypto.randomUUID()
+  const long = await send('batch', {
+    BatchItemRequest: [{ bId, operation: 'create', Customer: { DisplayName: 'long id' } }],
+  })
+  expect(await long.json()).toMatchObject({
+    BatchItemResponse: [{ bId, Customer: { DisplayName: 'long id' } }],
+  })
+
   const period = 'start_date=2026-01-01&end_date=2026-01-31'
   expect(JSON.stringify(await get(`reports/ProfitAndLoss?${period}`))).toContain('"66.00"')
 

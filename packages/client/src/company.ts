@@ -11,7 +11,7 @@ export interface CompanyClient {
    * A request is repeated if it got no response, or a response with status 429, 502, 503 or 504. This applies to GET,
    * HEAD, OPTIONS, PUT and DELETE, and to POST if the provider recognises a repeated POST. Every POST has an
    * `Idempotency-Key`, from which the gateway derives the same `X-RequestId` for each attempt. A request whose body is
-   * a stream is sent only once.
+   * a stream, and a batch without a `requestid` of its own, are sent only once.
    *
    * @throws {ProblemError} if the gateway itself rejects the request, or no response arrived (`connection_failed`).
    */
@@ -49,7 +49,10 @@ export function createCompanyClient(realm: string, deps: CompanyDeps): CompanyCl
         headers.set('Idempotency-Key', crypto.randomUUID())
       // If the caller's query has `requestid` in another spelling, such as `RequestId`, the provider might not
       // recognise a repeated POST. Such a POST is not repeated.
-      const isMarked = ids.length === 0 || (ids.length === 1 && !!url.searchParams.get('requestid'))
+      // The gateway may add none to a batch, because the provider limits the length of both `requestid` and item ids.
+      const isBatch = /\/batch\/?$/i.test(url.pathname)
+      const isMarked =
+        ids.length === 0 ? !isBatch : ids.length === 1 && !!url.searchParams.get('requestid')
 
       const response = await sendWithAttempts(deps, {
         async send(signal) {

@@ -1,3 +1,4 @@
+import { gzipSync } from 'node:zlib'
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -100,6 +101,41 @@ describe('which failed attempts the gateway repeats', () => {
     expect(upstream.seen.map(({ url }) => url)).toEqual(
       Array(3).fill(`/v3/company/1/x?requestid=${id}`),
     )
+  })
+
+  describe('a batch without a requestid', () => {
+    const batch = (bId: string) =>
+      JSON.stringify({ BatchItemRequest: [{ bId, operation: 'create', Customer: {} }] })
+    const path = '/v3/company/1/batch?minorversion=75'
+
+    it('the gateway repeats a failed batch with the same requestid if the ids of its items leave room for it', async () => {
+      upstream.handle = statuses('drop', [503], [200])
+      const proxy = await open()
+      const answer = await proxy.call(path, { method: 'POST', body: batch('1') })
+      const id = answer.headers.get('x-requestid')
+      expect(await text(answer)).toEqual([200, `200 ${batch('1')}`])
+      expect(id).toHaveLength(36)
+      expect(upstream.seen.map(({ url }) => url)).toEqual(Array(3).fill(`${path}&requestid=${id}`))
+    })
+
+    const long = batch(crypto.randomUUID())
+    it.each<readonly [string, RequestInit]>([
+      ['whose ids are UUIDs', { body: long }],
+      [
+        'whose ids are UUIDs, with an Idempotency-Key',
+        { body: long, headers: { 'Idempotency-Key': 'k' } },
+      ],
+      ['that is chunked', { body: new Blob([batch('1')]).stream(), duplex: 'half' } as RequestInit],
+      [
+        'that is compressed',
+        { body: gzipSync(batch('1')), headers: { 'Content-Encoding': 'gzip' } },
+      ],
+    ])('the gateway sends a batch %s once and without a requestid', async (_, init) => {
+      upstream.handle = statuses('drop')
+      const answer = await (await open()).call(path, { method: 'POST', ...init })
+      expect([answer.status, answer.headers.get('x-requestid')]).toEqual([502, null])
+      expect(upstream.seen.map(({ url }) => url)).toEqual([path])
+    })
   })
 
   it('after a failed call, the problem document of the gateway has the headers X-RequestId and intuit_tid', async () => {

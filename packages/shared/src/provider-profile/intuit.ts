@@ -51,7 +51,7 @@ export const intuit: ProviderProfile = {
       // ACCOUNTING_URL.
       return host.startsWith('accounts.') ? 'https://quickbooks.api.intuit.com' : null
     },
-    repeatablePost: { in: 'query', name: 'requestid' },
+    repeatablePost: { in: 'query', name: 'requestid', maxLengthWithItemId: 50 },
     // The body of a POST may be a query statement, which only reads data.
     isReadingPost: (path) => /^\/v3\/company\/[^/]+\/query\/?(?:\?|$)/.test(path),
     limits: {

@@ -115,6 +115,11 @@ export interface RepeatablePost {
   readonly in: 'query' | 'header'
   /** The name of the query parameter, which is case-sensitive, or of the header, which is case-insensitive. */
   readonly name: string
+  /**
+   * The provider joins the key of a batch with the `bId` of each item, and rejects an item for which both together have
+   * more characters than this. Absent if there is no such limit.
+   */
+  readonly maxLengthWithItemId?: number
 }
 
 /** The limits that an accounting provider sets for the calls of one application to one company. */

@@ -74,7 +74,8 @@ const isInFlight = (phase: Phase): phase is Extract<Phase, { attempt: Attempt }>
 export class ProxyCall {
   readonly #deps: ProxyCallDeps
   readonly #call: CompanyCall
-  readonly #post: MarkedPost
+  /** Changed only for a batch: it is marked when its body has arrived. */
+  #post: MarkedPost
   readonly #startedAt = performance.now()
   /** The deadline of the call; `at` is in epoch ms. Each received part of the caller's body moves the deadline. */
   readonly #deadline: { readonly timer: NodeJS.Timeout; at: number }
@@ -196,6 +197,7 @@ export class ProxyCall {
       let token = tokens.cached(realm) ?? (await this.#wait(tokens.get(realm)))
       const opened = this.#call.body === null ? null : this.#openBody(this.#call.body)
       const body = opened instanceof Promise ? await opened : opened
+      if (Array.isArray(body) && this.#stats.attempts === 0) this.#markBatch(body)
       const reserved = this.#acquirePermit(realm)
       let permit: Permit
       if (reserved instanceof Promise) {
@@ -225,6 +227,15 @@ export class ProxyCall {
           break
       }
     }
+  }
+
+  /** Marks a batch by its body, which must have arrived completely and without a content coding. */
+  #markBatch(body: readonly Buffer[]): void {
+    const { request, target } = this.#call
+    const { headers, method } = request
+    if (method !== 'POST' || !isBatch(target.path) || headers['content-encoding'] !== undefined)
+      return
+    this.#post = this.#deps.markPost({ path: target.path, headers, body })
   }
 
   // This function is not `async`, because an async function would wrap the attempt's promise in a second promise, which

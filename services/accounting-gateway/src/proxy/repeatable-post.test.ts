@@ -62,6 +62,66 @@ describe('a POST with the provider profile intuit', () => {
     },
   )
 
+  const path = '/v3/company/1/batch?minorversion=75'
+  const batch = (...ids: readonly unknown[]) =>
+    JSON.stringify({ BatchItemRequest: ids.map((bId) => ({ bId, operation: 'create' })) })
+  const markBatch = createPostMarker(intuit.accounting, () => 'r'.repeat(36))
+  const uuid = 'd0f7a0d6-0f0c-4c8e-9df5-3f1c6d1f7f10'
+
+  it.each([
+    ['ids of 14 characters', batch('1', 'x'.repeat(14))],
+    ['a number as id', batch(7)],
+    ['items without an id', JSON.stringify({ BatchItemRequest: [{}] })],
+    ['no item', batch()],
+    ['XML', `<IntuitBatchRequest><BatchItemRequest bId="bid1"/></IntuitBatchRequest>`],
+  ])('the gateway adds a requestid to a batch with %s', (_, body) => {
+    const marked = markBatch({ path, headers: {}, body: [Buffer.from(body)] })
+    expect(marked).toMatchObject({
+      path: `${path}&requestid=${'r'.repeat(36)}`,
+      isRepeatable: true,
+    })
+  })
+
+  it.each([
+    ['one id of 15 characters', batch('1', 'x'.repeat(15))],
+    ['a UUID as id', batch(uuid)],
+    ['an id of characters outside ASCII', batch('ü'.repeat(10))],
+    ['a long id under another spelling', JSON.stringify({ BatchItemRequest: [{ BID: uuid }] })],
+    [
+      'XML and a long id',
+      `<IntuitBatchRequest><BatchItemRequest x='"' bId='${uuid}'/></IntuitBatchRequest>`,
+    ],
+    ['JSON that cannot be read', batch('1').slice(0, -1)],
+    ['an empty body', ''],
+  ])(
+    'the gateway adds no requestid to a batch with %s and sends it once, because Intuit joins both',
+    (_, body) => {
+      const parts = [Buffer.from(body.slice(0, 30)), Buffer.from(body.slice(30))]
+      expect(markBatch({ path, headers: {}, body: parts })).toEqual({
+        ...unmarked,
+        path,
+        isRepeatable: false,
+      })
+    },
+  )
+
+  it('the gateway adds no requestid to a batch whose body it does not know', () => {
+    expect(markBatch({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: false })
+  })
+
+  it('a requestid from an Idempotency-Key leaves 18 characters for the ids of a batch', () => {
+    const headers = { 'idempotency-key': 'k' }
+    const marked = (length: number) =>
+      markBatch({ path, headers, body: [Buffer.from(batch('x'.repeat(length)))] }).addedKey
+    expect([marked(18), marked(19)]).toEqual([expect.stringMatching(/^[0-9a-f]{32}$/), null])
+  })
+
+  it("the gateway keeps the caller's requestid of a batch, however long its ids are", () => {
+    const own = '/v3/company/1/batch?requestid=abc'
+    const marked = markBatch({ path: own, headers: {}, body: [Buffer.from(batch(uuid))] })
+    expect(marked).toEqual({ ...unmarked, path: own, isRepeatable: true })
+  })
+
   it('the gateway adds a requestid to a POST for an entity whose name begins with query', () => {
     expect(mark({ path: '/v3/company/1/querylog', headers: {} }).addedKey).toBe('r1')
   })

@@ -1,9 +1,11 @@
 /** Adds an idempotency key to a POST request. The provider profile defines where the key is sent. */
 import { hash } from 'node:crypto'
+import { asObject, parseJsonObject } from '@integration-host/shared/json'
 import type {
   ProviderProfile,
   RepeatablePost,
 } from '@integration-host/shared/provider-profile/provider-profile'
+import { isBatch } from './target.ts'
 
 export interface MarkedPost {
   /** The path and query to send upstream. */
@@ -23,6 +25,8 @@ export interface CallersPost {
    * gateway derives the same key even after a restart.
    */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  /** The body, which is read only for a batch; `null` if it is not buffered or has a content coding. */
+  readonly body?: readonly Buffer[] | null
 }
 
 /**
@@ -34,13 +38,21 @@ export function createPostMarker(
   newKey: () => string,
 ): (post: CallersPost) => MarkedPost {
   const ownKey = rule === null ? null : rule.in === 'query' ? queryKey(rule) : headerKey(rule)
-  return ({ path, headers }) => {
+  return ({ path, headers, body = null }) => {
     const unchanged = { path, headers: [], addedKey: null }
     if (isReadingPost(path)) return { ...unchanged, isRepeatable: true }
     if (rule === null || ownKey === null) return { ...unchanged, isRepeatable: false }
     const own = ownKey({ path, headers })
     if (own !== 'absent') return { ...unchanged, isRepeatable: own === 'present' }
     const addedKey = derivedKey(headers['idempotency-key']) ?? newKey()
+    // Without a key, the ids of the items have no such limit. A batch that the added key would make invalid is therefore
+    // sent unchanged.
+    if (isBatch(path)) {
+      const longest = body === null ? null : longestItemId(Buffer.concat(body))
+      const { maxLengthWithItemId = Number.POSITIVE_INFINITY } = rule
+      if (longest === null || addedKey.length + longest > maxLengthWithItemId)
+        return { ...unchanged, isRepeatable: false }
+    }
     return rule.in === 'query'
       ? {
           path: withParameter(path, rule.name, addedKey),
@@ -54,9 +66,28 @@ export function createPostMarker(
 
 type PostRules = Pick<ProviderProfile['accounting'], 'repeatablePost' | 'isReadingPost'>
 
-/** Returns a key of 32 characters. Intuit accepts at most 50 characters for a request, and at most 36 for a batch. */
+/** Returns a key of 32 characters. Intuit accepts at most 50 characters. */
 const derivedKey = (key: string | string[] | undefined): string | null =>
   typeof key === 'string' && key !== '' ? hash('sha256', key).slice(0, 32) : null
+
+/** Returns the length of the longest `bId` in the body of a batch; `null` if the body cannot be read. */
+function longestItemId(body: Buffer): number | null {
+  const text = body.toString('utf8')
+  const items = parseJsonObject(text)?.['BatchItemRequest']
+  const ids = Array.isArray(items)
+    ? items.flatMap((item) =>
+        Object.entries(asObject(item) ?? {})
+          .filter(([name]) => name.toLowerCase() === 'bid')
+          .map(([, id]) => String(id)),
+      )
+    : // In XML, `bId` is an attribute of an item.
+      [...text.matchAll(/\bbId\s*=\s*(?:"([^"]*)"|'([^']*)')/gi)].map(
+        ([, double, single]) => double ?? single ?? '',
+      )
+  if (ids.length === 0 && !Array.isArray(items)) return null
+  // Bytes are counted, because a character outside ASCII may count as several.
+  return Math.max(0, ...ids.map((id) => Buffer.byteLength(id)))
+}
 
 type OwnKey = (post: CallersPost) => 'present' | 'other' | 'absent'
 

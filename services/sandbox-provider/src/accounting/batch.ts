@@ -21,12 +21,8 @@ export type BatchItem =
   | { readonly kind: 'query'; readonly bId: string; readonly statement: string }
   | { readonly kind: 'rejected'; readonly bId: string; readonly error: ApiErrorCode }
 
-/**
- * The maximum lengths of the `requestid` of a batch and of the `bId` of its items. Intuit applies these limits only to
- * a batch with a `requestid`.
- */
-const MAX_REQUEST_ID = 36
-const MAX_BATCH_ID = 10
+/** Intuit joins the `requestid` of a batch with the `bId` of each item. Both together may have this many characters. */
+const MAX_JOINED = 50
 
 /**
  * Returns the items of a batch request, or the error for the whole request.
@@ -38,13 +34,13 @@ export function batchItems(
   requestId: string | null,
 ): readonly BatchItem[] | ApiErrorCode {
   const { BatchItemRequest: items } = body
-  if (requestId !== null && requestId.length > MAX_REQUEST_ID) return '2130'
+  if (requestId !== null && requestId.length > MAX_JOINED) return '2130'
   if (!Array.isArray(items)) return '2010'
   if (items.length > MAX_BATCH_ITEMS) return '1040'
   return items
     .map(itemOf)
     .map((item) =>
-      requestId !== null && item.bId.length > MAX_BATCH_ID
+      requestId !== null && requestId.length + item.bId.length > MAX_JOINED
         ? { kind: 'rejected', bId: item.bId, error: '2130' }
         : item,
     )

@@ -100,7 +100,7 @@ export function createBooks({ posted, findCompany, onChange, onWritten }: BooksD
                 realm,
                 entity: item.entity,
                 operation: item.operation,
-                requestId: requestId === null ? null : `${requestId}/${bId}`,
+                requestId: requestId === null ? null : requestId + bId,
               },
               item.body,
               now,

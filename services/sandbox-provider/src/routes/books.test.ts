@@ -148,15 +148,16 @@ describe('batches of the accounting API', () => {
     expect(body).toMatchObject({ QueryResponse: { totalCount: 2 } })
   })
 
-  it('the accounting API rejects a batch whose requestid is too long, and an item whose bId is too long', async () => {
-    const item = { bId: '12345678901', operation: 'create', Invoice: {} }
-    const batch = { BatchItemRequest: [item, { ...item, bId: '2' }] }
-    expect(codeOf(await post(`batch?requestid=${'r'.repeat(37)}`, batch))).toBe('2130')
-    const { body } = await post(`batch?requestid=${'r'.repeat(36)}`, batch)
-    expect(body.BatchItemResponse).toMatchObject([
-      { bId: '12345678901', Fault: { Error: [{ code: '2130' }] } },
-      { bId: '2', Invoice: { Id: '1' } },
+  it('the accounting API rejects an item of a batch if requestid and bId have more than 50 characters together', async () => {
+    const item = { bId: 'x'.repeat(31), operation: 'create', Invoice: {} }
+    const batch = { BatchItemRequest: [item, { ...item, bId: 'x'.repeat(32) }] }
+    const ids = async (query: string) => (await post(`batch${query}`, batch)).body.BatchItemResponse
+    expect(await ids(`?requestid=${'r'.repeat(19)}`)).toMatchObject([
+      { bId: 'x'.repeat(31), Invoice: { Id: '1' } },
+      { bId: 'x'.repeat(32), Fault: { Error: [{ code: '2130' }] } },
     ])
+    expect(await ids('')).toMatchObject([{ Invoice: { Id: '2' } }, { Invoice: { Id: '3' } }])
+    expect(codeOf(await post(`batch?requestid=${'r'.repeat(51)}`, batch))).toBe('2130')
   })
 
   it('the accounting API rejects a batch of more than 30 items, and a body without items', async () => {
