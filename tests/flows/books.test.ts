@@ -74,10 +74,10 @@ it('an application creates, reads, updates, queries, uploads and deletes in the 
 
   const bId = crypto.randomUUID()
   const long = await send('batch', {
-    BatchItemRequest: [{ bId, operation: 'create', Customer: { DisplayName: 'long id' } }],
+    BatchItemRequest: [{ bId, Query: 'select count(*) from Customer' }],
   })
   expect(await long.json()).toMatchObject({
-    BatchItemResponse: [{ bId, Customer: { DisplayName: 'long id' } }],
+    BatchItemResponse: [{ bId, QueryResponse: { totalCount: 1 } }],
   })
 
   const period = 'start_date=2026-01-01&end_date=2026-01-31'

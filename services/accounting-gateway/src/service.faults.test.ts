@@ -125,7 +125,7 @@ describe('which failed attempts the gateway repeats', () => {
         'whose ids are UUIDs, with an Idempotency-Key',
         { body: long, headers: { 'Idempotency-Key': 'k' } },
       ],
-      ['that is chunked', { body: new Blob([batch('1')]).stream(), duplex: 'half' } as RequestInit],
+      ['that is chunked', { body: new Blob([batch('1')]).stream(), duplex: 'half' }],
       [
         'that is compressed',
         { body: gzipSync(batch('1')), headers: { 'Content-Encoding': 'gzip' } },
