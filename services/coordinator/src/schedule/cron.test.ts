@@ -65,21 +65,39 @@ describe('the times of a cron expression', () => {
     expect(times).toHaveLength(count)
   })
 
-  it('a cron expression with a list of hours fires in both occurrences of the repeated hour, and not in the skipped hour', () => {
-    const zone = 'America/New_York'
-    const overlap = timesBetween(
-      '30 1-2 * * *',
-      zone,
-      '2026-11-01T04:00:00Z',
-      '2026-11-02T04:59:00Z',
-    )
-    expect(overlap).toEqual([
-      '2026-11-01T05:30:00Z',
-      '2026-11-01T06:30:00Z',
-      '2026-11-01T07:30:00Z',
-    ])
-    const gap = timesBetween('30 1-2 * * *', zone, '2026-03-08T05:00:00Z', '2026-03-09T03:59:00Z')
-    expect(gap).toEqual(['2026-03-08T06:30:00Z'])
+  it.each([
+    // A gap: each time of it happens at its end, and all of them are one time.
+    ['0,30 1 * * *', 'Europe/London', '2026-03-29', ['01:00Z']],
+    ['*/15 1 * * *', 'Europe/London', '2026-03-29', ['01:00Z']],
+    ['0-10/5 1 * * *', 'Europe/London', '2026-03-29', ['01:00Z']],
+    ['0 1-3 * * *', 'Europe/London', '2026-03-29', ['01:00Z', '02:00Z']],
+    ['45 0,1 * * *', 'Europe/London', '2026-03-29', ['00:45Z', '01:00Z', '23:45Z']],
+    ['30 1-2 * * *', 'America/New_York', '2026-03-08', ['06:30Z', '07:00Z']],
+    ['0,30 2 * * *', 'Australia/Lord_Howe', '2026-10-03', ['15:30Z']],
+    ['15 2 * * *', 'Australia/Lord_Howe', '2026-10-03', ['15:30Z']],
+    ['0,50 2 * * *', 'Pacific/Chatham', '2026-09-26', ['13:15Z', '14:00Z']],
+    ['0,30 1,2 * * *', 'Antarctica/Troll', '2026-03-29', ['01:00Z', '23:00Z', '23:30Z']],
+    ['30 2,3 * * *', 'Africa/Casablanca', '2026-03-22', ['02:00Z', '02:30Z']],
+    // A gap that begins or ends at midnight
+    ['59 23 28 3 *', 'America/Nuuk', '2026-03-29', ['01:00Z']],
+    ['30,59 23 * * *', 'America/Scoresbysund', '2026-03-29', ['01:00Z']],
+    ['0,30 0 * * *', 'America/Santiago', '2026-09-06', ['04:00Z']],
+    ['0,30 0 * * *', 'America/Havana', '2026-03-08', ['05:00Z']],
+    ['0 0 * * *', 'Asia/Beirut', '2026-03-28', ['22:00Z']],
+    ['0 0 24 4 *', 'Africa/Cairo', '2026-04-23', ['22:00Z']],
+    // A whole day that a zone has skipped
+    ['0 9 30 12 *', 'Pacific/Apia', '2011-12-30', ['10:00Z']],
+    ['0 0,9 * * *', 'Pacific/Apia', '2011-12-30', ['10:00Z', '19:00Z']],
+    // A repeated hour: the second pass does nothing.
+    ['0,30 1 * * *', 'Europe/London', '2026-10-25', ['00:00Z', '00:30Z']],
+    ['*/15 1 * * *', 'Europe/London', '2026-10-25', ['00:00Z', '00:15Z', '00:30Z', '00:45Z']],
+    ['30 1-2 * * *', 'America/New_York', '2026-11-01', ['05:30Z', '07:30Z']],
+    ['0,45 1 * * *', 'Australia/Lord_Howe', '2026-04-04', ['14:00Z', '14:45Z']],
+    ['30 23 * * *', 'Asia/Beirut', '2026-10-24', ['20:30Z']],
+    ['0 0 25 10 *', 'Asia/Beirut', '2026-10-24', ['22:00Z']],
+  ])('%s in %s fires on %s at %j', (cron, zone, day, expected) => {
+    const found = timesBetween(cron, zone, `${day}T00:00:00Z`, `${day}T23:59:59Z`)
+    expect(found.map((time) => time.slice(11).replace(':00Z', 'Z'))).toEqual(expected)
   })
 
   it.each(['America/New_York', 'Europe/Berlin', 'Australia/Lord_Howe', 'UTC'])(

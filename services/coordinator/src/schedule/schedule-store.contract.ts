@@ -175,6 +175,23 @@ export function schedulesContract(
       expect(pausedAt).toBe(before.pausedAt)
     })
 
+    it('a schedule that is declared again gets an earlier next time if an older release has overlooked it, but no time fires twice', async () => {
+      await source.declareSchedules(process.name, [schedule()])
+      await makeLate(-3 * DAY_MS) // as if the stored next time were three days later
+      const before = Date.parse((await find('nightly')).nextAt)
+      await source.declareSchedules(process.name, [schedule()])
+      const next = Date.parse((await find('nightly')).nextAt)
+      expect(next).toBeLessThanOrEqual(before - 2 * DAY_MS)
+      await makeLate(DAY_MS)
+      expect((await source.fireSchedules(of(schedule()), 10)).fired).toHaveLength(1)
+      const fired = await find('nightly')
+      // The clock of the store goes back beyond the time that has fired.
+      await makeLate(-DAY_MS)
+      await source.declareSchedules(process.name, [schedule()])
+      expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
+      expect((await find('nightly')).lastAt).toBe(fired.lastAt)
+    })
+
     it('a paused schedule is not fired, and continues with its next time after it is resumed', async () => {
       const act = { ...anAct, reason: 'maintenance' }
       await source.declareSchedules(process.name, [schedule()])

@@ -15,7 +15,8 @@ import type { Schedule, ScheduleTiming } from './schedule.ts'
 export interface ScheduleStore {
   /**
    * Stores the schedules of a process. The next time is computed from now if the schedule is new, if it was removed
-   * before, or if its cron expression or time zone has changed. A stored schedule that is not in the list counts as
+   * before, if its cron expression or time zone has changed, or if the stored next time is later although the computed
+   * one has not fired (see `isOverlooked`). A stored schedule that is not in the list counts as
    * removed: it stays visible, and is not fired.
    */
   declareSchedules(process: string, schedules: readonly Schedule[]): Promise<void>

@@ -3,6 +3,7 @@
  */
 import { cronTimes } from './cron.ts'
 import type { ScheduleTiming } from './schedule.ts'
+import type { StoredSchedule } from './schedule-store.ts'
 
 export interface Ticks {
   /** The scheduled times that start runs now, oldest first, in epoch ms. */
@@ -42,6 +43,15 @@ export function dueTicks(timing: ScheduleTiming, nextAt: number, now: number): T
 /** Returns the first time of a schedule after `now`, in epoch ms. */
 export const firstTick = ({ cron, timeZone }: ScheduleTiming, now: number): number =>
   cronTimes(cron, timeZone).next(now)
+
+/**
+ * Returns whether the stored next time of a schedule is later than its next time `next`, which has not fired. An earlier
+ * release, or one with other rules of a time zone, may have stored it.
+ */
+export const isOverlooked = (
+  next: number,
+  { nextAt, lastAt }: Pick<StoredSchedule, 'nextAt' | 'lastAt'>,
+): boolean => next < Date.parse(nextAt) && (lastAt === null || next > Date.parse(lastAt))
 
 /** Returns the next `count` times after `now`, in epoch ms. */
 export function nextTicks(

@@ -15,7 +15,7 @@ import { acceptedKey } from '../process/concurrency.ts'
 import { outlineOf, type ProcessDefinition } from '../process/definition.ts'
 import { type Schedule, scheduledId } from '../schedule/schedule.ts'
 import type { OpenTick, ScheduledProcess, StoredSchedule } from '../schedule/schedule-store.ts'
-import { delaySeconds } from '../schedule/ticks.ts'
+import { delaySeconds, firstTick, isOverlooked } from '../schedule/ticks.ts'
 import type { NewTransaction, TransactionSource } from '../transaction/transaction-source.ts'
 import { startPolling } from './polling.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
@@ -57,6 +57,7 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
   /** The definitions whose schedules are stored. */
   const declared = new Map<string, ProcessDefinition>()
   let timer: Timer | null = null
+  const { now } = clock
 
   async function declare(): Promise<void> {
     for (const definition of processes.values()) {
@@ -129,7 +130,12 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
     const isDone = await continueTicks(scheduled)
     const isOwn = ({ process, name }: StoredSchedule): boolean =>
       scheduled.some(({ outline, schedules }) => outline.name === process && schedules.has(name))
-    deps.onSchedules((await source.schedules()).filter(isOwn))
+    const stored = (await source.schedules()).filter(isOwn)
+    deps.onSchedules(stored)
+    // While replicas of an earlier release run, they may store next times by other rules. The next check declares such
+    // a schedule again, which corrects its next time.
+    for (const one of stored)
+      if (isOverlooked(firstTick(one.timing, now()), one)) declared.delete(one.process)
     timer?.[Symbol.dispose]()
     timer =
       nextInMs === null

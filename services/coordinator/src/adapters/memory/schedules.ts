@@ -12,7 +12,7 @@ import type {
   ScheduleStore,
   StoredSchedule,
 } from '../../schedule/schedule-store.ts'
-import { dueTicks, firstTick } from '../../schedule/ticks.ts'
+import { dueTicks, firstTick, isOverlooked } from '../../schedule/ticks.ts'
 import type { Entry, MemoryStore } from './store.ts'
 
 /** A schedule as it is stored, without the members that are computed when it is read. */
@@ -98,7 +98,11 @@ export function createMemorySchedules(
       const { now } = times()
       const kept = given.map(({ name, input: _input, ...timing }): ScheduleRow => {
         const known = schedules.get(process, name)
-        const isSame = known?.removedAt === null && hasSameTimes(known.timing, timing)
+        const next = firstTick(timing, now)
+        const isSame =
+          known?.removedAt === null &&
+          hasSameTimes(known.timing, timing) &&
+          !isOverlooked(next, known)
         return {
           process,
           name,
@@ -110,7 +114,7 @@ export function createMemorySchedules(
           reason: null,
           ...known,
           timing,
-          nextAt: isSame ? known.nextAt : iso(firstTick(timing, now)),
+          nextAt: isSame ? known.nextAt : iso(next),
           removedAt: null,
         }
       })

@@ -54,7 +54,9 @@ export async function declareSchedules(
     on conflict ("Process", "Name") do update set "Cron" = excluded."Cron", "TimeZone" = excluded."TimeZone",
       "Each" = excluded."Each", "CatchUp" = excluded."CatchUp", "JitterSeconds" = excluded."JitterSeconds",
       "NextAt" = case when s."RemovedAt" is null and s."Cron" = excluded."Cron"
-        and s."TimeZone" = excluded."TimeZone" then s."NextAt" else excluded."NextAt" end,
+        and s."TimeZone" = excluded."TimeZone"
+        and not (excluded."NextAt" < s."NextAt" and excluded."NextAt" > coalesce(s."LastAt", '-infinity'))
+        then s."NextAt" else excluded."NextAt" end,
       "RemovedAt" = null, "UpdatedAt" = now()`
   await tx`
     update "Order_Schedule" set "RemovedAt" = now(), "TickAt" = null, "TickCursor" = null, "UpdatedAt" = now()
