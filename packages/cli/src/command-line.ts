@@ -25,7 +25,7 @@ import {
   startOperation,
   stopOperation,
 } from './commands/operations.ts'
-import { makePassword, makeSignInLink } from './commands/console.ts'
+import { makePassword, makeSignInLink, manageSessions } from './commands/console.ts'
 import { listProcesses, pauseProcess, resumeProcess } from './commands/processes.ts'
 import { rotateKeys } from './commands/rotate-keys.ts'
 import { listSchedules, pauseSchedule, resumeSchedule, runSchedule } from './commands/schedules.ts'
@@ -155,6 +155,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
       commands: new Map([
         ['sign-in', makeSignInLink],
         ['password', makePassword],
+        ['sessions', manageSessions],
       ]),
       examples: ['console sign-in', 'console password ada --role operator'],
     },

@@ -63,6 +63,11 @@ export const errorCodes = {
   // Errors of the console.
   sign_in_needed: { status: 401, title: 'Sign in first', remedy: 'none' },
   sign_in_rejected: { status: 401, title: 'The sign-in was rejected', remedy: 'none' },
+  sign_in_check_needed: {
+    status: 401,
+    title: 'The sign-in provider must confirm the session',
+    remedy: 'none',
+  },
   sign_in_delayed: { status: 429, title: 'Too soon after a failed sign-in', remedy: 'retry' },
   outcome_unknown: { status: 504, title: 'The outcome is unknown', remedy: 'none' },
   service_unavailable: { status: 503, title: 'A service does not respond', remedy: 'retry' },

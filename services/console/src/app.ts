@@ -20,6 +20,7 @@ import { type FiguresRouteDeps, figuresRoutes } from './routes/figures.ts'
 import { type LimitsRouteDeps, limitsRoutes } from './routes/limits.ts'
 import { type ProcessRouteDeps, processRoutes } from './routes/processes.ts'
 import { type OpenIdSignInDeps, openIdSignInRoutes } from './routes/openid-sign-in.ts'
+import { type PersonRouteDeps, personRoutes, sessionAdminRoutes } from './routes/persons.ts'
 import { type QueueRouteDeps, queueRoutes } from './routes/queue.ts'
 import { type RunRouteDeps, runRoutes } from './routes/runs.ts'
 import { type SandboxRouteDeps, sandboxRoutes } from './routes/sandbox.ts'
@@ -36,6 +37,7 @@ export interface AppDeps
     SessionRouteDeps,
     Omit<OpenIdSignInDeps, 'openId' | 'stylesheet'>,
     SignInLinkRouteDeps,
+    PersonRouteDeps,
     StateRouteDeps,
     StreamRouteDeps,
     RunRouteDeps,
@@ -113,11 +115,13 @@ export function createApp(deps: AppDeps): Hono {
       )
       app.route('/', assetRoutes(deps.built))
       app.route('/', signInLinkRoutes(deps))
+      app.route('/', sessionAdminRoutes(deps))
       const { openId, built } = deps
       if (openId !== null)
         app.route('/', openIdSignInRoutes({ ...deps, openId, stylesheet: stylesheetOf(built) }))
       app.route('/api', sessionRoutes(deps))
       app.route('/api', ownSessionRoutes(deps))
+      app.route('/api', personRoutes(deps))
       app.route('/api', stateRoutes(deps))
       app.route('/api', streamRoutes(deps))
       app.route('/api', runRoutes(deps))

@@ -17,7 +17,8 @@ import { isLoopback } from '@integration-host/shared/http/loopback'
 import { z } from 'zod'
 import { commandLines, signInWays } from './contracts/session.ts'
 import { isListEntry } from './session/openid-role.ts'
-import { parseUsers, type User } from './session/password.ts'
+import type { ReadFile } from '@integration-host/shared/files/list-file'
+import { parseUsers } from './session/password.ts'
 
 /** A list of e-mail addresses and `group:name`, separated by commas; empty by default. */
 const people = () =>
@@ -108,7 +109,8 @@ export type Config = Omit<z.output<typeof Settings>, 'CONSOLE_URL'> & {
   readonly key: Secret
   /** The address at which browsers reach the console; `null` if the listening address is used. */
   readonly CONSOLE_URL: string | null
-  readonly users: ReadonlyMap<string, User>
+  /** The users file; `null` unless `SIGN_IN` contains `password`. It is read again after each change. */
+  readonly usersFile: ReadFile | null
   /** The settings of the OpenID provider; `null` unless `SIGN_IN` contains `oidc`. */
   readonly openId: OpenIdSettings | null
 }
@@ -141,26 +143,26 @@ export function readConfig(env: Environment = process.env): Config {
   const key = valid.OPERATOR_API_KEY ?? valid.SERVICE_API_KEY?.[0]
   if (key === undefined && !isReported('SERVICE_API_KEY'))
     report('OPERATOR_API_KEY', 'is needed without SERVICE_API_KEY')
-  const users = valid.SIGN_IN?.includes('password') === true ? readUsers(valid, report) : new Map()
+  const usersFile = valid.SIGN_IN?.includes('password') === true ? readUsers(valid, report) : null
   const openId = valid.SIGN_IN?.includes('oidc') === true ? readOpenId(valid, report) : null
   if (settings === null || key === undefined || problems.length > 0) throw new ConfigError(problems)
-  return { ...settings, key, CONSOLE_URL: settings.CONSOLE_URL ?? null, users, openId }
+  return { ...settings, key, CONSOLE_URL: settings.CONSOLE_URL ?? null, usersFile, openId }
 }
 
 type ValidSettings = Partial<z.output<typeof Settings>>
 /** Reports a problem of a setting, unless another problem of the same setting is reported. */
 type Report = (name: keyof ValidSettings, problem: string) => void
 
-function readUsers({ USERS_FILE }: ValidSettings, report: Report): ReadonlyMap<string, User> {
+function readUsers({ USERS_FILE }: ValidSettings, report: Report): ReadFile | null {
   try {
     if (USERS_FILE === undefined) throw new Error('is needed for SIGN_IN=password')
-    const users = parseUsers(readFileSync(USERS_FILE, 'utf8'))
-    if (users.size === 0) throw new Error('the file names no user')
-    return users
+    const text = readFileSync(USERS_FILE, 'utf8')
+    if (parseUsers(text).size === 0) throw new Error('the file names no user')
+    return { path: USERS_FILE, text }
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     report('USERS_FILE', code === undefined ? message : `the file cannot be read (${code})`)
-    return new Map()
+    return null
   }
 }
 

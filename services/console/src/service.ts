@@ -4,6 +4,7 @@ import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import { peerNetworks } from '@integration-host/shared/http/peer-network'
 import type { Health } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import { openListFile } from '@integration-host/shared/files/list-file'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import { createMemoryRequestStore } from './adapters/memory/request-store.ts'
@@ -27,6 +28,8 @@ import { createBrowserStreams } from './routes/browser-streams.ts'
 import { CALLBACK_PATH } from './routes/openid-sign-in.ts'
 import { linkUrl } from './routes/sign-in-links.ts'
 import type { ActionCounter } from './session/action-counter.ts'
+import { authorize, type PresentLists } from './session/authorize.ts'
+import { parseUserList, type User } from './session/password.ts'
 import { createKnownBrowsers } from './session/known-browsers.ts'
 import { createOneTimeLinks } from './session/one-time-link.ts'
 import type { RequestStore } from './session/request-store.ts'
@@ -87,6 +90,28 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     })
   const coordinator = clientOf('coordinator', config.COORDINATOR_URL)
   const tokenService = clientOf('token-service', config.TOKEN_SERVICE_URL)
+  let users: ReadonlyMap<string, User> = new Map()
+  if (config.usersFile !== null)
+    opened.use(
+      openListFile(
+        config.usersFile,
+        {
+          setting: 'USERS_FILE',
+          parse: parseUserList,
+          onList: (list) => void (users = new Map(list.map((user) => [user.name, user]))),
+        },
+        { logger, health, metrics },
+      ),
+    )
+  const lists: PresentLists = {
+    ways: config.SIGN_IN,
+    users: { get: (name) => users.get(name) },
+    people: {
+      operators: config.OIDC_OPERATORS,
+      viewers: config.OIDC_VIEWERS,
+      groupsClaim: config.OIDC_GROUPS_CLAIM,
+    },
+  }
   const signInLog = createSignInLog(Date.now)
   const sessions = withSignInLog(
     createSessions({
@@ -94,6 +119,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
       now: Date.now,
       hours: config.SESSION_HOURS,
       idleMinutes: config.SESSION_IDLE_MINUTES,
+      authorize: (session) => authorize(session, lists),
     }),
     signInLog,
   )
@@ -147,8 +173,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     requests: stores.requests,
     acted: () => announcer.acted(),
     links,
-    ways: config.SIGN_IN,
-    users: config.users,
+    ...lists,
     openId:
       config.openId === null
         ? null
@@ -159,11 +184,6 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
             onFailure: (reason) => logger.warn({ reason }, 'sign-in at the OpenID provider failed'),
             now: () => performance.now(),
           }),
-    people: {
-      operators: config.OIDC_OPERATORS,
-      viewers: config.OIDC_VIEWERS,
-      groupsClaim: config.OIDC_GROUPS_CLAIM,
-    },
     flows: createFlowSeal(config.key, Date.now),
     delay: createSignInDelay(() => performance.now()),
     knownBrowsers: createKnownBrowsers(config.key, Date.now),

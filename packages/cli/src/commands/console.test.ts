@@ -36,6 +36,53 @@ describe('the command `console sign-in`', () => {
   })
 })
 
+describe('the command `console sessions`', () => {
+  const SESSION = {
+    User: 'eve',
+    Role: 'operator',
+    Way: 'password',
+    Browser: 'Firefox on Linux',
+    UsedAt: '2026-11-24T07:00:00.000Z',
+    ExpiresAt: '2026-11-24T17:00:00.000Z',
+  }
+  const requested: string[] = []
+  let service: FakeService
+  beforeEach(async () => {
+    requested.length = 0
+    service = await startFakeService({
+      'GET /sessions': () => ({ body: { Sessions: [SESSION] } }),
+      'DELETE /sessions': ({ query }) => {
+        requested.push(query.get('user') ?? '')
+        return { body: { Ended: 2 } }
+      },
+    })
+  })
+  afterEach(() => service[Symbol.asyncDispose]())
+  const sessions = (...args: readonly string[]) =>
+    run(['console', 'sessions', ...args], { env: { CONSOLE_URL: service.url } })
+
+  it('`console sessions list` lists the sessions of all persons', async () => {
+    const { code, out } = await sessions('list')
+    expect(code).toBe(0)
+    expect(out).toMatch(/^USER .*\neve +operator +password +Firefox on Linux/)
+    expect(JSON.parse((await sessions('list', '--json')).out)).toEqual(SESSION)
+  })
+
+  it('`console sessions end` ends the sessions of one person', async () => {
+    const { code, out } = await sessions('end', '--user', 'eve+ops@example.com')
+    expect([code, out]).toEqual([0, 'Sessions ended: 2\n'])
+    expect(requested).toEqual(['eve+ops@example.com'])
+  })
+
+  it.each([[[]], [['end']], [['list', '--user', 'eve']], [['end', 'eve']], [['stop']]])(
+    '`console sessions` rejects the arguments %j',
+    async (args) => {
+      const { code, out } = await sessions(...args)
+      expect([code, out]).toEqual([2, ''])
+    },
+  )
+})
+
 describe('the command `console password`', () => {
   let folder: string
   let file: string

@@ -14,6 +14,10 @@ export const SessionView = z
     User: z.string(),
     Role: z.enum(roles),
     ExpiresAt: z.iso.datetime().meta({ description: 'the session ends then at the latest' }),
+    CheckAt: z.iso
+      .datetime()
+      .nullable()
+      .meta({ description: 'the OpenID provider must confirm the session before; null without' }),
     Now: z.iso.datetime().meta({ description: 'the time of the server' }),
     SeesData: z.boolean().meta({ description: 'whether the person sees the data of runs' }),
     TracesUrl: z.string().nullable().meta({ description: 'the page of the trace {traceId}' }),
@@ -66,3 +70,27 @@ const OwnSession = z
 /** The response of `GET /api/sessions`. */
 export const OwnSessions = z.object({ Sessions: z.array(OwnSession) }).meta({ ref: 'OwnSessions' })
 export type OwnSessions = z.output<typeof OwnSessions>
+
+/** The response of `GET /api/persons` and of `GET /sessions`: the sessions of all persons. */
+export const AllSessions = z
+  .object({
+    Sessions: z.array(
+      z.object({
+        User: z.string(),
+        Role: z.enum(roles).meta({ description: 'what the person may do now' }),
+        Way: z.enum(signInWays),
+        Browser: z.string(),
+        CreatedAt: z.iso.datetime(),
+        UsedAt: z.iso.datetime(),
+        ExpiresAt: z.iso.datetime(),
+      }),
+    ),
+  })
+  .meta({ ref: 'AllSessions' })
+export type AllSessions = z.output<typeof AllSessions>
+
+/** The response after the sessions of a person have ended. */
+export const EndedSessions = z
+  .object({ Ended: z.int().meta({ description: 'the number of ended sessions' }) })
+  .meta({ ref: 'EndedSessions' })
+export type EndedSessions = z.output<typeof EndedSessions>

@@ -21,7 +21,7 @@ import { type OpenIdPeople, personOf } from '../session/openid-role.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { RequestStore } from '../session/request-store.ts'
 import { FLOW_SECONDS, type FlowSeal } from '../session/sign-in-flow.ts'
-import { setSessionCookie } from './session-cookie.ts'
+import { cookieName, setSessionCookie } from './session-cookie.ts'
 
 /** The path to which the provider sends the browser back. */
 export const CALLBACK_PATH = '/sign-in/callback'
@@ -107,8 +107,12 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
         if (c.req.header('Host') !== own.host || isFromOtherSite(c))
           return c.redirect(own.origin + returnTo)
         return asPage(c, async () => {
-          const { url, flow } = await openId.begin()
-          setCookie(c, cookie, flows.seal({ ...flow, returnTo }), {
+          // The browser of a person who has signed in sends the cookie of the session, because the navigation comes
+          // from a page of the console. The provider then confirms this session.
+          const session = await sessions.toConfirm(getCookie(c, cookieName(isHttps)))
+          const { url, flow } = await openId.begin(session?.user)
+          const confirmed = session !== null && { session: session.digest }
+          setCookie(c, cookie, flows.seal({ ...flow, returnTo, ...confirmed }), {
             path: '/',
             httpOnly: true,
             sameSite: 'Lax',
@@ -144,7 +148,15 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
               'This sign-in did not begin in this browser within the last ten minutes',
             )
           const claims = await openId.complete(flow, new URL(c.req.url).search)
-          const person = personOf(claims, deps.people)
+          const person = claims === null ? null : personOf(claims, deps.people)
+          if (flow.session !== undefined) {
+            // A session that has ended meanwhile is not begun again without the person.
+            const isConfirmed = person !== null && (await sessions.confirm(flow.session, person))
+            if (!isConfirmed) await sessions.endByDigest(flow.session)
+            deleteCookie(c, cookie, { path: '/', secure: isHttps })
+            if (isConfirmed || claims === null)
+              return c.html(continuePage(stylesheet, 'Signed in', flow.returnTo))
+          }
           if (person === null)
             throw new IntegrationError(
               'forbidden',
@@ -159,20 +171,12 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
             browser: browserName(c.req.header('User-Agent')),
           })
           deps.onSignIn(WAY, 'accepted')
-          logger.info({ ...person, way: WAY }, 'person signed in')
+          logger.info({ user: person.user, role: person.role, way: WAY }, 'person signed in')
           deleteCookie(c, cookie, { path: '/', secure: isHttps })
           setSessionCookie(c, session.secret, deps)
           // The response is a page and not a redirect. A redirect would belong to the navigation from another site, so
           // the browser would not send the strict cookie.
-          const refresh = `0;url=${flow.returnTo}`
-          return c.html(
-            document(
-              stylesheet,
-              'Signed in',
-              html`<p><a href="${flow.returnTo}">Continue</a></p>`,
-              html`<meta http-equiv="refresh" content="${refresh}" />`,
-            ),
-          )
+          return c.html(continuePage(stylesheet, 'Signed in', flow.returnTo))
         })
       },
     )
@@ -197,6 +201,15 @@ function ownPath(to: string | undefined): string {
 }
 
 type Html = ReturnType<typeof html>
+
+/** Returns a page that leads to a page of the console at once. */
+const continuePage = (stylesheet: string, title: string, to: string) =>
+  document(
+    stylesheet,
+    title,
+    html`<p><a href="${to}">Continue</a></p>`,
+    html`<meta http-equiv="refresh" content="${`0;url=${to}`}" />`,
+  )
 
 const document = (stylesheet: string, title: string, content: Html, head: Html | string = '') =>
   html`<!doctype html>

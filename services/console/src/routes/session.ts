@@ -16,7 +16,7 @@ import { browserName } from '../session/browser-name.ts'
 import type { KnownBrowsers } from '../session/known-browsers.ts'
 import type { OneTimeLinks } from '../session/one-time-link.ts'
 import type { OpenIdProvider } from '../session/openid-provider.ts'
-import { isPasswordOf, type User } from '../session/password.ts'
+import { isPasswordOf, lineDigest, type User } from '../session/password.ts'
 import type { Role } from '@integration-host/shared/access/user-role'
 import type { Session } from '../session/session-store.ts'
 import type { Sessions } from '../session/sessions.ts'
@@ -37,6 +37,8 @@ import {
 const WAITING_CHECKS = { queueLength: 1_024, laneLength: 256, waitMs: 15_000 } as const
 /** The user name of a person who signed in by a one-time link. */
 const LINK_USER = 'operator'
+const timeOf = (at: number | null): string | null =>
+  at === null ? null : new Date(at).toISOString()
 
 export interface SessionRouteDeps {
   readonly sessions: Sessions
@@ -44,7 +46,7 @@ export interface SessionRouteDeps {
   /** The OpenID provider; `null` if the console has no sign-in at an OpenID provider. */
   readonly openId: OpenIdProvider | null
   readonly links: OneTimeLinks
-  readonly users: ReadonlyMap<string, User>
+  readonly users: Pick<ReadonlyMap<string, User>, 'get'>
   readonly delay: SignInDelay
   readonly knownBrowsers: KnownBrowsers
   readonly networkOf: NetworkOf
@@ -63,12 +65,13 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
   const { sessions, isHttps, logger } = deps
   const checks = createSemaphore(1)
   const tags = ['session']
-  const view = ({ user, role, expiresAt }: Session): SessionView => ({
-    User: user,
-    Role: role,
-    ExpiresAt: new Date(expiresAt).toISOString(),
+  const view = (session: Session): SessionView => ({
+    User: session.user,
+    Role: session.role,
+    ExpiresAt: new Date(session.expiresAt).toISOString(),
+    CheckAt: timeOf(sessions.checkAt(session)),
     Now: new Date().toISOString(),
-    SeesData: role === 'operator' || deps.viewersSeeData,
+    SeesData: session.role === 'operator' || deps.viewersSeeData,
     TracesUrl: deps.tracesUrl,
     Sandbox: deps.isSandbox,
     CommandLine: deps.commandLine,
@@ -83,7 +86,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
   async function personOf(
     c: Context,
     body: SignIn,
-  ): Promise<{ user: string; role: Role; way: SignInWay }> {
+  ): Promise<{ user: string; role: Role; way: SignInWay; line?: string }> {
     if ('Link' in body) {
       if (!deps.ways.includes('link') || !deps.links.use(body.Link))
         throw rejected('link', 'This link was used already, or it is older than ten minutes')
@@ -92,7 +95,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
     const browser = deps.knownBrowsers.idOf(body.User, readKnownBrowser(c, isHttps))
     const place = browser === null ? deps.networkOf(c) : `browser ${browser}`
     const user = await checkedUser(body.User, body.Password, place)
-    return { user: user.name, role: user.role, way: 'password' }
+    return { user: user.name, role: user.role, way: 'password', line: lineDigest(user) }
   }
 
   async function checkedUser(name: string, password: string, place: string): Promise<User> {
@@ -167,11 +170,10 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
       }),
       validate('json', SignIn),
       async (c) => {
-        const { user, role, way } = await personOf(c, c.req.valid('json'))
+        const person = await personOf(c, c.req.valid('json'))
+        const { user, role, way } = person
         const { session, secret } = await sessions.begin({
-          user,
-          role,
-          way,
+          ...person,
           browser: browserName(c.req.header('User-Agent')),
         })
         deps.onSignIn(way, 'accepted')

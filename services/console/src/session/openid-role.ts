@@ -26,26 +26,35 @@ export const isListEntry = (entry: string): boolean =>
   entry.startsWith(GROUP) ? entry.length > GROUP.length : /^[^@\s]+@[^@\s]+$/.test(entry)
 
 /**
- * Returns the user name and the role of a person; `null` if neither list names the person. The user name is the e-mail
+ * Returns the user name and the role of a person, and the entries that name the person; `null` if there are none. The user name is the e-mail
  * address if the provider has verified it. Otherwise, the user name is `oidc:` followed by the claim `sub`. No other
  * claim becomes the user name, because the person can choose the value of claims such as `preferred_username`.
  */
 export function personOf(
   claims: PersonClaims,
-  { operators, viewers, groupsClaim }: OpenIdPeople,
-): { readonly user: string; readonly role: Role } | null {
+  people: OpenIdPeople,
+): { readonly user: string; readonly role: Role; readonly named: readonly string[] } | null {
+  const { operators, viewers, groupsClaim } = people
   const email =
     typeof claims.email === 'string' && claims.email_verified === true
       ? claims.email.toLowerCase()
       : null
   const groups = [claims[groupsClaim]].flat().filter((group) => typeof group === 'string')
-  const isNamedIn = (list: readonly string[]): boolean =>
-    list.some((entry) =>
-      entry.startsWith(GROUP)
-        ? groups.includes(entry.slice(GROUP.length))
-        : entry.toLowerCase() === email,
-    )
-  const role = isNamedIn(operators) ? 'operator' : isNamedIn(viewers) ? 'viewer' : null
+  const named = [...operators, ...viewers].filter((entry) =>
+    entry.startsWith(GROUP)
+      ? groups.includes(entry.slice(GROUP.length))
+      : entry.toLowerCase() === email,
+  )
+  const role = roleOf(named, people)
   const user = email ?? `oidc:${claims.sub}`
-  return role === null || !USER.test(user) ? null : { user, role }
+  return role === null || !USER.test(user) ? null : { user, role, named }
+}
+
+/** Returns the role of a person whom these entries name; `null` if the lists have none of them. */
+export function roleOf(
+  named: readonly string[],
+  { operators, viewers }: Pick<OpenIdPeople, 'operators' | 'viewers'>,
+): Role | null {
+  const isIn = (list: readonly string[]): boolean => named.some((entry) => list.includes(entry))
+  return isIn(operators) ? 'operator' : isIn(viewers) ? 'viewer' : null
 }

@@ -1,7 +1,8 @@
 /** The users of `USERS_FILE`, and the check of their passwords with scrypt (RFC 7914). */
-import { timingSafeEqual } from 'node:crypto'
+import { hash as digestOf, timingSafeEqual } from 'node:crypto'
 import { HASH_BYTES, hashOf } from '@integration-host/shared/access/user-line'
 import { type Role, roles } from '@integration-host/shared/access/user-role'
+import type { ParsedList } from '@integration-host/shared/files/parsed-list'
 
 export interface User {
   readonly name: string
@@ -47,3 +48,16 @@ export async function isPasswordOf(user: User | undefined, password: string): Pr
   const derived = await hashOf(password, salt)
   return timingSafeEqual(derived, hash) && user !== undefined
 }
+
+/** Parses a users file that is read again while the console runs. An empty file is valid: then no person has access. */
+export function parseUserList(text: string): ParsedList<User> {
+  try {
+    return { list: [...parseUsers(text).values()], faults: [] }
+  } catch (error) {
+    return { list: null, faults: [(error as Error).message] }
+  }
+}
+
+/** Returns a digest that changes with the password of a user, but not with the role. It reveals nothing about either. */
+export const lineDigest = ({ name, salt, hash }: User): string =>
+  digestOf('sha256', JSON.stringify([name, salt.toString('hex'), hash.toString('hex')]))

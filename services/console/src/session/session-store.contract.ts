@@ -52,6 +52,28 @@ export function describeSessionStore(
       expect(await store.get(other.digest)).toBeNull()
     })
 
+    it('the session store replaces a session but not its last use, and does not restore a removed session', async () => {
+      await using opened = await open()
+      const { store } = opened
+      const [one, other] = [session(), session()]
+      await store.put(one)
+      await store.touch(one.digest, one.usedAt + 5)
+      const changed = { ...one, role: 'operator', line: 'l', named: ['a'], checkedAt: 7 } as const
+      await store.update(changed)
+      expect(await store.get(one.digest)).toEqual({ ...changed, usedAt: one.usedAt + 5 })
+      await store.update(other)
+      expect(await store.get(other.digest)).toBeNull()
+    })
+
+    it('the session store lists the sessions of all persons', async () => {
+      await using opened = await open()
+      const { store } = opened
+      const sessions = [session(), session({ user: `ben-${user}` }), session()]
+      for (const one of sessions) await store.put(one)
+      const byDigest = (one: Session, two: Session) => (one.digest < two.digest ? -1 : 1)
+      expect((await store.all()).toSorted(byDigest)).toEqual(sessions.toSorted(byDigest))
+    })
+
     it('the session store lists the sessions of a person, oldest first', async () => {
       await using opened = await open()
       const { store } = opened

@@ -6,6 +6,7 @@ export interface Session {
   /** The SHA-256 of the cookie's secret, in hex digits. The secret itself is stored nowhere. */
   readonly digest: string
   readonly user: string
+  /** The role at the sign-in. What the person may do is decided anew for each request. */
   readonly role: Role
   /**
    * How the person signed in. Two persons may have the same name with different ways to sign in.
@@ -18,6 +19,18 @@ export interface Session {
   readonly expiresAt: number
   /** The time of the last request that a person caused. The event stream does not count. */
   readonly usedAt: number
+  /**
+   * The digest of the password's line in the users file at the sign-in. `undefined` for other ways to sign in, and for a
+   * session of the release before.
+   */
+  readonly line?: string | undefined
+  /**
+   * The entries of OIDC_OPERATORS and OIDC_VIEWERS that named the person when the provider was last asked. `undefined`
+   * as for `line`.
+   */
+  readonly named?: readonly string[] | undefined
+  /** When the OpenID provider last confirmed the person. `undefined` as for `line`: then it is the sign-in. */
+  readonly checkedAt?: number | undefined
 }
 
 /** The port to the store of the sessions. */
@@ -28,7 +41,11 @@ export interface SessionStore {
   put(session: Session): Promise<void>
   /** Changes the time of the last use. A session that was removed meanwhile is not stored again. */
   touch(digest: string, usedAt: number): Promise<void>
+  /** Replaces a session, but not the time of its last use. A session that was removed meanwhile is not stored again. */
+  update(session: Session): Promise<void>
   remove(digest: string): Promise<void>
   /** Returns the sessions of a person, the oldest first. */
   ofUser(user: string): Promise<readonly Session[]>
+  /** Returns the sessions of all persons, in no particular order. */
+  all(): Promise<readonly Session[]>
 }

@@ -22,6 +22,7 @@ function sessionsAt() {
     now,
     hours: 12,
     idleMinutes: 60,
+    authorize: ({ role }) => ({ role }),
   })
   return { clock, sessions }
 }

@@ -3,7 +3,7 @@
  * the person is at the OpenID provider. Anyone can begin sign-ins, so stored ones could fill the store.
  *
  * The cookie is an envelope (AES-256-GCM). Its key is derived from the service key of the console, which all replicas
- * have: each replica completes the sign-ins that another one began. It has at most 1,000 characters.
+ * have: each replica completes the sign-ins that another one began. It has at most 1,100 characters.
  */
 import { DecryptionError, keyRingOf } from '@integration-host/shared/secrets/envelope'
 import type { Secret } from '@integration-host/shared/secrets/secret'
@@ -15,6 +15,8 @@ export interface SignInFlow {
   readonly verifier: string
   /** The page that is shown after the sign-in. */
   readonly returnTo: string
+  /** The digest of the session whose person the provider confirms; absent at a sign-in. */
+  readonly session?: string
 }
 
 /** The longest time that a person may spend at the provider. */
@@ -32,7 +34,7 @@ const PLACE = { name: 'sign-in', field: 'flow', version: 1 }
 export function createFlowSeal(serviceKey: Secret, now: () => number): FlowSeal {
   const keys = keyRingOf(serviceKey, 'integration-host console sign-in')
   return {
-    seal: ({ state, nonce, verifier, returnTo }) =>
+    seal: ({ state, nonce, verifier, returnTo, session = '' }) =>
       keys.seal(
         JSON.stringify([
           now() + FLOW_SECONDS * 1_000,
@@ -40,6 +42,7 @@ export function createFlowSeal(serviceKey: Secret, now: () => number): FlowSeal 
           nonce,
           verifier,
           returnTo,
+          session,
         ] satisfies Members),
         PLACE,
       ),
@@ -47,8 +50,10 @@ export function createFlowSeal(serviceKey: Secret, now: () => number): FlowSeal 
       try {
         // The authentication tag proves that the console wrote the members.
         const members = JSON.parse(keys.open(sealed, PLACE)) as Members
-        const [expiresAt, state, nonce, verifier, returnTo] = members
-        return now() < expiresAt ? { state, nonce, verifier, returnTo } : null
+        // A replica of the release before seals no session.
+        const [expiresAt, state, nonce, verifier, returnTo, session = ''] = members
+        const flow = { state, nonce, verifier, returnTo, ...(session !== '' && { session }) }
+        return now() < expiresAt ? flow : null
       } catch (error) {
         if (error instanceof DecryptionError) return null
         throw error
@@ -57,4 +62,11 @@ export function createFlowSeal(serviceKey: Secret, now: () => number): FlowSeal 
   }
 }
 
-type Members = [expiresAt: number, state: string, nonce: string, verifier: string, returnTo: string]
+type Members = [
+  expiresAt: number,
+  state: string,
+  nonce: string,
+  verifier: string,
+  returnTo: string,
+  session?: string,
+]

@@ -50,6 +50,11 @@ export const withSignInLog = (sessions: Sessions, log: SignInLog): Sessions => (
     log.add('accepted', person.user, person.way)
     return begun
   },
+  async endOfUser(user) {
+    const ended = await sessions.endOfUser(user)
+    for (const { way } of ended) log.add('ended', user, way)
+    return ended
+  },
   async end(session: Session) {
     await sessions.end(session)
     log.add('ended', session.user, session.way)

@@ -23,6 +23,10 @@ export function createMemorySessionStore(now: () => number): SessionStore {
       const session = sessions.get(digest)
       if (session !== undefined) sessions.set(digest, { ...session, usedAt })
     },
+    async update(session) {
+      const known = sessions.get(session.digest)
+      if (known !== undefined) sessions.set(session.digest, { ...session, usedAt: known.usedAt })
+    },
     async remove(digest) {
       sessions.delete(digest)
     },
@@ -30,5 +34,6 @@ export function createMemorySessionStore(now: () => number): SessionStore {
       [...sessions.values()]
         .filter((session) => session.user === user)
         .toSorted((one, other) => one.createdAt - other.createdAt),
+    all: async () => [...sessions.values()],
   }
 }

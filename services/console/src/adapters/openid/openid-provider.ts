@@ -38,6 +38,13 @@ export interface OpenIdProviderOptions {
 }
 
 const TIMEOUT_SECONDS = 10
+/** The errors of a provider that may not show a page (OpenID Connect Core §3.1.2.6). */
+const NEEDS_PAGE: readonly string[] = [
+  'login_required',
+  'interaction_required',
+  'account_selection_required',
+  'consent_required',
+]
 /** The discovery document is read again after this time, so that changed endpoints and keys are found. */
 const REDISCOVER_MS = 60 * 60_000
 /** After a failure, the discovery document is not requested again during this time, because anyone can cause requests. */
@@ -100,7 +107,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): OpenIdProv
 
   return {
     host: issuer.host,
-    async begin() {
+    async begin(confirm) {
       const flow = {
         state: randomState(),
         nonce: randomNonce(),
@@ -113,6 +120,9 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): OpenIdProv
         nonce: flow.nonce,
         code_challenge: await calculatePKCECodeChallenge(flow.verifier),
         code_challenge_method: 'S256',
+        ...(confirm !== undefined && { prompt: 'none' }),
+        // Without it, a provider at which the person has several accounts would have to ask for the account.
+        ...(confirm?.includes('@') === true && { login_hint: confirm }),
       })
       return { url: url.href, flow }
     },
@@ -129,6 +139,9 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): OpenIdProv
         if (claims === undefined) throw new ClientError('there is no id token')
         return claims
       } catch (cause) {
+        // openid-client has verified the state of the error response before.
+        if (cause instanceof AuthorizationResponseError && NEEDS_PAGE.includes(cause.error))
+          return null
         onFailure(reasonOf(cause))
         if (isUnavailable(cause)) throw unavailable()
         throw new IntegrationError(

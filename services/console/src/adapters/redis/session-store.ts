@@ -19,6 +19,10 @@ const StoredSession = z.object({
   browser: z.string(),
   createdAt: z.number(),
   expiresAt: z.number(),
+  // Sessions of the release before do not have the following members, and that release ignores them.
+  line: z.string().optional(),
+  named: z.array(z.string()).optional(),
+  checkedAt: z.number().optional(),
 })
 const keyOf = (digest: string): string => `console:session:${digest}`
 const indexOf = (user: string): string => `console:sessions:${user}`
@@ -28,6 +32,9 @@ const TOUCH = `
 if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'usedAt', ARGV[1]) end
 return 1
 `
+/** Lua: replaces a session that still exists. KEYS: session. ARGV: the session. */
+const UPDATE = TOUCH.replace('usedAt', 'session')
+const SCAN_COUNT = 1_000
 
 export function createRedisSessionStore(redis: Redis): SessionStore {
   async function get(digest: string): Promise<Session | null> {
@@ -51,6 +58,9 @@ export function createRedisSessionStore(redis: Redis): SessionStore {
     async touch(digest, usedAt) {
       await redis.eval(TOUCH, 1, keyOf(digest), usedAt)
     },
+    async update({ usedAt: _, ...session }) {
+      await redis.eval(UPDATE, 1, keyOf(session.digest), JSON.stringify(session))
+    },
     async remove(digest) {
       const session = await get(digest)
       if (session === null) return
@@ -62,6 +72,19 @@ export function createRedisSessionStore(redis: Redis): SessionStore {
       // Redis itself has deleted the expired sessions.
       const gone = digests.filter((_, index) => sessions[index] === null)
       if (gone.length > 0) await redis.zrem(indexOf(user), ...gone)
+      return sessions.filter((session) => session !== null)
+    },
+    async all() {
+      // ioredis does not add the prefix to the pattern and to the keys of SCAN.
+      const pattern = (redis.options.keyPrefix ?? '') + keyOf('')
+      const digests = new Set<string>()
+      let cursor = '0'
+      do {
+        const [next, keys] = await redis.scan(cursor, 'MATCH', `${pattern}*`, 'COUNT', SCAN_COUNT)
+        for (const key of keys) digests.add(key.slice(pattern.length))
+        cursor = next
+      } while (cursor !== '0')
+      const sessions = await Promise.all([...digests].map(get))
       return sessions.filter((session) => session !== null)
     },
   })
