@@ -2,6 +2,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { lazy, useEffect } from 'react'
 import type { SessionView } from '../src/contracts/session.ts'
 import { call, Problem } from './api.ts'
+import { CONFIRM_CHECK_MS, confirmSession, isConfirmationDue } from './confirm-session.ts'
 import { followStream } from './live.ts'
 import { CompaniesPage } from './pages/companies.tsx'
 import { CompanyPage } from './pages/company.tsx'
@@ -46,6 +47,7 @@ async function readSession(): Promise<SessionView | null> {
     setServerTime(session.Now, sentAt)
     return session
   } catch (error) {
+    if (error instanceof Problem && error.code === 'sign_in_check_needed') return confirmSession()
     if (error instanceof Problem && error.status === 401) return null
     throw error
   }
@@ -60,6 +62,20 @@ export function App() {
   const session = useQuery({ queryKey: ['session'], queryFn: readSession })
   const isSignedIn = session.data !== undefined && session.data !== null
   useEffect(() => (isSignedIn ? followStream(queries) : undefined), [isSignedIn, queries])
+
+  const checkAt = session.data?.CheckAt ?? null
+  useEffect(() => {
+    if (checkAt === null) return undefined
+    const timer = setInterval(() => {
+      if (!isConfirmationDue(checkAt)) return
+      // The session may have been confirmed in another tab.
+      void readSession().then((fresh) => {
+        queries.setQueryData(['session'], fresh)
+        if (fresh?.CheckAt === checkAt) void confirmSession()
+      })
+    }, CONFIRM_CHECK_MS)
+    return () => clearInterval(timer)
+  }, [checkAt, queries])
 
   // While the console cannot be reached, the page keeps its content.
   if (session.data === undefined)
@@ -80,7 +96,7 @@ export function App() {
 }
 
 function Page({ session, path }: { readonly session: SessionView; readonly path: string }) {
-  if (path === '/settings') return <SettingsPage />
+  if (path === '/settings') return <SettingsPage session={session} />
   if (path === '/services') return <ServicesPage session={session} />
   if (path === '/runs') return <RunsPage session={session} />
   const bulk = match('/bulk/:id', path)

@@ -1,12 +1,19 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
-import type { OwnSessions } from '../../src/contracts/session.ts'
+import type {
+  AllSessions,
+  EndedSessions,
+  OwnSessions,
+  SessionView,
+} from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { full, inList, useSeconds } from '../clock.ts'
 import { notify } from '../notice.ts'
 import { Ago } from '../parts/ago.tsx'
-import { BlockableButton } from '../parts/blockable-button.tsx'
+import { ActionButton } from '../parts/action-button.tsx'
+import { BlockableButton, roleReason } from '../parts/blockable-button.tsx'
 import { Until } from '../parts/company.tsx'
+import { Outside } from '../parts/text.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { choose, densities, type Settings, themes, useSettings, zones } from '../settings.ts'
 import { timeStyles } from '../time-format.ts'
@@ -21,7 +28,7 @@ const TIMES = {
 } as const
 
 /** Shows the settings of this browser, and the sessions of the person. */
-export function SettingsPage() {
+export function SettingsPage({ session }: { readonly session: SessionView }) {
   const settings = useSettings()
   return (
     <>
@@ -66,6 +73,7 @@ export function SettingsPage() {
       </section>
       <Notices />
       <SessionList />
+      <PersonList session={session} />
     </>
   )
 }
@@ -209,5 +217,74 @@ function SessionRow({ session }: { readonly session: OwnSessions['Sessions'][num
         )}
       </td>
     </tr>
+  )
+}
+
+type PersonSession = AllSessions['Sessions'][number]
+
+/** Shows who is signed in. An operator can end all sessions of a person, for example of one who leaves. */
+function PersonList({ session }: { readonly session: SessionView }): ReactNode {
+  const queries = useQueryClient()
+  const { data, error } = useQuery({
+    queryKey: ['persons'],
+    queryFn: () => call<AllSessions>('GET', '/persons'),
+    staleTime: 0,
+  })
+  const byPerson = Object.groupBy(data?.Sessions ?? [], ({ User }) => User)
+  const persons = Object.entries(byPerson) as [string, [PersonSession, ...PersonSession[]]][]
+  return (
+    <section className="panel" aria-labelledby="persons">
+      <h2 id="persons">All persons</h2>
+      <p className="muted">
+        Who is signed in, the last used first. To keep a person out, first remove the person from
+        the users file or at the sign-in provider.
+      </p>
+      <ReadProblem error={error} hasData={data !== undefined} />
+      {data !== undefined && (
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Person</th>
+              <th scope="col">Role</th>
+              <th scope="col">Sessions</th>
+              <th scope="col">Last use</th>
+              <th scope="col">
+                <span className="unseen">Action</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {persons.map(([user, sessions]) => (
+              <tr key={user}>
+                <td className="person">
+                  <Outside text={user} />
+                </td>
+                <td>{sessions[0].Role}</td>
+                <td>{sessions.length}</td>
+                <td>
+                  <Ago time={sessions[0].UsedAt} />
+                </td>
+                <td>
+                  <ActionButton
+                    verb="End"
+                    object={`all sessions of ${user}`}
+                    blocked={roleReason(session)}
+                    consequence="The person is signed out in all browsers and tabs at once."
+                    reason="none"
+                    done=""
+                    act={async () => {
+                      const path = `/persons?user=${encodeURIComponent(user)}`
+                      const { Ended } = await call<EndedSessions>('DELETE', path)
+                      notify(`Sessions ended: ${Ended}.`)
+                      await queries.invalidateQueries({ queryKey: ['persons'] })
+                    }}
+                  />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </section>
   )
 }

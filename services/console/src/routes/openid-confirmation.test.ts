@@ -24,14 +24,14 @@ describe('the confirmation of a session by the OpenID provider', () => {
     actions: { increment: async () => 1, read: async () => 1 },
     requests: createMemoryRequestStore(() => 0),
   })
-  const env = (change: Readonly<Record<string, string>> = {}) => ({
+  const env = (more: Readonly<Record<string, string>> = {}) => ({
     SIGN_IN: 'oidc',
     OIDC_ISSUER: provider.issuer,
     OIDC_CLIENT_ID: CLIENT_ID,
     OIDC_CLIENT_SECRET: CLIENT_SECRET,
     OIDC_OPERATORS: 'ada@example.com',
     OIDC_VIEWERS: 'group:support',
-    ...change,
+    ...more,
   })
   beforeAll(async () => {
     provider = await startTestProvider()
@@ -163,7 +163,7 @@ describe('the confirmation of a session by the OpenID provider', () => {
     await using removed = await startConsoleFixture(env(lists), stores)
     expect(await read(session, removed)).toBe('sign_in_needed')
     const other = await signIn()
-    await change(({ checkedAt: _, named: __, ...stored }) => stored)
+    await change((stored) => ({ ...stored, checkedAt: undefined, named: undefined }))
     expect(await read(other)).toBe('operator')
     await change((stored) => ({ ...stored, createdAt: Date.now() - CHECK_MS }))
     expect(await read(other)).toBe('sign_in_check_needed')

@@ -25,7 +25,7 @@ const responses = {
 
 function actionsOf({ sessions, logger }: PersonRouteDeps) {
   return {
-    async list(): Promise<AllSessions> {
+    list: async (): Promise<AllSessions> => {
       const all = await sessions.all()
       return {
         Sessions: all
@@ -41,7 +41,7 @@ function actionsOf({ sessions, logger }: PersonRouteDeps) {
           })),
       }
     },
-    async end(user: string, by: string): Promise<EndedSessions> {
+    end: async (user: string, by: string): Promise<EndedSessions> => {
       const ended = await sessions.endOfUser(user)
       logger.info({ user, by, ended: ended.length }, 'sessions of a person were ended')
       return { Ended: ended.length }

@@ -58,8 +58,10 @@ export function createRedisSessionStore(redis: Redis): SessionStore {
     async touch(digest, usedAt) {
       await redis.eval(TOUCH, 1, keyOf(digest), usedAt)
     },
-    async update({ usedAt: _, ...session }) {
-      await redis.eval(UPDATE, 1, keyOf(session.digest), JSON.stringify(session))
+    async update(session) {
+      // The field `usedAt` of the hash has the time of the last use.
+      const text = JSON.stringify({ ...session, usedAt: undefined })
+      await redis.eval(UPDATE, 1, keyOf(session.digest), text)
     },
     async remove(digest) {
       const session = await get(digest)
