@@ -54,7 +54,7 @@ const WAITS: ReadonlyMap<string, string> = new Map(
 )
 /** The outcomes after which the coordinator makes another attempt by itself. */
 const RETRIED =
-  /^(?:network|no_answer|step_threw|step_unhandled_rejection|step_uncaught_exception|step_timeout|(?:store|broker)_unavailable|http_(?:401|408|425|5\d\d))$/
+  /^(?:network|no_answer|response_not_json|step_threw|step_unhandled_rejection|step_uncaught_exception|step_timeout|(?:store|broker)_unavailable|http_(?:401|408|425|5\d\d))$/
 
 /**
  * Returns after which outcome a wait began; `null` after an outcome that no further attempt follows by itself. The

@@ -52,6 +52,15 @@ export const CLASSES: ReadonlyMap<string, Meaning> = new Map(
       cause: 'the code of the step did not accept the response',
       remedy: FIX_CODE,
     },
+    response_not_json: {
+      cause: 'the target sent HTML or plain text in place of JSON',
+      remedy: FIX_TARGET,
+    },
+    response_not_text: { cause: 'the response is not text', remedy: FIX_CODE },
+    response_coding_unknown: {
+      cause: 'the response has a content coding that cannot be read',
+      remedy: FIX_TARGET,
+    },
     response_too_large: { cause: 'the response is too large to be stored', remedy: FIX_CODE },
     secret_in_request: {
       cause: 'the call of the step would have sent a secret outside its place',

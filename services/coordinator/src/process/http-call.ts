@@ -38,10 +38,21 @@ export type CallOutcome =
       readonly body: string
       readonly retryAfter: string | null
       readonly responseId: string | null
+      /** What the body is in place of the JSON that the call has asked for. Only successful responses have it. */
+      readonly inPlaceOfJson?: string
     }
   /** The call got no response, or only an incomplete one. `reason` is a short code such as `ECONNREFUSED`. */
   | { readonly kind: 'failed'; readonly reason: string; readonly isSent: boolean }
   | { readonly kind: 'aborted'; readonly isSent: boolean }
+  /** A successful response whose body cannot be read. `why` continues the sentence "the body is …". */
+  | {
+      readonly kind: 'unreadable'
+      readonly errorClass: 'response_not_text' | 'response_coding_unknown'
+      readonly why: string
+      readonly status: number
+      readonly retryAfter: string | null
+      readonly responseId: string | null
+    }
   | {
       readonly kind: 'too_large'
       readonly status: number

@@ -31,7 +31,7 @@ export const mayHaveTakenEffect = (outcome: CallOutcome): boolean =>
   outcome.kind === 'failed' || outcome.kind === 'aborted'
     ? outcome.isSent
     : verdictOf(outcome.status) === 'completed'
-      ? outcome.kind === 'too_large'
+      ? outcome.kind !== 'answered' || outcome.inPlaceOfJson !== undefined
       : leavesDoubt(outcome.status)
 
 /** The calls that a cool-down delays: those with the same credential, or those to the same target. */
@@ -50,7 +50,7 @@ export function isForStep(
   { credential, targetKey }: CallOwner,
   now: number,
 ): outcome is CallOutcome & { readonly kind: 'answered' } {
-  if (outcome.kind !== 'answered') return false
+  if (outcome.kind !== 'answered' || outcome.inPlaceOfJson !== undefined) return false
   const { status } = outcome
   if (credential !== undefined)
     return ![UNAUTHORIZED, FAILED_DEPENDENCY, TOO_MANY_REQUESTS].includes(status)
@@ -62,7 +62,7 @@ export function isForStep(
  * cool-down.
  */
 export function coolDownOf(outcome: CallOutcome, now: number): number | null {
-  if (outcome.kind !== 'answered' && outcome.kind !== 'too_large') return null
+  if (!('status' in outcome)) return null
   const retryAfterMs = parseRetryAfter(outcome.retryAfter, now)
   return isBusy(outcome.status, retryAfterMs) ? coolDownMs(retryAfterMs) : null
 }
@@ -103,12 +103,27 @@ export async function judgeCall(
       ),
       response: null,
     }
+  if (outcome.kind === 'unreadable') {
+    const { errorClass, why, status } = outcome
+    const error = shortText(`${what} responded with ${status}, and the body is ${why}`)
+    return { kind: 'failed', errorClass, error, response: { status, body: '' } }
+  }
   const body = outcome.kind === 'too_large' ? '' : normalizedText(outcome.body)
   const response = { status: outcome.status, body }
   if (credential !== undefined && verdict !== 'retry') {
     const failed = providerFailure(response, what, gateway)
     if (failed !== null) return failed
   }
+  if (outcome.kind === 'answered' && outcome.inPlaceOfJson !== undefined)
+    return {
+      kind: 'retry',
+      errorClass: 'response_not_json',
+      error: shortText(
+        `${what} responded with ${outcome.status} and ${outcome.inPlaceOfJson} in place of JSON; a step whose target sends text sets its own Accept header`,
+      ),
+      response,
+      retryAfterMs: parseRetryAfter(outcome.retryAfter, now()),
+    }
   if (verdict === 'completed') return response
   const error = shortText(`${what} responded with ${outcome.status}`)
   if (credential !== undefined && outcome.status === FAILED_DEPENDENCY)

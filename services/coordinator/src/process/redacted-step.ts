@@ -30,9 +30,9 @@ function decoded(url: string): string {
 }
 
 export function redactedOutcome(redaction: Redaction, outcome: CallOutcome): CallOutcome {
-  if (outcome.kind !== 'answered' && outcome.kind !== 'too_large') return outcome
+  if (!('responseId' in outcome)) return outcome
   const responseId = outcome.responseId === null ? null : redaction.text(outcome.responseId)
-  return outcome.kind === 'too_large'
+  return outcome.kind !== 'answered'
     ? { ...outcome, responseId }
     : {
         ...outcome,

@@ -480,6 +480,58 @@ describe('a step function that throws', () => {
   })
 })
 
+describe('a successful response without the JSON that a step has asked for', () => {
+  const page = (contentType: string, body: string) => ({
+    ...answered(200, body),
+    headers: ['Content-Type', contentType],
+  })
+  const post = { url: 'http://x/', method: 'POST' }
+
+  it.each<[string, (step: Step) => unknown]>([
+    ['execute', (step) => step.execute(post)],
+    ['execute with parse', (step) => step.execute(post, { parse: () => null })],
+    ['fetch', (step) => step.fetch(post)],
+  ])('is retried in doubt and never completes the step: %s', async (_, run) => {
+    const { outcome } = await outcomeOf(run, [page('text/html', '<!doctype html>Back soon')])
+    expect(outcome).toMatchObject({
+      kind: 'retry',
+      errorClass: 'response_not_json',
+      isInDoubt: true,
+    })
+  })
+
+  it('completes a step that has asked for text, and a step that gets no body', async () => {
+    const asked = await outcomeOf(
+      (step: Step) => step.execute({ ...post, headers: { Accept: 'text/plain' } }),
+      [page('text/plain', 'ok')],
+    )
+    const empty = await outcomeOf((step: Step) => step.execute(post), [page('text/html', '')])
+    expect([asked.outcome?.kind, empty.outcome?.kind]).toEqual(['completed', 'completed'])
+  })
+
+  it('a body that is not text fails the step in doubt, and nothing of it is stored', async () => {
+    const { outcome } = await outcomeOf(
+      (step: Step) => step.execute(post),
+      [
+        {
+          kind: 'unreadable',
+          errorClass: 'response_not_text',
+          why: 'not text',
+          status: 200,
+          retryAfter: null,
+          responseId: null,
+        },
+      ],
+    )
+    expect(outcome).toMatchObject({
+      kind: 'failed',
+      errorClass: 'response_not_text',
+      response: { status: 200, body: '' },
+      isInDoubt: true,
+    })
+  })
+})
+
 describe('an error that a step does not handle', () => {
   beforeEach(() => {
     const attribution = attributeErrors()

@@ -1,9 +1,12 @@
 /** Sends the calls of steps: checks whether a call may be sent, and waits until the limits of its target permit it. */
 import { credentialName } from '@integration-host/shared/contracts/realm'
+import { headerValue } from '@integration-host/shared/http/client/header-list'
 import type { ClaimedRun } from '../transaction/run.ts'
 import type { ProcessDefinition } from './definition.ts'
 import type { CallOutcome, HttpCall, StepCall } from './http-call.ts'
 import { type CallOwner, coolDownOf, type EarlyOutcome, type JudgeDeps } from './judge-call.ts'
+import { acceptsOnlyJson, inPlaceOfJson } from './response-content.ts'
+import { verdictOf } from './retry-policy.ts'
 import { redactedOutcome, secretIn, shortRedacted } from './redacted-step.ts'
 import type { StepAbort } from './step-abort.ts'
 import type { CallOptions } from './step.ts'
@@ -207,13 +210,22 @@ async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<Sen
     { abort: deps.abort, timeoutMs, maxBytes },
   )
   const redaction = process.bound?.redaction ?? null
-  const outcome = redaction === null ? given : redactedOutcome(redaction, given)
+  const judged = withJsonCheck(given, headers['accept'])
+  const outcome = redaction === null ? judged : redactedOutcome(redaction, judged)
   const key = keyOf(owner)
   if (key !== undefined && 'status' in outcome && coolDownOf(outcome, deps.now()) === null)
     deps.coolDowns.accepted(key)
   if ('responseId' in outcome && outcome.responseId !== null)
     deps.onCall({ ...sent, responseId: outcome.responseId })
   return { outcome, method, what, owner }
+}
+
+/** Marks a successful response that has another content than the JSON for which the call has asked. */
+function withJsonCheck(outcome: CallOutcome, accept: string | undefined): CallOutcome {
+  if (outcome.kind !== 'answered' || verdictOf(outcome.status) !== 'completed') return outcome
+  if (!acceptsOnlyJson(accept)) return outcome
+  const found = inPlaceOfJson(outcome.body, headerValue(outcome.headers, 'content-type'))
+  return found === null ? outcome : { ...outcome, inPlaceOfJson: found }
 }
 
 /**

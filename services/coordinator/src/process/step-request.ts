@@ -72,7 +72,10 @@ export function outgoingCall(
   const isText = typeof request.body === 'string'
   const body =
     request.body === undefined ? null : isText ? request.body : JSON.stringify(request.body)
-  const headers: Record<string, string> = { accept: 'application/json' }
+  const headers: Record<string, string> = {
+    accept: 'application/json',
+    'accept-encoding': 'gzip, br, deflate, zstd',
+  }
   if (body !== null && !isText) headers['content-type'] = 'application/json'
   if (request.headers !== undefined) Object.assign(headers, headersOf(request.headers, target))
   if (isGateway) headers['authorization'] = `Bearer ${gateway.key}`

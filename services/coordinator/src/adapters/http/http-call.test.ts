@@ -1,5 +1,6 @@
 import { createServer } from 'node:net'
 import { once } from 'node:events'
+import { brotliCompressSync, deflateRawSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { respondWith, startTarget, type Target } from '../../../test-support/fake-target.ts'
 import { StepAbort } from '../../process/step-abort.ts'
@@ -26,6 +27,52 @@ const limits = (change: { abort?: StepAbort; timeoutMs?: number } = {}) => ({
   abort: new StepAbort(),
   timeoutMs: 5_000,
   ...change,
+})
+
+describe('the body of a response', () => {
+  const json = '{"a":"ä"}'
+  const received = async (body: Buffer, headers: Record<string, string>, status = 200) => {
+    target.on('/body', (_, response) => void response.writeHead(status, headers).end(body))
+    return caller.call(request(`${target.url}/body`), limits())
+  }
+
+  it.each([
+    ['gzip', gzipSync(json)],
+    ['br', brotliCompressSync(json)],
+    ['zstd', zstdCompressSync(json)],
+    ['deflate', deflateRawSync(json)],
+  ])('a body in the coding %s is decoded', async (coding, body) => {
+    const outcome = await received(body, { 'content-encoding': coding })
+    expect(outcome).toMatchObject({ kind: 'answered', body: json })
+  })
+
+  it('a body is too large if it exceeds the limit after it is decoded', async () => {
+    const outcome = await received(gzipSync(Buffer.alloc(2_000_000)), {
+      'content-encoding': 'gzip',
+    })
+    expect(outcome).toMatchObject({ kind: 'too_large', status: 200 })
+  })
+
+  it.each<[string, string, Buffer, Record<string, string>]>([
+    [
+      'an unknown coding',
+      'response_coding_unknown',
+      Buffer.from(json),
+      { 'content-encoding': 'exi' },
+    ],
+    ['a PDF', 'response_not_text', Buffer.from('%PDF-1.4'), { 'content-type': 'application/pdf' }],
+    ['bytes that are not text', 'response_not_text', Buffer.from([0xe2, 0xe3]), {}],
+  ])('a body of a success is not returned as text: %s', async (_, errorClass, body, headers) => {
+    const outcome = await received(body, headers)
+    expect(outcome).toMatchObject({ kind: 'unreadable', errorClass, status: 200 })
+    const error = await received(body, headers, 503)
+    expect(error).toMatchObject({ kind: 'answered', status: 503, body: '' })
+  })
+
+  it('a damaged body counts as a missing response', async () => {
+    const outcome = await received(gzipSync(json).subarray(0, 15), { 'content-encoding': 'gzip' })
+    expect(outcome).toEqual({ kind: 'failed', reason: 'damaged body', isSent: true })
+  })
 })
 
 describe('the HTTP call of a step', () => {

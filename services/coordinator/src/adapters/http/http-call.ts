@@ -1,6 +1,11 @@
+import { contentCodings, decodeContent } from '@integration-host/shared/http/content-coding'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import type { Flow, HttpFailure } from '@integration-host/shared/http/client/exchange'
-import { type HeaderList, headerValue } from '@integration-host/shared/http/client/header-list'
+import {
+  type HeaderList,
+  headerValue,
+  headerValues,
+} from '@integration-host/shared/http/client/header-list'
 import { Pool } from '@integration-host/shared/http/client/pool'
 import {
   callTraced,
@@ -14,6 +19,7 @@ import {
   type HttpCall,
   MAX_RESPONSE_BYTES,
 } from '../../process/http-call.ts'
+import { textOf } from '../../process/response-content.ts'
 
 export interface HttpCaller extends AsyncDisposable {
   readonly call: HttpCall
@@ -82,6 +88,7 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
     let responseId: string | null = null
     let responseHeaders: HeaderList = []
     let contentType: string | null = null
+    let contentCoding: string | null = null
     const chunks: Buffer[] = []
     let length = 0
 
@@ -91,6 +98,15 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
       clearTimeout(timer)
       stepAbort.unwatch(onAbort)
       resolve(outcome)
+    }
+    const head = () => ({ status, retryAfter, responseId })
+    const outcomeOf = (bytes: Buffer): CallOutcome => {
+      const body = textOf(bytes, contentType)
+      if (body === null && status >= 200 && status < 300) {
+        const why = 'not text: a step can only receive text'
+        return { kind: 'unreadable', errorClass: 'response_not_text', why, ...head() }
+      }
+      return { kind: 'answered', headers: responseHeaders, body: body ?? '', ...head() }
     }
     const end = (outcome: CallOutcome): void => {
       settle(outcome)
@@ -119,22 +135,28 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
         retryAfter = headerValue(headers, 'retry-after')
         responseId = responseIdOf(headers)
         contentType = headerValue(headers, 'content-type')
+        contentCoding = headerValues(headers, 'content-encoding').join()
       },
       onData(chunk) {
         length += chunk.length
-        if (length > maxBytes) end({ kind: 'too_large', status, retryAfter, responseId })
+        if (length > maxBytes) end({ kind: 'too_large', ...head() })
         else chunks.push(chunk)
       },
       onCaughtUp() {},
       onEnd() {
-        const body = textOf(chunks.length === 1 ? chunks[0] : Buffer.concat(chunks), contentType)
-        settle({
-          kind: 'answered',
-          status,
-          headers: responseHeaders,
-          body,
-          retryAfter,
-          responseId,
+        const coded = chunks.length === 1 ? (chunks[0] ?? EMPTY) : Buffer.concat(chunks)
+        const codings = coded.length === 0 ? [] : contentCodings(contentCoding)
+        if (codings.length === 0) return settle(outcomeOf(coded))
+        void decodeContent(coded, codings, maxBytes).then(({ bytes, problem }) => {
+          if (problem === null) return settle(outcomeOf(bytes))
+          if (problem === 'too large') return settle({ kind: 'too_large', ...head() })
+          // The body of an error is only information. Its status says what happened.
+          if (status < 200 || status >= 300) return settle(outcomeOf(EMPTY))
+          // A body that ends early or is damaged is an incomplete response.
+          if (problem !== 'unknown')
+            return settle({ kind: 'failed', reason: 'damaged body', isSent: true })
+          const why = 'in a content coding that cannot be read'
+          settle({ kind: 'unreadable', errorClass: 'response_coding_unknown', why, ...head() })
         })
       },
       onFailure: (failure) =>
@@ -169,15 +191,4 @@ function responseIdOf(headers: HeaderList): string | null {
   return id?.slice(0, MAX_RESPONSE_ID) ?? null
 }
 
-const utf8 = new TextDecoder()
-
-/** Decodes a body with the charset in its Content-Type. Invalid bytes become U+FFFD. */
-function textOf(body: Buffer | undefined, contentType: string | null): string {
-  const charset = /;\s*charset="?([^\s;"]+)/i.exec(contentType ?? '')?.[1]?.toLowerCase() ?? 'utf-8'
-  if (charset === 'utf-8') return utf8.decode(body)
-  try {
-    return new TextDecoder(charset).decode(body)
-  } catch {
-    return (body ?? Buffer.alloc(0)).toString('utf8') // TextDecoder does not know the charset
-  }
-}
+const EMPTY = Buffer.alloc(0)

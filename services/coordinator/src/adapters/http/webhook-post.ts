@@ -56,7 +56,12 @@ export function createWebhookPost({
       let isSent = false
       const call = (url.protocol === 'https:' ? requestHttps : requestHttp)(url, {
         method: 'POST',
-        headers: { ...headers, 'content-length': String(bytes.length), connection: 'close' },
+        headers: {
+          ...headers,
+          'accept-encoding': 'identity',
+          'content-length': String(bytes.length),
+          connection: 'close',
+        },
         agent: false,
         maxHeaderSize: MAX_HEADER_BYTES,
         ...(!isAllowedByName && { lookup: publicOnly }),

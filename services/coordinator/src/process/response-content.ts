@@ -1,0 +1,64 @@
+/** Reads the content of a response: its text, and whether it is the JSON that a call has asked for. */
+import { parseJson } from '@integration-host/shared/json'
+
+/** A media type whose content is not text, whatever its bytes are. SVG is text. */
+const BINARY = /^(?:image\/(?!svg)|audio\/|video\/|font\/|application\/(?:pdf|zip|gzip)\b)/i
+
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+/**
+ * Returns the text of a body; `null` if the body is not text: its media type is that of images and the like, or its
+ * bytes are invalid in its charset. The charset is that of the Content-Type, or else of a byte order mark, or else UTF-8.
+ */
+export function textOf(body: Buffer, contentType: string | null): string | null {
+  if (body.length === 0) return ''
+  if (contentType !== null && BINARY.test(contentType.trimStart())) return null
+  const named = /;\s*charset="?([^\s;"]+)/i.exec(contentType ?? '')?.[1]?.toLowerCase()
+  try {
+    return decoderOf(named ?? charsetOfMark(body)).decode(body)
+  } catch {
+    return null
+  }
+}
+
+function charsetOfMark(body: Buffer): string {
+  if (body[0] === 0xff && body[1] === 0xfe) return 'utf-16le'
+  return body[0] === 0xfe && body[1] === 0xff ? 'utf-16be' : 'utf-8'
+}
+
+/** Returns the decoder of a charset. A charset that is not known is read as UTF-8. */
+function decoderOf(charset: string) {
+  if (charset === 'utf-8') return utf8
+  try {
+    return new TextDecoder(charset, { fatal: true })
+  } catch {
+    return utf8
+  }
+}
+
+/** Whether an `Accept` header accepts nothing but JSON. */
+export const acceptsOnlyJson = (accept: string | undefined): boolean =>
+  accept !== undefined && accept.split(',', 100).every((range) => /json/i.test(range))
+
+/** The number of characters in which the beginning of an HTML page is looked for. */
+const BEGINNING = 1_000
+
+/**
+ * Returns what a body is in place of JSON, `HTML` or `plain text`; `null` if it is empty, JSON, or of another kind. Pages
+ * of maintenance and refusals of intermediaries are such bodies, and some pages have the media type of JSON or none.
+ */
+export function inPlaceOfJson(body: string, contentType: string | null): string | null {
+  const beginning = body.slice(0, BEGINNING).trimStart()
+  if (beginning === '' && body.trim() === '') return null
+  if (PAGE.test(beginning)) return 'HTML'
+  const type = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
+  if (!TEXTS.has(type) || parseJson(body) !== undefined) return null
+  return type === 'text/html' ? 'HTML' : 'plain text'
+}
+
+/** Matches the beginning of a page: its document type, or its root element with what a page contains. */
+const PAGE =
+  /^(?:<\?xml[^>]{0,100}>\s{0,100})?<(?:!doctype\s{1,10}html\b|html\b[^>]{0,200}>\s{0,100}<(?:head|body|title)\b)/i
+
+/** The media types of HTML and plain text. A body without a media type is only recognised as HTML by its beginning. */
+const TEXTS: ReadonlySet<string> = new Set(['text/plain', 'text/html', 'application/xhtml+xml'])
