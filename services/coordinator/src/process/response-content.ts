@@ -38,7 +38,7 @@ function decoderOf(charset: string) {
 
 /** Whether an `Accept` header accepts nothing but JSON. */
 export const acceptsOnlyJson = (accept: string | undefined): boolean =>
-  accept !== undefined && accept.split(',', 100).every((range) => /json/i.test(range))
+  accept?.split(',', 100).every((range) => /json/i.test(range)) ?? false
 
 /** The number of characters in which the beginning of an HTML page is looked for. */
 const BEGINNING = 1_000

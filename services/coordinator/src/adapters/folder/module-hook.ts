@@ -13,7 +13,7 @@
  *     again. CommonJS modules are read only once, because Node caches them by file name.
  */
 import { registerHooks } from 'node:module'
-import { pathToFileURL } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 
 /**
  * The module to which `integration-host` resolves. It is a TypeScript file in a checkout, and a JavaScript file in a
@@ -55,12 +55,17 @@ export function installModuleHook(packageRoots: readonly URL[]): ModuleHook {
 
   registerHooks({
     resolve(specifier, context, nextResolve) {
-      if (specifier === 'integration-host') return nextResolve(API.href, context)
+      // `require` resolves paths, and no URLs. It can load ES modules.
+      const isRequired = context.conditions.includes('require')
+      if (specifier === 'integration-host')
+        return nextResolve(isRequired ? fileURLToPath(API) : API.href, context)
       const isEntry = specifier.startsWith(PACKAGE_SCHEME)
       const parentURL = isEntry ? workingDirectory : context.parentURL
       const importsOfUser = !isEntry && parentURL !== undefined && isOfUser(parentURL)
       if (importsOfUser && ZOD.test(specifier))
-        return nextResolve(specifier, { ...context, parentURL: import.meta.url })
+        return isRequired
+          ? nextResolve(fileURLToPath(import.meta.resolve(specifier)), context)
+          : nextResolve(specifier, { ...context, parentURL: import.meta.url })
       let resolved
       try {
         const wanted = isEntry

@@ -95,6 +95,30 @@ describe('loading the processes of a folder', () => {
     expect(await load()).toEqual({ results: { A: 0 }, failures: [] })
   })
 
+  it('the loader loads CommonJS files, whose require gives the copies of the installation', async () => {
+    await put(
+      'a.js',
+      `const { defineProcess } = require('integration-host')
+       const { result } = require('./helper.cjs')
+       module.exports = defineProcess('A', { steps: { one: () => result } })`,
+    )
+    await put(
+      'helper.cjs',
+      `const { z } = require('zod')
+       const { defineStep } = require('integration-host')
+       exports.result = typeof z.object + ' ' + typeof defineStep`,
+    )
+    await put('b.mjs', `import helper from './helper.cjs'\n${processOf('B', 'helper.result')}`)
+    await put(
+      'c.cjs',
+      `Object.defineProperty(exports, '__esModule', { value: true })
+       const integration_host_1 = require('integration-host')
+       exports.default = (0, integration_host_1.defineProcess)('C', { steps: { one: () => 0 } })`,
+    )
+    const result = 'function function'
+    expect(await load()).toEqual({ results: { A: result, B: result, C: 0 }, failures: [] })
+  })
+
   it('the loader loads a read-only folder and writes nothing into it', async () => {
     await put('a.ts', processOf('A'))
     await chmod(folder, 0o500)

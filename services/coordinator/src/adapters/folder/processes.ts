@@ -149,7 +149,7 @@ export async function createProcessLoader(
     const url = ofGeneration(pathToFileURL(path).href, generation)
     const loaded = await importModule(file, path, url)
     if (!('exports' in loaded)) return [loaded]
-    const { default: definition } = loaded.exports
+    const definition = defaultOf(loaded.exports)
     if (isDefinition(definition)) return [{ file, definition }]
     if (hasNoSteps(definition))
       return [failureOf(file, 'no steps', `process ${definition.name} has no steps`)]
@@ -238,14 +238,23 @@ const keepsName = (found: readonly Found[], file: string, name: string): boolean
       ? one.file === file && one.definition.name === name
       : one.file === file || (one.file === dirname(file) && one.kind !== EMPTY),
   )
+/** Returns the default export of a module, also of a CommonJS module that a compiler has made of an ES module. */
+function defaultOf(exported: Readonly<Record<string, unknown>>): unknown {
+  const given = exported['default'] as Readonly<Record<string, unknown>> | null | undefined
+  return given?.['__esModule'] === true ? given['default'] : given
+}
+
 const EMPTY = 'empty'
 const NO_DEFAULT = 'it must export what defineProcess returns as its default'
 const CALLS_DEFINE = /\bdefineProcess\s*[(<]/
-const DEFAULT_EXPORT = /\bexport\s+default\b|\bexport\s*\{[^}]*\bdefault\b|\bas\s+default\b/
+const DEFAULT_EXPORT =
+  /\bexport\s+default\b|\bexport\s*\{[^}]*\bdefault\b|\bas\s+default\b|\bmodule\.exports\s*=|\bexports\.default\s*=/
 
 /** Matches hidden files such as `.#a.ts` and `._a.ts`, which editors and macOS create beside a file. */
 export const isProcessFile = (file: string): boolean =>
-  !file.startsWith('.') && /\.m?[jt]s$/.test(file) && !/\.(?:test|test-d|d)\.m?[jt]s$/.test(file)
+  !file.startsWith('.') &&
+  /\.[cm]?[jt]s$/.test(file) &&
+  !/\.(?:test|test-d|d)\.[cm]?[jt]s$/.test(file)
 
 const reasons: Readonly<Record<string, string>> = {
   ENOENT: 'the folder does not exist',
