@@ -57,6 +57,25 @@ describe('the sign-in to the console at an OpenID provider', () => {
     for (const secret of provider.secrets) expect(page.url() + at.log()).not.toContain(secret)
   })
 
+  it('the page lets the provider confirm the session by itself, and shows the same page afterwards', async () => {
+    provider.signInAs({ email: 'ada@example.com', email_verified: true })
+    const page = await at.context.newPage()
+    await page.clock.install()
+    await page.goto(`${at.console.url}/runs?status=Failed`)
+    await page.getByRole('link', { name: 'Sign in at localhost' }).click()
+    await page.getByRole('heading', { name: 'Runs', exact: true }).waitFor()
+    const silent = page.waitForRequest((request) => request.url().includes('prompt=none'))
+    const [before] = await at.context.cookies(at.console.url)
+    await page.clock.fastForward('11:00')
+    await page.keyboard.press('Shift') // a person uses the page
+    await page.clock.fastForward('00:30')
+    await silent
+    await page.getByRole('heading', { name: 'Runs', exact: true }).waitFor()
+    expect(page.url()).toBe(`${at.console.url}/runs?status=Failed`)
+    const [after] = await at.context.cookies(at.console.url)
+    expect(after?.value).toBe(before?.value)
+  })
+
   it('a signed-in person who follows a link from another site to the console need not sign in again', async () => {
     provider.signInAs({ groups: ['support'] })
     const page = await at.open('/')
