@@ -364,6 +364,15 @@ describe('the gateway after a 429 response from upstream', () => {
     },
   )
 
+  it.each(['1.5', 'abc', '-1', ''])(
+    'a 429 with %j in Retry-After leaves the gateway with one Retry-After, which can be read',
+    async (value) => {
+      upstream.handle = statuses([429, { 'Retry-After': value }])
+      const proxy = await open({ settings: { DEADLINE_SECONDS: '3', HOLD_SECONDS: '60' } })
+      expect((await call(proxy, 'GET')).headers.get('retry-after')).toBe('60')
+    },
+  )
+
   it('the gateway relays a 429 response at once, with Retry-After added, if the cool-down ends after the deadline of the call', async () => {
     upstream.handle = statuses([429], [200])
     const proxy = await open({ settings: { DEADLINE_SECONDS: '30', HOLD_SECONDS: '60' } })

@@ -65,6 +65,20 @@ describe('the class AccessKeys', () => {
     expect(caller()).toBeNull()
   })
 
+  it.each(['Bearer  ', 'bearer   ', 'BEARER '])(
+    'a key is read after the scheme "%s", in any case and with several spaces behind it',
+    (scheme) => {
+      expect(open().keys.identify(`${scheme}${SERVICE_KEY}`)).not.toBeNull()
+    },
+  )
+
+  it.each(['Bearer\t', 'Bearer', `Bearer ${' '.repeat(64)}`, 'Basic '])(
+    'a key is not read after %j',
+    (scheme) => {
+      expect(open().keys.identify(`${scheme}${SERVICE_KEY}`)).toBeNull()
+    },
+  )
+
   it('the digest of a key is not accepted as a key', () => {
     expect(open().keys.identify(`Bearer ${erp.sha256}`)).toBeNull()
   })

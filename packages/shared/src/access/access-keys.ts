@@ -56,7 +56,8 @@ export class AccessKeys {
   }
 
   #identifyKey(authorization: string): Caller | null {
-    const presented = /^Bearer ([\x21-\x7e]{1,512})$/i.exec(authorization)?.[1]
+    // One or more spaces separate scheme and key (RFC 9110 §11.4).
+    const presented = /^Bearer {1,64}([\x21-\x7e]{1,512})$/i.exec(authorization)?.[1]
     const grants = presented === undefined ? undefined : this.#byDigest.get(digestOf(presented))
     if (grants === undefined) return null
     const caller = new Caller(grants)

@@ -131,7 +131,7 @@ export class Attempt implements Receiver {
     // earlier response.
     if (response.headersSent || request.httpVersion === '1.0' || response.socket === null) return
     try {
-      response.writeInformation(status, responseHeaders(headers, bearer))
+      response.writeInformation(status, responseHeaders(headers, bearer, status))
     } catch {
       // Node throws if a header is not allowed in HTTP. The gateway then drops the 1xx response, because forwarding it
       // is optional.
@@ -146,8 +146,7 @@ export class Attempt implements Receiver {
       this.#withheld = { status, delayMs: judgement.retryInMs }
       return
     }
-    this.#head = responseHeaders(headers, this.#deps.bearer)
-    this.#head.push(...judgement.add)
+    this.#head = responseHeaders(headers, this.#deps.bearer, status, judgement.add)
     this.#contentLength = Number(headerValue(headers, 'content-length') ?? -1)
   }
 

@@ -88,6 +88,38 @@ describe('response headers sent to the caller', () => {
     expect(returned(...raw)).toEqual(raw)
   })
 
+  it('the gateway keeps only the first of repeated response headers that may stand once', () => {
+    const raw = ['ETag', '"1"', 'Link', '<a>', 'etag', '"2"', 'Link', '<b>', 'Location', '/']
+    expect(returned(...raw, 'location', '/x')).toEqual([
+      'ETag',
+      '"1"',
+      'Link',
+      '<a>',
+      'Link',
+      '<b>',
+      'Location',
+      '/',
+    ])
+  })
+
+  it('a header that the gateway adds replaces the header of the accounting API if it may stand once', () => {
+    const raw = ['retry-after', '1.5', 'Server-Timing', 'db;dur=1', 'X-RequestID', 'theirs']
+    const added = ['Retry-After', '60', 'Server-Timing', 'gateway;dur=1', 'X-RequestId', 'ours']
+    expect(responseHeaders(raw, TOKEN, 429, added)).toEqual(['Server-Timing', 'db;dur=1', ...added])
+  })
+
+  it.each([
+    [204, []],
+    [103, []],
+    [200, ['Content-Length', '4']],
+    [304, ['Content-Length', '4']],
+  ])(
+    'of a response with status %i, the gateway returns the length headers %j',
+    (status, expected) => {
+      expect(responseHeaders(['Content-Length', '4'], TOKEN, status)).toEqual(expected)
+    },
+  )
+
   it.each([
     'Set-Cookie',
     'Connection',

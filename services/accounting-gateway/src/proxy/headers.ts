@@ -146,8 +146,46 @@ function isRemovedFromRequest(name: string): boolean {
   return hyphenated === 'content-length' || isRemovedFromRequest(hyphenated)
 }
 
-/** Returns the headers to send to the caller. Removes every header whose value contains the bearer token. */
-export function responseHeaders(raw: HeaderList, bearer: string): string[] {
+/**
+ * The response headers that may stand only once, because their value is not a list (RFC 9110 §5.3). A caller that gets
+ * two of them may read either. Every other header is relayed as often as the accounting API has sent it: it is a list
+ * (`Vary`, `Link`, `Cache-Control`, `Server-Timing`, `WWW-Authenticate`), or unknown.
+ */
+const ONCE = new Set([
+  'access-control-allow-credentials',
+  'access-control-allow-origin',
+  'access-control-max-age',
+  'age',
+  'content-disposition',
+  'content-length',
+  'content-location',
+  'content-md5',
+  'content-range',
+  'content-type',
+  'date',
+  'etag',
+  'expires',
+  'intuit_tid',
+  'last-modified',
+  'location',
+  'retry-after',
+  'server',
+  'x-content-type-options',
+  'x-frame-options',
+  'x-requestid',
+])
+
+/**
+ * Returns the headers to send to the caller, followed by the headers `added` of the gateway. Removes every header whose
+ * value contains the bearer token, `Content-Length` of a response without content (RFC 9110 §8.6), and all but one of
+ * the headers that may stand only once. A header of the gateway replaces that of the accounting API.
+ */
+export function responseHeaders(
+  raw: HeaderList,
+  bearer: string,
+  status = 200,
+  added: HeaderList = [],
+): string[] {
   const named = namedByConnection(raw)
   const returned: string[] = []
   for (let i = 0; i < raw.length; i += 2) {
@@ -155,10 +193,15 @@ export function responseHeaders(raw: HeaderList, bearer: string): string[] {
     const value = at(raw, i + 1)
     if (REMOVED_FROM_RESPONSE.has(name) || named?.has(name) === true) continue
     if (value.length >= bearer.length && value.includes(bearer)) continue
+    if (name === 'content-length' && (status < 200 || status === 204)) continue
+    if (ONCE.has(name) && (isNamed(returned, name) || isNamed(added, name))) continue
     returned.push(at(raw, i), value)
   }
+  returned.push(...added)
   return returned
 }
+
+const isNamed = (list: HeaderList, name: string): boolean => headerValue(list, name) !== null
 
 // Returns the header names that `Connection` lists. A proxy must not forward these headers (RFC 9110 §7.6.1).
 // `Content-Length` and `Content-Type` are ignored in the list, because a caller must not be able to remove the framing

@@ -12,7 +12,7 @@ export interface Client {
  * and the secret before it joins them with a colon (RFC 6749 §2.3.1).
  */
 export function isClient(header: string | undefined, client: Client): boolean {
-  const encoded = /^Basic ([A-Za-z0-9+/]{1,4096}={0,2})$/i.exec(header ?? '')?.[1]
+  const encoded = /^Basic {1,64}([A-Za-z0-9+/]{1,4096}={0,2})$/i.exec(header ?? '')?.[1]
   if (encoded === undefined) return false
   const pair = Buffer.from(encoded, 'base64').toString('utf8')
   const end = pair.indexOf(':')
@@ -58,4 +58,4 @@ export const mediaType = (c: Context): string =>
 
 /** Returns the token of `Authorization: Bearer …` (RFC 6750 §2.1). */
 export const bearerToken = (c: Context): string | null =>
-  /^Bearer ([\x21-\x7e]{1,4096})$/i.exec(c.req.header('Authorization') ?? '')?.[1] ?? null
+  /^Bearer {1,64}([\x21-\x7e]{1,4096})$/i.exec(c.req.header('Authorization') ?? '')?.[1] ?? null
