@@ -73,8 +73,9 @@ export interface CodeExchangeDeps {
     readonly traceId: string | null
     /** The OAuth error with which the provider rejected the code. */
     readonly error?: string
-    /** The invalid member of the id token. */
+    /** The invalid member of the id token, and by how much the clocks differ if that explains it. */
     readonly member?: string
+    readonly clockAheadSeconds?: number | null
     /** How the accepted token response differs from RFC 6749; absent if it does not. */
     readonly oddities?: readonly string[]
   }) => void
@@ -226,7 +227,10 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       calls,
       traceId: 'traceId' in outcome ? outcome.traceId : null,
       ...(outcome.kind === 'refused' && { error: outcome.error }),
-      ...(outcome.kind === 'invalid_id_token' && { member: outcome.member }),
+      ...(outcome.kind === 'invalid_id_token' && {
+        member: outcome.member,
+        clockAheadSeconds: outcome.clockAheadSeconds ?? null,
+      }),
       ...(outcome.kind === 'granted' &&
         outcome.oddities !== undefined && { oddities: outcome.oddities }),
     })
@@ -326,6 +330,13 @@ function failureOf(outcome: Exclude<ExchangeOutcome, { kind: 'granted' }>): {
   return { code: 'code_exchange_failed', detail: `${reasonOf(outcome)}${trace}` }
 }
 
+const clockText = (aheadSeconds: number | null = null): string =>
+  aheadSeconds === null
+    ? ''
+    : ` (the clock of this computer is ${Math.abs(aheadSeconds)} s ${
+        aheadSeconds > 0 ? 'behind' : 'ahead of'
+      } the clock of the provider: correct it)`
+
 function reasonOf(outcome: Exclude<ExchangeOutcome, { kind: 'granted' }>): string {
   switch (outcome.kind) {
     case 'never_sent':
@@ -339,7 +350,7 @@ function reasonOf(outcome: Exclude<ExchangeOutcome, { kind: 'granted' }>): strin
     case 'invalid_id_token':
       return `the id token of the provider is not valid: ${outcome.member}${
         outcome.member === 'signature' ? ' (no published key verifies it)' : ''
-      }; nothing was stored`
+      }${clockText(outcome.clockAheadSeconds)}; nothing was stored`
     case 'refused':
       return `the provider rejected the code: ${outcome.error}`
     default:

@@ -105,4 +105,12 @@ export type TokenOutcome =
 export type ExchangeOutcome =
   | TokenOutcome
   /** The claim `member` of the id token is invalid. The tokens may belong to another company, so they are not stored. */
-  | ({ readonly kind: 'invalid_id_token'; readonly member: string } & ProviderResponse)
+  | ({
+      readonly kind: 'invalid_id_token'
+      readonly member: string
+      /**
+       * By how many seconds the clock of the provider is ahead of the clock of this process; `null` if the clocks do not
+       * explain why the claim is invalid.
+       */
+      readonly clockAheadSeconds?: number | null
+    } & ProviderResponse)

@@ -277,12 +277,24 @@ describe('the issuer of an authorization response (RFC 9207)', () => {
 })
 
 describe('a parameter of a callback', () => {
+  it.each(['realmid', 'REALMID', 'RealmId'])(
+    'a callback may name the company in the parameter %s',
+    async (name) => {
+      const started = await startInBrowser()
+      const code = provider.authorize(started.consent)
+      const query = { code, [name]: '1', state: started.state }
+      expect((await callBack(service.url, query, started.cookie)).status).toBe(302)
+    },
+  )
+
   it.each([
     'code=&code=c&realmId=1',
     'code=c&code=c&realmId=1',
     'code=c&Code=&realmId=1',
     'code=c&realmId=1&realmId=',
     'code=c&realmId=&RealmID=1',
+    'code=c&realmId=1&realmid=1',
+    'code=c&REALMID=1&realmid=2',
     'code=c&realmId=1&iss=&iss=https%3A%2F%2Fevil.example',
     'code=c&realmId=1&error=&error=access_denied',
     'code[]=c&realmId=1',

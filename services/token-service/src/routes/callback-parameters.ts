@@ -32,12 +32,23 @@ export function readCallback(c: Context, browser: string | null, network: string
   return {
     state,
     code: single(c, ['code', 'Code'], Code),
-    realm: single(c, ['realmId', 'RealmID'], Realm),
+    realm: realmParameter(c),
     error: error === null || /^[a-z_]{1,64}$/.test(error) ? error : 'unknown_error',
     issuer: single(c, ['iss'], z.string().max(2048)),
     browser,
     network,
   }
+}
+
+/**
+ * Returns the realm in a query; `null` if it is absent. The name of the parameter is read without case, because Intuit's
+ * documents write `realmId`, `realmid` and `RealmID`.
+ *
+ * @throws {IntegrationError} `invalid_request` if the query has several realms, or an unusable one.
+ */
+export function realmParameter(c: Context): string | null {
+  const spellings = Object.keys(c.req.queries()).filter((name) => name.toLowerCase() === 'realmid')
+  return single(c, ['realmId', ...spellings.filter((name) => name !== 'realmId')], Realm)
 }
 
 /**

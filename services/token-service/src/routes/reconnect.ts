@@ -1,7 +1,7 @@
 import { html } from 'hono/html'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import { credentialName, Realm } from '@integration-host/shared/contracts/realm'
+import { credentialName } from '@integration-host/shared/contracts/realm'
 import { rejectHead, rejectSubresource } from '@integration-host/shared/http/navigation'
 import type { NetworkOf } from '@integration-host/shared/http/peer-network'
 import { textResponse } from '@integration-host/shared/http/service-app'
@@ -11,7 +11,7 @@ import { busy } from '../authorization/exchange-admission.ts'
 import type { DisconnectHints } from '../credential/disconnect-hints.ts'
 import { forBrowser, page } from './browser-page.ts'
 import { atOwnOrigin, browserProblems, createBrowserCookie } from './browser-session.ts'
-import { single } from './callback-parameters.ts'
+import { realmParameter } from './callback-parameters.ts'
 
 /**
  * How often each process may look up a company for browsers, and for the browsers of one network. The limit slows down
@@ -65,7 +65,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
           rejectSubresource(c)
           const own = atOwnOrigin(c, redirectUri)
           if (own !== null) return c.redirect(own, 302)
-          const realm = single(c, ['realmId'], Realm)
+          const realm = realmParameter(c)
           if (realm !== null && !lookups.take(deps.networkOf(c))) throw busy()
           if (realm === null || !(await isKnown(credentialName(realm))))
             return c.html(page('Connect your company', UNKNOWN_COMPANY))
@@ -88,7 +88,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
       }),
       (c) =>
         forBrowser(c, async () => {
-          const realm = single(c, ['realmId'], Realm)
+          const realm = realmParameter(c)
           // The response does not wait for the refresh, so it is the same for every company.
           if (realm !== null && c.req.method === 'GET')
             disconnectHints.follow(credentialName(realm))

@@ -62,6 +62,33 @@ export function checkIssuedNow(claims: Readonly<Record<string, unknown>>, now: n
 }
 
 /**
+ * Checks that an id token names its subject (OpenID Connect Core §2).
+ *
+ * @throws {InvalidIdToken} if `sub` is missing, is not a string or is blank.
+ */
+export function checkSubject({ sub }: Readonly<Record<string, unknown>>): void {
+  if (typeof sub !== 'string' || sub.trim() === '') throw new InvalidIdToken('sub')
+}
+
+/** The claims that are compared with the clock. */
+const TIMES = new Set(['iat', 'exp', 'nbf'])
+/** A smaller difference is the time of the request, or is tolerated. */
+const SMALLEST_DIFFERENCE_SECONDS = 30
+
+/**
+ * Returns by how many seconds the clock of the provider is ahead of `now`, measured by the `iat` of an id token that was
+ * issued just now; `null` if the clocks do not explain why `member` is invalid.
+ */
+export function clockDifference(
+  { iat }: Readonly<Record<string, unknown>>,
+  member: string,
+  now: number,
+): number | null {
+  const seconds = TIMES.has(member) && typeof iat === 'number' ? Math.round(iat - now / 1_000) : 0
+  return Math.abs(seconds) > SMALLEST_DIFFERENCE_SECONDS ? seconds : null
+}
+
+/**
  * Returns which part of an id token openid-client has rejected. The error messages of openid-client name an invalid
  * claim in quotes. An error without such a name concerns the signature (`signature`) or the format of the token
  * (`form`).

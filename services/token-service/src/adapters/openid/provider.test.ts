@@ -846,6 +846,10 @@ describe('the id token of a code exchange', () => {
     ['no audience', 'aud', claims({ aud: undefined })],
     ['another issuer', 'iss', claims({ iss: 'http://127.0.0.1:1' })],
     ['no subject', 'sub', claims({ sub: undefined })],
+    ['an empty subject', 'sub', claims({ sub: '' })],
+    ['a blank subject', 'sub', claims({ sub: ' ' })],
+    ['the subject null', 'sub', claims({ sub: null })],
+    ['a number as subject', 'sub', claims({ sub: 7 })],
     ['an expiry in the past', 'exp', claims({ exp: seconds - 61 })],
     ['an expiry that is a string', 'exp', claims({ exp: 'later' })],
     ['no expiry', 'exp', claims({ exp: undefined })],
@@ -865,6 +869,43 @@ describe('the id token of a code exchange', () => {
       expect(JSON.stringify(outcome)).not.toMatch(/at-[0-9a-f]{8}|rt-[0-9a-f]{8}|eyJ/)
     },
   )
+
+  it.each([
+    ['iat', 3_600, 3_600],
+    ['iat', -1_200, 3_600],
+    ['exp', -7_200, 3_600],
+  ])(
+    'the outcome of a code exchange that the claim %s spoils by a clock that is %d s ahead names the difference',
+    async (member, aheadSeconds, lifetime) => {
+      const iat = Math.floor(Date.now() / 1_000) + aheadSeconds
+      scripted.knobs.idTokenClaims = { iat, exp: iat + lifetime }
+      const outcome = await authorize()
+      expect(outcome).toMatchObject({ kind: 'invalid_id_token', member })
+      const measured = 'clockAheadSeconds' in outcome ? outcome.clockAheadSeconds : null
+      expect(Math.abs((measured ?? 0) - aheadSeconds)).toBeLessThan(60)
+    },
+  )
+
+  it('the outcome of a code exchange names no difference of the clocks if the id token was issued just now', async () => {
+    scripted.knobs.idTokenClaims = { exp: Math.floor(Date.now() / 1_000) - 61 }
+    expect(await authorize()).toMatchObject({ member: 'exp', clockAheadSeconds: null })
+  })
+
+  it('a code exchange of another application is rejected as well if its id token has no subject', async () => {
+    scripted.knobs.idTokenClaims = { sub: undefined }
+    const exchange = { code: new Secret(scripted.authorize()), codeVerifier: null, nonce: null }
+    expect(await provider.exchangeCode(exchange)).toMatchObject({ member: 'sub' })
+  })
+
+  it('a refresh keeps the token pair if its id token has no subject', async () => {
+    const { refreshToken } = await granted()
+    scripted.knobs.idTokenClaims = { sub: '' }
+    expect(await provider.refresh(refreshToken as Secret)).toMatchObject({
+      kind: 'granted',
+      tokens: { idToken: null, refreshToken: expect.any(Secret) },
+    })
+    expect(rejectedMembers).toEqual(['sub'])
+  })
 
   it.each<readonly [string, (nowSeconds: number) => Record<string, unknown>]>([
     ['an audience array with this client', () => ({ aud: [CLIENT_ID] })],

@@ -21,7 +21,14 @@ import type {
 import { createClientSecrets } from './client-secrets.ts'
 import { configure } from './configuration.ts'
 import type { DiscoveredProvider, Discovery } from './discovery.ts'
-import { checkIssuedNow, claimsOf, realmOf, rejectedMember } from './id-token.ts'
+import {
+  checkIssuedNow,
+  checkSubject,
+  claimsOf,
+  clockDifference,
+  realmOf,
+  rejectedMember,
+} from './id-token.ts'
 import { revoke } from './revocation.ts'
 import { createTokenRequest, type Grant } from './token-request.ts'
 import { presentable, type TokenResponse } from './token-response.ts'
@@ -177,7 +184,9 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
         } catch (error) {
           const member = rejectedMember(error)
           const body = `the id token is not valid: ${member}`
-          return { ...presentable(raw, []), kind: 'invalid_id_token', member, body }
+          const clockAheadSeconds = clockDifference(claimsOf(response.wire.id_token), member, now())
+          const shown = { ...presentable(raw, []), member, body, clockAheadSeconds }
+          return { kind: 'invalid_id_token', ...shown }
         }
       }),
 
@@ -236,17 +245,21 @@ const NOT_DISCOVERED = {
 /**
  * Returns the tokens of a response, and the realm that its id token names.
  *
- * @throws {InvalidIdToken} if the realm claim of the id token is ambiguous or not a string.
+ * @throws {InvalidIdToken} if the id token has no subject, or if its realm claim is ambiguous or not a string.
  */
 const tokensOf = (
   { wire, idleSeconds, hardSeconds }: TokenResponse,
   { authorization }: ProviderProfile,
-): TokenSet => ({
-  accessToken: new Secret(wire.access_token),
-  refreshToken: wire.refresh_token === undefined ? null : new Secret(wire.refresh_token),
-  idToken: wire.id_token === undefined ? null : new Secret(wire.id_token),
-  realm: realmOf(claimsOf(wire.id_token), authorization.realmClaim),
-  lifetimeSeconds: wire.expires_in,
-  idleSeconds,
-  hardSeconds,
-})
+): TokenSet => {
+  const claims = claimsOf(wire.id_token)
+  if (wire.id_token !== undefined) checkSubject(claims)
+  return {
+    accessToken: new Secret(wire.access_token),
+    refreshToken: wire.refresh_token === undefined ? null : new Secret(wire.refresh_token),
+    idToken: wire.id_token === undefined ? null : new Secret(wire.id_token),
+    realm: realmOf(claims, authorization.realmClaim),
+    lifetimeSeconds: wire.expires_in,
+    idleSeconds,
+    hardSeconds,
+  }
+}
