@@ -1,6 +1,5 @@
 import {
   providerEntities,
-  type ProviderEntity,
   ProviderEvent,
   providerEventId,
   type ProviderOperation,
@@ -9,21 +8,25 @@ import {
 import { requireOneOf } from './known-members.ts'
 
 /**
- * Returns the event that webhook-receiver publishes for a change.
+ * Returns the event that webhook-receiver publishes for a change. `namedEntities` are the entities that the processes of
+ * the test name in `on`, which may be ones that this release does not know.
  *
  * @throws {TypeError} a member of the change is not valid.
  */
-export function providerEventOf(change: {
-  readonly realm: string
-  readonly entity: ProviderEntity
-  readonly id: string
-  readonly operation: ProviderOperation
-  readonly at: string
-  readonly deletedId?: string | undefined
-}): ProviderEvent {
+export function providerEventOf(
+  change: {
+    readonly realm: string
+    readonly entity: string
+    readonly id: string
+    readonly operation: ProviderOperation
+    readonly at: string
+    readonly deletedId?: string | undefined
+  },
+  namedEntities: readonly string[] = [],
+): ProviderEvent {
   const time = Date.parse(change.at)
   if (Number.isNaN(time)) throw new TypeError(`at must be a time in ISO 8601, not ${change.at}`)
-  requireOneOf('the entity of change', change.entity, providerEntities)
+  requireOneOf('the entity of change', change.entity, [...providerEntities, ...namedEntities])
   requireOneOf('the operation of change', change.operation, providerOperations)
   const event = {
     Provider: 'intuit' as const,

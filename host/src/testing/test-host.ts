@@ -355,7 +355,8 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
       entity,
       { realm, id, operation, at = new Date(clock.now()).toISOString(), deletedId },
     ) {
-      const event = providerEventOf({ realm, entity, id, operation, at, deletedId })
+      const named = processes.flatMap(({ on }) => on.map((trigger) => trigger.entity))
+      const event = providerEventOf({ realm, entity, id, operation, at, deletedId }, named)
       const routingKey = providerRoutingKey(event)
       const started = processes.filter(({ on }) => routingKeysOf(on).includes(routingKey))
       if (started.length === 0) throw new Error(`no process names ${entity}.${operation} in on`)

@@ -11,6 +11,7 @@ import { createApp } from './app.ts'
 import type { ReceiverConfig } from './config.ts'
 import { createAcceptDelivery, type Failpoint } from './delivery/accept-delivery.ts'
 import { createBodyMemory } from './delivery/body-memory.ts'
+import { isUnknownEntity } from './delivery/reported-change.ts'
 import type { Notification } from './delivery/notification.ts'
 import { createReceiverMetrics } from './metrics.ts'
 
@@ -53,7 +54,7 @@ export async function startWebhookReceiver(
     publish: createEventPublisher(bus),
     onAccepted(notification) {
       counted.countChanges(notification)
-      logIgnored(logger, notification)
+      logUnusual(logger, notification)
     },
     ...(failpoint !== undefined && { failpoint }),
   })
@@ -85,11 +86,14 @@ export async function startWebhookReceiver(
   return listen(honoListener(app), { host: config.HOST, port: config.PORT, metrics })
 }
 
-/** Logs ignored changes with their ids. Names are not logged, because the provider can put any text there. */
-function logIgnored(logger: Logger, { format, ignored }: Notification): void {
-  for (const { reason, realm, entityId } of ignored.slice(0, LOGGED_IGNORED_CHANGES))
-    logger.warn(
-      { format, reason, realm, entityId },
-      'a change that a webhook reported was not published',
-    )
+/** Logs ignored changes, and published changes of unknown entities, with their ids and the checked name of the entity. */
+function logUnusual(logger: Logger, { format, events, ignored }: Notification): void {
+  for (const change of ignored.slice(0, LOGGED_IGNORED_CHANGES))
+    logger.warn({ format, ...change }, 'a change that a webhook reported was not published')
+  const unknown = events.filter(({ Entity }) => isUnknownEntity(Entity))
+  for (const { Entity: entity, EntityId: entityId, Realm: realm } of unknown.slice(
+    0,
+    LOGGED_IGNORED_CHANGES,
+  ))
+    logger.info({ format, entity, realm, entityId }, 'a change of an unknown entity was published')
 }

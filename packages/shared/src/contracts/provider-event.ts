@@ -20,7 +20,9 @@ export const providerEntities = [
   'Bill',
   'BillPayment',
   'Budget',
+  'ChangeOrder',
   'Class',
+  'CompanyCurrency',
   'CreditMemo',
   'Currency',
   'Customer',
@@ -48,6 +50,14 @@ export const providerEntities = [
 ] as const
 export type ProviderEntity = (typeof providerEntities)[number]
 
+/**
+ * The name of an entity. An entity that is not in {@link providerEntities} keeps the name that the provider gives it: the
+ * provider may add one at any time.
+ */
+export const EntityName = z
+  .string()
+  .regex(/^[A-Za-z][A-Za-z0-9]{0,39}$/, 'must be 1-40 letters and digits, beginning with a letter')
+
 /** Maps the operations of both webhook formats to one spelling. */
 export const providerOperations = [
   'create',
@@ -62,13 +72,22 @@ export type ProviderOperation = (typeof providerOperations)[number]
 /** The id of an object in the company's books, for example `129` for an invoice. */
 export const EntityId = z.string().regex(/^[!-~]{1,20}$/, 'must be 1-20 visible ASCII characters')
 
+/**
+ * An id as it is accepted from the provider. It consists of characters that have no meaning in a path or a query (RFC
+ * 3986 §2.3, and `:`), and is not a dot segment, because a process builds addresses from it. `EntityId` is wider,
+ * because messages of earlier releases have to stay readable.
+ */
+export const ReportedEntityId = z
+  .string()
+  .regex(/^(?!\.{1,2}$)[\w.~:-]{1,20}$/, 'must be 1-20 letters, digits, - . _ ~ or :')
+
 /** The body of a provider event. It contains names and ids only, and no business data. */
 export const ProviderEvent = z.object({
   /** The id of the change; see {@link providerEventId}. It is also the message id. */
   Id: z.string().min(1).max(128),
   Provider: z.literal('intuit'),
   Realm,
-  Entity: z.enum(providerEntities),
+  Entity: EntityName,
   EntityId,
   Operation: z.enum(providerOperations),
   /** The time at which the object was changed, as the provider reports it. */

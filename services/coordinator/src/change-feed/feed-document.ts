@@ -4,7 +4,7 @@
  * @see https://developer.intuit.com/app/developer/qbo/docs/learn/explore-the-quickbooks-online-api/change-data-capture
  */
 import {
-  EntityId,
+  ReportedEntityId,
   providerEntities,
   type ProviderEntity,
 } from '@integration-host/shared/contracts/provider-event'
@@ -36,7 +36,7 @@ export interface FeedDocument {
 const time = z.iso.datetime({ offset: true }).transform((text) => Date.parse(text))
 const Time = z.looseObject({ time: time.nullable().catch(null).default(null) })
 const Found = z.object({
-  Id: EntityId,
+  Id: ReportedEntityId,
   status: z.string().optional(),
   MetaData: z.object({ CreateTime: time.optional(), LastUpdatedTime: time }),
 })

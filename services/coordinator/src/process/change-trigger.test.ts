@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { changeOf, ProviderChange, routingKeysOf, triggersOf } from './change-trigger.ts'
+import {
+  changeOf,
+  debounceSecondsOf,
+  ProviderChange,
+  routingKeysOf,
+  triggersOf,
+} from './change-trigger.ts'
 import { defineProcess } from './define-process.ts'
 
 const entry = { provider: 'intuit', entity: 'Invoice', operations: ['create', 'update'] }
@@ -73,6 +79,22 @@ describe('the member `on` of a process definition', () => {
       expect(() => defineProcess('Sale', options)).toThrow(message)
     },
   )
+
+  it('`on` may name an entity that this release does not know, whose events may spell it in lower case', () => {
+    const named = {
+      provider: 'intuit',
+      entity: 'Widget',
+      operations: ['create'],
+      debounceSeconds: 5,
+    }
+    const triggers = triggersOf('Sale', [named, { ...named, entity: 'ChangeOrder' }])
+    expect(routingKeysOf(triggers)).toEqual([
+      'intuit.Widget.create',
+      'intuit.widget.create',
+      'intuit.ChangeOrder.create',
+    ])
+    expect(debounceSecondsOf(triggers, { Entity: 'widget', Operation: 'create' })).toBe(5)
+  })
 
   it('the initial data of a run that a change starts matches the schema ProviderChange', () => {
     const change = changeOf({

@@ -1,6 +1,7 @@
 /** The member `on` of a process definition. It lists which changes in the books of a company start a run. */
 import {
   EntityId,
+  EntityName,
   providerEntities,
   type ProviderEntity,
   type ProviderEvent,
@@ -18,8 +19,11 @@ import { requireMembers } from './definition-checks.ts'
  */
 export interface ChangeTrigger {
   readonly provider: 'intuit'
-  /** The entity in the spelling of the provider's API, for example `Invoice`. */
-  readonly entity: ProviderEntity
+  /**
+   * The entity in the spelling of the provider's API, for example `Invoice`. The name of an entity that this release does
+   * not know yet is accepted as well.
+   */
+  readonly entity: ProviderEntity | (string & {})
   readonly operations: readonly [ProviderOperation, ...ProviderOperation[]]
   /**
    * With this member, several changes of the same object start only one run. The run starts this many seconds after the
@@ -37,7 +41,7 @@ export const ProviderChange = z.strictObject({
   provider: z.literal('intuit'),
   /** The company whose books have changed. It is also the `Realm` of the run. */
   realm: Realm,
-  entity: z.enum(providerEntities),
+  entity: EntityName,
   /** The id of the changed object. */
   id: EntityId,
   operation: z.enum(providerOperations),
@@ -54,7 +58,6 @@ const MEMBERS = new Set<string>([
   'operations',
   'debounceSeconds',
 ] satisfies (keyof ChangeTrigger)[])
-const ENTITIES: ReadonlySet<unknown> = new Set(providerEntities)
 const OPERATIONS: ReadonlySet<unknown> = new Set(providerOperations)
 
 /**
@@ -76,9 +79,11 @@ export function triggersOf(process: string, on: unknown): readonly ChangeTrigger
     >
     if (provider !== 'intuit')
       throw new TypeError(`${what}: ${shown(provider)} is not a provider: use 'intuit'`)
-    if (!ENTITIES.has(entity))
+    // An entity that this release does not know may be one that the provider has added.
+    const hint = spelling(entity)
+    if (!EntityName.safeParse(entity).success || hint !== '')
       throw new TypeError(
-        `${what}: ${shown(entity)} is not an entity whose changes are reported${spelling(entity)}`,
+        `${what}: ${shown(entity)} is not an entity whose changes are reported${hint}`,
       )
     if (debounceSeconds !== undefined && !isDebounce(debounceSeconds))
       throw new TypeError(
@@ -110,8 +115,10 @@ export const debounceSecondsOf = (
   triggers: readonly ChangeTrigger[],
   { Entity, Operation }: Pick<ProviderEvent, 'Entity' | 'Operation'>,
 ): number | undefined =>
-  triggers.find(({ entity, operations }) => entity === Entity && operations.includes(Operation))
-    ?.debounceSeconds
+  triggers.find(
+    ({ entity, operations }) =>
+      entity.toLowerCase() === Entity.toLowerCase() && operations.includes(Operation),
+  )?.debounceSeconds
 
 /** Returns the debounce key, which is the same for all changes of an object. */
 export const debounceKeyOf = ({
@@ -120,13 +127,18 @@ export const debounceKeyOf = ({
   EntityId: id,
 }: Pick<ProviderEvent, 'Provider' | 'Entity' | 'EntityId'>): string => `${Provider}.${Entity}.${id}`
 
-/** Returns the routing keys of the events that start a run of the process. */
+/**
+ * Returns the routing keys of the events that start a run of the process. An event of an unknown entity has the name
+ * that the provider gave, which is in lower case in the CloudEvents format, so there are keys for both spellings.
+ */
 export const routingKeysOf = (triggers: readonly ChangeTrigger[]): readonly string[] =>
-  triggers.flatMap(({ provider, entity, operations }) =>
-    operations.map((operation) =>
-      providerRoutingKey({ Provider: provider, Entity: entity, Operation: operation }),
-    ),
-  )
+  triggers.flatMap(({ provider, entity, operations }) => {
+    const isKnown = (providerEntities as readonly string[]).includes(entity)
+    const names = isKnown ? [entity] : [...new Set([entity, entity.toLowerCase()])]
+    return names.flatMap((Entity) =>
+      operations.map((Operation) => providerRoutingKey({ Provider: provider, Entity, Operation })),
+    )
+  })
 
 /** Returns the initial data of the run that an event starts. */
 export const changeOf = (event: ProviderEvent): Readonly<Record<string, string>> => ({
@@ -149,5 +161,5 @@ const shown = (value: unknown): string =>
 function spelling(entity: unknown): string {
   if (typeof entity !== 'string') return ''
   const meant = providerEntities.find((name) => name.toLowerCase() === entity.toLowerCase())
-  return meant === undefined ? '' : `: use '${meant}'`
+  return meant === undefined || meant === entity ? '' : `: use '${meant}'`
 }

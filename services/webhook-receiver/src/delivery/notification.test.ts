@@ -83,17 +83,49 @@ describe('a notification in the CloudEvents format', () => {
     expect(event).toMatchObject({ Entity: 'BillPayment', Operation: operation })
   })
 
-  it('the event for a merge in the CloudEvents format names the deleted object', () => {
-    const merge = cloudEvent({ type: 'qbo.customer.merged.v1', data: { deletedid: '27' } })
-    expect(parse([merge])?.events).toEqual([
-      expect.objectContaining({ Operation: 'merge', DeletedId: '27' }),
-    ])
+  it.each(['deletedid', 'deletedId', 'DeletedID'])(
+    'the event for a merge in the CloudEvents format names the deleted object in %s',
+    (name) => {
+      const merge = cloudEvent({ type: 'qbo.customer.merged.v1', data: { [name]: '27' } })
+      expect(parse([merge])?.events).toEqual([
+        expect.objectContaining({ Operation: 'merge', DeletedId: '27' }),
+      ])
+    },
+  )
+
+  it.each([
+    ['changeorder', 'ChangeOrder'],
+    ['CompanyCurrency', 'CompanyCurrency'],
+    ['widget2', 'widget2'],
+  ])('the event for the entity %s has the entity %s', (name, entity) => {
+    const document = [cloudEvent({ type: `qbo.${name}.created.v1` })]
+    expect(parse(document)?.events).toMatchObject([{ Entity: entity, Operation: 'create' }])
+    expect(parse(document)?.ignored).toEqual([])
+    const legacy = legacyNotification([legacyChange({ name })])
+    expect(parse(legacy)?.events).toMatchObject([{ Entity: entity }])
+  })
+
+  it('a notification is read in both formats whatever the case of its member names', () => {
+    const inUpperCase = (value: unknown): unknown =>
+      Array.isArray(value)
+        ? value.map(inUpperCase)
+        : typeof value === 'object' && value !== null
+          ? Object.fromEntries(
+              Object.entries(value).map(([name, of]) => [name.toUpperCase(), inUpperCase(of)]),
+            )
+          : value
+    expect(idsOf(inUpperCase([cloudEvent()]))).toEqual([CHANGE_ID])
+    expect(idsOf(inUpperCase(legacyNotification()))).toEqual([CHANGE_ID])
   })
 })
 
 describe('a change that cannot be published', () => {
   const bad: readonly (readonly [string, Readonly<Record<string, unknown>>, string])[] = [
-    ['an unknown entity', { type: 'qbo.changeorder.created.v1' }, 'unknown_entity'],
+    [
+      'an entity whose name is too long',
+      { type: `qbo.${'x'.repeat(41)}.created.v1` },
+      'unknown_entity',
+    ],
     ['another namespace', { type: 'payroll.employee.created.v1' }, 'unknown_entity'],
     ['an unknown operation', { type: 'qbo.invoice.archived.v1' }, 'unknown_operation'],
     ['no type', { type: undefined }, 'malformed'],
@@ -102,6 +134,10 @@ describe('a change that cannot be published', () => {
     ['no realm', { intuitaccountid: undefined }, 'realm_unusable'],
     ['an empty entity id', { intuitentityid: '' }, 'id_unusable'],
     ['an entity id with a line break', { intuitentityid: '1\n2' }, 'id_unusable'],
+    ['an entity id that is a dot segment', { intuitentityid: '..' }, 'id_unusable'],
+    ['an entity id with a path', { intuitentityid: '../x' }, 'id_unusable'],
+    ['an entity id with a query', { intuitentityid: '5?operation=delete' }, 'id_unusable'],
+    ['an entity id with a percent sign', { intuitentityid: '%2e%2e' }, 'id_unusable'],
     ['an entity id of 21 characters', { intuitentityid: '1'.repeat(21) }, 'id_unusable'],
     ['a time without a zone', { time: '2026-11-23T17:05:09' }, 'time_unusable'],
     ['a time that does not exist', { time: '2026-13-23T17:05:09Z' }, 'time_unusable'],
@@ -109,6 +145,11 @@ describe('a change that cannot be published', () => {
     [
       'an unusable deleted id',
       { type: 'qbo.customer.merged.v1', data: { deletedid: {} } },
+      'id_unusable',
+    ],
+    [
+      'a deleted id with a path',
+      { type: 'qbo.customer.merged.v1', data: { deletedId: '../1' } },
       'id_unusable',
     ],
   ]
@@ -130,14 +171,14 @@ describe('a change that cannot be published', () => {
     },
   )
 
-  it('the record of an ignored change contains only well-formed ids', () => {
+  it('the record of an ignored change contains only well-formed ids and names', () => {
     const change = cloudEvent({
       type: 'qbo.x.created.v1',
       intuitaccountid: 'a b',
       intuitentityid: '5',
     })
     expect(parse([change])?.ignored).toEqual([
-      { reason: 'unknown_entity', realm: null, entityId: '5' },
+      { reason: 'realm_unusable', entity: 'x', realm: null, entityId: '5' },
     ])
   })
 })

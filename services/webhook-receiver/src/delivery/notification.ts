@@ -9,6 +9,9 @@
  * "intuitaccountid","data":{}}`. A single event without an array is accepted as well, because the media type
  * `application/cloudevents+json` stands for a single event (CloudEvents JSON Format 1.0.2, section 3).
  *
+ * The names of members are read without case: documents, samples and captured deliveries of Intuit differ in it
+ * (`deletedId` and `deletedid`).
+ *
  * @see https://developer.intuit.com/app/developer/qbo/docs/develop/webhooks
  */
 import { asObject, parseJson } from '@integration-host/shared/json'
@@ -31,12 +34,22 @@ export interface Notification {
  */
 export function parseNotification(body: Buffer): Notification | null {
   const document = parseJson(textOf(body) ?? '')
-  const legacy = asObject(document)?.['eventNotifications']
+  const legacy = member(document, 'eventNotifications')
   if (Array.isArray(legacy)) return checked('legacy', legacy.flatMap(changesOfCompany))
   if (Array.isArray(document)) return checked('cloudevents', document.map(changeOfCloudEvent))
-  if (asObject(document)?.['specversion'] !== undefined)
+  if (member(document, 'specversion') !== undefined)
     return checked('cloudevents', [changeOfCloudEvent(document)])
   return null
+}
+
+/** Returns the member of an object whose name equals `name` but for case; `undefined` if there is none. */
+function member(value: unknown, name: string): unknown {
+  const object = asObject(value)
+  if (object === null || Object.hasOwn(object, name)) return object?.[name]
+  const wanted = name.toLowerCase()
+  for (const given in object)
+    if (given.length === name.length && given.toLowerCase() === wanted) return object[given]
+  return undefined
 }
 
 /** Returns the text of a body without a byte order mark (RFC 8259 §8.1); `null` if the body is not UTF-8. */
@@ -64,42 +77,42 @@ function checked(format: Format, changes: readonly Readable[]): Notification {
 
 const MALFORMED = {
   kind: 'ignored',
-  change: { reason: 'malformed', realm: null, entityId: null },
+  change: { reason: 'malformed', entity: null, realm: null, entityId: null },
 } as const
 
 function changesOfCompany(notification: unknown): readonly Readable[] {
   const company = asObject(notification)
-  const changes = asObject(company?.['dataChangeEvent'])?.['entities']
+  const changes = member(member(company, 'dataChangeEvent'), 'entities')
   if (company === null || !Array.isArray(changes)) return [null]
   return changes.map((entry) => {
     const change = asObject(entry)
     return change === null
       ? null
       : {
-          realm: company['realmId'],
-          entity: change['name'],
-          id: change['id'],
-          operation: change['operation'],
-          changedAt: change['lastUpdated'],
-          deletedId: change['deletedId'],
+          realm: member(company, 'realmId'),
+          entity: member(change, 'name'),
+          id: member(change, 'id'),
+          operation: member(change, 'operation'),
+          changedAt: member(change, 'lastUpdated'),
+          deletedId: member(change, 'deletedId'),
         }
   })
 }
 
 /** Matches the type of a CloudEvent of the accounting API: `qbo.<entity>.<operation>.<version>`. */
-const TYPE = /^qbo\.([a-z]+)\.([a-z]+)\.v\d+$/i
+const TYPE = /^qbo\.([a-z][a-z0-9]{0,39})\.([a-z]+)\.v\d+$/i
 
 function changeOfCloudEvent(entry: unknown): Readable {
   const event = asObject(entry)
-  const type = event?.['type']
+  const type = member(event, 'type')
   if (event === null || typeof type !== 'string') return null
   const [, entity, operation] = TYPE.exec(type) ?? []
   return {
-    realm: event['intuitaccountid'],
+    realm: member(event, 'intuitaccountid'),
     entity,
-    id: event['intuitentityid'],
+    id: member(event, 'intuitentityid'),
     operation,
-    changedAt: event['time'],
-    deletedId: asObject(event['data'])?.['deletedid'],
+    changedAt: member(event, 'time'),
+    deletedId: member(member(event, 'data'), 'deletedId'),
   }
 }

@@ -1,10 +1,11 @@
 import {
-  EntityId,
+  EntityName,
   ProviderEvent,
   providerEntities,
   type ProviderEntity,
   providerEventId,
   type ProviderOperation,
+  ReportedEntityId,
 } from '@integration-host/shared/contracts/provider-event'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { parseChangeTime } from './change-time.ts'
@@ -30,9 +31,10 @@ export const ignoredReasons = [
 ] as const
 export type IgnoredReason = (typeof ignoredReasons)[number]
 
-/** A change that is not published. It is logged, so it contains only well-formed ids. */
+/** A change that is not published. It is logged, so it contains only well-formed ids and names. */
 export interface IgnoredChange {
   readonly reason: IgnoredReason
+  readonly entity: string | null
   readonly realm: string | null
   readonly entityId: string | null
 }
@@ -61,16 +63,21 @@ const operations: ReadonlyMap<unknown, ProviderOperation> = new Map([
   ['emailed', 'emailed'],
 ])
 
+/** Returns whether the provider has added an entity that this release does not know. */
+export const isUnknownEntity = (entity: string): boolean => !entities.has(entity.toLowerCase())
+
 /** Returns the event for a reported change, or the first reason why the change cannot be published. */
 export function checkChange(change: ReportedChange): CheckedChange {
   const realm = Realm.safeParse(change.realm).data ?? null
-  const entityId = EntityId.safeParse(change.id).data ?? null
+  const entityId = ReportedEntityId.safeParse(change.id).data ?? null
+  // An unknown entity is passed on under the name that the provider gives it.
+  const entity =
+    entities.get(lowerCase(change.entity)) ?? EntityName.safeParse(change.entity).data ?? null
   const ignored = (reason: IgnoredReason): CheckedChange => ({
     kind: 'ignored',
-    change: { reason, realm, entityId },
+    change: { reason, entity, realm, entityId },
   })
-  const entity = entities.get(lowerCase(change.entity))
-  if (entity === undefined) return ignored('unknown_entity')
+  if (entity === null) return ignored('unknown_entity')
   const operation = operations.get(lowerCase(change.operation))
   if (operation === undefined) return ignored('unknown_operation')
   if (realm === null) return ignored('realm_unusable')
@@ -88,10 +95,13 @@ export function checkChange(change: ReportedChange): CheckedChange {
     Id: providerEventId(named),
     Provider: 'intuit',
     ...named,
-    ...(operation === 'merge' && change.deletedId !== undefined && { DeletedId: change.deletedId }),
+    ...(operation === 'merge' &&
+      change.deletedId !== undefined && {
+        DeletedId: ReportedEntityId.safeParse(change.deletedId).data ?? null,
+      }),
     Source: 'webhook',
   } satisfies Record<keyof Omit<ProviderEvent, 'DeletedId'>, unknown>)
-  // All members except `DeletedId` were validated above, so a failure can only be an invalid `DeletedId`.
+  // All members were validated above but `DeletedId` and the length of the id.
   return checked.success ? { kind: 'event', event: checked.data } : ignored('id_unusable')
 }
 

@@ -76,7 +76,7 @@ describe('the webhook receiver: POST /webhooks/intuit', () => {
 
     it('the receiver publishes the valid changes of a notification, and counts and logs the invalid changes', async () => {
       const document = [
-        cloudEvent({ type: 'qbo.secretproject.created.v1' }),
+        cloudEvent({ type: 'qbo.secret-project.created.v1' }),
         cloudEvent({ intuitentityid: '2' }),
         cloudEvent({ intuitaccountid: 'not a realm' }),
       ]
