@@ -20,7 +20,7 @@ import { isListEntry } from './session/openid-role.ts'
 import type { ReadFile } from '@integration-host/shared/files/list-file'
 import { parseUsers } from './session/password.ts'
 
-/** A list of e-mail addresses and `group:name`, separated by commas; empty by default. */
+/** A list of e-mail addresses, `group:name` and `oidc:subject`, separated by commas; empty by default. */
 const people = () =>
   z
     .string()
@@ -29,7 +29,7 @@ const people = () =>
     .transform((list) => list.filter((entry) => entry !== ''))
     .refine(
       (list) => list.every(isListEntry),
-      'must be a comma list of e-mail addresses and group:name',
+      'must be a comma list of ASCII e-mail addresses, group:name and oidc:subject',
     )
 
 const Settings = z.object({
@@ -70,9 +70,9 @@ const Settings = z.object({
   OIDC_CLIENT_ID: z.string().optional(),
   OIDC_CLIENT_SECRET: secret().optional(),
   OIDC_SCOPE: z.string().default('openid email'),
-  /** Who may act: verified e-mail addresses of persons, or groups in the form `group:name`. */
+  /** Who may act: verified e-mail addresses of persons, `oidc:subject`, or groups in the form `group:name`. */
   OIDC_OPERATORS: people(),
-  /** Who may only read: verified e-mail addresses of persons, or groups in the form `group:name`. */
+  /** Who may only read: verified e-mail addresses of persons, `oidc:subject`, or groups in the form `group:name`. */
   OIDC_VIEWERS: people(),
   /** The claim of the id token with the groups of the person. */
   OIDC_GROUPS_CLAIM: z.string().default('groups'),

@@ -6,6 +6,7 @@ import type { Health } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { openListFile } from '@integration-host/shared/files/list-file'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
+import { createRateLimit } from '@integration-host/shared/process/rate-limit'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import { createMemoryRequestStore } from './adapters/memory/request-store.ts'
 import { createMemorySessionStore } from './adapters/memory/session-store.ts'
@@ -162,6 +163,12 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
   const openStreams = metrics.gauge('console_event_streams', 'Browsers that read the event stream')
   metrics.beforeEach(() => openStreams.set({}, streams.size))
   const links = createOneTimeLinks(Date.now)
+  // Anyone can begin a sign-in and send a made-up code.
+  const failures = createRateLimit({
+    count: 30,
+    intervalMs: 60_000,
+    now: () => performance.now(),
+  })
   let url = config.CONSOLE_URL ?? ''
   const app = createApp({
     logger,
@@ -181,7 +188,9 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
             ...config.openId,
             scope: config.OIDC_SCOPE,
             redirectUri: () => url + CALLBACK_PATH,
-            onFailure: (reason) => logger.warn({ reason }, 'sign-in at the OpenID provider failed'),
+            onFailure(reason) {
+              if (failures.take()) logger.warn({ reason }, 'sign-in at the OpenID provider failed')
+            },
             now: () => performance.now(),
           }),
     flows: createFlowSeal(config.key, Date.now),

@@ -8,9 +8,9 @@ const accepts = (schema: { safeParse: (value: unknown) => { success: boolean } }
 describe('the label of a credential', () => {
   it('a label has 1 to 100 characters, counted as code points', () => {
     expect(accepts(Label, 'A')).toBe(true)
-    expect(accepts(Label, '🏢'.repeat(100))).toBe(true)
+    expect(accepts(Label, `a${'🏢'.repeat(99)}`)).toBe(true)
     expect(accepts(Label, 'a'.repeat(101))).toBe(false)
-    expect(accepts(Label, '🏢'.repeat(101))).toBe(false)
+    expect(accepts(Label, `a${'🏢'.repeat(100)}`)).toBe(false)
     expect(accepts(Label, '')).toBe(false)
     expect(accepts(Label, ' \u00a0 ')).toBe(false)
   })
@@ -31,13 +31,7 @@ describe('the label of a credential', () => {
   })
 
   it('a label may contain markup, quotation marks and text in any writing system', () => {
-    for (const text of [
-      '<script>alert(1)</script>',
-      `O'Neill & "Söhne"`,
-      'شركة',
-      '会社',
-      'a\u200db',
-    ])
+    for (const text of ['<script>alert(1)</script>', `O'Neill & "Söhne"`, 'شركة', '会社'])
       expect(accepts(Label, text)).toBe(true)
   })
 })

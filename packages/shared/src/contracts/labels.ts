@@ -5,14 +5,12 @@
  */
 import { z } from 'zod'
 
+import { hasOnlyVisible, isVisibleName } from './visible-name.ts'
+
 const MAX_TAGS = 10
 
-/**
- * The characters that a label or tag must not contain: control characters, line and paragraph separators, unpaired
- * surrogates, and bidirectional control characters. Bidirectional control characters reorder the text that follows them
- * (Unicode TR9, "Trojan Source").
- */
-const REJECTED = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
+/** What earlier releases have rejected. Labels and tags that they have stored may have other invisible characters. */
+const EARLIER_REJECTED = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
 
 /** Returns the schema of a text of at most `longest` characters (Unicode code points). */
 const shortText = (longest: number) =>
@@ -21,16 +19,21 @@ const shortText = (longest: number) =>
     .refine((text) => text.length <= 2 * longest && Array.from(text).length <= longest, {
       error: `must have at most ${longest} characters`,
     })
-    .refine((text) => !REJECTED.test(text), {
+    .refine((text) => !EARLIER_REJECTED.test(text), {
       error: 'must not have control characters, line separators or bidirectional overrides',
     })
 
-export const Label = shortText(100)
-  .refine((text) => /\S/.test(text), { error: 'must not be blank' })
-  .meta({
-    description: 'what people call the company, 1 to 100 characters',
-    examples: ['Rosewood Interiors'],
-  })
+/** A label as earlier releases have accepted it, for documents that they have written. */
+export const StoredLabel = shortText(100).refine((text) => /\S/.test(text), {
+  error: 'must not be blank',
+})
+
+export const Label = StoredLabel.refine(isVisibleName, {
+  error: 'must have a letter or digit, and no invisible characters',
+}).meta({
+  description: 'what people call the company, 1 to 100 characters',
+  examples: ['Rosewood Interiors'],
+})
 
 /**
  * The name of a tag. It must not contain `:` and `=`, which separate name and value in queries and on command lines.
@@ -50,17 +53,23 @@ export const isTag = (text: string): boolean => {
   )
 }
 
-export const Tags = z
+/** Tags as earlier releases have accepted them. */
+export const StoredTags = z
   .record(TagName, TagValue, {
     error: ({ code }) => (code === 'invalid_key' ? TAG_NAME_RULE : undefined),
   })
   .refine((tags) => Object.keys(tags).length <= MAX_TAGS, {
     error: `at most ${MAX_TAGS} tags are possible`,
   })
-  .meta({
-    description: `at most ${MAX_TAGS} pairs; a name has 1 to 64 characters without : and =, a value at most 256`,
-    examples: [{ channel: 'shop' }],
-  })
+
+export const Tags = StoredTags.refine(
+  (tags) =>
+    Object.entries(tags).every(([name, value]) => isVisibleName(name) && hasOnlyVisible(value)),
+  { error: 'a tag must have a letter or digit in its name, and no invisible characters' },
+).meta({
+  description: `at most ${MAX_TAGS} pairs; a name has 1 to 64 characters without : and =, a value at most 256`,
+  examples: [{ channel: 'shop' }],
+})
 export type Tags = z.output<typeof Tags>
 
 /** The body of `PATCH /credentials/{name}`. An absent member keeps its value; `null` removes it. */

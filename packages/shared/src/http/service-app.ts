@@ -194,7 +194,9 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   app.notFound(notFoundHandler(app, errorResponses.respond))
   app.onError((error, c) => {
     const response = errorResponses.respond(c, error)
-    if (response.status >= 500)
+    // Anyone can make a service busy. The line of the request has the status.
+    const isBusy = error instanceof IntegrationError && error.code === 'busy'
+    if (response.status >= 500 && !isBusy)
       logger.error({ err: error, method: c.req.method, route: routeOf(c) }, 'request failed')
     return response
   })

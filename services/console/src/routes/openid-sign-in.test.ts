@@ -23,7 +23,7 @@ describe('signing in at an OpenID provider', () => {
       OIDC_ISSUER: provider.issuer,
       OIDC_CLIENT_ID: CLIENT_ID,
       OIDC_CLIENT_SECRET: CLIENT_SECRET,
-      OIDC_OPERATORS: 'ada@example.com, group:operations',
+      OIDC_OPERATORS: 'ada@example.com, kate@example.com, group:operations, oidc:u-9',
       OIDC_VIEWERS: 'vera@example.com, group:support',
     })
   })
@@ -95,11 +95,33 @@ describe('signing in at an OpenID provider', () => {
     expect(await sessionOf(both.session)).toMatchObject({ User: 'oidc:u-8', Role: 'operator' })
   })
 
+  it('a person whose address is not ASCII is an operator only by the subject of the provider', async () => {
+    const person = { sub: 'u-9', email: 'kät\u212A@example.com', email_verified: true }
+    const { session } = await signIn(person)
+    expect(await sessionOf(session)).toMatchObject({ User: 'oidc:u-9', Role: 'operator' })
+  })
+
   it.each([
     ['in neither list', { email: 'mallory@example.com', email_verified: true }],
     ['with an e-mail address that the provider has not verified', { email: ADA.email }],
     ['with a false email_verified', { ...ADA, email_verified: false }],
     ['with email_verified as a text', { ...ADA, email_verified: 'true' }],
+    [
+      'whose address has a Kelvin sign for its k',
+      { email: '\u212Aate@example.com', email_verified: true },
+    ],
+    [
+      'whose address has a full-width letter',
+      { email: '\uff4bate@example.com', email_verified: true },
+    ],
+    [
+      'whose address has a Cyrillic letter',
+      { email: '\u0430da@example.com', email_verified: true },
+    ],
+    [
+      'whose address has an invisible character',
+      { email: 'a\u200bda@example.com', email_verified: true },
+    ],
     ['of an unlisted group', { groups: ['group:operations'] }],
   ])('the OpenID sign-in rejects a person %s with 403', async (_, claims) => {
     const { status, page, session } = await signIn(claims)

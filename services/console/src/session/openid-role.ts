@@ -10,7 +10,7 @@ export interface PersonClaims {
 }
 
 export interface OpenIdPeople {
-  /** The e-mail addresses and `group:name` of the setting. */
+  /** The e-mail addresses, `group:name` and `oidc:subject` of the setting. The issuer is always that of OIDC_ISSUER. */
   readonly operators: readonly string[]
   readonly viewers: readonly string[]
   /** The claim with the groups of the person. Its value is an array of names, or one name. */
@@ -18,16 +18,27 @@ export interface OpenIdPeople {
 }
 
 const GROUP = 'group:'
+const SUBJECT = 'oidc:'
 /** The characters that the header `Acting-For` can contain. */
 const USER = /^[\x21-\x7e]{1,100}$/
 
 /** Returns whether the text is an entry of OIDC_OPERATORS or OIDC_VIEWERS. */
-export const isListEntry = (entry: string): boolean =>
-  entry.startsWith(GROUP) ? entry.length > GROUP.length : /^[^@\s]+@[^@\s]+$/.test(entry)
+export const isListEntry = (entry: string): boolean => {
+  const prefix = [GROUP, SUBJECT].find((one) => entry.startsWith(one))
+  return prefix === undefined ? isAddress(entry) : entry.length > prefix.length
+}
 
 /**
- * Returns the user name and the role of a person, and the entries that name the person; `null` if there are none. The user name is the e-mail
- * address if the provider has verified it. Otherwise, the user name is `oidc:` followed by the claim `sub`. No other
+ * Returns whether the text is an ASCII e-mail address. Other characters may look like ASCII letters, and some become
+ * ASCII letters in lower case: U+212A, the Kelvin sign, becomes `k`.
+ */
+const isAddress = (text: unknown): text is string =>
+  typeof text === 'string' && /^[\x21-\x3f\x41-\x7e]+@[\x21-\x3f\x41-\x7e]+$/.test(text)
+
+/**
+ * Returns the user name and the role of a person, and the entries that name the person; `null` if there are none. The
+ * user name is the e-mail address if it is ASCII and the provider has verified it. Otherwise, the user name is `oidc:`
+ * followed by the claim `sub`. No other
  * claim becomes the user name, because the person can choose the value of claims such as `preferred_username`.
  */
 export function personOf(
@@ -36,17 +47,15 @@ export function personOf(
 ): { readonly user: string; readonly role: Role; readonly named: readonly string[] } | null {
   const { operators, viewers, groupsClaim } = people
   const email =
-    typeof claims.email === 'string' && claims.email_verified === true
-      ? claims.email.toLowerCase()
-      : null
+    isAddress(claims.email) && claims.email_verified === true ? claims.email.toLowerCase() : null
   const groups = [claims[groupsClaim]].flat().filter((group) => typeof group === 'string')
   const named = [...operators, ...viewers].filter((entry) =>
     entry.startsWith(GROUP)
       ? groups.includes(entry.slice(GROUP.length))
-      : entry.toLowerCase() === email,
+      : entry === `${SUBJECT}${claims.sub}` || entry.toLowerCase() === email,
   )
   const role = roleOf(named, people)
-  const user = email ?? `oidc:${claims.sub}`
+  const user = email ?? `${SUBJECT}${claims.sub}`
   return role === null || !USER.test(user) ? null : { user, role, named }
 }
 

@@ -3,7 +3,7 @@ import { createCipheriv, createDecipheriv, randomBytes, scrypt } from 'node:cryp
 import { promisify } from 'node:util'
 import { z } from 'zod'
 import type { ExportDocument } from '@integration-host/shared/contracts/custody'
-import { Label, Tags } from '@integration-host/shared/contracts/labels'
+import { StoredLabel, StoredTags } from '@integration-host/shared/contracts/labels'
 import { CredentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { Secret } from '@integration-host/shared/secrets/secret'
@@ -25,8 +25,8 @@ export const ExportedCredential = z.object({
   name: CredentialName,
   environment: z.string(),
   // Documents of earlier releases contain no label and no tags. Importing such a document keeps the stored labels.
-  label: Label.nullable().optional(),
-  tags: Tags.optional(),
+  label: StoredLabel.nullable().optional(),
+  tags: StoredTags.optional(),
   // The version of the credential, which each later token pair increments. The limit ensures that the version stays an
   // exact integer in Redis and in JSON.
   version: z
