@@ -42,6 +42,9 @@ const optionalQueues = [
   processTopology('ChangeFeed', ['read']),
 ].flatMap((topology) => topology.queues)
 
+/** Every queue that a service may declare. */
+export const allQueues = [...queues, ...optionalQueues]
+
 /** The queue of `npm run bench -- webhooks`. */
 export const BENCH_QUEUE = 'bench.provider'
 
@@ -52,7 +55,7 @@ export const BENCH_QUEUE = 'bench.provider'
 export async function removeTopology(url: string, prefix: string): Promise<void> {
   const connection = await connect(url)
   const channel = await connection.createChannel()
-  for (const { name } of [...queues, ...optionalQueues, { name: BENCH_QUEUE }])
+  for (const { name } of [...allQueues, { name: BENCH_QUEUE }])
     await channel.deleteQueue(prefix + name)
   for (const { name } of [...exchanges, { name: PROVIDER_EXCHANGE }])
     await channel.deleteExchange(prefix + name)
