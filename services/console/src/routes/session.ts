@@ -1,6 +1,7 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import { createRateLimit } from '@integration-host/shared/process/rate-limit'
 import { createSemaphore } from '@integration-host/shared/process/semaphore'
 import type { NetworkOf } from '@integration-host/shared/http/peer-network'
 import { type Context, Hono } from 'hono'
@@ -64,6 +65,8 @@ export interface SessionRouteDeps {
 export function sessionRoutes(deps: SessionRouteDeps): Hono {
   const { sessions, isHttps, logger } = deps
   const checks = createSemaphore(1)
+  // Anyone can try to sign in. The metric counts all attempts.
+  const logged = createRateLimit({ count: 30, intervalMs: 60_000, now: () => performance.now() })
   const tags = ['session']
   const view = (session: Session): SessionView => ({
     User: session.user,
@@ -79,7 +82,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
 
   function rejected(way: SignInWay, message: string): IntegrationError {
     deps.onSignIn(way, 'rejected')
-    logger.warn({ way }, 'sign-in was rejected')
+    if (logged.take()) logger.warn({ way }, 'sign-in was rejected')
     return new IntegrationError('sign_in_rejected', message)
   }
 
