@@ -18,6 +18,7 @@ export const errorCodes = {
     title: 'The content type is not supported',
     remedy: 'none',
   },
+  quota_exceeded: { status: 429, title: 'The key has too many of these', remedy: 'retry' },
   internal_error: { status: 500, title: 'The service failed', remedy: 'retry' },
   store_unavailable: { status: 503, title: 'The store is not available', remedy: 'retry' },
   broker_unavailable: { status: 503, title: 'The broker is not available', remedy: 'retry' },
@@ -178,6 +179,17 @@ export class IntegrationError extends Error {
     return errorCodes[this.code].remedy
   }
 }
+
+/**
+ * Returns the error for a key that has as many of something as one key may have, below the limit for all keys.
+ *
+ * @param what what the key has too many of, such as `connect links`
+ */
+export const quotaExceeded = (what: string, limit: number): IntegrationError =>
+  new IntegrationError('quota_exceeded', `one key may have at most ${limit} ${what}`, {
+    retryAfterSeconds: 60,
+    members: { limit },
+  })
 
 /** Returns whether `error` is an {@link IntegrationError} with this code. */
 export const hasCode = (error: unknown, code: ErrorCode): error is IntegrationError =>

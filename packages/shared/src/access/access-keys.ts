@@ -9,12 +9,21 @@ import { type Scope, SERVICE_SCOPES } from './scope.ts'
 const REMEMBERED_HEADERS = 10_000
 
 /**
+ * How long a replica may lag behind the others in reading a changed key file. The file is often distributed by an
+ * orchestrator that needs a minute for it.
+ */
+const LIST_DELAY_MS = 120_000
+
+/**
  * The keys that callers may present to a service: the keys in `SERVICE_API_KEY(S)` and in `SERVICE_KEYS_FILE`.
  */
 export class AccessKeys {
   readonly #serviceKeys: readonly (readonly [digest: string, Grants])[]
   readonly #now: () => number
+  readonly #onReplaced = new Set<() => void>()
   #byDigest: ReadonlyMap<string, Grants>
+  /** The ids of the keys that were listed since this process started, and are no longer listed. */
+  #revoked: ReadonlySet<string> = new Set()
   /**
    * The callers of recent requests, by their `Authorization` header. For a known header, no digest has to be computed.
    * Only headers with a valid key are kept. All entries are removed when the key list is replaced.
@@ -37,8 +46,35 @@ export class AccessKeys {
   /** Replaces the keys of the key file by `entries`. The service keys stay valid. */
   replaceList(entries: readonly KeyEntry[]): void {
     const listed = entries.map((entry) => [entry.sha256, grantsOf(entry)] as const)
+    const ids = new Set(entries.map(({ id }) => id))
+    const before = [...this.#byDigest.values()].map(({ keyId }) => keyId)
+    this.#revoked = new Set([...this.#revoked, ...before].filter((id) => !ids.has(id)))
     this.#byDigest = new Map([...listed, ...this.#serviceKeys])
     this.#byHeader = new Map()
+    for (const onReplaced of this.#onReplaced) onReplaced()
+  }
+
+  /** Calls `onReplaced` after each replacement of the list. Returns the function that ends this. */
+  watch(onReplaced: () => void): () => void {
+    this.#onReplaced.add(onReplaced)
+    return () => void this.#onReplaced.delete(onReplaced)
+  }
+
+  /**
+   * Returns whether the key that made something has ended: it was revoked or has expired. What it made must then no
+   * longer act. A key that this process has never seen has ended too, unless the thing is so new that another replica
+   * may know the key already, from a newer key file.
+   *
+   * @param keyId `null` for something that names no key, because a service of the installation or an earlier release
+   *   made it. It never ends in this way.
+   * @param madeAt the time in epoch ms at which the thing was made
+   */
+  hasEnded(keyId: string | null, madeAt: number): boolean {
+    if (keyId === null) return false
+    const now = this.#now()
+    for (const grants of this.#byDigest.values())
+      if (grants.keyId === keyId) return grants.expiresAt !== null && grants.expiresAt <= now
+    return this.#revoked.has(keyId) || now - madeAt > LIST_DELAY_MS
   }
 
   /**

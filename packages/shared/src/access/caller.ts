@@ -38,6 +38,15 @@ export class Caller {
     return this.#grants.isService
   }
 
+  /**
+   * The id of the key if the number of things that it may hold or store is limited by a share of its own, and if what it
+   * makes ends with it. `null` for a key of `SERVICE_API_KEY(S)`: it is the installation itself, and is replaced by
+   * another key in normal operation.
+   */
+  get shareOf(): string | null {
+    return this.isService ? null : this.keyId
+  }
+
   /** Returns the same caller, acting for `person`. */
   actingFor(person: string): Caller {
     return new Caller(this.#grants, person)

@@ -60,6 +60,18 @@ export function callerOf(c: Context): Caller {
   return caller
 }
 
+/**
+ * Identifies the caller of a request again, because its key may have been revoked, or have expired or changed, while
+ * the request was processed.
+ *
+ * @throws {IntegrationError} `unauthorized` if the request no longer has a valid service key.
+ */
+export function identified(c: Context, keys: Pick<AccessKeys, 'identify'>): Caller {
+  const caller = keys.identify(c.req.header('Authorization'))
+  if (caller === null) throw unauthorized()
+  return caller
+}
+
 /** Throws `forbidden` if the key of the request may not use the realm. */
 export const requireRealm = (c: Context, realm: string): void => callerOf(c).requireRealm(realm)
 

@@ -3,7 +3,7 @@ import {
   DeadLetterView,
   DeletedDeadLetters,
 } from '@integration-host/shared/contracts/dead-letter'
-import { ActBody, RunResponse } from '@integration-host/shared/contracts/run'
+import { ActBody } from '@integration-host/shared/contracts/run'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
@@ -16,6 +16,7 @@ import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { deadLetterNotFound, type DeadLetterOperations } from '../worker/dead-letter-operations.ts'
 import type { Operations } from '../worker/operations.ts'
 import { describeBody, readActOn } from './act.ts'
+import { ChangedRun, changedRun } from './changed-run.ts'
 import { pageLimit, ProcessParam } from './contracts.ts'
 import { limited } from './limited.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
@@ -176,7 +177,7 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
           'The transaction of a start message is queued instead, and the response is its run.',
         requestBody,
         responses: {
-          202: jsonResponse('the run', RunResponse),
+          202: jsonResponse('the run', ChangedRun),
           ...problemResponses({
             400: 'invalid, or the process does not accept the initial data of a start message',
             404: 'no such dead letter, or the process is not loaded',
@@ -190,7 +191,7 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
         const { process, id } = c.req.valid('param')
         const act = await actOf(c)
         const run = await deadLetterOperations.requeue(await letterOf(c, process, id), act)
-        return c.json(run, 202)
+        return c.json(changedRun(callerOf(c), run), 202)
       },
     )
 }

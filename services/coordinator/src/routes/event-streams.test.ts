@@ -9,7 +9,7 @@ import {
   createEventStreams,
   type CutReason,
   type EventStreams,
-  MAX_WATCHERS,
+  WATCHERS,
   type StreamOptions,
 } from './event-streams.ts'
 
@@ -32,6 +32,7 @@ const kinds = [
 ] as const
 
 const forAll: StreamOptions = {
+  caller: { shareOf: null },
   process: null,
   isCoalesced: false,
   lastId: null,
@@ -97,7 +98,7 @@ describe('the event streams of /events', () => {
   /** Adds events, and moves the time forward until the events are written. */
   function publish(...events: readonly TransactionEvent[]): void {
     for (const one of events) feed.add(one)
-    vi.advanceTimersByTime(MAX_WATCHERS)
+    vi.advanceTimersByTime(WATCHERS.total)
   }
 
   it('all events of a burst are written to every stream in one shared Buffer', () => {
@@ -239,9 +240,9 @@ describe('the event streams of /events', () => {
   })
 
   it('coalesced and complete streams together are limited to 100', () => {
-    for (let n = 0; n < MAX_WATCHERS; n += 1) open({ isCoalesced: n % 2 === 0 })
+    for (let n = 0; n < WATCHERS.total; n += 1) open({ isCoalesced: n % 2 === 0 })
     expect(() => open({ isCoalesced: true })).toThrow('100 clients')
-    expect(streams.size).toBe(MAX_WATCHERS)
+    expect(streams.size).toBe(WATCHERS.total)
   })
 
   it('events for a client that does not read are kept, and are sent in order when the client reads again', () => {
@@ -335,12 +336,12 @@ describe('the event streams of /events', () => {
   })
 
   it('a further event stream is rejected while 100 are open, and accepted after one client has disconnected', () => {
-    const responses = Array.from({ length: MAX_WATCHERS }, () => open())
+    const responses = Array.from({ length: WATCHERS.total }, () => open())
     expect(() => open()).toThrow(
       expect.objectContaining({ code: 'too_many_watchers', retryAfterSeconds: 5 }),
     )
     responses[0]?.close()
-    expect(streams.size).toBe(MAX_WATCHERS - 1)
+    expect(streams.size).toBe(WATCHERS.total - 1)
     open()
   })
 

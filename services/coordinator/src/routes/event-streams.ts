@@ -11,7 +11,7 @@
  * E2  A stream whose client does not read is not written to. The stream keeps references to the shared Buffers instead.
  *     The client is disconnected when these Buffers exceed `MAX_UNREAD_BYTES` and are not from one batch, or when it
  *     has read nothing for `MAX_UNREAD_MS`.
- * E3  At most `MAX_WATCHERS` streams are open.
+ * E3  At most `WATCHERS.total` streams are open, and at most `WATCHERS.perKey` of one key.
  * E4  A client that needs only the state of the runs asks for a coalesced stream. Its events are collected for about
  *     `COALESCE_MS`, and of these only the newest event of each run and the failures are sent. They are serialised once
  *     for each filter.
@@ -19,6 +19,8 @@
  * A client that was cut off reconnects with its Last-Event-ID, so it loses no event that the transition feed still has.
  */
 import type { ServerResponse } from 'node:http'
+import type { Caller } from '@integration-host/shared/access/caller'
+import { type PlaceLimits, Places } from '@integration-host/shared/access/places'
 import {
   afterThisTurn,
   afterWritesOfThisTurn,
@@ -39,7 +41,7 @@ export interface EventStreams extends Disposable {
    * Opens an event stream to `outgoing`. Returns a function that starts writing; the caller calls this function when
    * the response head has been sent.
    *
-   * @throws {IntegrationError} `too_many_watchers` if `MAX_WATCHERS` streams are open.
+   * @throws {IntegrationError} `too_many_watchers` if the caller gets no place (`WATCHERS`).
    */
   open(outgoing: StreamResponse, options: StreamOptions): () => void
 }
@@ -50,6 +52,8 @@ export type StreamResponse = Pick<ServerResponse, 'write' | 'end' | 'on' | 'dest
 }
 
 export interface StreamOptions {
+  /** The caller that reads the stream. */
+  readonly caller: Pick<Caller, 'shareOf'>
   /** The process whose events the stream contains; `null` for the events of all processes. */
   readonly process: string | null
   /** Whether the events are collected for `COALESCE_MS`, and only the newest event of each run is sent. */
@@ -73,7 +77,7 @@ export interface EventStreamsDeps {
   readonly onCut: (reason: CutReason) => void
 }
 
-export const MAX_WATCHERS = 100
+export const WATCHERS: PlaceLimits = { total: 100, perKey: 50 }
 const MAX_UNREAD_BYTES = 1_048_576
 const MAX_UNREAD_MS = 5_000
 /**
@@ -119,6 +123,7 @@ interface Stream {
   readonly process: string | null
   readonly isStillValid: () => boolean
   readonly channel: Channel
+  readonly freePlace: () => void
   /**
    * The events since the client's Last-Event-ID that were not sent yet. They are serialised in batches while the client
    * reads.
@@ -236,7 +241,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
     send,
   })
   const channels = [complete, coalesced]
-  const openStreams = (): number => complete.streams.size + coalesced.streams.size
+  const places = new Places(WATCHERS)
 
   const stopWatching = feed.watch((event) => {
     for (const channel of channels) channel.add(event)
@@ -284,16 +289,22 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   }
 
   function cut(stream: Stream, reason: CutReason): void {
-    if (!stream.channel.streams.delete(stream)) return
+    if (!close(stream)) return
     onCut(reason)
     // The connection is reset, because a TCP reset discards the data that the kernel still buffers for this client.
     // This data could be megabytes.
     stream.outgoing.socket?.resetAndDestroy()
   }
 
+  /** Writes no further events to the stream. Returns false if the stream was closed before. */
+  function close(stream: Stream): boolean {
+    stream.freePlace()
+    return stream.channel.streams.delete(stream)
+  }
+
   /** The connection of a client that does not read is reset. Its response would otherwise never end. */
   function end(stream: Stream): void {
-    stream.channel.streams.delete(stream)
+    close(stream)
     if (stream.unreadSince === null) stream.outgoing.end()
     else stream.outgoing.socket?.resetAndDestroy()
   }
@@ -325,13 +336,14 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
 
   return {
     get size() {
-      return openStreams()
+      return places.size
     },
-    open(outgoing, { process, isCoalesced, lastId, isStillValid }) {
-      if (openStreams() >= MAX_WATCHERS)
+    open(outgoing, { caller, process, isCoalesced, lastId, isStillValid }) {
+      const freePlace = places.take(caller)
+      if (freePlace === null)
         throw new IntegrationError(
           'too_many_watchers',
-          `${MAX_WATCHERS} clients read the events of this replica already`,
+          `${WATCHERS.total} clients read the events of this replica already, or ${WATCHERS.perKey} with this key`,
           { retryAfterSeconds: 5 },
         )
       const channel = isCoalesced ? coalesced : complete
@@ -342,6 +354,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
         process,
         isStillValid,
         channel,
+        freePlace,
         missed: [],
         queue: [],
         queuedBytes: 0,
@@ -349,8 +362,9 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
         unreadSince: null,
         lastWriteAt: now(),
       }
-      if (!outgoing.destroyed) channel.streams.add(stream)
-      outgoing.on('close', () => channel.streams.delete(stream))
+      channel.streams.add(stream)
+      if (outgoing.destroyed) close(stream)
+      outgoing.on('close', () => close(stream))
       outgoing.on('error', () => {}) // `close` follows, and a broken connection is not an error of the coordinator
       outgoing.on('drain', () => {
         stream.unreadSince = null

@@ -8,7 +8,7 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { Operations } from '../worker/operations.ts'
-import { type EventStreams, MAX_WATCHERS } from './event-streams.ts'
+import { type EventStreams, WATCHERS } from './event-streams.ts'
 
 const EventsQuery = z.object({
   process: z.string().optional(),
@@ -46,7 +46,7 @@ export function eventRoutes({ streams, operations, keys }: EventRouteDeps) {
         ...problemResponses({
           400: 'an unknown query parameter, or an invalid value',
           404: 'no such process',
-          503: `${MAX_WATCHERS} clients are connected already`,
+          503: `${WATCHERS.total} clients are connected already, or ${WATCHERS.perKey} with this key`,
         }),
       },
     }),
@@ -57,6 +57,7 @@ export function eventRoutes({ streams, operations, keys }: EventRouteDeps) {
       requireEvents(callerOf(c), process)
       const authorization = c.req.header('Authorization')
       const options = {
+        caller: callerOf(c),
         process: process === undefined ? null : operations.process(process).name,
         isCoalesced: coalesce === 'true',
         lastId: c.req.header('Last-Event-ID') ?? null,

@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { once } from 'node:events'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import type { Caller } from '@integration-host/shared/access/caller'
+import { type PlaceLimits, Places } from '@integration-host/shared/access/places'
 import { Time } from '@integration-host/shared/contracts/run-filter'
 import { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
 import { RunResponse } from '@integration-host/shared/contracts/run'
@@ -62,7 +63,7 @@ const ExportLine = z.union([
  */
 const PAGE = 25
 const RUNS_PER_CURSOR = 1_000
-const MAX_EXPORTS = 4
+const EXPORTS: PlaceLimits = { total: 4, perKey: 2 }
 /** The time without reading after which a client is disconnected. */
 const MAX_UNREAD_MS = 60_000
 
@@ -73,7 +74,7 @@ const MAX_UNREAD_MS = 60_000
  * `next_cursor` as `cursor`. It starts the next export by passing the `Until` of this export as `since`.
  */
 export function exportRoutes({ source, keys, logger, shutdown, cursors }: ExportRouteDeps) {
-  let open = 0
+  const places = new Places(EXPORTS)
 
   async function* lines(
     { process, since }: z.output<typeof ExportQuery>,
@@ -131,8 +132,6 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
       // The client recognizes an incomplete export by its missing last line, and by a chunked body without an end.
       if (!stopped.aborted) logger.warn({ err: error }, 'export of runs was interrupted')
       outgoing.destroy()
-    } finally {
-      open -= 1
     }
   }
 
@@ -152,7 +151,7 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
         },
         ...problemResponses({
           400: 'invalid',
-          503: `${MAX_EXPORTS} exports of this replica are running already, or the store is unavailable`,
+          503: `${EXPORTS.total} exports of this replica are running already, or ${EXPORTS.perKey} with this key; or the store is unavailable`,
         }),
       },
     }),
@@ -167,15 +166,13 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
       if (process !== undefined) caller.requireProcess(process)
       if (process !== undefined && cursor !== null && cursor.process !== process)
         throw new IntegrationError('invalid_request', 'cursor: belongs to another export')
-      if (open >= MAX_EXPORTS)
+      const freePlace = places.take(caller)
+      if (freePlace === null)
         throw new IntegrationError(
           'too_many_exports',
-          `${MAX_EXPORTS} exports of this replica are running already`,
+          `${EXPORTS.total} exports of this replica are running already, or ${EXPORTS.perKey} with this key`,
           { retryAfterSeconds: 30 },
         )
-      // The export is counted before the first `await`. Otherwise exports that begin at the same time could exceed the
-      // limit.
-      open += 1
       let isWriting = false
       try {
         const until = cursor?.until ?? (await source.exportEnd(query.until ?? null))
@@ -196,13 +193,14 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
           { 'Content-Type': 'application/x-ndjson', 'Cache-Control': 'no-store' },
           (outgoing) => {
             isWriting = true
-            return () => void write(outgoing, parts, first.done === true ? '' : first.value)
+            return () =>
+              void write(outgoing, parts, first.done === true ? '' : first.value).finally(freePlace)
           },
         )
       } finally {
         // If nothing is written, because of an error or a HEAD request, the export ends here and no longer counts as
         // open. Otherwise it counts as open until `write` has ended.
-        if (!isWriting) open -= 1
+        if (!isWriting) freePlace()
       }
     },
   )

@@ -5,6 +5,7 @@ import {
   StartOperation,
 } from '@integration-host/shared/contracts/operation'
 import { ActBody } from '@integration-host/shared/contracts/run'
+import type { Caller } from '@integration-host/shared/access/caller'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
@@ -20,6 +21,7 @@ import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { OperationRunner } from '../worker/run-operations.ts'
 import { describeBody, readActOn } from './act.ts'
+import { picked } from './changed-run.ts'
 import { pageLimit } from './contracts.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 
@@ -29,6 +31,26 @@ export interface OperationRouteDeps {
   readonly operationRunner: Pick<OperationRunner, 'hint'>
   readonly cursors: SealedCursors
 }
+
+const WITHOUT_REQUEST = {
+  ID: true,
+  Process: true,
+  Status: true,
+  StatusReason: true,
+  CreatedAt: true,
+  UpdatedAt: true,
+  FinishedAt: true,
+} as const
+
+/** The response of a request that has stopped or continued an operation. */
+const ChangedOperation = z.union([
+  OperationView,
+  OperationView.pick(WITHOUT_REQUEST).meta({
+    ref: 'OperationWithoutRequest',
+    description:
+      'The operation for a key without `transactions:read`, because another key may have made its request.',
+  }),
+])
 
 const IdParam = z.object({ id: z.string().min(1).max(64) })
 const Position = z.object({
@@ -79,7 +101,7 @@ export function operationRoutes({
         ...description,
         requestBody: describeBody(ActBody),
         responses: {
-          200: jsonResponse('the operation', OperationView),
+          200: jsonResponse('the operation', ChangedOperation),
           ...problemResponses({
             400: 'invalid',
             404: 'no such operation',
@@ -96,7 +118,7 @@ export function operationRoutes({
         await visibleTo(c, id)
         const operation = await apply(id, act)
         operationRunner.hint()
-        return c.json(viewOf(operation))
+        return c.json(changedView(callerOf(c), operation))
       },
     )
   return new Hono()
@@ -228,6 +250,14 @@ export function operationRoutes({
       }),
     )
 }
+
+const changedView = (
+  caller: Caller,
+  operation: OperationSummary,
+): z.output<typeof ChangedOperation> =>
+  caller.has('transactions:read')
+    ? viewOf(operation)
+    : picked(operation, WITHOUT_REQUEST)
 
 const viewOf = ({ Request, Progress, ...operation }: OperationSummary): OperationView => {
   const { Done, Skipped, FailedByCode } = Progress

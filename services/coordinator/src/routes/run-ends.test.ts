@@ -12,7 +12,7 @@ import type { Step } from '../process/step.ts'
 import type { QueueResult } from '../transaction/transaction-source.ts'
 import type { Run } from '../transaction/run.ts'
 import { createTransitionFeed } from '../worker/transition-feed.ts'
-import { createRunEnds, MAX_WAITING } from './run-ends.ts'
+import { createRunEnds, WAITING } from './run-ends.ts'
 
 /** For each transaction id, the function that lets its step complete. */
 const waiting = new Map<string, () => void>()
@@ -229,10 +229,11 @@ describe('waiting for the end of a run', { timeout }, () => {
   }
   const unavailable = () => Promise.reject(new Error('the store is unavailable'))
   const ignore = (): void => {}
+  const service = { shareOf: null }
 
   it('ends with the event of this run, and ignores those of other runs', async () => {
     const { feed, ends } = open(unavailable)
-    const reached = ends.wait(queued, HOUR, ignore)
+    const reached = ends.wait(queued, service, HOUR, ignore)
     feed.add({ ...event, Process: 'Other' })
     feed.add({ ...event, TransactionID: '2' })
     feed.add({ ...event, ReplayID: 1 })
@@ -247,14 +248,16 @@ describe('waiting for the end of a run', { timeout }, () => {
     'ends if a run that another replica may have started (%s) has ended before it was watched',
     async (outcome) => {
       const { ends } = open(() => Promise.resolve({ ...run, Status: 'Completed' }))
-      expect(await ends.wait({ outcome, run }, HOUR, ignore)).toMatchObject({ Status: 'Completed' })
+      expect(await ends.wait({ outcome, run }, service, HOUR, ignore)).toMatchObject({
+        Status: 'Completed',
+      })
       expect(ends.size).toBe(0)
     },
   )
 
   it('ends with the run as it was queued if the store is unavailable', async () => {
     const { feed, ends } = open(unavailable)
-    const reached = ends.wait(queued, HOUR, ignore)
+    const reached = ends.wait(queued, service, HOUR, ignore)
     feed.add({ ...event, Status: 'Failed' })
     expect(await reached).toBe(run)
   })
@@ -262,21 +265,23 @@ describe('waiting for the end of a run', { timeout }, () => {
   it('ends when the client disconnects', async () => {
     const { ends } = open(unavailable)
     let disconnect = ignore
-    const reached = ends.wait(queued, HOUR, (stopWaiting) => (disconnect = stopWaiting))
+    const reached = ends.wait(queued, service, HOUR, (stopWaiting) => (disconnect = stopWaiting))
     disconnect()
     expect(await reached).toBe(run)
     expect(ends.size).toBe(0)
   })
 
-  it(`is not possible while ${MAX_WAITING} requests wait already, and at shutdown`, async () => {
+  it(`is not possible while ${WAITING.total} requests wait already, and at shutdown`, async () => {
     const { feed, ends } = open(unavailable)
-    const all = Array.from({ length: MAX_WAITING }, () => ends.wait(queued, HOUR, ignore))
-    expect(await ends.wait(queued, HOUR, ignore)).toBe(null)
-    expect(ends.size).toBe(MAX_WAITING)
+    const all = Array.from({ length: WAITING.total }, () =>
+      ends.wait(queued, service, HOUR, ignore),
+    )
+    expect(await ends.wait(queued, service, HOUR, ignore)).toBe(null)
+    expect(ends.size).toBe(WAITING.total)
     feed.add(event)
     const statuses = (await Promise.all(all)).map((ended) => ended?.Status)
     expect(new Set(statuses)).toEqual(new Set(['Completed']))
     ends[Symbol.dispose]()
-    expect(await ends.wait(queued, HOUR, ignore)).toBe(null)
+    expect(await ends.wait(queued, service, HOUR, ignore)).toBe(null)
   })
 })

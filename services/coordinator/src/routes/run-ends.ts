@@ -3,6 +3,8 @@
  * The transition feed of each replica receives the transitions of all replicas, so each replica can send such a
  * response, whichever replica ends the run.
  */
+import type { Caller } from '@integration-host/shared/access/caller'
+import { type PlaceLimits, Places } from '@integration-host/shared/access/places'
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { keyText, type Run, type RunKey } from '../transaction/run.ts'
 import { ONLY_RUN, type RunReader } from '../transaction/run-detail.ts'
@@ -16,13 +18,14 @@ export interface RunEnds extends Disposable {
   /**
    * Resolves with the run when it has ended. After `ms` milliseconds or at shutdown, reads the run and resolves with its
    * current state. If this read fails, resolves with the run as it was queued, because the transaction is durable.
-   * Resolves with `null` without waiting if `MAX_WAITING` requests wait already, if the service shuts down, or if `ms` is
-   * 0.
+   * Resolves with `null` without waiting if the caller gets no place (`WAITING`), if the service shuts down, or if `ms`
+   * is 0.
    *
    * @param onDisconnect - registers the function that must be called when the client disconnects
    */
   wait(
     queued: QueueResult,
+    caller: Pick<Caller, 'shareOf'>,
     ms: number,
     onDisconnect: (stopWaiting: () => void) => void,
   ): Promise<Run | null>
@@ -34,16 +37,16 @@ export interface RunEndsDeps {
 }
 
 /** Each waiting request occupies a connection, of which the ingress accepts 500 for all replicas of a service. */
-export const MAX_WAITING = 200
+export const WAITING: PlaceLimits = { total: 200, perKey: 100 }
 
 export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
   type EndWait = (event: TransactionEvent | null) => void
   /** The waiting requests of each run, by the text of its key. */
   const waiting = new Map<string, Set<EndWait>>()
-  let size = 0
+  const places = new Places(WAITING)
   let isClosed = false
   const stopWatching = feed.watch((event) => {
-    if (size === 0 || !isOver(event.Status)) return
+    if (places.size === 0 || !isOver(event.Status)) return
     for (const end of waiting.get(keyText(event)) ?? []) end(event)
   })
 
@@ -58,14 +61,12 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
     waiting.set(key, ends)
     const end: EndWait = (event) => {
       if (!ends.delete(end)) return
-      size -= 1
       if (ends.size === 0) waiting.delete(key)
       clearTimeout(timer)
       resolve(event)
     }
     const timer = setTimeout(end, ms, null)
     ends.add(end)
-    size += 1
     return { event: promise, stop: () => end(null) }
   }
 
@@ -77,11 +78,13 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
 
   return {
     get size() {
-      return size
+      return places.size
     },
-    async wait({ outcome, run, claim }, ms, onDisconnect) {
+    async wait({ outcome, run, claim }, caller, ms, onDisconnect) {
       if (isOver(run.Status)) return run
-      if (isClosed || size >= MAX_WAITING || ms === 0) return null
+      if (isClosed || ms === 0) return null
+      const freePlace = places.take(caller)
+      if (freePlace === null) return null
       const { event, stop } = watch(run, ms)
       let isConnected = true
       onDisconnect(() => {
@@ -92,6 +95,7 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
       // another replica was faster.
       if (claim === undefined) void read(run).then(({ Status }) => isOver(Status) && stop())
       const last = await event
+      freePlace()
       if (!isConnected) return run
       return (outcome === 'queued' && last && completedRun(run, last)) || read(run)
     },

@@ -1,7 +1,8 @@
-import { ActBody, RunResponse } from '@integration-host/shared/contracts/run'
+import type { AccessKeys } from '@integration-host/shared/access/access-keys'
+import { ActBody } from '@integration-host/shared/contracts/run'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { callerOf, needs } from '@integration-host/shared/http/access'
+import { callerOf, identified, needs } from '@integration-host/shared/http/access'
 import { onResponseClosed, rawJson } from '@integration-host/shared/http/http-server'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { headerParameter } from '@integration-host/shared/http/openapi'
@@ -13,10 +14,12 @@ import { parseClientJson } from '../process/json-normalization.ts'
 import { checkedQueueable, Queueable, utf8Of } from '../transaction/queueable.ts'
 import { inputInvalid, type Operations } from '../worker/operations.ts'
 import { ONLY_RUN } from '../transaction/run-detail.ts'
+import type { Run } from '../transaction/run.ts'
 import { isOver } from '../transaction/status.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { ReplayRequest, TransactionSource } from '../transaction/transaction-source.ts'
 import { describeBody, IF_MATCH, queuerOf, readAct, ReplayBody, SettleBody } from './act.ts'
 import { bulkRoutes } from './bulk.ts'
+import { ChangedRun, changedRun } from './changed-run.ts'
 import { ProcessParam, RunQuery, TransactionParam } from './contracts.ts'
 import { limited } from './limited.ts'
 import { runDetailRoutes } from './run-detail.ts'
@@ -26,6 +29,7 @@ export interface TransactionRouteDeps {
   readonly operations: Operations
   readonly source: TransactionSource
   readonly runEnds: RunEnds
+  readonly keys: Pick<AccessKeys, 'identify'>
 }
 
 /** Many clients and proxies close a connection on which no response has arrived for a minute. */
@@ -35,7 +39,7 @@ const tags = ['transactions']
 
 /** `/processes/{process}/transactions`: queues, replays, resumes, cancels, retries and settles transactions. */
 export function transactionRoutes(deps: TransactionRouteDeps) {
-  const { operations, source, runEnds } = deps
+  const { operations, source, runEnds, keys } = deps
   /**
    * Checks the realm of the transaction: a key that is bound to realms may change only runs of its realms. The check
    * needs no lock, because the realm of a transaction never changes.
@@ -60,12 +64,14 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         summary: 'Queue a transaction; it is durable before the response',
         description:
           'With `Prefer: wait=30` the response is sent when the run has ended, and after 30 seconds at the latest: 200 ' +
-          'if the run has ended, otherwise 202. Repeat the request to continue waiting.',
+          'if the run has ended, otherwise 202. Repeat the request to continue waiting. A key without ' +
+          '`transactions:read` does not wait.',
         parameters: [
           headerParameter(
             'Prefer',
             `\`wait=<seconds>\` (RFC 7240): wait for the end of the run, at most ${MAX_WAIT_SECONDS} seconds. The ` +
-              'response has `Preference-Applied` with this time, unless too many requests wait already',
+              'response has `Preference-Applied` with this time, unless too many requests wait already, or the key ' +
+              'lacks `transactions:read`',
           ),
         ],
         requestBody: {
@@ -77,14 +83,14 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
             ...jsonResponse(
               'queued, or absorbed by the waiting run with the same Debounce key, which is returned; with ' +
                 '`Prefer: wait`, the run has not ended',
-              RunResponse,
+              ChangedRun,
             ),
             headers: PREFERENCE_APPLIED,
           },
           200: {
             ...jsonResponse(
               'a transaction with this id, data, realm and tags exists already; with `Prefer: wait`, the run has ended',
-              RunResponse,
+              ChangedRun,
             ),
             headers: PREFERENCE_APPLIED,
           },
@@ -103,7 +109,8 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       async (c) => {
         const { process } = c.req.valid('param')
         const transaction = await readTransaction(c)
-        callerOf(c).requireRealmOf(transaction)
+        const caller = callerOf(c)
+        caller.requireRealmOf(transaction)
         const by = queuerOf(c, [transaction])
         const [result] = await operations.queue(process, [transaction], by)
         if (result?.outcome === 'invalid') throw inputInvalid(result.errors)
@@ -112,14 +119,24 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
             'transaction_conflict',
             'the id exists with other data, realm or tags',
           )
-        const preferred = preferredWaitSeconds(c)
-        if (preferred === null)
-          return rawJson(c, result.run, result.outcome === 'exists' ? 200 : 202)
+        // The end of a run shows what its steps have done, so a key that may only queue does not wait for it.
+        const preferred = caller.has('transactions:read') ? preferredWaitSeconds(c) : null
+        if (preferred === null) {
+          const run = changedRun(caller, result.run, transaction)
+          return rawJson(c, run, result.outcome === 'exists' ? 200 : 202)
+        }
         const seconds = Math.min(preferred, MAX_WAIT_SECONDS)
-        const ended = await runEnds.wait(result, seconds * 1_000, (stopWaiting) =>
+        const ended = await runEnds.wait(result, caller, seconds * 1_000, (stopWaiting) =>
           onResponseClosed(c, stopWaiting),
         )
-        if (ended !== null) c.header('Preference-Applied', `wait=${seconds}`)
+        // The key may have been revoked, or have lost a scope or a company, while the request waited.
+        if (ended !== null) {
+          const current = identified(c, keys)
+          current.requireScope('transactions:read')
+          current.requireProcess(process)
+          current.requireRealmOf(ended)
+          c.header('Preference-Applied', `wait=${seconds}`)
+        }
         const run = ended ?? result.run
         return rawJson(c, run, isOver(run.Status) ? 200 : 202)
       },
@@ -137,7 +154,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         parameters: [IF_MATCH],
         requestBody: describeBody(ReplayBody),
         responses: {
-          202: jsonResponse('the new run', RunResponse),
+          202: jsonResponse('the new run', ChangedRun),
           ...problemResponses({
             400: 'invalid, initial data that the process does not accept, or a step before `fromStep` was never completed',
             404: 'no such transaction',
@@ -157,7 +174,9 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         const { fromStep = null, InitialData: initialData } = body
         await requireRealmOfRun(c)
         const request = { fromStep, latest, initialData }
-        return c.json(await operations.replay(process, id, request, act), 202)
+        return changed(c, await operations.replay(process, id, request, act), 202, {
+          InitialData: initialData,
+        })
       },
     )
     .post(
@@ -170,7 +189,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         parameters: [IF_MATCH],
         requestBody: describeBody(ActBody),
         responses: {
-          202: jsonResponse('the run', RunResponse),
+          202: jsonResponse('the run', ChangedRun),
           ...problemResponses({
             400: 'invalid',
             404: 'no such transaction',
@@ -187,7 +206,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         const { replay = null } = c.req.valid('query')
         const { act } = await readAct(c, ActBody)
         await requireRealmOfRun(c)
-        return c.json(await operations.resume(process, id, replay, act), 202)
+        return changed(c, await operations.resume(process, id, replay, act), 202)
       },
     )
     .post(
@@ -200,7 +219,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         parameters: [IF_MATCH],
         requestBody: describeBody(ActBody),
         responses: {
-          200: jsonResponse('the run', RunResponse),
+          200: jsonResponse('the run', ChangedRun),
           ...problemResponses({
             400: 'invalid',
             404: 'no such transaction',
@@ -217,7 +236,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         const { replay = null } = c.req.valid('query')
         const { act } = await readAct(c, ActBody)
         await requireRealmOfRun(c)
-        return c.json(await operations.cancel(process, id, replay, act))
+        return changed(c, await operations.cancel(process, id, replay, act), 200)
       },
     )
     .post(
@@ -231,7 +250,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         parameters: [IF_MATCH],
         requestBody: describeBody(ActBody),
         responses: {
-          202: jsonResponse('the run', RunResponse),
+          202: jsonResponse('the run', ChangedRun),
           ...problemResponses({
             400: 'invalid',
             404: 'no such transaction',
@@ -248,7 +267,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         const { replay = null } = c.req.valid('query')
         const { act } = await readAct(c, ActBody)
         await requireRealmOfRun(c)
-        return c.json(await operations.retry(process, id, replay, act), 202)
+        return changed(c, await operations.retry(process, id, replay, act), 202)
       },
     )
     .post(
@@ -265,7 +284,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         parameters: [IF_MATCH],
         requestBody: describeBody(SettleBody),
         responses: {
-          202: jsonResponse('the run', RunResponse),
+          202: jsonResponse('the run', ChangedRun),
           ...problemResponses({
             400: 'invalid, or the process has no step of this name any more',
             404: 'no such transaction',
@@ -287,10 +306,17 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
           throw new IntegrationError('invalid_request', 'Data: is allowed only with Outcome done')
         await requireRealmOfRun(c)
         const settlement = outcome === 'done' ? { outcome, data } : { outcome }
-        return c.json(await operations.settle(process, id, replay, settlement, act), 202)
+        return changed(c, await operations.settle(process, id, replay, settlement, act), 202)
       },
     )
 }
+
+const changed = (
+  c: Context,
+  run: Run,
+  status: 200 | 202,
+  brought?: { readonly InitialData: ReplayRequest['initialData'] },
+): Response => c.json(changedRun(callerOf(c), run, brought), status)
 
 const onlyRunQuery = onlyKnownQuery(...Object.keys(RunQuery.shape))
 

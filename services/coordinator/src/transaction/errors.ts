@@ -67,7 +67,10 @@ export const operationNotPaused = (): IntegrationError =>
   new IntegrationError('operation_not_paused', 'only a paused operation can be continued')
 
 export const tooManyOperations = (limit: number): IntegrationError =>
-  new IntegrationError('too_many_operations', `the key has ${limit} operations that are not over`)
+  new IntegrationError('too_many_operations', `the key has ${limit} operations that are not over`, {
+    retryAfterSeconds: 60,
+    members: { limit },
+  })
 
 /** Thrown if the bulk operation has already changed the run, but was interrupted before it recorded its progress. */
 export class DoneBefore extends Error {
