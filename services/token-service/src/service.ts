@@ -242,7 +242,9 @@ export async function startTokenService(
     }),
   )
   const admission = createExchangeAdmission()
+  const access = opened.use(openAccessKeys(config, { logger, health, metrics }))
   const authorization = createAuthorization({
+    keys: access.keys,
     seal: createRequestSeal(config.CREDENTIAL_KEYS),
     provider,
     authorizations,
@@ -252,6 +254,7 @@ export async function startTokenService(
     now,
   })
   const connectLinks = createConnectLinks({
+    keys: access.keys,
     links,
     authorization,
     returnToOrigins: config.RETURN_TO_ORIGINS ?? null,
@@ -278,7 +281,6 @@ export async function startTokenService(
     sleep,
     notifyOutbox,
   }
-  const access = opened.use(openAccessKeys(config, { logger, health, metrics }))
   const adoptions = opened.use(
     createAdoptions({
       ...leaseDeps,

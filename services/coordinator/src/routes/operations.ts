@@ -255,9 +255,7 @@ const changedView = (
   caller: Caller,
   operation: OperationSummary,
 ): z.output<typeof ChangedOperation> =>
-  caller.has('transactions:read')
-    ? viewOf(operation)
-    : picked(operation, WITHOUT_REQUEST)
+  caller.has('transactions:read') ? viewOf(operation) : picked(operation, WITHOUT_REQUEST)
 
 const viewOf = ({ Request, Progress, ...operation }: OperationSummary): OperationView => {
   const { Done, Skipped, FailedByCode } = Progress

@@ -8,6 +8,7 @@ let clock = 1_700_000_000_000
 const kept = new Map<string, unknown>()
 const open = (returnToOrigins: readonly string[] | null = null) =>
   createAuthorization({
+    keys: { hasEnded: (keyId) => keyId === 'ended' },
     seal,
     authorizations: { keepLabels: async (state, labels) => void kept.set(state, labels) },
     provider: {
@@ -49,6 +50,14 @@ describe('an authorization request', () => {
       hasLabels: true,
       linkId: 'link',
     })
+  })
+
+  it('a callback is rejected if the key that started its authorization has ended', async () => {
+    const authorization = open()
+    const { state } = await authorization.start({ ...wanted, keyId: 'erp' })
+    expect(authorization.requestOf(callback(state))).toMatchObject({ keyId: 'erp' })
+    const ended = await authorization.start({ ...wanted, keyId: 'ended' })
+    expect(() => authorization.requestOf(callback(ended.state))).toThrow('has ended')
   })
 
   it('an authorization request expires after ten minutes, and later callbacks with its state are rejected', async () => {

@@ -1,5 +1,6 @@
 /** Starts an authorization and validates the callback of the provider: state, browser, issuer and realm. */
 import { randomBytes } from 'node:crypto'
+import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { Secret } from '@integration-host/shared/secrets/secret'
@@ -53,6 +54,7 @@ export interface AuthorizationDeps {
   readonly seal: RequestSeal
   readonly provider: Pick<Provider, 'authorizationUrl' | 'issuer' | 'usesPkce'>
   readonly authorizations: Pick<AuthorizationStore, 'keepLabels'>
+  readonly keys: Pick<AccessKeys, 'hasEnded'>
   /** The requested scopes, space-delimited (RFC 6749 §3.3). */
   readonly scope: string
   /**
@@ -76,8 +78,8 @@ export interface Authorization {
    * label and tags.
    *
    * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `provider_unavailable` if the discovery
-   * document or the signing keys have not been fetched yet; `store_unavailable` if the label or the tags cannot be
-   * stored.
+   * document or the signing keys have not been fetched yet; `store_unavailable`, `quota_exceeded` or `busy` if the label
+   * or the tags cannot be stored.
    */
   start(
     wanted: {
@@ -88,13 +90,15 @@ export interface Authorization {
       readonly isByVisitor?: boolean
       /** The id of the connect link that starts the authorization; `null` by default. */
       readonly linkId?: string | null
+      /** The key with which the authorization ends (`Caller.shareOf`); `null` by default. */
+      readonly keyId?: string | null
     } & LabelsChange,
   ): Promise<StartedAuthorization>
   /**
    * Returns the authorization request that a callback belongs to.
    *
-   * @throws {IntegrationError} `authorization_invalid`: the state is forged or expired, or another browser started
-   * the authorization.
+   * @throws {IntegrationError} `authorization_invalid`: the state is forged or expired, another browser started the
+   * authorization, or the key that started it has ended.
    */
   requestOf(callback: Pick<Callback, 'state' | 'browser'>): AuthorizationRequest
   /**
@@ -109,7 +113,15 @@ export interface Authorization {
 export function createAuthorization(deps: AuthorizationDeps): Authorization {
   const { seal, provider, authorizations, now } = deps
   return {
-    async start({ returnTo, realm, browser, isByVisitor = false, linkId = null, ...wanted }) {
+    async start({
+      returnTo,
+      realm,
+      browser,
+      isByVisitor = false,
+      linkId = null,
+      keyId = null,
+      ...wanted
+    }) {
       requireReturnable(returnTo, deps.returnToOrigins)
       const labels = givenLabels(wanted)
       const request: AuthorizationRequest = {
@@ -123,6 +135,7 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
         hasLabels: Object.keys(labels).length > 0,
         isByVisitor,
         linkId,
+        keyId,
       }
       const { nonce, codeVerifier, expiresAt } = request
       const state = seal.seal(request)
@@ -133,7 +146,12 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
       })
       // The labels of a connect link are stored with the link. Anyone who has the link can start authorizations.
       if (request.hasLabels && linkId === null)
-        await authorizations.keepLabels(state, labels, AUTHORIZATION_TTL_MS + CLOCK_TOLERANCE_MS)
+        await authorizations.keepLabels(
+          state,
+          labels,
+          AUTHORIZATION_TTL_MS + CLOCK_TOLERANCE_MS,
+          keyId,
+        )
       return { url, state, expiresAt }
     },
 
@@ -143,6 +161,8 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
       if (request.expiresAt <= now()) throw invalid('the state has expired')
       if (request.browser !== null && (browser === null || digest(browser) !== request.browser))
         throw invalid('the authorization was started in another browser')
+      if (deps.keys.hasEnded(request.keyId, request.expiresAt - AUTHORIZATION_TTL_MS))
+        throw invalid('the service key that started the authorization has ended')
       return request
     },
 

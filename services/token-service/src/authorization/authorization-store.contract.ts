@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { AuthorizationStore, CodeClaim } from './authorization-store.ts'
+import { type AuthorizationStore, type CodeClaim, PENDING_LABELS } from './authorization-store.ts'
 
 const claim: CodeClaim = { realm: '1', state: null, returnTo: null, result: null }
 
@@ -24,12 +24,35 @@ export function authorizationStoreContract(
 
     it('the authorization store keeps the labels of a state until their time to live has passed', async () => {
       const labels = { label: 'Acme', tags: { customer: '7' } }
-      await store.keepLabels('state', labels, 60_000)
+      await store.keepLabels('state', labels, 60_000, null)
       expect(await store.readLabels('state')).toStrictEqual(labels)
       expect(await store.readLabels('other')).toBeNull()
-      await store.keepLabels('short', labels, 20)
+      await store.keepLabels('short', labels, 20, null)
       await new Promise((done) => setTimeout(done, 60))
       expect(await store.readLabels('short')).toBeNull()
+    })
+
+    it('the authorization store keeps no labels of a key above its share, but those of another key', async () => {
+      const labels = { label: 'Acme' }
+      const keep = (state: string, key: string | null, ttlMs = 60_000) =>
+        store.keepLabels(state, labels, ttlMs, key)
+      const states = Array.from({ length: PENDING_LABELS.perKey - 1 }, (_, n) => `of one ${n}`)
+      await Promise.all(states.map((state) => keep(state, 'one')))
+      await keep('expires', 'one', 20)
+      await new Promise((done) => setTimeout(done, 60))
+      await keep('last', 'one')
+      await expect(keep('rejected', 'one')).rejects.toMatchObject({ code: 'quota_exceeded' })
+      expect(await store.readLabels('rejected')).toBeNull()
+      await keep('of another key', 'two')
+      await keep('of a service', null)
+      expect(await store.readLabels('of another key')).toEqual(labels)
+      expect(await store.readLabels('of a service')).toEqual(labels)
+    })
+
+    it('the authorization store keeps no more labels than all keys together may have', async () => {
+      const keep = (n: number) => store.keepLabels(`state ${n}`, { label: 'Acme' }, 60_000, null)
+      await Promise.all(Array.from({ length: PENDING_LABELS.total }, (_, n) => keep(n)))
+      await expect(keep(PENDING_LABELS.total)).rejects.toMatchObject({ code: 'busy' })
     })
 
     it('the authorization store deletes the record of a used state when its time to live has passed', async () => {

@@ -5,8 +5,9 @@
  * Every adapter passes the same contract suite. All methods throw `IntegrationError` `store_unavailable` if the store
  * cannot be used.
  */
+import type { PlaceLimits } from '@integration-host/shared/access/places'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
-import type { ErrorCode } from '@integration-host/shared/errors'
+import { type ErrorCode, IntegrationError, quotaExceeded } from '@integration-host/shared/errors'
 import type { LabelsChange } from '../credential/labels.ts'
 
 export interface AuthorizationStore {
@@ -19,8 +20,17 @@ export interface AuthorizationStore {
   /**
    * Stores the label and tags of an authorization under its state for `ttlMs`. When the credential of the company is
    * stored, the credential gets this label and these tags.
+   *
+   * @param shareOf the key to whose share the authorization belongs (`Caller.shareOf`)
+   * @throws {IntegrationError} `quota_exceeded` if the key has too many pending authorizations with a label or tags;
+   * `busy` if all keys together have too many ({@link PENDING_LABELS}).
    */
-  keepLabels(state: string, labels: LabelsChange, ttlMs: number): Promise<void>
+  keepLabels(
+    state: string,
+    labels: LabelsChange,
+    ttlMs: number,
+    shareOf: string | null,
+  ): Promise<void>
 
   /** Resolves with the label and tags that were stored for a state; `null` if there are none. */
   readLabels(state: string): Promise<LabelsChange | null>
@@ -40,6 +50,22 @@ export interface AuthorizationStore {
   /** Stores the claim of a code together with the result of the code exchange, for another `ttlMs`. */
   settleCode(code: string, claim: CodeClaim, ttlMs: number): Promise<void>
 }
+
+/**
+ * How many pending authorizations with a label or tags may be stored. Labels and tags have up to 4 KB, so they take at
+ * most about 40 MB of the store that also has the credentials.
+ */
+export const PENDING_LABELS: PlaceLimits = { total: 10_000, perKey: 1_000 }
+
+/** Returns the error if all keys together have too many pending authorizations. */
+export const tooManyPending = (): IntegrationError =>
+  new IntegrationError('busy', 'too many authorizations with a label or tags are pending; retry', {
+    retryAfterSeconds: 60,
+  })
+
+/** Returns the error if one key has too many pending authorizations. */
+export const tooManyPendingOfKey = (): IntegrationError =>
+  quotaExceeded('pending authorizations with a label or tags', PENDING_LABELS.perKey)
 
 export interface CodeClaim {
   readonly realm: string

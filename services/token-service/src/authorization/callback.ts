@@ -153,6 +153,7 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     const permit = await admission.admit(
       request.browser === null ? 'key' : 'browser',
       callback.network,
+      request.keyId,
     )
     let isFirst = false
     try {

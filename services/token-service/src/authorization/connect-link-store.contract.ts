@@ -1,6 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { type ConnectLink, type ConnectLinkStore, positionOf } from './connect-link-store.ts'
+import {
+  CONNECT_LINKS,
+  type ConnectLink,
+  type ConnectLinkStore,
+  positionOf,
+} from './connect-link-store.ts'
 
 const MINUTE_MS = 60_000
 
@@ -14,6 +19,7 @@ export const linkOf = (members: Partial<ConnectLink> = {}): ConnectLink => ({
   createdAt: Date.now(),
   expiresAt: Date.now() + 60 * MINUTE_MS,
   createdBy: 'key test',
+  keyId: null,
   usedAt: null,
   usedBy: null,
   ...members,
@@ -63,9 +69,27 @@ export function connectLinkStoreContract(
     it('the connect link store deletes a link on request, and returns false for a second deletion', async () => {
       const link = linkOf()
       await store.add(link, Date.now())
-      expect([await store.remove(link.id), await store.remove(link.id)]).toEqual([true, false])
+      expect([await store.remove(link), await store.remove(link)]).toEqual([true, false])
       expect(await store.get(link.id)).toBeNull()
       expect(await store.list({ after: '', limit: 9 })).toEqual([])
+    })
+
+    it('the connect link store accepts no link of a key above its share, but one of another key, and again one after a deletion', async () => {
+      const links = Array.from({ length: CONNECT_LINKS.perKey }, () => linkOf({ keyId: 'one' }))
+      await Promise.all(links.map((link) => store.add(link, Date.now())))
+      const next = linkOf({ keyId: 'one' })
+      await expect(store.add(next, Date.now())).rejects.toMatchObject({
+        code: 'quota_exceeded',
+        retryAfterSeconds: 60,
+      })
+      expect(await store.get(next.id)).toBeNull()
+      expect(await store.add(linkOf({ keyId: 'two' }), Date.now())).toBe(true)
+      expect(await store.add(linkOf({ keyId: null }), Date.now())).toBe(true)
+      const [first, second] = links as [ConnectLink, ConnectLink]
+      await store.use(second, { usedAt: Date.now(), usedBy: 'the digest of a cookie' })
+      await store.remove(first)
+      expect(await store.add(next, Date.now())).toBe(true)
+      await expect(store.add(linkOf({ keyId: 'one' }), Date.now())).rejects.toThrow()
     })
 
     it('the connect link store deletes a link after its deletion time', async () => {

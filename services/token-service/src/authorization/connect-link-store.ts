@@ -6,10 +6,16 @@
  * cannot be used.
  */
 import { z } from 'zod'
+import type { PlaceLimits } from '@integration-host/shared/access/places'
+import { type IntegrationError, quotaExceeded } from '@integration-host/shared/errors'
 import { Realm } from '@integration-host/shared/contracts/realm'
 
 export interface ConnectLinkStore {
-  /** Stores a link. Resolves with `false` if {@link MAX_CONNECT_LINKS} links are already stored. */
+  /**
+   * Stores a link. Resolves with `false` if `CONNECT_LINKS.total` links are already stored.
+   *
+   * @throws {IntegrationError} `quota_exceeded` if `CONNECT_LINKS.perKey` links of its key are already stored.
+   */
   add(link: ConnectLink, now: number): Promise<boolean>
 
   /**
@@ -25,7 +31,7 @@ export interface ConnectLinkStore {
   list(page: { readonly after: string; readonly limit: number }): Promise<readonly ConnectLink[]>
 
   /** Deletes a link. Resolves with `false` if it is not stored. */
-  remove(id: string): Promise<boolean>
+  remove(link: Pick<ConnectLink, 'id' | 'keyId'>): Promise<boolean>
 }
 
 /** A connect link in its stored form. A link can start one authorization. Times are epoch milliseconds. */
@@ -43,6 +49,11 @@ export const ConnectLink = z
     expiresAt: z.number(),
     /** The caller that created the link, as the audit log names it. */
     createdBy: z.string(),
+    /**
+     * The id of the key that created the link, with which the link ends; `null` if a service of the installation created
+     * it, or if it was kept when its key was revoked. A link from an earlier release names no key.
+     */
+    keyId: z.string().nullable().default(null),
     /** The time at which the link was first used; `null` if it was not used. */
     usedAt: z.number().nullable(),
     /** The digest of the cookie of the browser that used the link; `null` if it was not used. */
@@ -56,8 +67,11 @@ export interface LinkUse {
   readonly usedBy: string
 }
 
-/** The maximum number of stored links, which limits the memory of the store. */
-export const MAX_CONNECT_LINKS = 20_000
+/** How many links may be stored, which limits the memory of the store. */
+export const CONNECT_LINKS: PlaceLimits = { total: 20_000, perKey: 2_000 }
+
+export const tooManyLinksOfKey = (): IntegrationError =>
+  quotaExceeded('connect links', CONNECT_LINKS.perKey)
 
 /**
  * How long an expired link stays stored, in milliseconds. During this time, its page shows that the link has expired.

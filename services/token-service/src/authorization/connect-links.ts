@@ -9,8 +9,10 @@
  *     browser, as `GET /authorize` does. While the provider is unavailable, the link stays unused.
  * L4  For ten minutes after the first use, the same browser can use the link again. A person who comes back from the
  *     provider, chose another company there, or has sent the form twice is not rejected.
+ * L5  A link ends with the key that created it.
  */
 import { randomBytes } from 'node:crypto'
+import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import {
@@ -19,7 +21,7 @@ import {
   requireReturnable,
   type StartedAuthorization,
 } from './authorization-request.ts'
-import { type ConnectLink, type ConnectLinkStore, MAX_CONNECT_LINKS } from './connect-link-store.ts'
+import { CONNECT_LINKS, type ConnectLink, type ConnectLinkStore } from './connect-link-store.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import { auditFactOf } from '../credential/outbox.ts'
 import { digest } from './digest.ts'
@@ -31,6 +33,7 @@ export const DEFAULT_LINK_SECONDS = 7 * 86_400
 export interface ConnectLinksDeps {
   readonly links: ConnectLinkStore
   readonly authorization: Pick<Authorization, 'start'>
+  readonly keys: Pick<AccessKeys, 'hasEnded'>
   readonly returnToOrigins: readonly string[] | null
   readonly store: Pick<CredentialStore, 'record'>
   readonly notifyOutbox: () => void
@@ -41,7 +44,7 @@ export interface ConnectLinks {
   /**
    * Stores a link, and resolves with the link and its ticket.
    *
-   * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `connect_links_full`;
+   * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `connect_links_full`; `quota_exceeded`;
    * `store_unavailable`.
    */
   create(wanted: {
@@ -51,6 +54,7 @@ export interface ConnectLinks {
     readonly tags: Readonly<Record<string, string>>
     readonly lifetimeSeconds: number
     readonly createdBy: string
+    readonly keyId: string | null
   }): Promise<{ readonly ticket: string; readonly link: ConnectLink }>
   /**
    * Resolves with the link of a ticket if `browser` can use it, and changes nothing (L2). `browser` is the value of the
@@ -92,9 +96,15 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
   async function find(ticket: string, browser: string | null): Promise<ConnectLink> {
     const link = /^[A-Za-z0-9_-]{43}$/.test(ticket) ? await links.get(digest(ticket)) : null
     if (link === null) throw unusable('it does not exist, was withdrawn, or expired long ago')
+    requireKey(link)
     if (link.usedAt !== null) requireUsedBy(link, browser)
     else if (link.expiresAt <= now()) throw unusable('it has expired')
     return link
+  }
+
+  /** Throws if the key that created the link has ended (L5). The page must not name the key. */
+  function requireKey({ keyId, createdAt }: ConnectLink): void {
+    if (deps.keys.hasEnded(keyId, createdAt)) throw unusable('it was withdrawn')
   }
 
   /** Throws unless this browser has used the link within the last ten minutes (L4). */
@@ -105,8 +115,8 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
       throw unusable('this browser used it more than ten minutes ago')
   }
 
-  const start = ({ id, returnTo, realm, label, tags }: ConnectLink, browser: string) =>
-    authorization.start({ returnTo, realm, browser, label, tags, linkId: id })
+  const start = ({ id, returnTo, realm, label, tags, keyId }: ConnectLink, browser: string) =>
+    authorization.start({ returnTo, realm, browser, label, tags, linkId: id, keyId })
 
   return {
     async create({ lifetimeSeconds, ...wanted }) {
@@ -124,7 +134,7 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
       if (!(await links.add(link, createdAt)))
         throw new IntegrationError(
           'connect_links_full',
-          `${MAX_CONNECT_LINKS} connect links are stored; delete some (DELETE /connect-links/{id}), or wait until some expire`,
+          `${CONNECT_LINKS.total} connect links are stored; delete some (DELETE /connect-links/{id}), or wait until some expire`,
         )
       // If this write fails, the caller does not get the ticket, so the stored link cannot be used.
       await audit(link, link.createdBy, 'link_created')
@@ -150,12 +160,13 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
     async useAgain(id, browser) {
       const link = await links.get(id)
       if (link === null) throw unusable('it was withdrawn, or was used long ago')
+      requireKey(link)
       requireUsedBy(link, browser)
       return start(link, browser)
     },
 
     async withdraw(link, who) {
-      if (!(await links.remove(link.id))) return false
+      if (!(await links.remove(link))) return false
       await audit(link, who, 'link_withdrawn')
       return true
     },

@@ -5,9 +5,11 @@
  * made-up code. Each exchange is a request with the client id of this installation. After too many requests, the
  * provider would throttle the refreshes of this installation as well.
  *
- * Holders of a service key have separate permits, so that other callers cannot delay them. Browsers wait in a queue that
- * is fair between their networks, so that a client that sends many callbacks delays its own network.
+ * Holders of a service key have separate permits, so that other callers cannot delay them. One key may hold at most half
+ * of the places for exchanges that run or wait. Browsers wait in a queue that is fair between their networks, so that a
+ * client that sends many callbacks delays its own network.
  */
+import { type PlaceLimits, Places } from '@integration-host/shared/access/places'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { createSemaphore, type QueueLimits } from '@integration-host/shared/process/semaphore'
 
@@ -20,6 +22,12 @@ const PERMITS: Readonly<Record<ExchangeCaller, number>> = { browser: 8, key: 8 }
 const QUEUES: Readonly<Record<ExchangeCaller, QueueLimits>> = {
   browser: { queueLength: 32, waitMs: 4_000 },
   key: { queueLength: 512, waitMs: 30_000 },
+}
+
+/** How many exchanges with service keys may run or wait at the same time in one process. */
+const PLACES: PlaceLimits = {
+  total: PERMITS.key + QUEUES.key.queueLength,
+  perKey: (PERMITS.key + QUEUES.key.queueLength) / 2,
 }
 
 /**
@@ -42,9 +50,10 @@ export interface ExchangeAdmission {
   /**
    * Waits for a permit. `network` is the network of the caller: the networks get their turns one after the other.
    *
-   * @throws {IntegrationError} `busy` if the queue is full or the wait is too long.
+   * @param shareOf the key to whose share the exchange belongs (`Caller.shareOf`)
+   * @throws {IntegrationError} `busy` if the queue or the share is full, or the wait is too long.
    */
-  admit(caller: ExchangeCaller, network: string): Promise<ExchangePermit>
+  admit(caller: ExchangeCaller, network: string, shareOf: string | null): Promise<ExchangePermit>
 }
 
 /** Returns the error for a caller that must try again later. */
@@ -58,10 +67,18 @@ export function createExchangeAdmission(): ExchangeAdmission {
     browser: createSemaphore(PERMITS.browser),
     key: createSemaphore(PERMITS.key),
   }
+  const places = new Places(PLACES)
   return {
-    async admit(caller, network) {
-      const release = await semaphores[caller].acquire({ ...QUEUES[caller], lane: network })
-      if (release === null) throw busy()
+    async admit(caller, network, shareOf) {
+      const freePlace = caller === 'key' ? places.take({ shareOf }) : () => {}
+      if (freePlace === null) throw busy()
+      const permit = await semaphores[caller].acquire({ ...QUEUES[caller], lane: network })
+      if (permit === null) freePlace()
+      if (permit === null) throw busy()
+      const release = (): void => {
+        freePlace()
+        permit()
+      }
       const admittedAt = performance.now()
       return {
         release(wasUsed) {

@@ -16,6 +16,7 @@ const smallest: AuthorizationRequest = {
   hasLabels: false,
   isByVisitor: false,
   linkId: null,
+  keyId: null,
 }
 const largest: AuthorizationRequest = {
   expiresAt: 1_700_000_000_000,
@@ -27,12 +28,13 @@ const largest: AuthorizationRequest = {
   hasLabels: true,
   isByVisitor: true,
   linkId: 'l'.repeat(43),
+  keyId: 'a'.repeat(31),
 }
 
 describe('a sealed authorization request', () => {
   it.each([
     ['smallest', smallest, 167],
-    ['largest', largest, 1_094],
+    ['largest', largest, 1_140],
   ])(
     'another replica decrypts the state of the %s authorization request, and the state is not longer than expected',
     (_, request, size) => {

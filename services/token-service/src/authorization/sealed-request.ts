@@ -6,7 +6,7 @@
  *
  * The state is an envelope `1.<key id>.<nonce>.<ciphertext and tag>` (AES-256-GCM) with a key that is derived from
  * CREDENTIAL_KEYS. Each replica can decrypt the state, even after a key rotation as long as the key ring contains the
- * old key. A state has about 150 to 1,110 characters, depending on `returnTo`.
+ * old key. A state has about 150 to 1,150 characters, depending on `returnTo`.
  */
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 
@@ -34,6 +34,11 @@ export interface AuthorizationRequest {
   readonly isByVisitor: boolean
   /** The id of the connect link that started the authorization; `null` if no link did. */
   readonly linkId: string | null
+  /**
+   * The id of the key that started the authorization, or that made the connect link; `null` if no key of the key file
+   * did. The authorization ends with this key.
+   */
+  readonly keyId: string | null
 }
 
 export interface RequestSeal {
@@ -50,25 +55,25 @@ export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
   return {
     // The request is encoded as an array, because the member names of an object would lengthen each URL by about 100
     // characters.
-    seal: (request) =>
-      keys.seal(
-        JSON.stringify([
-          request.expiresAt,
-          request.nonce,
-          request.codeVerifier,
-          request.realm,
-          request.returnTo,
-          request.browser,
-          request.hasLabels ? 1 : 0,
-          request.isByVisitor ? 1 : 0,
-          request.linkId,
-        ] satisfies Members),
-        PLACE,
-      ),
+    seal(request) {
+      const members: Members = [
+        request.expiresAt,
+        request.nonce,
+        request.codeVerifier,
+        request.realm,
+        request.returnTo,
+        request.browser,
+        request.hasLabels ? 1 : 0,
+        request.isByVisitor ? 1 : 0,
+        request.linkId,
+      ]
+      if (request.keyId !== null) members[9] = request.keyId
+      return keys.seal(JSON.stringify(members), PLACE)
+    },
     open(state) {
       try {
         const members = JSON.parse(keys.open(state, PLACE)) as Members
-        const [expiresAt, nonce, codeVerifier, realm, returnTo, browser, labels, open, link] =
+        const [expiresAt, nonce, codeVerifier, realm, returnTo, browser, labels, open, link, key] =
           members
         return {
           expiresAt,
@@ -80,6 +85,7 @@ export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
           hasLabels: labels === 1,
           isByVisitor: open === 1,
           linkId: link ?? null,
+          keyId: key ?? null,
         }
       } catch (error) {
         if (error instanceof DecryptionError) return null
@@ -104,4 +110,5 @@ type Members = [
   hasLabels?: 0 | 1,
   isByVisitor?: 0 | 1,
   linkId?: string | null,
+  keyId?: string | null,
 ]

@@ -105,7 +105,8 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           ...problemResponses({
             400: 'bad return_to, realm, label or tags',
             415: 'not application/json',
-            503: 'the discovery document was not fetched yet, or the store is not available',
+            429: 'too many authorizations with a label or tags of this key are pending',
+            503: 'the discovery document was not fetched yet, the store is not available, or too many authorizations with a label or tags are pending',
           }),
         },
       }),
@@ -116,7 +117,8 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         // Without a realm in the request, any company can be connected.
         if (realm === null) callerOf(c).requireEveryRealm()
         else requireRealm(c, realm)
-        const wanted = { returnTo: return_to, realm, browser: null, ...labels }
+        const keyId = callerOf(c).shareOf
+        const wanted = { returnTo: return_to, realm, browser: null, keyId, ...labels }
         const started = await authorization.start(wanted)
         const expires_at = new Date(started.expiresAt).toISOString()
         return c.json({ url: started.url, state: started.state, expires_at }, 201)
@@ -215,7 +217,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           isByVisitor: false,
           ...unbound,
         }
-        const permit = await admission.admit('key', deps.networkOf(c))
+        const permit = await admission.admit('key', deps.networkOf(c), callerOf(c).shareOf)
         try {
           return c.json(await exchanges.exchange(wanted), 201)
         } finally {

@@ -92,6 +92,7 @@ export function connectLinkRoutes({
             400: 'bad realm, label, tags, return_to or expires_in',
             409: 'too many links are stored',
             415: 'not application/json',
+            429: 'too many links of this key are stored',
             503: 'the store is not available',
           }),
         },
@@ -116,6 +117,7 @@ export function connectLinkRoutes({
           tags: companyTags,
           lifetimeSeconds: expires_in,
           createdBy: callerOf(c).name,
+          keyId: callerOf(c).shareOf,
         })
         const created: z.input<typeof CreatedView> = {
           id: link.id,

@@ -22,7 +22,7 @@ describe('connect links in files', () => {
     const [kept, used, deleted] = [linkOf(), linkOf(), linkOf()]
     for (const link of [kept, used, deleted]) await store.add(link, Date.now())
     await store.use(used, { usedAt: Date.now(), usedBy: 'a browser' })
-    await store.remove(deleted.id)
+    await store.remove(deleted)
     const reopened = await createFileConnectLinkStore(folder)
     expect(await reopened.get(kept.id)).toEqual(kept)
     expect(await reopened.use(used, { usedAt: Date.now(), usedBy: 'a browser' })).toBe(false)

@@ -51,7 +51,7 @@ export async function createFileConnectLinkStore(
       try {
         await write(link)
       } catch (error) {
-        await memory.remove(link.id)
+        await memory.remove(link)
         throw error
       }
       return true
@@ -63,9 +63,9 @@ export async function createFileConnectLinkStore(
       await write({ ...link, ...use })
       return true
     },
-    async remove(id) {
-      if (!(await memory.remove(id))) return false
-      await stored(deleteFile(id))
+    async remove(link) {
+      if (!(await memory.remove(link))) return false
+      await stored(deleteFile(link.id))
       return true
     },
   }

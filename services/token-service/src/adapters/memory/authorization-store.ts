@@ -3,7 +3,13 @@
  * credentials, and the claims by which one caller gets the right to exchange a code. This suffices for an installation
  * with a single process.
  */
-import type { AuthorizationStore, CodeClaim } from '../../authorization/authorization-store.ts'
+import {
+  type AuthorizationStore,
+  type CodeClaim,
+  PENDING_LABELS,
+  tooManyPending,
+  tooManyPendingOfKey,
+} from '../../authorization/authorization-store.ts'
 import { digest } from '../../authorization/digest.ts'
 import type { LabelsChange } from '../../credential/labels.ts'
 
@@ -11,7 +17,10 @@ const LIMIT = 10_000
 
 export function createMemoryAuthorizationStore(now: () => number = Date.now): AuthorizationStore {
   const usedStates = createExpiringMap<true>(now)
-  const labelsOf = createExpiringMap<LabelsChange>(now)
+  const labelsOf = createExpiringMap<{
+    readonly labels: LabelsChange
+    readonly shareOf: string | null
+  }>(now)
   const hints = createExpiringMap<true>(now)
   const claims = createExpiringMap<CodeClaim>(now)
   return {
@@ -23,11 +32,15 @@ export function createMemoryAuthorizationStore(now: () => number = Date.now): Au
     async isStateUsed(state) {
       return usedStates.get(digest(state)) !== null
     },
-    async keepLabels(state, labels, ttlMs) {
-      labelsOf.put(digest(state), labels, ttlMs)
+    async keepLabels(state, labels, ttlMs, shareOf) {
+      const { total, perKey } = PENDING_LABELS
+      if (labelsOf.count(() => true) >= total) throw tooManyPending()
+      if (shareOf !== null && labelsOf.count((one) => one.shareOf === shareOf) >= perKey)
+        throw tooManyPendingOfKey()
+      labelsOf.put(digest(state), { labels, shareOf }, ttlMs)
     },
     async readLabels(state) {
-      return labelsOf.get(digest(state))
+      return labelsOf.get(digest(state))?.labels ?? null
     },
     async admitHint(name, intervalMs) {
       if (hints.get(name) !== null) return false
@@ -55,6 +68,14 @@ function createExpiringMap<T>(now: () => number) {
     get(key: string): T | null {
       const entry = entries.get(key)
       return entry === undefined || entry.until <= now() ? null : entry.value
+    },
+    /** Returns the number of values that have not expired and are counted. */
+    count(isCounted: (value: T) => boolean): number {
+      const at = now()
+      let count = 0
+      for (const { value, until } of entries.values())
+        if (until > at && isCounted(value)) count += 1
+      return count
     },
     put(key: string, value: T, ttlMs: number): void {
       entries.delete(key)

@@ -3,7 +3,7 @@ import {
   connectLinkStoreContract,
   linkOf,
 } from '../../authorization/connect-link-store.contract.ts'
-import { MAX_CONNECT_LINKS } from '../../authorization/connect-link-store.ts'
+import { CONNECT_LINKS } from '../../authorization/connect-link-store.ts'
 import { createMemoryConnectLinkStore } from './connect-link-store.ts'
 
 connectLinkStoreContract('memory', async () => createMemoryConnectLinkStore())
@@ -14,7 +14,7 @@ describe('many connect links in memory', () => {
     const store = createMemoryConnectLinkStore(() => now)
     const short = linkOf({ expiresAt: now + 1_000 })
     await store.add(short, now)
-    for (let count = 1; count < MAX_CONNECT_LINKS; count += 1)
+    for (let count = 1; count < CONNECT_LINKS.total; count += 1)
       await store.add(linkOf({ expiresAt: now + 86_400_000 }), now)
     expect(await store.add(linkOf(), now)).toBe(false)
     now += 3_600_000

@@ -2,9 +2,10 @@
 import {
   type ConnectLink,
   type ConnectLinkStore,
+  CONNECT_LINKS,
   keptUntil,
-  MAX_CONNECT_LINKS,
   positionOf,
+  tooManyLinksOfKey,
 } from '../../authorization/connect-link-store.ts'
 
 export function createMemoryConnectLinkStore(
@@ -20,13 +21,20 @@ export function createMemoryConnectLinkStore(
   }
   return {
     async add(link) {
-      if (links.size >= MAX_CONNECT_LINKS)
+      const { total, perKey } = CONNECT_LINKS
+      if (links.size >= total)
         for (const known of links.values())
           if (!isKept(known)) {
             links.delete(known.id)
             onDropped(known.id)
           }
-      if (links.size >= MAX_CONNECT_LINKS) return false
+      if (links.size >= total) return false
+      if (link.keyId !== null) {
+        const ofKey = [...links.values()].filter(
+          (known) => known.keyId === link.keyId && isKept(known),
+        )
+        if (ofKey.length >= perKey) throw tooManyLinksOfKey()
+      }
       links.set(link.id, link)
       return true
     },
@@ -48,7 +56,7 @@ export function createMemoryConnectLinkStore(
         .slice(0, limit)
         .map(({ link }) => link)
     },
-    async remove(id) {
+    async remove({ id }) {
       return links.delete(id)
     },
   }

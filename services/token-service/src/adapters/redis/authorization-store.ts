@@ -2,13 +2,40 @@
  * Stores the short-lived records of authorizations in Redis, each with an expiry: the `state` values that were used,
  * the labels for the new credentials, and the claims by which one caller gets the right to exchange a code. The keys
  * contain digests, so that Redis contains neither states nor codes in plain text: `authorization:<sha256(state)>`,
- * `authorization:labels:<sha256(state)>` and `exchange:<sha256(code)>`.
+ * `authorization:labels:<sha256(state)>` and `exchange:<sha256(code)>`. The sorted sets `authorization:pending` and
+ * `authorization:pending:<key id>` contain the digests of the states with labels by their expiry, to count them.
  */
 import type { Redis } from 'ioredis'
 import { IntegrationError } from '@integration-host/shared/errors'
-import type { AuthorizationStore, CodeClaim } from '../../authorization/authorization-store.ts'
+import {
+  type AuthorizationStore,
+  type CodeClaim,
+  PENDING_LABELS,
+  tooManyPending,
+  tooManyPendingOfKey,
+} from '../../authorization/authorization-store.ts'
 import { digest } from '../../authorization/digest.ts'
 import type { LabelsChange } from '../../credential/labels.ts'
+
+const PENDING = 'authorization:pending'
+
+/**
+ * Lua: stores the labels of a state unless a limit is reached. KEYS: the labels, the pending states of all keys, and
+ * those of the key, if the key has a share. ARGV: the labels, the time to live in milliseconds, the digest of the state,
+ * now, and the limit of each list of states. Returns the number of the list that is full; 0 if the labels are stored.
+ */
+const KEEP_LABELS = `
+for list = 2, #KEYS do
+  redis.call('ZREMRANGEBYSCORE', KEYS[list], '-inf', ARGV[4])
+  if redis.call('ZCARD', KEYS[list]) >= tonumber(ARGV[3 + list]) then return list - 1 end
+end
+for list = 2, #KEYS do
+  redis.call('ZADD', KEYS[list], ARGV[4] + ARGV[2], ARGV[3])
+  redis.call('PEXPIRE', KEYS[list], ARGV[2])
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 0
+`
 
 export function createRedisAuthorizationStore(options: {
   readonly redis: Redis
@@ -39,8 +66,24 @@ export function createRedisAuthorizationStore(options: {
     async isStateUsed(state) {
       return (await using(() => redis.exists(stateKey(state)))) > 0
     },
-    async keepLabels(state, labels, ttlMs) {
-      await using(() => redis.set(labelsKey(state), JSON.stringify(labels), 'PX', ttlMs))
+    async keepLabels(state, labels, ttlMs, shareOf) {
+      const lists = shareOf === null ? [PENDING] : [PENDING, `${PENDING}:${shareOf}`]
+      const full = await using(() =>
+        redis.eval(
+          KEEP_LABELS,
+          1 + lists.length,
+          labelsKey(state),
+          ...lists,
+          JSON.stringify(labels),
+          ttlMs,
+          digest(state),
+          Date.now(),
+          PENDING_LABELS.total,
+          PENDING_LABELS.perKey,
+        ),
+      )
+      if (full === 1) throw tooManyPending()
+      if (full === 2) throw tooManyPendingOfKey()
     },
     async readLabels(state) {
       const text = await using(() => redis.get(labelsKey(state)))

@@ -4,7 +4,7 @@ import {
   connectLinkStoreContract,
   linkOf,
 } from '../../authorization/connect-link-store.contract.ts'
-import { MAX_CONNECT_LINKS } from '../../authorization/connect-link-store.ts'
+import { CONNECT_LINKS } from '../../authorization/connect-link-store.ts'
 
 const { openUsable } = redisStoresPerTest()
 
@@ -15,7 +15,7 @@ describe('many connect links in Redis', () => {
     const { redis, links } = await openUsable()
     const now = Date.now()
     const fill = redis.pipeline()
-    for (let count = 0; count < MAX_CONNECT_LINKS; count += 1)
+    for (let count = 0; count < CONNECT_LINKS.total; count += 1)
       fill.zadd(
         'authorization:links',
         0,
@@ -24,7 +24,7 @@ describe('many connect links in Redis', () => {
     await fill.exec()
     expect(await links.add(linkOf(), now)).toBe(false)
     expect(await links.add(linkOf(), now + 1_002)).toBe(true)
-    expect(await redis.zcard('authorization:links')).toBe(MAX_CONNECT_LINKS - 1)
+    expect(await redis.zcard('authorization:links')).toBe(CONNECT_LINKS.total - 1)
   })
 
   it('a connect link in Redis expires, and its entry in the index has the same deletion time', async () => {

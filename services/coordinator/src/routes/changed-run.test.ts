@@ -1,0 +1,199 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { digestOf } from '@integration-host/shared/access/access-keys'
+import type { Scope } from '@integration-host/shared/access/scope'
+import { until } from '@integration-host/shared/test-support/eventually'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  type Backends,
+  type Fixture,
+  openBackends,
+  requestsWait,
+  startFixture,
+} from '../../test-support/fixture.ts'
+import { defineProcess } from '../process/define-process.ts'
+import type { Step } from '../process/step.ts'
+import { WAITING } from './run-ends.ts'
+
+/** Data of another caller, which no response to a key without `transactions:read` may contain. */
+const SECRET = 'SECRETDATA'
+/** The members that a response to such a key may have. */
+const ALLOWED = new Set([
+  ...['Process', 'TransactionID', 'ReplayID', 'Status', 'Version', 'NextAttemptAt', 'NotBefore'],
+  ...['DeadlineAt', 'CreatedAt', 'UpdatedAt', 'CompletedAt', 'ErasedAt', 'PurgedAt'],
+])
+
+let isBroken = true
+const sale = defineProcess('Sale').step('only', async (step: Step) =>
+  isBroken ? step.fail(`no customer ${SECRET}`) : step.complete(null),
+)
+
+const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
+const entryOf = (id: string, scopes: readonly Scope[]) => ({
+  id,
+  sha256: digestOf(keyOf(id)),
+  scopes,
+  realms: ['1'],
+  processes: ['*'],
+})
+const entries = [
+  entryOf('queues', ['transactions:queue']),
+  entryOf('operates', ['transactions:operate']),
+  entryOf('reads', ['transactions:queue', 'transactions:read', 'transactions:operate']),
+  entryOf('other', ['transactions:queue', 'transactions:read']),
+]
+
+describe('what the response to a change shows', () => {
+  let backends: Backends
+  let host: Fixture
+  let file: string
+  beforeAll(async () => {
+    backends = await openBackends('embedded')
+    file = join(backends.dataDir, 'keys.json')
+    await writeFile(file, JSON.stringify(entries))
+    host = await startFixture(backends, { processes: [sale], env: { SERVICE_KEYS_FILE: file } })
+  })
+  afterAll(async () => {
+    await host[Symbol.asyncDispose]()
+    await backends[Symbol.asyncDispose]()
+  })
+
+  const post = (key: string, path: string, body: object = {}, headers: object = {}) =>
+    host.call(path, {
+      method: 'POST',
+      headers: {
+        'Content-Type': 'application/json',
+        Authorization: `Bearer ${keyOf(key)}`,
+        ...headers,
+      },
+      body: JSON.stringify(body),
+    })
+  const transactions = '/processes/Sale/transactions'
+  const queue = (key: string, id: string, body: object = {}, headers: object = {}) =>
+    post(key, transactions, { TransactionID: id, InitialData: 'own', Realm: '1', ...body }, headers)
+  /** Checks that a response has no stored data, and returns its body. */
+  async function withoutData(response: Response, brought: readonly string[] = []) {
+    const text = await response.text()
+    expect(text).not.toContain(SECRET)
+    const body = JSON.parse(text) as Record<string, unknown>
+    expect(
+      Object.keys(body).filter((name) => !ALLOWED.has(name) && !brought.includes(name)),
+    ).toEqual([])
+    return body
+  }
+
+  it('a key that may only queue gets its own data back, and not those of a debounced run that another caller has queued', async () => {
+    const debounced = {
+      InitialData: { salary: SECRET },
+      Tags: { owner: SECRET },
+      Debounce: { Key: 'k', Seconds: 60 },
+    }
+    expect((await queue('reads', 'deb', debounced)).status).toBe(202)
+    expect((await queue('reads', 'deb absorbed', debounced)).status).toBe(202)
+    const own = { InitialData: 'guess', Debounce: debounced.Debounce }
+    const repeated = await queue('queues', 'deb', own)
+    expect(repeated.status).toBe(200)
+    expect(await withoutData(repeated, ['InitialData', 'Realm'])).toMatchObject({
+      TransactionID: 'deb',
+      Status: 'Queued',
+      InitialData: 'guess',
+      Realm: '1',
+    })
+    const absorbed = await queue('queues', 'deb mine', own)
+    expect(absorbed.status).toBe(202)
+    expect(await withoutData(absorbed, ['InitialData', 'Realm'])).toMatchObject({
+      TransactionID: 'deb',
+      InitialData: 'guess',
+    })
+  })
+
+  it('a key that may only queue does not see how the steps of a repeated transaction have ended', async () => {
+    await queue('queues', 'ended')
+    await host.reached('ended', 'Failed')
+    const response = await queue('queues', 'ended', {}, { Prefer: 'wait=30' })
+    expect([response.status, response.headers.get('Preference-Applied')]).toEqual([200, null])
+    const body = await withoutData(response, ['InitialData', 'Realm'])
+    expect(body).toMatchObject({ TransactionID: 'ended', Status: 'Failed' })
+  })
+
+  it('`Prefer: wait` is ignored for a key without transactions:read, and applied for a key with it', async () => {
+    const ignored = await queue('queues', 'not waited', {}, { Prefer: 'wait=30' })
+    expect([ignored.status, ignored.headers.get('Preference-Applied')]).toEqual([202, null])
+    const waited = await queue('reads', 'waited', {}, { Prefer: 'wait=30' })
+    expect([waited.status, waited.headers.get('Preference-Applied')]).toEqual([200, 'wait=30'])
+    expect(await waited.json()).toMatchObject({ Status: 'Failed', LastError: expect.any(String) })
+  })
+
+  it('a key that may only operate sees no data of the run that it replays, resumes, retries, settles or cancels', async () => {
+    await queue('reads', 'operated', { InitialData: SECRET, Tags: { owner: SECRET } })
+    await host.reached('operated', 'Failed')
+    const act = (action: string, body: object = {}) =>
+      post('operates', `${transactions}/operated/${action}`, body)
+    const replayed = await withoutData(await act('replays'))
+    expect(replayed).toMatchObject({ TransactionID: 'operated', ReplayID: 1 })
+    await host.reached('operated', 'Failed', 1)
+    const withData = await act('replays', { InitialData: 'own' })
+    expect(await withoutData(withData, ['InitialData'])).toMatchObject({ InitialData: 'own' })
+    await host.reached('operated', 'Failed', 2)
+    expect(await withoutData(await act('resume'))).toMatchObject({ ReplayID: 2 })
+    await queue('reads', 'delayed', { InitialData: SECRET, NotBefore: 3_600 })
+    await queue('reads', 'cancelled', { InitialData: SECRET, NotBefore: 3_600 })
+    await withoutData(await post('operates', `${transactions}/delayed/retry`))
+    const cancelled = await post('operates', `${transactions}/cancelled/cancel`)
+    expect(await withoutData(cancelled)).toMatchObject({ Status: 'Cancelled' })
+  })
+
+  it('a key that may only operate sees nothing of the request of an operation that another key has started', async () => {
+    const started = await post('reads', '/operations', {
+      Action: 'cancel',
+      Process: 'Sale',
+      Ids: [SECRET, 'x'],
+      PerSecond: 1,
+      Reason: SECRET,
+    })
+    const { ID } = (await started.json()) as { ID: string }
+    const stopped = await post('operates', `/operations/${ID}/stop`)
+    expect(stopped.status).toBe(200)
+    const text = await stopped.text()
+    expect(text).not.toContain(SECRET)
+    expect(JSON.parse(text)).toMatchObject({ ID, Status: 'Stopped' })
+  })
+
+  it('one key takes only its share of the places of `Prefer: wait`, so the wait of another key is applied', async () => {
+    isBroken = false
+    const client = new AbortController()
+    await queue('reads', 'tomorrow', { NotBefore: 86_400 })
+    const wait = (key: string, seconds: number) =>
+      fetch(`${host.url}${transactions}`, {
+        method: 'POST',
+        headers: {
+          'Content-Type': 'application/json',
+          Authorization: `Bearer ${keyOf(key)}`,
+          Prefer: `wait=${seconds}`,
+        },
+        body: JSON.stringify({ TransactionID: 'tomorrow', InitialData: 'own', Realm: '1' }),
+        signal: client.signal,
+      })
+    const held = Array.from({ length: WAITING.perKey }, () => wait('reads', 50).catch(() => null))
+    await requestsWait(host, WAITING.perKey)
+    const further = await wait('reads', 50)
+    expect([further.status, further.headers.get('Preference-Applied')]).toEqual([202, null])
+    const other = await wait('other', 1)
+    expect([other.status, other.headers.get('Preference-Applied')]).toEqual([202, 'wait=1'])
+    client.abort()
+    await Promise.all(held)
+    await requestsWait(host, 0)
+  })
+
+  it('a request that waits gets 401 if its key was revoked meanwhile, also if the run has ended', async () => {
+    const waiting = queue('reads', 'revoked', { NotBefore: 3_600 }, { Prefer: 'wait=50' })
+    await requestsWait(host, 1)
+    await writeFile(file, JSON.stringify(entries.filter(({ id }) => id !== 'reads')))
+    await until(async () => (await queue('reads', 'x')).status === 401)
+    await host.call(`${transactions}/revoked/retry`, { method: 'POST' })
+    const response = await waiting
+    expect(response.status).toBe(401)
+    expect(await response.json()).toMatchObject({ code: 'unauthorized' })
+    await writeFile(file, JSON.stringify(entries))
+  })
+})
