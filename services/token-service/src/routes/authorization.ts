@@ -33,6 +33,7 @@ import {
   createConnectedCompany,
 } from './browser-session.ts'
 import { Code, readCallback, single } from './callback-parameters.ts'
+import { changedCredential } from './changed-credential.ts'
 import { requireJson } from './json-body.ts'
 
 export const ReturnTo = z.string().min(1).max(MAX_RETURN_TO_LENGTH)
@@ -219,7 +220,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         }
         const permit = await admission.admit('key', deps.networkOf(c), callerOf(c).shareOf)
         try {
-          return c.json(await exchanges.exchange(wanted), 201)
+          return c.json(changedCredential(callerOf(c), await exchanges.exchange(wanted)), 201)
         } finally {
           permit.release(true)
         }

@@ -152,7 +152,9 @@ export function connectLinkRoutes({
         const shown = found.slice(0, limit)
         const last = shown.at(-1)
         return c.json({
-          items: shown.filter((link) => mayManage(callerOf(c), link)).map(viewOf),
+          items: shown
+            .filter((link) => mayManage(callerOf(c), link))
+            .map((link) => viewOf(link, callerOf(c))),
           next_cursor: found.length > limit && last !== undefined ? positionOf(last) : null,
         })
       },
@@ -196,14 +198,22 @@ export function connectLinkRoutes({
 const mayManage = (caller: Caller, { realm }: ConnectLink): boolean =>
   realm === null ? !caller.isBoundToRealms : caller.mayUseRealm(realm)
 
-const viewOf = (link: ConnectLink): z.input<typeof LinkView> => ({
-  id: link.id,
-  realm: link.realm,
-  label: link.label,
-  tags: link.tags,
-  return_to: link.returnTo,
-  created_at: new Date(link.createdAt).toISOString(),
-  created_by: link.createdBy,
-  expires_at: new Date(link.expiresAt).toISOString(),
-  used_at: link.usedAt === null ? null : new Date(link.usedAt).toISOString(),
-})
+/**
+ * Returns a link as a caller may see it. Without `credentials:read`, label, tags and `return_to` of a link that another
+ * key has created are left out.
+ */
+function viewOf(link: ConnectLink, caller: Caller): z.input<typeof LinkView> {
+  const isOwn = link.keyId !== null && link.keyId === caller.shareOf
+  const maySeeAll = caller.has('credentials:read') || isOwn
+  return {
+    id: link.id,
+    realm: link.realm,
+    label: maySeeAll ? link.label : null,
+    tags: maySeeAll ? link.tags : {},
+    return_to: maySeeAll ? link.returnTo : null,
+    created_at: new Date(link.createdAt).toISOString(),
+    created_by: link.createdBy,
+    expires_at: new Date(link.expiresAt).toISOString(),
+    used_at: link.usedAt === null ? null : new Date(link.usedAt).toISOString(),
+  }
+}

@@ -17,6 +17,7 @@ import { type CredentialSummary, viewOf } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import type { ChangeLabels } from '../credential/labelling.ts'
 import type { RemovalOptions, Removed } from '../credential/removal.ts'
+import { changedCredential } from './changed-credential.ts'
 import { requireJson } from './json-body.ts'
 
 const Params = z.object({ name: CredentialName })
@@ -138,7 +139,7 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
         const { name } = c.req.valid('param')
         const options = { ifVersion: ifMatch(c), reason }
         const renewed = await accessTokens.renew(name, Version, callerOf(c).name, options)
-        return c.json(view(renewed))
+        return c.json(changedCredential(callerOf(c), view(renewed)))
       },
     )
     .patch(
@@ -170,7 +171,9 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
           ...(Tags !== undefined && { tags: Tags ?? {} }),
         }
         const { name } = c.req.valid('param')
-        return c.json(view(await deps.changeLabels(name, change, callerOf(c).name, ifMatch(c))))
+        const caller = callerOf(c)
+        const changed = await deps.changeLabels(name, change, caller.name, ifMatch(c))
+        return c.json(changedCredential(caller, view(changed), change))
       },
     )
     .delete(
