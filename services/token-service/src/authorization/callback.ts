@@ -152,8 +152,7 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     // therefore gets a permit for holders of a key.
     const permit = await admission.admit(
       request.browser === null ? 'key' : 'browser',
-      callback.network,
-      request.keyId,
+      request.keyId ?? callback.network,
     )
     let isFirst = false
     try {

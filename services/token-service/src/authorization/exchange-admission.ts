@@ -5,11 +5,9 @@
  * made-up code. Each exchange is a request with the client id of this installation. After too many requests, the
  * provider would throttle the refreshes of this installation as well.
  *
- * Holders of a service key have separate permits, so that other callers cannot delay them. One key may hold at most half
- * of the places for exchanges that run or wait. Browsers wait in a queue that is fair between their networks, so that a
- * client that sends many callbacks delays its own network.
+ * Holders of a service key have separate permits, so that other callers cannot delay them; the keys get their turns one after the other. Browsers wait in a queue that
+ * is fair between their networks, so that a client that sends many callbacks delays its own network.
  */
-import { type PlaceLimits, Places } from '@integration-host/shared/access/places'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { createSemaphore, type QueueLimits } from '@integration-host/shared/process/semaphore'
 
@@ -22,12 +20,6 @@ const PERMITS: Readonly<Record<ExchangeCaller, number>> = { browser: 8, key: 8 }
 const QUEUES: Readonly<Record<ExchangeCaller, QueueLimits>> = {
   browser: { queueLength: 32, waitMs: 4_000 },
   key: { queueLength: 512, waitMs: 30_000 },
-}
-
-/** How many exchanges with service keys may run or wait at the same time in one process. */
-const PLACES: PlaceLimits = {
-  total: PERMITS.key + QUEUES.key.queueLength,
-  perKey: (PERMITS.key + QUEUES.key.queueLength) / 2,
 }
 
 /**
@@ -48,12 +40,11 @@ export interface ExchangePermit {
 
 export interface ExchangeAdmission {
   /**
-   * Waits for a permit. `network` is the network of the caller: the networks get their turns one after the other.
+   * Waits for a permit. `lane` is the key of the caller, or its network: they get their turns one after the other.
    *
-   * @param shareOf the key to whose share the exchange belongs (`Caller.shareOf`)
-   * @throws {IntegrationError} `busy` if the queue or the share is full, or the wait is too long.
+   * @throws {IntegrationError} `busy` if the queue is full or the wait is too long.
    */
-  admit(caller: ExchangeCaller, network: string, shareOf: string | null): Promise<ExchangePermit>
+  admit(caller: ExchangeCaller, lane: string): Promise<ExchangePermit>
 }
 
 /** Returns the error for a caller that must try again later. */
@@ -67,18 +58,10 @@ export function createExchangeAdmission(): ExchangeAdmission {
     browser: createSemaphore(PERMITS.browser),
     key: createSemaphore(PERMITS.key),
   }
-  const places = new Places(PLACES)
   return {
-    async admit(caller, network, shareOf) {
-      const freePlace = caller === 'key' ? places.take({ shareOf }) : () => {}
-      if (freePlace === null) throw busy()
-      const permit = await semaphores[caller].acquire({ ...QUEUES[caller], lane: network })
-      if (permit === null) freePlace()
-      if (permit === null) throw busy()
-      const release = (): void => {
-        freePlace()
-        permit()
-      }
+    async admit(caller, lane) {
+      const release = await semaphores[caller].acquire({ ...QUEUES[caller], lane })
+      if (release === null) throw busy()
       const admittedAt = performance.now()
       return {
         release(wasUsed) {

@@ -218,7 +218,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           isByVisitor: false,
           ...unbound,
         }
-        const permit = await admission.admit('key', deps.networkOf(c), callerOf(c).shareOf)
+        const permit = await admission.admit('key', callerOf(c).shareOf ?? deps.networkOf(c))
         try {
           return c.json(changedCredential(callerOf(c), await exchanges.exchange(wanted)), 201)
         } finally {
