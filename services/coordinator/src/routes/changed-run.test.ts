@@ -19,8 +19,19 @@ import { WAITING } from './run-ends.ts'
 const SECRET = 'SECRETDATA'
 /** The members that a response to such a key may have. */
 const ALLOWED = new Set([
-  ...['Process', 'TransactionID', 'ReplayID', 'Status', 'Version', 'NextAttemptAt', 'NotBefore'],
-  ...['DeadlineAt', 'CreatedAt', 'UpdatedAt', 'CompletedAt', 'ErasedAt', 'PurgedAt'],
+  'Process',
+  'TransactionID',
+  'ReplayID',
+  'Status',
+  'Version',
+  'NextAttemptAt',
+  'NotBefore',
+  'DeadlineAt',
+  'CreatedAt',
+  'UpdatedAt',
+  'CompletedAt',
+  'ErasedAt',
+  'PurgedAt',
 ])
 
 let isBroken = true
