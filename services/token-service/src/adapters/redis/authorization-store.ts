@@ -31,7 +31,7 @@ for list = 2, #KEYS do
 end
 for list = 2, #KEYS do
   redis.call('ZADD', KEYS[list], ARGV[4] + ARGV[2], ARGV[3])
-  redis.call('PEXPIRE', KEYS[list], ARGV[2])
+  if redis.call('PTTL', KEYS[list]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[list], ARGV[2]) end
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 0
