@@ -13,6 +13,7 @@ import { type EventRouteDeps, eventRoutes } from './routes/events.ts'
 import { type ExportRouteDeps, exportRoutes } from './routes/export.ts'
 import { integrityRoutes, type IntegrityRouteDeps } from './routes/integrity.ts'
 import { respondWithKnownProcesses } from './routes/known-processes.ts'
+import { keyOperationRoutes } from './routes/key-operations.ts'
 import { operationRoutes, type OperationRouteDeps } from './routes/operations.ts'
 import { processRoutes, type ProcessRouteDeps } from './routes/processes.ts'
 import {
@@ -67,6 +68,7 @@ export const createApp = (deps: AppDeps) =>
       app.route('/processes/:process/dead-letters', deadLetterRoutes(deps))
       app.route('/processes', processRoutes(deps))
       app.route('/operations', operationRoutes(deps))
+      app.route('/keys', keyOperationRoutes(deps))
       app.route('/schedules', scheduleRoutes(deps))
       app.route('/realms', changesRoutes(deps))
       app.route('/processes', summaryRoutes(deps))

@@ -266,8 +266,10 @@ export async function startCoordinator(
           ),
       ),
     )
+  const access = stack.use(openAccessKeys(config, { logger: log, health, metrics: serviceMetrics }))
   const operationRunner = stack.use(
     startOperationRunner({
+      keys: access.keys,
       ...polling,
       source,
       operations,
@@ -328,7 +330,6 @@ export async function startCoordinator(
   metrics.watchStreams(() => streams.size)
   const runEnds = createRunEnds({ feed, source })
   metrics.watchWaiting(() => runEnds.size)
-  const access = stack.use(openAccessKeys(config, { logger: log, health, metrics: serviceMetrics }))
   const exportsEnd = new AbortController()
   const app = createApp({
     logger: log,

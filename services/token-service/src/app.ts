@@ -14,6 +14,7 @@ import {
   type CredentialListRoutesDeps,
   SUMMARY_PATH,
 } from './routes/credential-lists.ts'
+import { keyLinkRoutes } from './routes/key-links.ts'
 import { reconnectRoutes, type ReconnectRoutesDeps } from './routes/reconnect.ts'
 import { credentialRoutes, type CredentialRoutesDeps } from './routes/credentials.ts'
 import { grantRoutes, type GrantRoutesDeps, MAX_GRANTS_BYTES } from './routes/grants.ts'
@@ -67,6 +68,7 @@ export const createApp = (deps: AppDeps): Hono =>
       app.route('/', authorizationRoutes(deps))
       app.route('/', connectRoutes(deps))
       app.route('/', connectLinkRoutes(deps))
+      app.route('/', keyLinkRoutes(deps))
       app.route('/', credentialListRoutes(deps))
       app.route('/', reconnectRoutes(deps))
       app.route('/', credentialRoutes(deps))

@@ -10,6 +10,8 @@ import {
   symlink,
   writeFile,
 } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseKeyList } from '@integration-host/shared/access/key-list'
@@ -168,6 +170,56 @@ describe('the command `keys revoke`', () => {
     await keys('new', '--id', 'auditor', '--scope', 'audit:read')
     expect(await keys('revoke', '--id', 'erp')).toMatchObject({ code: 0, out: 'erp is revoked.\n' })
     expect((await stored()).list?.map(({ id }) => id)).toEqual(['auditor'])
+  })
+
+  it('`keys revoke` says what could not be withdrawn if no service can be asked, and revokes the key', async () => {
+    await keys(...erp)
+    const { code, err } = await keys('revoke', '--id', 'erp')
+    expect(code).toBe(0)
+    expect(err).toContain('unused connect links of erp no longer act, but could not be withdrawn')
+    expect(err).toContain('bulk operations of erp no longer act, but could not be withdrawn')
+  })
+
+  it('`keys revoke` withdraws the links and operations of the key, or lets them go on with --keep', async () => {
+    const requests: string[] = []
+    const server = createServer((request, response) => {
+      requests.push(`${request.method} ${request.url}`)
+      response.setHeader('Content-Type', 'application/json')
+      response.end(JSON.stringify({ ConnectLinks: 3, Operations: 1 }))
+    })
+    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    const env = {
+      SERVICE_KEYS_FILE: file,
+      SERVICE_API_KEY: 'k'.repeat(40),
+      TOKEN_SERVICE_URL: url,
+      COORDINATOR_URL: url,
+    }
+    try {
+      await keys(...erp)
+      const revoked = await run(['keys', 'revoke', '--id', 'erp'], { env })
+      expect(revoked).toMatchObject({ code: 0, out: 'erp is revoked.\n' })
+      expect(revoked.err).toContain('3 unused connect links of erp were withdrawn.')
+      expect(revoked.err).toContain('1 bulk operations of erp were withdrawn.')
+      await keys(...erp)
+      const kept = await run(['keys', 'revoke', '--id', 'erp', '--keep'], { env })
+      expect(kept.err).toContain('3 unused connect links of erp go on without the key.')
+      expect(requests).toEqual([
+        'DELETE /keys/erp/open',
+        'DELETE /keys/erp/open',
+        'POST /keys/erp/open/keep',
+        'POST /keys/erp/open/keep',
+      ])
+      expect((await stored()).list).toEqual([])
+    } finally {
+      await new Promise((closed) => server.close(closed))
+    }
+  })
+
+  it('`keys revoke --keep` revokes nothing if a service cannot be asked', async () => {
+    await keys(...erp)
+    expect((await keys('revoke', '--id', 'erp', '--keep')).code).not.toBe(0)
+    expect((await stored()).list).toHaveLength(1)
   })
 
   it('`keys revoke` exits with code 3 if the file has no key with the given id', async () => {

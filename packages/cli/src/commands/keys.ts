@@ -6,11 +6,13 @@ import {
 import type { KeyEntry } from '@integration-host/shared/access/key-list'
 import { type KeyTerms, newKey } from '@integration-host/shared/access/new-key'
 import { SCOPES } from '@integration-host/shared/access/scope'
+import { OpenLinks, OpenOperations } from '@integration-host/shared/contracts/open-work'
 import { FileLocked } from '@integration-host/shared/files/folder-lock'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { type Command, expectNone, parse } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import { keyFileOf, keyIdOf, termsOf } from '../key-options.ts'
+import { openCoordinator, openTokenService } from '../service-api.ts'
 import { createTable, notify, print, type Terminal } from '../terminal.ts'
 
 const FILE_HELP = `  --file FILE         the key file (default SERVICE_KEYS_FILE; without it that of the embedded host,
@@ -118,31 +120,87 @@ Examples:
 
 export const revokeKey: Command = {
   summary: 'make services reject a key',
-  usage: '--id ID',
+  usage: '--id ID [--keep]',
   help: `Removes a key from the key file. Services that read the file reject it within a second. Requests that a service
-has already accepted are completed.
+has already accepted are completed. What the key has made ends with it: unused connect links and pending authorizations
+can no longer be used, and its bulk operations stop. The command withdraws the links and stops the operations at
+token-service and coordinator and says how many there were, so that they do not come back if another key gets this id.
+That needs a key with credentials:manage and transactions:operate in SERVICE_API_KEY. If a service cannot be reached, the
+key is revoked nevertheless; run the command again later.
 
   --id ID             the name of the key
+  --keep              let the connect links and bulk operations of the key go on without it; the key is revoked only if
+                      both services have accepted this
 ${FILE_HELP}
 
 Examples:
-  integration-host keys revoke --id erp`,
+  integration-host keys revoke --id erp
+  integration-host keys revoke --id erp --keep`,
   async run(args, terminal) {
     const { values, positionals } = parse(args, {
       id: { type: 'string' },
+      keep: { type: 'boolean' },
       file: { type: 'string' },
     })
     const file = keyFileFrom(values, positionals, terminal)
     const id = keyIdOf(values.id)
+    if (values.keep === true) await keepOpenWork(id, terminal)
+    let isListed = false
     await change(file, (keys) => {
       const others = keys.filter((key) => key.id !== id)
-      if (others.length === keys.length)
-        throw new CommandFailed(exitCodes.notFound, `${file} has no key ${id}.`)
+      isListed = others.length < keys.length
       return others
     })
+    const withdrawn = values.keep === true ? 0 : await withdrawOpenWork(id, terminal)
+    if (!isListed && withdrawn === 0)
+      throw new CommandFailed(exitCodes.notFound, `${file} has no key ${id}.`)
     await print(terminal, values.json ? JSON.stringify({ id }) : `${id} is revoked.`)
     return exitCodes.ok
   },
+}
+
+/** What a key may have made that goes on: the service that stores it, and what its responses count. */
+const OPEN_WORK = [
+  {
+    open: openTokenService,
+    schema: OpenLinks.transform(({ ConnectLinks }) => ConnectLinks),
+    what: 'unused connect links',
+  },
+  {
+    open: openCoordinator,
+    schema: OpenOperations.transform(({ Operations }) => Operations),
+    what: 'bulk operations',
+  },
+] as const
+
+/** @throws {CommandFailed} a service cannot be reached or rejects the request. The key is then not revoked. */
+async function keepOpenWork(id: string, terminal: Terminal): Promise<void> {
+  for (const { open, schema, what } of OPEN_WORK) {
+    const count = await open(undefined, terminal).post(`/keys/${id}/open/keep`, undefined, schema)
+    if (count > 0) notify(terminal, `${count} ${what} of ${id} go on without the key.`)
+  }
+}
+
+/** Withdraws what a key has made, and returns how much there was. A service that cannot be used is named only. */
+async function withdrawOpenWork(id: string, terminal: Terminal): Promise<number> {
+  let withdrawn = 0
+  for (const { open, schema, what } of OPEN_WORK)
+    try {
+      const count = await open(undefined, terminal).deleteForResult(
+        `/keys/${id}/open`,
+        undefined,
+        schema,
+      )
+      withdrawn += count
+      if (count > 0) notify(terminal, `${count} ${what} of ${id} were withdrawn.`)
+    } catch (error) {
+      if (!(error instanceof CommandFailed || error instanceof UsageError)) throw error
+      notify(
+        terminal,
+        `The ${what} of ${id} no longer act, but could not be withdrawn: ${error.message} Run the command again before you make another key ${id}.`,
+      )
+    }
+  return withdrawn
 }
 
 const expiryOf = (expires: string | undefined, now: number): string =>

@@ -78,10 +78,10 @@ export const OperationView = z
     PerSecond: z.int(),
     DryRun: z.boolean(),
     Status: z.string().meta({ description: operationStatuses.join(', ') }),
-    StatusReason: z
-      .string()
-      .nullable()
-      .meta({ description: 'of a paused operation: the problem code that paused it' }),
+    StatusReason: z.string().nullable().meta({
+      description:
+        'of a paused operation: the problem code that paused it; `key_ended` of one that was stopped because its key has ended',
+    }),
     KeyID: z.string(),
     Person: z.string().nullable(),
     Reason: z.string().nullable(),

@@ -8,7 +8,8 @@
  * B3  An operation with a filter reads the runs that were created before the operation, newest first, and reads each
  *     run only once. The operation therefore ends, even if further runs start to match the filter. When the operation
  *     reads a run, it acts on the run only if the run matches the filter and is the latest run of its transaction.
- * B4  An operation is started with a service key, and acts only on runs that this key may use.
+ * B4  An operation is started with a service key, and acts only on runs that this key may use. It ends with this key,
+ *     unless it was kept when the key was revoked.
  */
 import {
   type BulkAction,
@@ -41,8 +42,15 @@ export interface OperationRequest {
     readonly PerSecond: number
     /** The realms of the key that started the operation, in the format of the key file. */
     readonly Realms: readonly string[]
+    /** Set if the operation was kept when its key was revoked. It then goes on without the key. */
+    readonly IsKept?: true
   }
 }
+
+/** The status reason of an operation that was stopped because its key has ended. */
+export const KEY_ENDED = 'key_ended'
+/** Returns the reason of this stop for the action log. */
+export const keyEnded = (keyId: string): string => `the key ${keyId} has ended`
 
 /** The progress of an operation. */
 export interface OperationProgress {
@@ -126,9 +134,14 @@ export interface OperationStore {
   /**
    * Ends an operation early. The replica that works on the operation is notified when it records its progress.
    *
+   * @param reason the status reason of the operation; `null` by default, for a person who stops it
    * @throws {IntegrationError} `operation_not_found` or `operation_not_running`.
    */
-  stopOperation(id: string, act: AuditContext): Promise<OperationSummary>
+  stopOperation(id: string, act: AuditContext, reason?: string): Promise<OperationSummary>
+  /** Returns the ids of the operations of a key that have not ended. */
+  openOperations(keyId: string): Promise<readonly string[]>
+  /** Makes an operation independent of the key that has started it. */
+  keepOperation(id: string): Promise<void>
   /** Continues a paused operation. @throws {IntegrationError} `operation_not_found` or `operation_not_paused`. */
   continueOperation(id: string, act: AuditContext): Promise<OperationSummary>
   /**

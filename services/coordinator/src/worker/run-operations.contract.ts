@@ -64,6 +64,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
           replay: wrap((_, id, request, act) => source.replay(process, id, request, act)),
         },
         processes: [process.name],
+        keys: { hasEnded: () => false },
         owner: crypto.randomUUID(),
         retryStore: createStoreRetry(() => 0.5),
         log: createLogger('test', 'silent'),
@@ -121,6 +122,24 @@ export function operationRunnerContract(kind: Backends['kind']): void {
         .map(({ TransactionID }) => `${TransactionID}`)
         .toSorted()
     }
+
+    it('a bulk operation stops with its reason when its key has ended, and goes on if it was kept', async () => {
+      const names = ids(2)
+      await queue(names)
+      const id = await start('cancel', { Ids: names })
+      const kept = await start('cancel', { Ids: names })
+      expect(
+        (await source.openOperations(by.keyId)).filter((one) => [id, kept].includes(one)),
+      ).toHaveLength(2)
+      await source.keepOperation(kept)
+      replica({ keys: { hasEnded: (keyId) => keyId === by.keyId } })
+      await reached(id, 'Stopped')
+      expect((await source.operation(id))?.StatusReason).toBe('key_ended')
+      await reached(kept, 'Completed')
+      expect(await changedBy(kept)).toEqual(names)
+      expect(await changedBy(id)).toEqual([])
+      expect(await source.openOperations(by.keyId)).not.toContain(id)
+    })
 
     it('a bulk operation on ids changes the latest run of each id, and reports counts and failures', async () => {
       const names = ids(5)

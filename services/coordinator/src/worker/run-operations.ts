@@ -4,12 +4,15 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
+import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
 import type { BulkAction } from '@integration-host/shared/contracts/operation'
 import { isCovered } from '@integration-host/shared/access/caller'
 import type { Act } from '../transaction/action.ts'
 import {
+  KEY_ENDED,
+  keyEnded,
   type Operation,
   type OperationEnd,
   type OperationLease,
@@ -31,11 +34,18 @@ import { ABORTED, type StoreRetry } from './store-retry.ts'
 export interface OperationRunnerDeps {
   readonly source: Pick<
     TransactionSource,
-    'claimOperation' | 'renewOperation' | 'recordProgress' | 'countOperations' | 'search' | 'get'
+    | 'claimOperation'
+    | 'renewOperation'
+    | 'recordProgress'
+    | 'stopOperation'
+    | 'countOperations'
+    | 'search'
+    | 'get'
   >
   readonly operations: Pick<Operations, BulkAction>
   /** The loaded processes. A replica works on operations of these processes, and on all operations that cancel runs. */
   readonly processes: readonly string[]
+  readonly keys: Pick<AccessKeys, 'hasEnded'>
   readonly owner: string
   readonly retryStore: StoreRetry
   readonly log: Logger
@@ -126,6 +136,14 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     let beforeStreak = progress
     try {
       for (;;) {
+        if (hasKeyEnded(operation)) {
+          const act = {
+            by: { keyId: 'coordinator', person: null },
+            reason: keyEnded(operation.KeyID),
+          }
+          await source.stopOperation(operation.ID, act, KEY_ENDED)
+          return
+        }
         if (progress.Batch.length === 0 && !progress.IsLastBatch) {
           const next = await retryStore(() => nextBatch(operation, progress.Position), signal)
           if (next === ABORTED) return
@@ -175,6 +193,9 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
       clearInterval(renewal)
     }
   }
+
+  const hasKeyEnded = ({ KeyID, CreatedAt, Request }: Operation): boolean =>
+    Request.IsKept !== true && deps.keys.hasEnded(KeyID, Date.parse(CreatedAt))
 
   async function nextBatch(
     { Request, Process, CreatedAt, DryRun }: Operation,

@@ -76,6 +76,12 @@ export interface ConnectLinks {
    * @throws {IntegrationError} `connect_link_invalid`; `provider_unavailable`.
    */
   useAgain(id: string, browser: string): Promise<StartedAuthorization>
+  /**
+   * Makes a link independent of the key that created it, because the key is about to be revoked.
+   *
+   * @throws {IntegrationError} `connect_links_full`; `store_unavailable`.
+   */
+  keep(link: ConnectLink): Promise<void>
   /** Deletes a link. Resolves with `false` if it is not stored. @throws {IntegrationError} `store_unavailable`. */
   withdraw(link: ConnectLink, who: string): Promise<boolean>
 }
@@ -91,6 +97,14 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
     const name = realm === null ? '' : credentialName(realm)
     await deps.store.record([auditFactOf({ name, version: 0 }, { at: now(), who, what })])
     deps.notifyOutbox()
+  }
+
+  async function add(link: ConnectLink): Promise<void> {
+    if (await links.add(link, now())) return
+    throw new IntegrationError(
+      'connect_links_full',
+      `${CONNECT_LINKS.total} connect links are stored; delete some (DELETE /connect-links/{id}), or wait until some expire`,
+    )
   }
 
   async function find(ticket: string, browser: string | null): Promise<ConnectLink> {
@@ -131,11 +145,7 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
         usedAt: null,
         usedBy: null,
       }
-      if (!(await links.add(link, createdAt)))
-        throw new IntegrationError(
-          'connect_links_full',
-          `${CONNECT_LINKS.total} connect links are stored; delete some (DELETE /connect-links/{id}), or wait until some expire`,
-        )
+      await add(link)
       // If this write fails, the caller does not get the ticket, so the stored link cannot be used.
       await audit(link, link.createdBy, 'link_created')
       return { ticket, link }
@@ -163,6 +173,10 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
       requireKey(link)
       requireUsedBy(link, browser)
       return start(link, browser)
+    },
+
+    async keep(link) {
+      await add({ ...link, keyId: null })
     },
 
     async withdraw(link, who) {

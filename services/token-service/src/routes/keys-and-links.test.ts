@@ -130,6 +130,21 @@ it('one key has only its share of pending authorizations with a label, and gets 
   expect((await call('fills', 'POST', '/authorizations', { realm: REALM })).status).toBe(201)
 })
 
+it('the unused links of a key are counted, kept or withdrawn for its revocation', async () => {
+  const create = async () =>
+    (
+      await created<{ url: string }>(call('fills', 'POST', '/connect-links', { realm: REALM }))
+    ).url.replace(/^https?:\/\/[^/]+/, service.url)
+  const status = async (url: string) => (await fetch(url)).status
+  const kept = await create()
+  expect(await (await call('shop', 'GET', '/keys/fills/open')).json()).toEqual({ ConnectLinks: 1 })
+  await call('shop', 'POST', '/keys/fills/open/keep')
+  const withdrawn = await create()
+  const response = await call('shop', 'DELETE', '/keys/fills/open')
+  expect([response.status, await response.json()]).toEqual([200, { ConnectLinks: 1 }])
+  expect([await status(kept), await status(withdrawn)]).toEqual([200, 410])
+})
+
 it('the connect links and pending authorizations of a revoked key can no longer be used, those of other keys can', async () => {
   const link = (key: string) =>
     created<{ id: string; url: string }>(call(key, 'POST', '/connect-links', { realm: REALM }))

@@ -112,12 +112,26 @@ export function createMemoryOperations(
             : null,
       }
     },
-    async stopOperation(id, act) {
+    async openOperations(keyId) {
+      return operations
+        .all()
+        .filter(({ FinishedAt, KeyID }) => FinishedAt === null && KeyID === keyId)
+        .map(({ ID }) => ID)
+    },
+    async keepOperation(id) {
+      const { Request, ...operation } = findOrThrow(id)
+      await commit({ operation: { ...operation, Request: { ...Request, IsKept: true } } })
+    },
+    async stopOperation(id, act, reason) {
       const operation = findOrThrow(id)
       if (operation.FinishedAt !== null) throw operationNotRunning()
       const FinishedAt = new Date(now()).toISOString()
       await commit({
-        operation: changed(operation, { Status: 'Stopped', StatusReason: null, FinishedAt }),
+        operation: changed(operation, {
+          Status: 'Stopped',
+          StatusReason: reason ?? null,
+          FinishedAt,
+        }),
         action: entry('stop_operation', operation, act),
       })
       return read(id)

@@ -67,7 +67,9 @@ import {
   claimOperation,
   countOperations,
   getOperation,
+  keepOperation,
   listOperations,
+  openOperations,
   recordProgress,
   renewOperation,
   startOperation,
@@ -276,7 +278,10 @@ export function createPostgresTransactionSource(
       run((sql) => sql.begin((tx) => startOperation(tx, id, request, act))),
     operation: (id) => run((sql) => getOperation(sql, id)),
     operations: (filter) => run((sql) => listOperations(sql, filter)),
-    stopOperation: (id, act) => run((sql) => changeOperation(sql, 'stop_operation', id, act)),
+    stopOperation: (id, act, reason) =>
+      run((sql) => changeOperation(sql, 'stop_operation', id, act, reason)),
+    openOperations: (keyId) => run((sql) => openOperations(sql, keyId)),
+    keepOperation: (id) => run((sql) => keepOperation(sql, id)),
     continueOperation: (id, act) =>
       run((sql) => changeOperation(sql, 'continue_operation', id, act)),
     claimOperation: (names, owner) => run((sql) => claimOperation(sql, names, owner, times)),

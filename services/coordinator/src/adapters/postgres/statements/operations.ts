@@ -116,12 +116,13 @@ export async function changeOperation(
   kind: keyof typeof CHANGES,
   id: string,
   act: AuditContext,
+  reason: string | null = null,
 ): Promise<OperationSummary> {
   const { status, rejection } = CHANGES[kind]
   const isStop = status === 'Stopped'
   const [row] = await sql<OperationSummary[]>`
     with updated as (
-      update "Order_Operation" set "Status" = ${status}, "StatusReason" = null, "UpdatedAt" = now(),
+      update "Order_Operation" set "Status" = ${status}, "StatusReason" = ${reason}::text, "UpdatedAt" = now(),
         "FinishedAt" = case when ${isStop}::boolean then now() end
       where "ID" = ${id} and "FinishedAt" is null and (${isStop}::boolean or "Status" = 'Paused')
       returning *),
@@ -130,6 +131,18 @@ export async function changeOperation(
     select ${columns(sql)}, ${shortRequest(sql)} from updated o`
   if (row !== undefined) return row
   throw (await getOperation(sql, id)) === null ? operationNotFound() : rejection()
+}
+
+/** Returns the ids of the operations of a key that have not ended. */
+export async function openOperations(sql: postgres.Sql, keyId: string): Promise<readonly string[]> {
+  const rows = await sql<{ ID: string }[]>`
+    select "ID" from "Order_Operation" where "FinishedAt" is null and "KeyID" = ${keyId}`
+  return rows.map(({ ID }) => ID)
+}
+
+export async function keepOperation(sql: postgres.Sql, id: string): Promise<void> {
+  await sql`
+    update "Order_Operation" set "Request" = "Request" || '{"IsKept":true}' where "ID" = ${id}`
 }
 
 /**

@@ -1,0 +1,77 @@
+import type { Caller } from '@integration-host/shared/access/caller'
+import { KeyId } from '@integration-host/shared/access/key-list'
+import { OpenOperations } from '@integration-host/shared/contracts/open-work'
+import { hasCode } from '@integration-host/shared/errors'
+import { callerOf, needs } from '@integration-host/shared/http/access'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { Hono } from 'hono'
+import { createFactory } from 'hono/factory'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import { KEY_ENDED, keyEnded } from '../transaction/bulk-operation.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+
+export interface KeyOperationRouteDeps {
+  readonly source: Pick<TransactionSource, 'openOperations' | 'stopOperation' | 'keepOperation'>
+}
+
+/** `/keys/{id}/open`: the bulk operations of a key that have not ended, for the revocation of the key. */
+export function keyOperationRoutes({ source }: KeyOperationRouteDeps) {
+  const route = (
+    operationId: string,
+    summary: string,
+    change: (
+      operationId: string,
+      keyId: string,
+      caller: Caller,
+    ) => Promise<unknown> = async () => {},
+  ) =>
+    createFactory().createHandlers(
+      needs('transactions:operate'),
+      describeRoute({
+        operationId,
+        tags: ['operations'],
+        summary,
+        responses: {
+          200: jsonResponse('how many operations', OpenOperations),
+          ...problemResponses({ 400: 'invalid', 503: 'the store is unavailable' }),
+        },
+      }),
+      validate('param', z.object({ id: KeyId })),
+      onlyKnownQuery(),
+      async (c) => {
+        const caller = callerOf(c)
+        caller.requireEveryRealm()
+        caller.requireEveryProcess()
+        const { id } = c.req.valid('param')
+        const open = await source.openOperations(id)
+        for (const operation of open) await change(operation, id, caller)
+        return c.json({ Operations: open.length } satisfies z.output<typeof OpenOperations>)
+      },
+    )
+  return new Hono()
+    .get(
+      '/:id/open',
+      ...route('countOperationsOfKey', 'How many bulk operations of a key are not over'),
+    )
+    .delete(
+      '/:id/open',
+      ...route('stopOperationsOfKey', 'Stop the bulk operations of a key', (id, keyId, by) =>
+        source
+          .stopOperation(id, { by, reason: keyEnded(keyId) }, KEY_ENDED)
+          .catch((error: unknown) => {
+            // The operation has ended meanwhile.
+            if (!hasCode(error, 'operation_not_running')) throw error
+          }),
+      ),
+    )
+    .post(
+      '/:id/open/keep',
+      ...route(
+        'keepOperationsOfKey',
+        'Make the bulk operations of a key independent of the key',
+        (id) => source.keepOperation(id),
+      ),
+    )
+}
