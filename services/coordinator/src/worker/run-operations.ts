@@ -3,7 +3,7 @@
  * batch. The rules are in `transaction/bulk-operation.ts`.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
+import { errorCodes, hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
@@ -137,11 +137,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     try {
       for (;;) {
         if (hasKeyEnded(operation)) {
-          const act = {
-            by: { keyId: 'coordinator', person: null },
-            reason: keyEnded(operation.KeyID),
-          }
-          await source.stopOperation(operation.ID, act, KEY_ENDED)
+          await stop(operation)
           return
         }
         if (progress.Batch.length === 0 && !progress.IsLastBatch) {
@@ -192,6 +188,18 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     } finally {
       clearInterval(renewal)
     }
+  }
+
+  /** Stops an operation whose key has ended, unless another process has stopped it meanwhile. */
+  async function stop({ ID, KeyID }: Operation): Promise<void> {
+    const act = { by: { keyId: 'coordinator', person: null }, reason: keyEnded(KeyID) }
+    await source.stopOperation(ID, act, KEY_ENDED).catch((error: unknown) => {
+      if (!hasCode(error, 'operation_not_running')) throw error
+    })
+    log.info(
+      { operationId: ID, key: KeyID },
+      'bulk operation was stopped because its key has ended',
+    )
   }
 
   const hasKeyEnded = ({ KeyID, CreatedAt, Request }: Operation): boolean =>
