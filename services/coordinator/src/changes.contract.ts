@@ -198,7 +198,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
 
     it.each([
       ['no JSON', 'changed', /^malformed: /],
-      ['an unknown entity', { ...changeEvent(), Entity: 'Spaceship' }, /^malformed: /],
+      ['an unusable name of an entity', { ...changeEvent(), Entity: 'Space.ship' }, /^malformed: /],
       ['the id of another change', { ...changeEvent(), EntityId: '130' }, /^invalid_request: Id /],
       ['17 KiB', ' '.repeat(17_000), /^payload_too_large: /],
     ])(
