@@ -304,7 +304,7 @@ describe('error bodies of the accounting API', () => {
     return [response.headers.get('Content-Type'), await response.text()] as const
   }
 
-  it.each([null, '*/*', 'application/xml'])(
+  it.each([null, '*/*', 'text/plain'])(
     'the accounting API sends an error body as XML if the Accept header is %s',
     async (accept) => {
       const [contentType, body] = await errorTo(accept)
@@ -338,4 +338,52 @@ describe('error bodies of the accounting API', () => {
       expect(body).toContain('3200')
     },
   )
+})
+
+describe('clients that need XML', () => {
+  const xml = '<Customer><DisplayName>A</DisplayName></Customer>'
+  it.each(['application/xml', 'text/xml', 'application/xml;q=0.9, text/xml'])(
+    'the accounting API rejects Accept: %s with 406 and one sentence, in XML',
+    async (accept) => {
+      const answer = await provider.api(queryPath('select * from CompanyInfo'), accessToken, {
+        headers: { Accept: accept },
+      })
+      expect([answer.status, answer.headers.get('Content-Type')]).toEqual([406, 'application/xml'])
+      expect(await answer.text()).toContain('The sandbox sends JSON only')
+    },
+  )
+
+  it.each(['application/xml', 'text/xml; charset=utf-8'])(
+    'the accounting API rejects a body of the type %s with 415 and stores nothing',
+    async (type) => {
+      const answer = await provider.api(`/v3/company/${REALM}/customer`, accessToken, {
+        method: 'POST',
+        headers: { 'Content-Type': type, Accept: 'application/json' },
+        body: xml,
+      })
+      expect(answer.status).toBe(415)
+      expect(await answer.json()).toMatchObject({
+        Fault: { Error: [{ code: '415', Detail: expect.stringContaining('reads JSON only') }] },
+      })
+      expect((await provider.counters()).realms[REALM]).toMatchObject({ entitiesCreated: 0 })
+    },
+  )
+
+  it.each([
+    '*/*',
+    'application/json, application/xml',
+    'text/html, application/xml;q=0.9, */*;q=0.8',
+  ])('the accounting API sends JSON if Accept is %s', async (accept) => {
+    const answer = await provider.api(queryPath('select * from CompanyInfo'), accessToken, {
+      headers: { Accept: accept },
+    })
+    expect(await answer.json()).toHaveProperty('QueryResponse')
+  })
+
+  it('the accounting API returns the preferences of a company', async () => {
+    const answer = await provider.api(`/v3/company/${REALM}/preferences`, accessToken)
+    expect(await answer.json()).toMatchObject({
+      Preferences: { CurrencyPrefs: { HomeCurrency: { value: 'USD' } }, domain: 'QBO' },
+    })
+  })
 })

@@ -8,6 +8,7 @@ import { type BooksResult, createBooks } from '../accounting/books.ts'
 import type { Posted, PostedEntities } from '../accounting/posted-entities.ts'
 import type { Attachments } from '../accounting/attachments.ts'
 import type { Companies } from '../company/companies.ts'
+import { preferences } from '../company/preferences.ts'
 import { companyInfo } from '../company/company-info.ts'
 import type { RealmCounter } from '../control/counters.ts'
 import type { Grants } from '../grant/grants.ts'
@@ -45,7 +46,7 @@ const ENTITY = ':entity{[a-z]+}'
 /**
  * The routes of the accounting API under `/v3/company/{realm}`: CompanyInfo, batches, change data, reports, files, and
  * objects that clients create, read, update, void, delete and query. References and amounts are not checked, and no
- * rate limit is enforced. Objects are always JSON, whereas Intuit sends XML unless `Accept` names JSON.
+ * rate limit is enforced. Objects are always JSON, whereas Intuit also has XML: a client that needs XML gets 406 or 415.
  */
 export function accountingRoutes(deps: AccountingDeps) {
   const { companies, posted, counters } = deps
@@ -66,7 +67,7 @@ export function accountingRoutes(deps: AccountingDeps) {
     'error' in result ? rejected(c, result.error, result.detail) : c.json(result.document)
 
   return new Hono<AnsweredEnv>()
-    .use('/v3/*', counted(deps), underFaults('api', deps), authorized(deps))
+    .use('/v3/*', counted(deps), underFaults('api', deps), authorized(deps), onlyJson(clock))
     .route('/', attachmentRoutes({ ...deps, rejected, requestIdOf, onUploaded: countWritten }))
     .get(
       `${COMPANY}/query`,
@@ -115,6 +116,11 @@ export function accountingRoutes(deps: AccountingDeps) {
         if (company === null || c.req.param('id') !== company.realm) return rejected(c, '500')
         return c.json({ CompanyInfo: companyInfo(company), time: clock().toISOString() })
       },
+    )
+    .get(
+      `${COMPANY}/preferences`,
+      describeRoute(operation('getPreferences', 'The preferences of the company')),
+      (c) => c.json({ Preferences: preferences, time: clock().toISOString() }),
     )
     .get(
       `${COMPANY}/${ENTITY}/:id`,
@@ -168,6 +174,31 @@ function apiErrorResponse(c: Context, code: ApiErrorCode, now: Date, detail?: st
   return c.body(body)
 }
 
+/** Rejects requests of clients that need XML, which would otherwise misread JSON as an empty response. */
+function onlyJson(clock: () => Date): MiddlewareHandler {
+  const rejected = (c: Context, status: 406 | 415, detail: string): Response => {
+    const error = {
+      ...apiErrors['500'],
+      status,
+      code: String(status),
+      message: 'JSON only',
+      detail,
+    }
+    const { body, contentType } = apiErrorBody(error, c.req.header('Accept'), clock())
+    return c.body(body, status, { 'Content-Type': contentType })
+  }
+  return async (c, next) => {
+    const accept = c.req.header('Accept') ?? ''
+    if (XML.test(accept) && !/\*\/\*|application\/(?:\*|json)/i.test(accept))
+      return rejected(c, 406, 'The sandbox sends JSON only: send Accept: application/json.')
+    if (XML.test(c.req.header('Content-Type') ?? ''))
+      return rejected(c, 415, 'The sandbox reads JSON only: send Content-Type: application/json.')
+    return next()
+  }
+}
+
+const XML = /(?:application|text)\/(?:[\w.-]{1,60}\+)?xml\b/i
+
 const requestIdOf = (c: Context): string | null => c.req.query(REQUEST_ID) || null
 
 const realmIn = (c: Context): string => /^\/v3\/company\/([^/]*)/.exec(c.req.path)?.[1] ?? ''
@@ -208,6 +239,8 @@ const operation = (operationId: string, summary: string) => ({
     200: 'the entity, or a query response',
     400: 'ValidationFault, as XML unless application/json is accepted',
     401: 'AuthenticationFailed, 3200: the token is missing, invalid or expired',
+    406: 'the request accepts only XML',
+    415: 'the body is XML',
     403: 'ApplicationAuthorizationFailed, 3100: the token is for another company',
     429: 'ThrottleExceeded, 3001, as XML',
   }),

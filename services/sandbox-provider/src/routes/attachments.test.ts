@@ -120,14 +120,7 @@ describe('uploads to the accounting API', () => {
   it.each<[string, () => RequestInit['body']]>([
     ['no multipart body', () => '{}'],
     ['no file', () => new FormData()],
-    [
-      'a text instead of a file',
-      () => {
-        const body = new FormData()
-        body.set('file_content_01', 'a;b')
-        return body
-      },
-    ],
+    ['metadata in unknown XML', () => form({ name: 'a.csv', content: 'a', metadata: '<html/>' })],
     ['metadata that are not JSON', () => form({ name: 'a.csv', content: 'a', metadata: '{' })],
     ['metadata that are a list', () => form({ name: 'a.csv', content: 'a', metadata: '[]' })],
     [
@@ -138,6 +131,58 @@ describe('uploads to the accounting API', () => {
   ])('the accounting API rejects an upload with %s, and stores nothing', async (_, body) => {
     expect(await fault(await upload(body()))).toEqual({ status: 400, code: '2010' })
     expect((await provider.counters()).realms[REALM]).toMatchObject({ entitiesCreated: 0 })
+  })
+
+  /** The body that python-quickbooks 0.9 sends (`client.py`, `make_request`), byte by byte. */
+  const python = (metadata: string, content: string) =>
+    `\n--${BOUNDARY}\nContent-Disposition: form-data; name="file_metadata_01"\nContent-Type: application/json\n\n${metadata}\n\n` +
+    `--${BOUNDARY}\nContent-Disposition: form-data; name="file_content_01"\nContent-Type: text/csv\nContent-Transfer-Encoding: base64\n\n${content}\n\n` +
+    `--${BOUNDARY}--\n`
+  const BOUNDARY = '-------------PythonMultipartPost'
+  const raw = (body: string, type = `multipart/form-data; boundary=${BOUNDARY}`) =>
+    provider.api(at('upload'), accessToken, {
+      method: 'POST',
+      headers: { 'Content-Type': type, Accept: 'application/json' },
+      body,
+    })
+  const metadata = '{"ContentType": "text/csv", "FileName": "a.csv", "Note": "signed"}'
+  const xml =
+    '<?xml version="1.0"?><ns0:Attachable xmlns:ns0="http://schema.intuit.com/finance/v3"><ns0:FileName>a.csv</ns0:FileName><ns0:Note>signed</ns0:Note><ns0:AttachableRef><ns0:EntityRef type="Invoice">7</ns0:EntityRef></ns0:AttachableRef></ns0:Attachable>'
+  const base64 = Buffer.from('a;b\n--x\n').toString('base64')
+  it.each<[string, string]>([
+    ['of python-quickbooks', python(metadata, base64)],
+    ['with CRLF', python(metadata, base64).replaceAll('\n', '\r\n')],
+    ['without a leading line', python(metadata, base64).slice(1)],
+    ['with XML metadata', python(xml, base64)],
+    [
+      'with a filename',
+      python(metadata, base64).replace('content_01"', 'content_01"; filename="b"'),
+    ],
+    [
+      'without base64',
+      python(metadata, 'a;b\n--x').replace('Content-Transfer-Encoding: base64\n', ''),
+    ],
+  ])('the accounting API stores an upload %s as Intuit does', async (_, body) => {
+    const response = await raw(body)
+    expect(response.status).toBe(200)
+    const { AttachableResponse } = (await response.json()) as {
+      AttachableResponse: { Attachable: Attachable }[]
+    }
+    const attachable = AttachableResponse[0]?.Attachable
+    expect(attachable).toMatchObject({ FileName: 'a.csv', ContentType: 'text/csv', Note: 'signed' })
+    expect(await (await fetch(attachable?.TempDownloadUri ?? '')).text()).toBe('a;b\n--x\n')
+  })
+
+  it.each([
+    ['is truncated', python(metadata, base64).slice(0, -20), undefined],
+    ['has no boundary', python(metadata, base64), 'multipart/form-data'],
+    [
+      'has no blank line in a part',
+      python(metadata, base64).replace('json\n\n', 'json\n'),
+      undefined,
+    ],
+  ])('the accounting API rejects an upload that %s', async (_, body, type) => {
+    expect(await fault(await raw(body, type))).toEqual({ status: 400, code: '2010' })
   })
 
   it('the accounting API gives a company no download address for the file of another company', async () => {

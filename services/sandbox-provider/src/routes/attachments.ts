@@ -1,11 +1,11 @@
 import { type Context, Hono } from 'hono'
-import { parseJsonObject } from '@integration-host/shared/json'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { problemResponses } from '@integration-host/shared/http/service-app'
 import { describeRoute } from 'hono-openapi'
 import type { ApiErrorCode } from '../accounting/api-errors.ts'
 import type { Attachments } from '../accounting/attachments.ts'
 import { invoicePdf } from '../accounting/pdf.ts'
+import { metadataOf, uploadParts } from '../accounting/upload-parts.ts'
 import type { Body, PostedEntities } from '../accounting/posted-entities.ts'
 import type { Addresses } from './addresses.ts'
 import { responsesUnderFaults } from './under-faults.ts'
@@ -64,7 +64,7 @@ export function attachmentRoutes(deps: AttachmentRoutesDeps) {
       describeRoute(
         operation(
           'upload',
-          'Upload files: multipart parts file_content_N and file_metadata_N (JSON)',
+          'Upload files: multipart parts file_content_N and file_metadata_N (JSON or XML)',
         ),
       ),
       async (c) => {
@@ -76,7 +76,7 @@ export function attachmentRoutes(deps: AttachmentRoutesDeps) {
           return rejected(
             c,
             '2010',
-            `The body must be multipart/form-data with 1 to ${MAX_FILES} parts file_content_N, and JSON objects in file_metadata_N.`,
+            `The body must be multipart/form-data with 1 to ${MAX_FILES} parts file_content_N, and JSON objects (or XML) in file_metadata_N.`,
           )
         // The earlier response is looked up only after the body was read. If two equal uploads arrive at the same time,
         // the second upload then finds the response to the first.
@@ -159,24 +159,16 @@ interface Upload {
 
 /** Returns the files of a multipart body with their metadata; `null` if the body is not an upload. */
 async function uploadsOf(c: Context): Promise<readonly Upload[] | null> {
-  let form: FormData
-  try {
-    form = await c.req.raw.formData()
-  } catch {
-    return null // The body is not multipart, or it is truncated.
-  }
-  const files = [...form].filter(
-    (part): part is [string, File] => CONTENT.test(part[0]) && typeof part[1] !== 'string',
-  )
+  const body = Buffer.from(await c.req.raw.arrayBuffer())
+  const parts = uploadParts(c.req.header('Content-Type') ?? '', body)
+  const files = parts?.filter(({ name }) => CONTENT.test(name)) ?? []
   if (files.length === 0 || files.length > MAX_FILES) return null
   const uploads: Upload[] = []
-  for (const [part, file] of files) {
-    const given = form.get(part.replace('content', 'metadata'))
-    const text = given === null || typeof given === 'string' ? given : await given.text()
-    const metadata = text === null ? {} : parseJsonObject(text)
+  for (const { name, fileName, type, bytes } of files) {
+    const described = parts?.find((part) => part.name === name.replace('content', 'metadata'))
+    const metadata = described === undefined ? {} : metadataOf(described.bytes.toString('utf8'))
     if (metadata === null) return null
-    const { name, type } = file
-    uploads.push({ metadata, name, type, bytes: new Uint8Array(await file.arrayBuffer()) })
+    uploads.push({ metadata, name: fileName ?? name, type, bytes: new Uint8Array(bytes) })
   }
   return uploads
 }

@@ -1,0 +1,36 @@
+/** The `Preferences` entity of every company, with the members of Intuit's entity that clients usually read. */
+export const preferences = {
+  AccountingInfoPrefs: {
+    FirstMonthOfFiscalYear: 'January',
+    UseAccountNumbers: false,
+    TaxYearMonth: 'January',
+    ClassTrackingPerTxn: false,
+    ClassTrackingPerTxnLine: false,
+    TrackDepartments: false,
+    CustomerTerminology: 'Customers',
+  },
+  ProductAndServicesPrefs: { ForSales: true, ForPurchase: true, QuantityOnHand: false },
+  SalesFormsPrefs: {
+    CustomTxnNumbers: false,
+    AllowDeposit: false,
+    AllowDiscount: true,
+    AllowEstimates: true,
+    AllowShipping: false,
+    AutoApplyCredit: true,
+  },
+  EmailMessagesPrefs: {},
+  VendorAndPurchasesPrefs: { TrackingByCustomer: false, BillableExpenseTracking: false },
+  TimeTrackingPrefs: { UseServices: false, BillCustomers: false, WorkWeekStartDate: 'Monday' },
+  TaxPrefs: { UsingSalesTax: false },
+  CurrencyPrefs: { MultiCurrencyEnabled: false, HomeCurrency: { value: 'USD' } },
+  ReportPrefs: { ReportBasis: 'Accrual', CalcAgingReportFromTxnDate: false },
+  OtherPrefs: { NameValue: [] },
+  domain: 'QBO',
+  sparse: false,
+  Id: '1',
+  SyncToken: '0',
+  MetaData: {
+    CreateTime: '2020-01-01T00:00:00-08:00',
+    LastUpdatedTime: '2020-01-01T00:00:00-08:00',
+  },
+}
