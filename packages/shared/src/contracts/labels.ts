@@ -62,14 +62,24 @@ export const StoredTags = z
     error: `at most ${MAX_TAGS} tags are possible`,
   })
 
-export const Tags = StoredTags.refine(
-  (tags) =>
-    Object.entries(tags).every(([name, value]) => isVisibleName(name) && hasOnlyVisible(value)),
-  { error: 'a tag must have a letter or digit in its name, and no invisible characters' },
-).meta({
-  description: `at most ${MAX_TAGS} pairs; a name has 1 to 64 characters without : and =, a value at most 256`,
-  examples: [{ channel: 'shop' }],
-})
+/** A tag `__proto__` is rejected here, because `z.record` would drop it without an error. */
+export const Tags = z
+  .preprocess(
+    (tags, context) => {
+      if (typeof tags === 'object' && tags !== null && Object.hasOwn(tags, '__proto__'))
+        context.addIssue({ code: 'custom', message: 'a tag must not be named __proto__' })
+      return tags
+    },
+    StoredTags.refine(
+      (tags) =>
+        Object.entries(tags).every(([name, value]) => isVisibleName(name) && hasOnlyVisible(value)),
+      { error: 'a tag must have a letter or digit in its name, and no invisible characters' },
+    ),
+  )
+  .meta({
+    description: `at most ${MAX_TAGS} pairs; a name has 1 to 64 characters without : and =, a value at most 256`,
+    examples: [{ channel: 'shop' }],
+  })
 export type Tags = z.output<typeof Tags>
 
 /** The body of `PATCH /credentials/{name}`. An absent member keeps its value; `null` removes it. */

@@ -54,7 +54,8 @@ export const AnyJson = z
   .refine((data) => data !== undefined, 'is missing')
   .meta({
     ref: 'Json',
-    description: 'any JSON value',
+    description:
+      'any JSON value; the values are kept, but not spaces, the order of members, the form of a number (1.10), or the first of two equal member names',
   }) as unknown as z.ZodType<z.core.util.JSONType>
 
 /** The body of `POST /processes/{process}/transactions`. */

@@ -75,9 +75,9 @@ export function outgoingCall(
   const headers: Record<string, string> = {
     accept: 'application/json',
     'accept-encoding': 'gzip, br, deflate, zstd',
+    ...(body !== null && !isText && { 'content-type': 'application/json' }),
+    ...(request.headers !== undefined && headersOf(request.headers, target)),
   }
-  if (body !== null && !isText) headers['content-type'] = 'application/json'
-  if (request.headers !== undefined) Object.assign(headers, headersOf(request.headers, target))
   if (isGateway) headers['authorization'] = `Bearer ${gateway.key}`
   if (target?.auth) headers[target.auth.name] = target.auth.value.reveal()
   return { method, url, headers, body }
