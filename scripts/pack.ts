@@ -125,7 +125,7 @@ function requireDeclarations(sources: readonly string[], faults: string): void {
     if (!needed.has(file)) rmSync(join(folder, file))
   const ofNeeded = faults
     .split('\n')
-    .filter((line) => needed.has(line.replace(/\.ts\(\d+,\d+\): error .*$/, '.d.ts')))
+    .filter((line) => needed.has(line.replace(/^([^(]*)\.ts\(\d+,\d+\): error .*$/, '$1.d.ts')))
   if (ofNeeded.length === 0) return
   console.error(ofNeeded.join('\n'))
   process.exit(1)

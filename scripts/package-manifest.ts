@@ -121,7 +121,7 @@ export function packageManifest(
 
 /** Returns whether `patchedDependencies` of pnpm-workspace.yaml contains a line `  <name>@<version>: <file>`. */
 function isPatched(name: string, workspaceYaml: string): boolean {
-  const list = /^patchedDependencies:\n((?: +.*\n)+)/m.exec(workspaceYaml)?.[1] ?? ''
+  const list = /^patchedDependencies:\n((?: +\S.*\n)+)/m.exec(workspaceYaml)?.[1] ?? ''
   return list.split('\n').some((line) => line.replace(/^ +['"]?/, '').startsWith(`${name}@`))
 }
 

@@ -34,7 +34,7 @@ export function doorsOf(workspace: readonly WorkspaceManifest[]): Doors {
  * Matches an import or export of another module. The groups are the text before the specifier, the quote, and the
  * specifier.
  */
-const SPECIFIER = /(\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\2/g
+const SPECIFIER = /(\bfrom\s*|\bimport\s*(?:\(\s*)?)(["'])([^"'\n]+)\2/g
 
 /** Matches a file URL that is relative to the module, such as the URL of the entry file of a worker thread. */
 const FILE_URL = /(\bnew URL\()(["'])([^"'\n]+)\.ts\2(?=, import\.meta\.url\))/g

@@ -194,7 +194,7 @@ function baseOf(option: string, address: string): string {
     /^https?:$/.test(url.protocol) &&
     `${url.username}${url.password}${url.search}${url.hash}` === ''
   if (!isUsable) throw new TypeError(`${option} must be an http(s) address without credentials`)
-  return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
+  return `${url.origin}${url.pathname.replace(/(?<!\/)\/+$/, '')}`
 }
 
 function parse(text: string): unknown {

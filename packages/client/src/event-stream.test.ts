@@ -25,4 +25,12 @@ describe('the reader of server-sent events', () => {
       ])
     },
   )
+
+  it('the reader of server-sent events rejects an event that does not end', async () => {
+    const chunk = new TextEncoder().encode(`data: ${'x'.repeat(65_536)}`)
+    const endless = new ReadableStream<Uint8Array<ArrayBuffer>>({
+      pull: (controller) => controller.enqueue(chunk),
+    })
+    await expect(Array.fromAsync(readEvents({ body: endless }))).rejects.toThrow('is too long')
+  })
 })

@@ -24,8 +24,16 @@ export async function* readEvents({
     for (;;) {
       const { done, value } = await reader.read()
       if (done) return
+      // Only the new part is searched, because a long event may arrive in many chunks. A blank line may have begun
+      // before it.
+      const searchedFrom = Math.max(0, text.length - 3)
       text += decoder.decode(value, { stream: true })
-      const blocks = text.split(/\r?\n\r?\n/)
+      if (!BLANK_LINE.test(text.slice(searchedFrom))) {
+        if (text.length > MAX_EVENT_CHARACTERS)
+          throw new Error('an event of the stream is too long')
+        continue
+      }
+      const blocks = text.split(BLANK_LINE)
       text = blocks.pop() ?? ''
       for (const block of blocks) yield parseBlock(block)
     }
@@ -34,11 +42,16 @@ export async function* readEvents({
   }
 }
 
+const BLANK_LINE = /\r?\n\r?\n/
+const MAX_EVENT_CHARACTERS = 1_048_576
+
 function parseBlock(block: string): ServerSentEvent | null {
   const fields = new Map<string, string>()
   const data: string[] = []
   for (const line of block.split(/\r?\n/)) {
-    const [, name = '', value = ''] = /^([^:]*):? ?(.*)$/.exec(line) ?? []
+    const colon = line.indexOf(':')
+    const name = colon === -1 ? line : line.slice(0, colon)
+    const value = colon === -1 ? '' : line.slice(colon + (line[colon + 1] === ' ' ? 2 : 1))
     if (name === 'data') data.push(value)
     else if (name !== '') fields.set(name, value)
   }

@@ -36,7 +36,7 @@ const FENCE = '```'
 
 /** Returns the blocks of a document. Comments are left out. */
 export function parseMarkdown(text: string): readonly Block[] {
-  const lines = text.replaceAll(/<!--[\s\S]*?-->/g, '').split('\n')
+  const lines = text.replaceAll(/<!--(?:[^<]|<(?!!--))*?-->/g, '').split('\n')
   const blocks: Block[] = []
   const ids = new Map<string, number>()
   /** The lines of the current paragraph, or of the items of the current list. */
@@ -113,7 +113,7 @@ const cellsOf = (line: string): (readonly Inline[])[] =>
     .map((cell) => parseInlines(cell.replaceAll(String.raw`\|`, '|').trim()))
 
 const INLINE =
-  /`([^`]+)`|\[((?:[^\][]|\[[^\]]*\])+)\]\(([^)\s]+)\)|\*\*(.+?)\*\*|\*([^*\s][^*]*)\*/g
+  /`([^`]+)`|\[((?:[^\][]|\[[^\][]*\])+)\]\(([^)\s]+)\)|\*\*(.+?)\*\*|\*([^*\s][^*]*)\*/g
 
 export function parseInlines(text: string): readonly Inline[] {
   const inlines: Inline[] = []

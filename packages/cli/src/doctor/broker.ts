@@ -77,7 +77,7 @@ function managementOf(node: AmqpNode, settings: BrokerSettings): Management | nu
   const user = at.username === '' ? broker : at
   const credentials = [user.username || 'guest', user.password || 'guest'].map(decodeURIComponent)
   return {
-    url: at.origin + at.pathname.replace(/\/+$/, ''),
+    url: at.origin + at.pathname.replace(/(?<!\/)\/+$/, ''),
     authorization: `Basic ${Buffer.from(credentials.join(':')).toString('base64')}`,
     vhost,
     prefix: settings.AMQP_PREFIX,

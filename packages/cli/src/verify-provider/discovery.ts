@@ -54,7 +54,7 @@ export function usableDocument(
     revocation_endpoint: read('revocation_endpoint'),
     jwks_uri: read('jwks_uri'),
     userinfo_endpoint: read('userinfo_endpoint'),
-    accounting_url: read('accounting_url')?.replace(/\/+$/, '') ?? null,
+    accounting_url: read('accounting_url')?.replace(/(?<!\/)\/+$/, '') ?? null,
     hasPkce: lists('code_challenge_methods_supported', 'S256'),
     isIssuerSent: json['authorization_response_iss_parameter_supported'] === true,
     isNonceAnnounced: lists('claims_supported', 'nonce'),

@@ -164,7 +164,7 @@ export const httpUrl = () =>
       context.addIssue({ code: 'custom', message: 'must have no credentials, query or fragment' })
       return z.NEVER
     }
-    return url.href.replace(/\/+$/, '')
+    return url.href.replace(/(?<!\/)\/+$/, '')
   })
 
 /** The address of a backend. The address is a secret, because it may contain a password. */

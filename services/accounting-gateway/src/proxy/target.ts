@@ -66,7 +66,7 @@ export interface UpstreamBase {
  */
 export function upstreamBase(url: string): UpstreamBase {
   const { origin, pathname } = new URL(url)
-  return { origin, pathPrefix: pathname.replace(/\/+$/, '') }
+  return { origin, pathPrefix: pathname.replace(/(?<!\/)\/+$/, '') }
 }
 
 /** Returns whether `path` is Intuit's batch operation, which has its own rate limit. */

@@ -8,7 +8,7 @@ export interface Sample {
 export type Samples = ReadonlyMap<string, readonly Sample[]>
 
 const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)(?: \d+)?$/
-const LABEL = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g
+const LABEL = /(?<!\w)([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g
 
 /** Parses Prometheus' text format. Comments and lines of another form are ignored. */
 export function parseMetrics(text: string): Samples {

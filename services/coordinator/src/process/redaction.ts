@@ -28,8 +28,8 @@ export interface Redaction {
 
 const REPLACEMENT = '[secret]'
 
-/** Matches a string or a number in JSON text. */
-const LITERAL = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g
+/** Matches a string or a number in JSON text. The end of the text also ends a string, so that no search is repeated. */
+const LITERAL = /"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?$)|-?\d[\d.eE+-]*/gs
 
 /** Builds the redaction of these secrets. Returns `null` if there are no secrets. */
 export function createRedaction(

@@ -111,7 +111,7 @@ function bindTarget(
   )
     throw problem(`concurrent must be a whole number from 1 to ${MAX_CONCURRENT}`)
   return {
-    url: parsed.href.replace(/\/+$/, ''),
+    url: parsed.href.replace(/(?<!\/)\/+$/, ''),
     auth: auth === undefined ? null : authHeaderOf(auth, problem),
     timeoutMs: timeoutMs ?? null,
     limits:

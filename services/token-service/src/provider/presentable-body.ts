@@ -12,7 +12,7 @@ export function presentableBody(body: string, secrets: readonly string[]): strin
   for (const secret of secrets.filter((text) => text !== '')) {
     const bytes = Buffer.from(secret)
     const forms = [
-      bytes.toString('base64').replace(/=+$/, ''),
+      bytes.toString('base64').replace(/={1,2}$/, ''),
       bytes.toString('base64url'),
       bytes.toString('hex'),
     ]

@@ -18,7 +18,7 @@ export interface Inequivalence {
 }
 
 const INEQUIVALENT =
-  /inequivalent arg '(?<setting>[^']*)' for (?<kind>queue|exchange) '(?<name>.*)' in vhost '.*': received (?<wanted>.*?) but current is (?<found>.*?)"?$/s
+  /^inequivalent arg '(?<setting>[^']*)' for (?<kind>queue|exchange) '(?<name>(?:[^']|'(?! in vhost '))*)' in vhost '[^']*': received (?<wanted>.*?) but current is (?<found>.*?)"?$/s
 
 /**
  * Returns the broker's version from its server properties (`connection.start`); `unknown` if they contain no version.
@@ -38,13 +38,14 @@ export function versionOf({ connection }: ChannelModel): string {
 export function inequivalenceOf(error: unknown): Inequivalence | null {
   const { code, message = '' } = (error ?? {}) as { code?: unknown; message?: string }
   if (code !== 406) return null
+  const from = Math.max(0, message.indexOf('inequivalent arg '))
   const {
     kind,
     name = '',
     setting = '',
     wanted = '',
     found = '',
-  } = INEQUIVALENT.exec(message)?.groups ?? {}
+  } = INEQUIVALENT.exec(message.slice(from))?.groups ?? {}
   if (kind !== 'queue' && kind !== 'exchange') return null
   return { kind, name, setting, wanted: bare(wanted), found: bare(found) }
 }

@@ -64,7 +64,7 @@ export function checkPostgresStandbys(replication: PostgresReplication): CheckRe
       'Grant it the role pg_monitor.',
     )
   const candidates = syncStates.filter((state) => SYNCHRONOUS.has(state)).length
-  const needed = Number(/^\s*(?:ANY|FIRST)?\s*(\d+)\s*\(/i.exec(standbyNames)?.[1] ?? 1)
+  const needed = Number(/^(?:ANY|FIRST)?\s*(\d+)\s*\(/i.exec(standbyNames.trim())?.[1] ?? 1)
   if (candidates < needed)
     return problem(
       CHECK,

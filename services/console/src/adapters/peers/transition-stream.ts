@@ -76,6 +76,8 @@ interface ServerEvent {
   readonly data: string
 }
 
+const MAX_EVENT_CHARACTERS = 1_048_576
+
 /** Parses a stream of server-sent events. `onBytes` is called for each chunk. */
 async function* eventsOf(response: Response, onBytes: () => void): AsyncGenerator<ServerEvent> {
   // A TextDecoderStream would cost more time for each chunk than everything else here.
@@ -84,7 +86,13 @@ async function* eventsOf(response: Response, onBytes: () => void): AsyncGenerato
   let text = ''
   for await (const chunk of chunks) {
     onBytes()
+    // Only the new part is searched, because a long event may arrive in many chunks.
+    const searchedFrom = Math.max(0, text.length - 1)
     text += decoder.decode(chunk, { stream: true })
+    if (text.indexOf('\n\n', searchedFrom) === -1) {
+      if (text.length > MAX_EVENT_CHARACTERS) throw new Error('an event of the stream is too long')
+      continue
+    }
     const blocks = text.split('\n\n')
     text = blocks.pop() ?? ''
     for (const block of blocks) yield eventOf(block)

@@ -134,9 +134,11 @@ function placeOf(
 }
 
 function placeInStack(stack: string, isOfUser: (path: string) => boolean): Place | null {
-  for (const [, url, line] of stack.matchAll(LOCATION)) {
-    const path = pathOf(url ?? '')
-    if (path !== null && isOfUser(path)) return { path, line: Number(line) }
+  for (const text of stack.split('\n')) {
+    const position = POSITION.exec(text)
+    const url = URL_BEFORE.exec(text.slice(0, position?.index ?? 0))?.[1]
+    const path = url === undefined ? null : pathOf(url)
+    if (path !== null && isOfUser(path)) return { path, line: Number(position?.[1]) }
   }
   return null
 }
@@ -149,9 +151,11 @@ const NAME = /^[A-Za-z]{1,40}$/
 const NOT_FOUND =
   /^Cannot find (?:module|package) '(?<specifier>[^']+)' imported from (?<importer>.+)$/
 /**
- * Matches a location in a stack: in a frame, or in the first line of a syntax error, where the location has no column.
+ * Match a location in a line of a stack, which is a frame, or the first line of a syntax error, where the location has
+ * no column. One expression for both parts would take quadratic time.
  */
-const LOCATION = /(?:^|\(|at )((?:file:\/\/)?\/.+?):(\d+)(?::\d+)?\)?(?=,|$)/gm
+const POSITION = /:(\d+)(?::\d+)?\)?(?=,|$)/
+const URL_BEFORE = /(?:^|\(|at )((?:file:\/\/)?\/.+)/
 
 const pathOf = (url: string): string | null => {
   if (!url.startsWith('file:')) return url

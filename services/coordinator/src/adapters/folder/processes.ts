@@ -248,7 +248,7 @@ const EMPTY = 'empty'
 const NO_DEFAULT = 'it must export what defineProcess returns as its default'
 const CALLS_DEFINE = /\bdefineProcess\s*[(<]/
 const DEFAULT_EXPORT =
-  /\bexport\s+default\b|\bexport\s*\{[^}]*\bdefault\b|\bas\s+default\b|\bmodule\.exports\s*=|\bexports\.default\s*=/
+  /\bexport\s+default\b|\bexport\s*\{[^{}]*\bdefault\b|\bas\s+default\b|\bmodule\.exports\s*=|\bexports\.default\s*=/
 
 /** Matches hidden files such as `.#a.ts` and `._a.ts`, which editors and macOS create beside a file. */
 export const isProcessFile = (file: string): boolean =>
