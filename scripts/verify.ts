@@ -17,6 +17,22 @@ const stages: Readonly<Record<string, readonly (readonly [program: string, ...ar
       ['tsc', '--project', 'services/console/app/tsconfig.json'],
     ],
     unused: [['knip']],
+    regexps: [
+      [
+        'oxlint',
+        '--config',
+        'scripts/regular-expressions/oxlintrc.json',
+        // Tests read no text that others choose.
+        '--ignore-pattern=**/*.test.ts',
+        '--ignore-pattern=**/*.contract.ts',
+        '--ignore-pattern=**/test-support/**',
+        'packages',
+        'services',
+        'host',
+        'scripts',
+        'deploy',
+      ],
+    ],
     test: [['vitest', 'run']],
   }
 

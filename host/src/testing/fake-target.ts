@@ -89,7 +89,7 @@ export function createFakeTarget(address: string, now: () => number): ServedTarg
     throw new TypeError(
       `host.target('${address}'): must be the URL of the target, such as https://erp.test, and not its name`,
     )
-  const basePath = base.pathname.replace(/\/+$/, '')
+  const basePath = base.pathname.replace(/(?<!\/)\/+$/, '')
   const routes: { readonly matches: RouteMatcher; readonly next: NextReply }[] = []
   const calls: TargetCall[] = []
 
