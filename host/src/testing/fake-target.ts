@@ -26,7 +26,7 @@ export interface TargetResponse {
   /** The status of the response. Default: 200. */
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
-  /** The body. Text is sent unchanged, any other value as JSON. */
+  /** The body. Text is sent unchanged and without a `Content-Type`, any other value as JSON. `headers` may name another type. */
   readonly body?: JsonInput | undefined
   /** The time until the response, on the clock of the test host. By default, the response is immediate. */
   readonly after?: Duration
@@ -187,8 +187,9 @@ function repliedOf(reply: TargetReply): Replied {
     default: {
       const { status = 200, headers = {}, body, after = 0 } = reply
       const isText = typeof body === 'string' || body === undefined
+      // A text has no Content-Type unless the reply names one: a step that asks for JSON retries a response of text/plain.
       const sent = new Headers({
-        'content-type': isText ? 'text/plain; charset=utf-8' : 'application/json',
+        ...(!isText && { 'content-type': 'application/json' }),
         ...headers,
       })
       return {
