@@ -44,6 +44,11 @@ export const errorCodes = {
     remedy: 'none',
   },
   connect_links_full: { status: 409, title: 'Too many connect links', remedy: 'none' },
+  daily_actions_used: {
+    status: 429,
+    title: 'Too many audited actions of this key today',
+    remedy: 'retry',
+  },
   code_exchange_failed: {
     status: 502,
     title: 'The code could not be exchanged',

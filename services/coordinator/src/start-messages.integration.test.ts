@@ -16,7 +16,7 @@ import { refund, sale, startMessagesContract } from './start-messages.contract.t
 
 startMessagesContract('real')
 
-it('the actor of a start message is the user that the broker has verified; without a user there is no actor', async () => {
+it('each run that a start message begins is in the action log: its actor is the user that the broker has verified, or `rabbitmq` without one', async () => {
   await using backends = await openBackends('real')
   await using host = await startFixture(backends)
   const url = process.env['TEST_AMQP_URL'] ?? ''
@@ -41,6 +41,7 @@ it('the actor of a start message is the user that the broker has verified; witho
   expect(Object.fromEntries(ofRuns)).toEqual({
     user: expect.objectContaining({ Action: 'queue', KeyID: `rabbitmq:${user}`, Reason: null }),
     reason: expect.objectContaining({ KeyID: 'rabbitmq', Reason: 'the import failed' }),
+    neither: expect.objectContaining({ Action: 'queue', KeyID: 'rabbitmq', Reason: null }),
   })
 })
 

@@ -37,6 +37,7 @@ import {
   type RefreshTiming,
   refreshTiming,
 } from './credential/refresh.ts'
+import { createActionQuota } from './credential/action-quota.ts'
 import { createAuditCounter } from './credential/audit-counter.ts'
 import { startIndexUpkeep } from './credential/index-upkeep.ts'
 import { createDisconnectHints } from './credential/disconnect-hints.ts'
@@ -258,8 +259,7 @@ export async function startTokenService(
     links,
     authorization,
     returnToOrigins: config.RETURN_TO_ORIGINS ?? null,
-    store,
-    notifyOutbox,
+    auditCounter,
     now,
   })
   const disconnectHints = opened.use(
@@ -336,7 +336,8 @@ export async function startTokenService(
     lists: store,
     accessTokens,
     refreshAheadMs,
-    changeLabels: createLabelling({ store, now, notifyOutbox }),
+    actionQuota: createActionQuota({ store, now }),
+    changeLabels: createLabelling({ store, auditCounter }),
     remove: createRemoval({ ...leaseDeps, provider }),
     transfers: createTransfers({ ...leaseDeps, routine, refreshAheadMs }),
     adoptions,

@@ -133,19 +133,24 @@ describe('the command `audit verify`', () => {
     log = whole.slice(700)
     const { code, json, err } = await verify('--json')
     expect([code, json]).toEqual([
-      0,
+      6,
       [{ Checked: 1_800, First: 701, Head: spelled(last), Missing: 700, Break: null }],
     ])
-    expect(err).toContain('The chain is intact from entry 701 on; 700 entries before it')
+    expect(err).toContain(
+      'no longer keeps 700 entries before entry 701, so the log is not complete',
+    )
+    const { out } = await verify()
+    expect(out).toContain('1800 audit entries, 701 to 2500: 700 entries before')
+    expect(out).not.toContain('intact')
   })
 
-  it('`audit verify` succeeds although entries are trimmed and written while it reads the log', async () => {
+  it('`audit verify` reports entries as missing, and no break, if they are trimmed and written while it reads the log', async () => {
     log = whole.slice(0, 2_000)
     between = (call) => {
       if (call === 2) log = whole.slice(1_400)
     }
     expect(await verify('--json')).toMatchObject({
-      code: 0,
+      code: 6,
       json: [{ First: 1, Missing: 400, Break: null }],
     })
   })
@@ -267,7 +272,7 @@ describe('the command `audit verify`', () => {
           6,
           [{ Checked: 1_800, First: 701, Head: spelled(last), Missing: missing, Break: null }],
         ])
-        expect(err).toContain(`after the expected entry ${seq} were not checked`)
+        expect(err).toContain(`after the expected entry ${seq}, so these were not checked`)
       },
     )
 

@@ -104,9 +104,9 @@ export const auditVerify: Command = {
   summary: 'verify the hash chain of the audit log',
   usage: '[--expect SEQ:HASH]',
   help: `Recomputes the hash chain of the audit log and prints its head as SEQ:HASH. Exit code 1 if an entry was changed,
-removed or inserted. A client that can write to the store could rewrite or truncate the whole log: save the head
-elsewhere, and compare with it next time. The log keeps the newest entries (AUDIT_ENTRIES). Exit code 6 if entries
-after the expected one were trimmed before this check.
+removed or inserted, 6 if older entries were trimmed before this check, so that the log is not complete. A client that can write to the store could rewrite or truncate the whole log: save the head
+elsewhere, and compare with it next time: then only entries after it count as missing. The log keeps the newest
+entries (AUDIT_ENTRIES); entries of weight can still be listed after they were trimmed.
 
   --expect SEQ:HASH   the log must have this entry: the head that an earlier run printed
 
@@ -130,6 +130,12 @@ Examples:
         terminal,
         JSON.stringify({ Checked: checked, First: first, Head, Missing: missing, Break }),
       )
+    } else if (broken === null && missing > 0) {
+      await print(
+        terminal,
+        `${counted(checked, 'audit entry', 'audit entries')}, ${first ?? head.Seq + 1} to ${head.Seq}: ${counted(missing, 'entry', 'entries')} before the first of them ${missing === 1 ? 'is' : 'are'} missing.`,
+        Head,
+      )
     } else if (broken === null) {
       const range = first === null ? '' : `, ${first} to ${head.Seq}`
       await print(
@@ -142,15 +148,14 @@ Examples:
     }
     if (broken !== null) return exitCodes.failed
     if (missing === 0) return exitCodes.ok
-    const range = `The chain is intact from entry ${first ?? head.Seq + 1} on`
     const entries = counted(missing, 'entry', 'entries')
     notify(
       terminal,
       expected === null
-        ? `${range}; ${entries} before it were not checked, because the log no longer keeps them.`
-        : `${range}; ${entries} after the expected entry ${expected.Seq} were not checked, because the log no longer keeps them.`,
+        ? `The log no longer keeps ${entries} before entry ${first ?? head.Seq + 1}, so the log is not complete; the chain continues from there without a break.`
+        : `The log no longer keeps ${entries} after the expected entry ${expected.Seq}, so these were not checked; the chain continues from entry ${first ?? head.Seq + 1} without a break.`,
     )
-    return expected === null ? exitCodes.ok : exitCodes.auditGap
+    return exitCodes.auditGap
   },
 }
 

@@ -54,6 +54,12 @@ function serve(lines?: string[]) {
       routes.get('/busy', () => {
         throw new IntegrationError('provider_unavailable', 'later', { retryAfterSeconds: 1.2 })
       })
+      routes.get('/wrong-code', () => {
+        throw new IntegrationError('code_exchange_failed', 'invalid_grant')
+      })
+      routes.get('/full', () => {
+        throw new IntegrationError('too_many_watchers', 'later')
+      })
       routes.get('/bug', () => {
         throw new Error('AT-canary-7f3a9c51d2e84b06')
       })
@@ -243,6 +249,17 @@ describe('the HTTP app of a service', () => {
     ])
     expect(lines.join('')).toContain('request failed')
     expect(lines.join('')).not.toContain('canary')
+  })
+
+  it('a service logs an error that callers can cause at will at level info, and an outage at level error', async () => {
+    const levelOf = async (path: string): Promise<string> => {
+      const lines: string[] = []
+      await serve(lines).call(path)
+      const line = lines.find((text) => text.includes('request failed')) ?? '{}'
+      return (JSON.parse(line) as { level: string }).level
+    }
+    expect([await levelOf('/full'), await levelOf('/wrong-code')]).toEqual(['info', 'info'])
+    expect([await levelOf('/busy'), await levelOf('/bug')]).toEqual(['error', 'error'])
   })
 
   it('a service logs the route pattern of a request, not its path', async () => {

@@ -4,7 +4,7 @@ import { secureHeaders } from 'hono/secure-headers'
 import { describeRoute, resolver, validator } from 'hono-openapi'
 import { z } from 'zod'
 import { type AccessKeys, unauthorized } from '../access/access-keys.ts'
-import { IntegrationError } from '../errors.ts'
+import { type ErrorCode, IntegrationError } from '../errors.ts'
 import { type Health, HealthReport } from '../observability/health.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Metrics } from '../observability/metrics.ts'
@@ -196,12 +196,27 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     const response = errorResponses.respond(c, error)
     // Anyone can make a service busy. The line of the request has the status.
     const isBusy = error instanceof IntegrationError && error.code === 'busy'
-    if (response.status >= 500 && !isBusy)
-      logger.error({ err: error, method: c.req.method, route: routeOf(c) }, 'request failed')
+    if (response.status >= 500 && !isBusy) {
+      const level = isCausedByCallers(error) ? 'info' : 'error'
+      logger[level]({ err: error, method: c.req.method, route: routeOf(c) }, 'request failed')
+    }
     return response
   })
   return app
 }
+
+/** The codes of 5xx responses that callers can cause at will: a wrong code, a strange framing, too many clients. */
+const CAUSED_BY_CALLERS: ReadonlySet<ErrorCode> = new Set([
+  'code_exchange_failed',
+  'transfer_coding_unsupported',
+  'too_many_deliveries',
+  'too_many_watchers',
+  'too_many_exports',
+])
+
+/** Returns whether callers can cause an error at will. Such an error must not fill the log at level error. */
+const isCausedByCallers = (error: unknown): boolean =>
+  error instanceof IntegrationError && CAUSED_BY_CALLERS.has(error.code)
 
 /** The id of the caller's key, for the log. */
 const keyOf = (c: Context): { readonly key?: string } => {

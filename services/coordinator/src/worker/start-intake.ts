@@ -24,17 +24,17 @@ export const startStartIntake = (deps: StartIntakeDeps): MessageIntake =>
       const read = readStartMessage(message)
       if ('reason' in read) return read
       const { transaction } = read
-      return { transaction, by: queuerOf(message, transaction.Reason !== undefined) }
+      return { transaction, by: queuerOf(message) }
     },
   })
 
 /**
- * Returns the actor for the action log: the broker user that published the message. Most messages name no user, because
- * the broker does not add one by itself. Such a message has an actor only if its transaction has a reason. The actor
- * of a user, `rabbitmq:<user>`, cannot equal the id of a service key, because the id of a service key contains no
- * colon.
+ * Returns the actor for the action log: the broker user that published the message, or `rabbitmq` if the message names
+ * none, because the broker does not add one by itself. Every run has an actor, so that a publisher cannot leave no
+ * trace. The actor of a user, `rabbitmq:<user>`, cannot equal the id of a service key, because the id of a service key
+ * contains no colon.
  */
-const queuerOf = ({ userId }: StartMessage, hasReason: boolean): Actor | undefined =>
-  userId !== '' || hasReason
-    ? { keyId: userId === '' ? 'rabbitmq' : `rabbitmq:${userId}`, person: null }
-    : undefined
+const queuerOf = ({ userId }: StartMessage): Actor => ({
+  keyId: userId === '' ? 'rabbitmq' : `rabbitmq:${userId}`,
+  person: null,
+})

@@ -22,8 +22,7 @@ import {
   type StartedAuthorization,
 } from './authorization-request.ts'
 import { CONNECT_LINKS, type ConnectLink, type ConnectLinkStore } from './connect-link-store.ts'
-import type { CredentialStore } from '../credential/credential-store.ts'
-import { auditFactOf } from '../credential/outbox.ts'
+import type { AuditCounter } from '../credential/audit-counter.ts'
 import { digest } from './digest.ts'
 
 /** The maximum lifetime of a link, in seconds. */
@@ -35,8 +34,7 @@ export interface ConnectLinksDeps {
   readonly authorization: Pick<Authorization, 'start'>
   readonly keys: Pick<AccessKeys, 'hasEnded'>
   readonly returnToOrigins: readonly string[] | null
-  readonly store: Pick<CredentialStore, 'record'>
-  readonly notifyOutbox: () => void
+  readonly auditCounter: Pick<AuditCounter, 'count'>
   readonly now: () => number
 }
 
@@ -89,14 +87,13 @@ export interface ConnectLinks {
 export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
   const { links, authorization, now } = deps
 
-  async function audit(
+  function audit(
     { realm }: ConnectLink,
     who: string,
     what: 'link_created' | 'link_used' | 'link_withdrawn',
-  ): Promise<void> {
+  ): void {
     const name = realm === null ? '' : credentialName(realm)
-    await deps.store.record([auditFactOf({ name, version: 0 }, { at: now(), who, what })])
-    deps.notifyOutbox()
+    deps.auditCounter.count({ name, version: 0 }, { who, what })
   }
 
   async function add(link: ConnectLink): Promise<void> {
@@ -146,8 +143,7 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
         usedBy: null,
       }
       await add(link)
-      // If this write fails, the caller does not get the ticket, so the stored link cannot be used.
-      await audit(link, link.createdBy, 'link_created')
+      audit(link, link.createdBy, 'link_created')
       return { ticket, link }
     },
 
@@ -161,9 +157,8 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
       // Another request may have used the link meanwhile. This request continues only if both requests come from the
       // same browser.
       if (!isFirstUse) await find(ticket, browser)
-      // Only the first use is audited: the browser can use the link again as often as it likes. The link is already
-      // used. The authorization must therefore not fail if the store becomes unavailable now.
-      if (isFirstUse) await audit(link, 'browser', 'link_used').catch(() => {})
+      // Only the first use is audited: the browser can use the link again as often as it likes.
+      if (isFirstUse) audit(link, 'browser', 'link_used')
       return started
     },
 
@@ -181,7 +176,7 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
 
     async withdraw(link, who) {
       if (!(await links.remove(link))) return false
-      await audit(link, who, 'link_withdrawn')
+      audit(link, who, 'link_withdrawn')
       return true
     },
   }

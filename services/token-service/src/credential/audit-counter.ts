@@ -1,6 +1,6 @@
 /**
- * Audits events that are too frequent for one audit entry each: issued access tokens, and failed code exchanges of
- * browsers. All events of a second with the same caller, credential, version and outcome share one audit entry, which
+ * Audits events that are too frequent for one audit entry each: issued access tokens, changes of labels, connect links,
+ * and failed code exchanges of browsers. All events of a second with the same caller, credential, version and outcome share one audit entry, which
  * contains their number.
  *
  * A response does not wait until its audit entry is stored, so a killed process loses the entries of at most one

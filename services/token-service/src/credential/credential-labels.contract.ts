@@ -12,7 +12,8 @@ export function credentialLabelsContract(
   describe(`labels of credentials in ${storeKind}`, () => {
     const labels = { label: 'Acme <Ltd>', tags: { customer: '7', plan: 'gold: "plus"' } }
     const granted = auditContextOf('granted')
-    const labelled = auditContextOf('labelled', { who: 'key console' })
+    const changes: (readonly [readonly string[], number])[] = []
+    const labelled = (...change: (typeof changes)[number]): void => void changes.push(change)
     let store: CredentialStore
 
     beforeEach(async () => {
@@ -64,7 +65,8 @@ export function credentialLabelsContract(
       expect(await connect('two')).toMatchObject({ label: null, tags: {} })
     })
 
-    it('a change of labels does not advance the version of the credential, and is audited', async () => {
+    it('a change of labels does not advance the version of the credential, and is reported for the audit log', async () => {
+      changes.length = 0
       await connect('one')
       expect(await store.label('ACC-1', labels, labelled)).toStrictEqual(labels)
       expect(await store.label('ACC-1', { tags: { a: 'b' } }, labelled)).toStrictEqual({
@@ -76,22 +78,18 @@ export function credentialLabelsContract(
         tags: { a: 'b' },
       })
       expect(await store.get('ACC-1')).toMatchObject({ version: 1, label: null, tags: { a: 'b' } })
-      await store.audit(1_000)
-      const changes = (await store.readAudit(0, 100)).items.filter(
-        ({ What }) => What === 'labelled',
-      )
-      expect(
-        changes.map(({ Who, Name, Version, Outcome }) => [Who, Name, Version, Outcome]),
-      ).toEqual(
-        ['label, tags', 'tags', 'label'].map((outcome) => ['key console', 'ACC-1', 1, outcome]),
-      )
+      expect(changes).toEqual([
+        [['label', 'tags'], 1],
+        [['tags'], 1],
+        [['label'], 1],
+      ])
     })
 
-    it('a change of labels to their current values is not audited', async () => {
+    it('a change of labels to their current values is not reported', async () => {
       await connect('one', { tags: { a: '1', b: '2' } })
+      changes.length = 0
       await store.label('ACC-1', { label: null, tags: { b: '2', a: '1' } }, labelled)
-      await store.audit(1_000)
-      expect((await store.readAudit(0, 100)).items.map(({ What }) => What)).toEqual(['granted'])
+      expect(changes).toEqual([])
     })
 
     it('labels stay unchanged if the caller requires another version than the stored one, or if there is no credential', async () => {

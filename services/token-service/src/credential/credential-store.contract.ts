@@ -135,6 +135,15 @@ export function credentialStoreContract(
       expect(await store.get('ACC-1')).toBeNull()
     })
 
+    it('the credential store counts the actions of each key and day, and counts none of a request that exceeds the limit', async () => {
+      expect(await store.takeActions('a', 20_000, 8, 10)).toBe(true)
+      expect(await store.takeActions('a', 20_000, 3, 10)).toBe(false)
+      expect(await store.takeActions('a', 20_000, 2, 10)).toBe(true)
+      expect(await store.takeActions('a', 20_000, 1, 10)).toBe(false)
+      expect(await store.takeActions('b', 20_000, 10, 10)).toBe(true)
+      expect(await store.takeActions('a', 20_001, 10, 10)).toBe(true)
+    })
+
     it('the credential store returns the audit entries below a given number, newest first', async () => {
       const facts = Array.from({ length: 600 }, (_, n) =>
         auditFactOf({ name: `ACC-${n}`, version: 1 }, auditContextOf('granted')),

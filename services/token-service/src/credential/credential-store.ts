@@ -118,12 +118,14 @@ export interface CredentialStore {
    * than `version` is stored.
    *
    * A refresh in flight is not affected. If two concurrent calls change the same member, the later call wins. Changes
-   * of different members both take effect. An audit entry is added if a value has changed.
+   * of different members both take effect. If a value has changed, calls `onChanged` with the names of the changed
+   * members and the version of the credential. The caller audits the change: any number of changes can be requested, so
+   * that an entry for each would be too many (audit-counter.ts).
    */
   label(
     name: string,
     change: LabelsChange,
-    context: AuditContext,
+    onChanged: (changed: readonly string[], version: number) => void,
     version?: number,
   ): Promise<Labels | 'moved' | 'absent'>
 
@@ -164,6 +166,12 @@ export interface CredentialStore {
    * once.
    */
   record(facts: readonly AuditFact[], id?: string): Promise<void>
+
+  /**
+   * Adds `count` to the actions of a key on a day, unless their number would exceed `limit`. Resolves with whether it was
+   * added. `day` is counted from 1970-01-01 in UTC.
+   */
+  takeActions(keyId: string, day: number, count: number, limit: number): Promise<boolean>
 
   /**
    * Moves the audit entries of at most `limit` outbox entries into the audit log, each once and in order. Resolves with
@@ -248,6 +256,7 @@ export type OutboxMethods = Pick<
   CredentialStore,
   | 'record'
   | 'audit'
+  | 'takeActions'
   | 'readAudit'
   | 'readAuditBackwards'
   | 'readOutbox'

@@ -1,13 +1,13 @@
 /** Changes label and tags of a credential at the request of a caller. */
 import { notFound, versionMoved } from './access-token.ts'
+import type { AuditCounter } from './audit-counter.ts'
 import type { CredentialSummary } from './credential.ts'
 import type { CredentialStore } from './credential-store.ts'
 import type { LabelsChange } from './labels.ts'
 
 export interface LabellingDeps {
   readonly store: Pick<CredentialStore, 'get' | 'label'>
-  readonly now: () => number
-  readonly notifyOutbox: () => void
+  readonly auditCounter: Pick<AuditCounter, 'count'>
 }
 
 /**
@@ -23,14 +23,14 @@ export type ChangeLabels = (
   ifVersion: number | null,
 ) => Promise<CredentialSummary>
 
-export function createLabelling({ store, now, notifyOutbox }: LabellingDeps): ChangeLabels {
+export function createLabelling({ store, auditCounter }: LabellingDeps): ChangeLabels {
   return async (name, change, who, ifVersion) => {
-    const context = { at: now(), who, what: 'labelled' } as const
-    const labels = await store.label(name, change, context, ifVersion ?? undefined)
+    const onChanged = (changed: readonly string[], version: number): void =>
+      auditCounter.count({ name, version }, { who, what: 'labelled', outcome: changed.join(', ') })
+    const labels = await store.label(name, change, onChanged, ifVersion ?? undefined)
     const credential = labels === 'absent' ? null : await store.get(name)
     if (credential === null || labels === 'absent') throw notFound(name)
     if (labels === 'moved') throw versionMoved(credential)
-    notifyOutbox()
     return { ...credential, ...labels }
   }
 }

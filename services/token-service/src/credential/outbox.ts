@@ -110,19 +110,6 @@ export const removalEntryOf = (
   ],
 })
 
-/**
- * Returns the outbox entry of a change of label or tags: an audit entry with the names of the changed members, and no
- * event.
- */
-export const labelsEntryOf = (
-  credential: EventSource,
-  changed: readonly string[],
-  context: AuditContext,
-): OutboxEntry => ({
-  facts: [auditFactOf(credential, { ...context, outcome: changed.join(', ') })],
-  events: [],
-})
-
 /** Returns a copy of an outbox entry in which each event has these labels. */
 export const withLabels = (entry: OutboxEntry, labels: Labels): OutboxEntry => ({
   ...entry,

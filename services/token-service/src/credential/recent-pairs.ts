@@ -167,8 +167,8 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
         return credential
       },
 
-      async label(name, change, context, version) {
-        const labels = await store.label(name, change, context, version)
+      async label(name, change, onChanged, version) {
+        const labels = await store.label(name, change, onChanged, version)
         const known = recent.get(name)
         if (known !== undefined && typeof labels === 'object')
           recent.set(name, {

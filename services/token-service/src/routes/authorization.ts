@@ -1,3 +1,4 @@
+import type { ActionQuota } from '../credential/action-quota.ts'
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
 import { describeRoute } from 'hono-openapi'
@@ -56,6 +57,7 @@ export interface AuthorizationRoutesDeps {
   readonly completeAuthorization: CompleteAuthorization
   readonly exchanges: Pick<CodeExchanges, 'exchange'>
   readonly admission: ExchangeAdmission
+  readonly actionQuota: ActionQuota
   readonly networkOf: NetworkOf
   /** Whether any client can start an authorization with `GET /authorize` (the setting `AUTHORIZE`). */
   readonly isAuthorizeOpen: boolean
@@ -170,6 +172,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
             400: 'the state is not valid, or the authorization was denied',
             405: 'HEAD',
             409: 'another company was chosen',
+            429: 'the key has used its actions of this day',
             502: 'the code could not be exchanged',
             503: 'too many authorizations at the same time, or the store is not available; retry',
           }),
@@ -218,6 +221,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           isByVisitor: false,
           ...unbound,
         }
+        await deps.actionQuota.take(callerOf(c).keyId, 1)
         const permit = await admission.admit('key', callerOf(c).shareOf ?? deps.networkOf(c))
         try {
           return c.json(changedCredential(callerOf(c), await exchanges.exchange(wanted)), 201)

@@ -14,6 +14,7 @@ import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type AccessTokens, notFound } from '../credential/access-token.ts'
 import { type CredentialSummary, viewOf } from '../credential/credential.ts'
+import type { ActionQuota } from '../credential/action-quota.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import type { ChangeLabels } from '../credential/labelling.ts'
 import type { RemovalOptions, Removed } from '../credential/removal.ts'
@@ -39,6 +40,7 @@ export interface CredentialRoutesDeps {
   /** The setting `REFRESH_AHEAD_SECONDS` in milliseconds, from which the time of the next refresh is computed. */
   readonly refreshAheadMs: number
   readonly changeLabels: ChangeLabels
+  readonly actionQuota: ActionQuota
   readonly remove: (
     name: string,
     who: string,
@@ -157,6 +159,7 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
             404: 'no such credential',
             412: 'another version is stored; nothing was changed',
             415: 'not application/json',
+            429: 'the key has used its actions of this day; nothing was removed',
             503: 'the store is not available',
           }),
         },
@@ -217,6 +220,7 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
         if (erase) caller.requireScope('transactions:operate')
         const { name } = c.req.valid('param')
         const options = { erase, reason: c.req.valid('json').Reason }
+        await deps.actionQuota.take(caller.keyId, 1)
         const { isRevoked } = await remove(name, caller.name, ifMatch(c), options)
         c.header('Revocation', isRevoked ? 'confirmed' : 'unconfirmed')
         return c.body(null, 204)

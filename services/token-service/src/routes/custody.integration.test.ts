@@ -59,6 +59,25 @@ describe('the audit log', () => {
   const read = async ({ service }: Installation): Promise<AuditPage> =>
     (await (await service.call('/audit?after=0&limit=1000')).json()) as AuditPage
 
+  it('a key that has used its audited actions of the day gets 429, and nothing is exported or removed', async () => {
+    const here = await install()
+    await here.service.connect('1')
+    const absent = await here.service.call('/credentials/ACC-9', { method: 'DELETE' })
+    expect(absent.status).toBe(404)
+    const { redis, prefix } = here.redis
+    const [used = ''] = await redis.keys(`${prefix}credentials:actions:*`)
+    await redis.set(used.slice(prefix.length), '9999')
+    const names = ['ACC-1', 'ACC-9']
+    for (const { status, body } of [
+      await post(here, '/exports', { Names: names, Passphrase: PASSPHRASE }),
+      await post(here, '/exports', { Names: names, Passphrase: PASSPHRASE }),
+    ])
+      expect([status, body]).toEqual([429, expect.objectContaining({ code: 'daily_actions_used' })])
+    expect(await credential(here, 'ACC-1')).toMatchObject({ State: 'active' })
+    expect((await here.service.call('/credentials/ACC-1', { method: 'DELETE' })).status).toBe(204)
+    expect((await here.service.call('/key-rotations', { method: 'POST' })).status).toBe(429)
+  })
+
   it('the audit log records caller, action, credential, time and outcome of each operation in one hash chain', async () => {
     const here = await install()
     await here.service.connect('1')

@@ -21,6 +21,7 @@ import type { DocumentSecret } from '../credential/export-document.ts'
 import type { RotateKeys } from '../credential/key-rotation.ts'
 import type { Transfers } from '../credential/transfer.ts'
 import { requireJson } from './json-body.ts'
+import type { ActionQuota } from '../credential/action-quota.ts'
 import { wholeNumber } from './whole-number.ts'
 
 const KeyCheckQuery = z.object({
@@ -35,6 +36,7 @@ export interface CustodyRoutesDeps {
   readonly logger: Pick<Logger, 'warn'>
   readonly transfers: Transfers
   readonly rotateKeys: RotateKeys
+  readonly actionQuota: ActionQuota
   readonly keyCheck: Pick<CredentialStore, 'list' | 'checkDecryption'>
   /** This signal is aborted when the service shuts down. */
   readonly shutdown: AbortSignal
@@ -45,6 +47,7 @@ export function custodyRoutes({
   logger,
   transfers,
   rotateKeys,
+  actionQuota,
   keyCheck,
   shutdown,
 }: CustodyRoutesDeps): Hono {
@@ -64,6 +67,7 @@ export function custodyRoutes({
             400: 'bad body',
             404: 'no such credential; nothing was exported',
             415: 'not application/json',
+            429: 'the key has used its actions of this day',
             503: 'the store is not available, or the outcome of a refresh is unknown; retry',
           }),
         },
@@ -73,6 +77,7 @@ export function custodyRoutes({
       async (c) => {
         const { Names, ...secret } = c.req.valid('json')
         for (const name of Names) requireRealm(c, realmOf(name))
+        await actionQuota.take(callerOf(c).keyId, Names.length)
         noStore(c)
         return c.json(
           await transfers.exportCredentials(Names, documentSecret(secret), callerOf(c).name),
@@ -91,6 +96,7 @@ export function custodyRoutes({
           ...problemResponses({
             400: 'bad body, or a document that cannot be decrypted',
             415: 'not application/json',
+            429: 'the key has used its actions of this day',
             503: 'the store is not available; retry',
           }),
         },
@@ -100,6 +106,7 @@ export function custodyRoutes({
       async (c) => {
         const { Document, Overwrite: overwrite, ...secret } = c.req.valid('json')
         callerOf(c).requireEveryRealm() // The realms of the document are unknown until it is decrypted.
+        await actionQuota.take(callerOf(c).keyId, Document.Names.length)
         const options = { overwrite, who: callerOf(c).name }
         return c.json(await transfers.importCredentials(Document, documentSecret(secret), options))
       },
@@ -117,12 +124,16 @@ export function custodyRoutes({
             description: 'one line of JSON for each few hundred credentials',
             content: { 'application/x-ndjson': { schema: resolver(KeyRotationProgress) } },
           },
-          ...problemResponses({ 503: 'the store is not available' }),
+          ...problemResponses({
+            429: 'the key has used its actions of this day',
+            503: 'the store is not available',
+          }),
         },
       }),
       async (c) => {
         const caller = callerOf(c)
         caller.requireEveryRealm()
+        await actionQuota.take(caller.keyId, 1)
         const lines = rotateKeys(caller.name, AbortSignal.any([shutdown, c.req.raw.signal]))
         // The first line is computed before the response head is sent, so that an unavailable store can still be
         // reported by the status.

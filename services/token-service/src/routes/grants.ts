@@ -22,6 +22,7 @@ import { parseJson } from '@integration-host/shared/json'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Adoption } from '../credential/adoption-outcome.ts'
 import { labelsChangeOf } from '../credential/labels.ts'
+import type { ActionQuota } from '../credential/action-quota.ts'
 import type { Adoptions } from '../credential/adoption.ts'
 
 /** The size limit of a request body with grants. */
@@ -29,6 +30,7 @@ export const MAX_GRANTS_BYTES = 4 * 1_048_576
 
 export interface GrantRoutesDeps {
   readonly adoptions: Pick<Adoptions, 'adopt'>
+  readonly actionQuota: ActionQuota
 }
 
 /**
@@ -36,7 +38,7 @@ export interface GrantRoutesDeps {
  * NDJSON or a JSON list, and returns a result for each line. If the caller disconnects, the remaining grants are not
  * adopted.
  */
-export function grantRoutes({ adoptions }: GrantRoutesDeps): Hono {
+export function grantRoutes({ adoptions, actionQuota }: GrantRoutesDeps): Hono {
   return new Hono().post(
     '/imports/grants',
     needs('custody:transfer'),
@@ -51,6 +53,7 @@ export function grantRoutes({ adoptions }: GrantRoutesDeps): Hono {
           400: 'no lines, or too many',
           413: 'too large',
           415: 'neither NDJSON nor JSON',
+          429: 'the key has used its actions of this day; nothing was adopted',
         }),
       },
     }),
@@ -59,6 +62,8 @@ export function grantRoutes({ adoptions }: GrantRoutesDeps): Hono {
       const lines = withoutRepeatedRealms(linesOf(type, await c.req.text()))
       for (const { grant } of lines) if (isGrantLine(grant)) requireRealm(c, grant.Realm)
       const who = callerOf(c).name
+      const valid = lines.filter(({ grant }) => isGrantLine(grant)).length
+      await actionQuota.take(callerOf(c).keyId, valid)
       const { signal } = c.req.raw
       const settled = await Promise.all(
         lines.map(async ({ number, grant }) => {

@@ -27,7 +27,7 @@ import {
 } from '../../credential/credential-store.ts'
 import { countsOf, isListed } from '../../credential/listing.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
-import { labelsEntryOf, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
+import { outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
 import {
   type CredentialFile,
   type FileState,
@@ -304,8 +304,10 @@ function openStore(
         return { next: withOutboxEntry(stored, entry), result: 'settled' }
       }),
 
-    label: (name, wanted, context, version) =>
-      change<Labels | 'moved' | 'absent'>((current) => {
+    async label(name, wanted, onChanged, version) {
+      let changedMembers: readonly string[] = []
+      let changedVersion = 0
+      const result = await change<Labels | 'moved' | 'absent'>((current) => {
         const stored = current.credentials[name]
         if (stored === undefined) return unchanged('absent')
         if (version !== undefined && stored['Version'] !== String(version))
@@ -313,9 +315,13 @@ function openStore(
         const { labels, fields, changed } = relabelled(keys, name, stored, wanted)
         if (changed.length === 0) return unchanged(labels)
         const credentials = { ...current.credentials, [name]: { ...stored, ...fields } }
-        const entry = labelsEntryOf(labelledSummary(name, stored), changed, context)
-        return { next: withOutboxEntry({ ...current, credentials }, entry), result: labels }
-      }),
+        changedMembers = changed
+        changedVersion = Number(stored['Version'])
+        return { next: { ...current, credentials }, result: labels }
+      })
+      if (changedMembers.length > 0) onChanged(changedMembers, changedVersion)
+      return result
+    },
 
     remove: (name, revoked, context, version) =>
       change<'removed' | 'changed' | 'absent'>((current) => {

@@ -13,7 +13,17 @@ export const withOutboxEntry = (current: FileState, entry: OutboxEntry): FileSta
 })
 
 export function createFileOutbox(file: CredentialFile, auditPath: string): OutboxMethods {
+  /** The actions of each key on the newest day. Only this process uses the file; a restart begins again. */
+  let actions = { day: 0, byKey: new Map<string, number>() }
   return {
+    async takeActions(keyId, day, count, limit) {
+      if (actions.day !== day) actions = { day, byKey: new Map() }
+      const used = (actions.byKey.get(keyId) ?? 0) + count
+      if (used > limit) return false
+      actions.byKey.set(keyId, used)
+      return true
+    },
+
     record: (facts) =>
       file.change((current) => ({
         next: withOutboxEntry(current, { facts, events: [] }),

@@ -341,6 +341,56 @@ describe('unexpected data in Redis', () => {
     expect(head.Seq).toBe(4)
   })
 
+  it('frequent audit entries do not remove an entry of weight, also one that a replica of an earlier release has appended', async () => {
+    const opened = await openUsable()
+    const whats = async () => {
+      const { items } = await opened.store.readAuditBackwards(Number.MAX_SAFE_INTEGER, 100_000)
+      return items.filter(({ What }) => What !== 'handed_out').map(({ What, Seq }) => [What, Seq])
+    }
+    await opened.store.put(grantOf('ACC-1', 'x'), 1, auditContextOf('granted'))
+    await opened.store.record([
+      auditFactOf({ name: 'ACC-2', version: 1 }, auditContextOf('exported')),
+    ])
+    await opened.store.audit(500)
+    // A replica of an earlier release knows neither the stream nor its position.
+    await opened.redis.del('credentials:audit-kept')
+    await opened.redis.hdel('credentials:audit-head', 'Kept')
+    for (let n = 0; n < 4; n += 1) {
+      await opened.store.record(factsOf(1_000))
+      await opened.store.audit(500)
+    }
+    await opened.redis.xtrim('credentials:audit', 'MAXLEN', 10)
+    expect((await opened.store.readAudit(0, 1)).items).toMatchObject([{ Seq: 3_993 }])
+    expect(await whats()).toEqual([
+      ['exported', 2],
+      ['granted', 1],
+    ])
+    // The position is lost with the head of the log. Nothing is copied twice.
+    await opened.redis.del('credentials:audit-head')
+    await opened.redis.del('credentials:outbox')
+    await opened.store.record([
+      auditFactOf({ name: 'ACC-3', version: 1 }, auditContextOf('removed')),
+    ])
+    await opened.store.audit(500)
+    expect(await whats()).toEqual([
+      ['removed', 4_003],
+      ['exported', 2],
+      ['granted', 1],
+    ])
+  })
+
+  it('an entry of weight is trimmed only after 90 days, and if more than the configured number are kept', async () => {
+    const opened = await openUsable()
+    const at = (days: number) => Date.now() - days * 86_400_000
+    const facts = (count: number, days: number) =>
+      Array.from({ length: count }, () =>
+        auditFactOf({ name: 'ACC-1', version: 1 }, { ...auditContextOf('removed'), at: at(days) }),
+      )
+    await opened.store.record([...facts(5, 100), ...facts(1_001, 10)])
+    await opened.store.audit(500)
+    expect(await opened.redis.xlen('credentials:audit-kept')).toBe(1_001)
+  })
+
   it('the Redis store splits 40,000 outstanding audit entries into script calls of a size that Redis accepts', async () => {
     const opened = await openUsable()
     for (let n = 0; n < 4; n += 1) await opened.store.record(factsOf(10_000))

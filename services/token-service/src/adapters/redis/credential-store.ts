@@ -24,7 +24,7 @@ import {
 import { credentialOf, type CredentialSummary } from '../../credential/credential.ts'
 import { type CredentialStore, VersionConflict } from '../../credential/credential-store.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
-import { labelsEntryOf, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
+import { outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
 import { createStoreCommands } from './commands.ts'
 import { retireKeyCheckValues } from './key-check-value.ts'
 import { keysOf, KEYS } from './key-names.ts'
@@ -197,7 +197,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       })) as 'settled' | 'lost'
     },
 
-    async label(name, change, context, version) {
+    async label(name, change, onChanged, version) {
       for (;;) {
         const stored = await read(name, summaryFields)
         if (stored === null) return 'absent'
@@ -210,9 +210,11 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           lastLabels: replaces,
           ...indexChange(name, { replaces, labels }),
           fields: flat(fields),
-          entry: JSON.stringify(labelsEntryOf(summaryOf(stored), changed, context)),
         })
-        if (outcome === 'labelled') return labels
+        if (outcome === 'labelled') {
+          onChanged(changed, Number(stored['Version']))
+          return labels
+        }
       }
     },
 

@@ -30,8 +30,11 @@ export const KEYS = {
   fence: 'credentials:fence',
   /** Stream: the audit log. The entry with number <Seq> has the id `<Seq>-0`. */
   auditLog: 'credentials:audit',
+  /** Stream: a copy of the audit entries of weight (audit-weight.ts), with the ids of the audit log. */
+  auditKept: 'credentials:audit-kept',
   /**
-   * Hash: `Seq` and `Hash` of the newest audit entry. `UpTo` is the id of the last outbox entry that is in the audit
+   * Hash: `Seq` and `Hash` of the newest audit entry. `Kept` is the number of the newest entry whose weight was checked: a
+   * replica of a release before 0.2 does not advance it. `UpTo` is the id of the last outbox entry that is in the audit
    * log.
    */
   auditHead: 'credentials:audit-head',

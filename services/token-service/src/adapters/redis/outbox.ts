@@ -9,6 +9,7 @@ import {
   chain,
 } from '@integration-host/shared/contracts/audit'
 import { parseJsonAs } from '@integration-host/shared/json'
+import { hasWeight, KEPT_MS } from '../../credential/audit-weight.ts'
 import type { OutboxMethods } from '../../credential/credential-store.ts'
 import { parseLabels } from '../../credential/labels.ts'
 import { OutboxEntry, withLabels } from '../../credential/outbox.ts'
@@ -50,6 +51,49 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
     }
   }
 
+  /** Returns the arguments with which a script copies the entries of weight. */
+  const keptOf = (entries: readonly AuditEntry[]) => {
+    const kept = entries.filter(hasWeight)
+    return {
+      kept: kept.map((entry) => JSON.stringify(entry)),
+      keptSeqs: kept.map(({ Seq }) => String(Seq)),
+    }
+  }
+
+  /**
+   * Copies the entries of weight between `from` and the newest entry `upTo`. Replicas of an earlier release have
+   * appended these entries, or this process runs on their store for the first time.
+   */
+  async function catchUp(from: number, upTo: number): Promise<void> {
+    for (let last = from; last < upTo;) {
+      const page = await auditPage(
+        redis.pipeline().xrange(KEYS.auditLog, `${last + 1}-0`, `${upTo}-0`, 'COUNT', 1_000),
+      )
+      const next = page.items.at(-1)?.Seq ?? upTo
+      const args = { from: String(last), upTo: String(next), ...keptOf(page.items) }
+      // Another replica has copied them meanwhile; the next call continues.
+      if ((await script('keepAudit', KEYS, args)) === 0) return
+      last = next
+    }
+  }
+
+  /**
+   * Removes entries of weight that are older than `KEPT_MS`, at most a batch for each call, and never one of the newest
+   * `auditEntries`.
+   */
+  async function trimKept(now: number): Promise<void> {
+    const extra = (await using(() => redis.xlen(KEYS.auditKept))) - auditEntries
+    if (extra <= 0) return
+    const oldest = (await using(() =>
+      redis.xrange(KEYS.auditKept, '-', '+', 'COUNT', Math.min(extra, 1_000)),
+    )) as StreamEntry[]
+    const expired = oldest.filter(
+      ([, pairs]) => Date.parse(AuditEntry.parse(JSON.parse(pairs[1] ?? '')).At) < now - KEPT_MS,
+    )
+    if (expired.length > 0)
+      await using(() => redis.xdel(KEYS.auditKept, ...expired.map(([id]) => id)))
+  }
+
   return {
     async readOutbox(owner, leaseMs, limit) {
       const args = { owner, leaseMs: String(leaseMs), limit: String(limit) }
@@ -76,9 +120,15 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
       await script('record', recordKeys, args)
     },
 
+    async takeActions(keyId, day, count, limit) {
+      const actionKeys = { actions: `credentials:actions:${day}:${keyId}` }
+      const args = { count: String(count), limit: String(limit) }
+      return (await script('takeActions', actionKeys, args)) === 1
+    },
+
     async audit(limit) {
-      const [seq, hash, upTo] = await using(() =>
-        redis.hmget(KEYS.auditHead, 'Seq', 'Hash', 'UpTo'),
+      const [seq, hash, upTo, kept] = await using(() =>
+        redis.hmget(KEYS.auditHead, 'Seq', 'Hash', 'UpTo', 'Kept'),
       )
       const after = upTo ? `(${upTo}` : '-'
       const unaudited = await using(() => redis.xrange(KEYS.outbox, after, '+', 'COUNT', limit))
@@ -94,6 +144,7 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
       const last = batch.at(-1)
       if (last === undefined) return 0
       const head = seq && hash ? { Seq: Number(seq), Hash: hash } : await newestEntry()
+      if (Number(kept ?? 0) < head.Seq) await catchUp(Number(kept ?? 0), head.Seq)
       const entries = chain(head, facts)
       const { Seq, Hash } = entries.at(-1) ?? head
       // The script changes nothing if another replica has already appended the same entries.
@@ -104,15 +155,29 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
         upTo: last[0],
         maxEntries: String(auditEntries),
         entries: entries.map((entry) => JSON.stringify(entry)),
+        ...keptOf(entries),
       })
+      await trimKept(Date.now())
       return batch.length
     },
 
     readAudit: (after, limit) =>
       auditPage(redis.pipeline().xrange(KEYS.auditLog, `${after + 1}-0`, '+', 'COUNT', limit)),
 
-    readAuditBackwards: (before, limit) =>
-      auditPage(redis.pipeline().xrevrange(KEYS.auditLog, `${before - 1}-0`, '-', 'COUNT', limit)),
+    async readAuditBackwards(before, limit) {
+      const newest = await auditPage(
+        redis.pipeline().xrevrange(KEYS.auditLog, `${before - 1}-0`, '-', 'COUNT', limit),
+      )
+      if (newest.items.length === limit) return newest
+      // The log ends here. Entries of weight before its oldest entry are in the stream of their own.
+      const from = newest.items.at(-1)?.Seq ?? before
+      const kept = await auditPage(
+        redis
+          .pipeline()
+          .xrevrange(KEYS.auditKept, `${from - 1}-0`, '-', 'COUNT', limit - newest.items.length),
+      )
+      return { items: [...newest.items, ...kept.items], head: newest.head }
+    },
   }
 }
 

@@ -114,13 +114,12 @@ return 'settled'
 )
 
 const label = define(
-  ['credential', 'outbox', 'index'],
+  ['credential', 'index'],
   `
 if redis.call('HGET', K.credential, 'Version') ~= a.version then return 'moved' end
 ${HAS_OTHER_LABELS} then return 'moved' end
 redis.call('HSET', K.credential, unpack(a.fields))
 ${INDEX_LABELS}
-${ADD_ENTRY}
 return 'labelled'
 `,
 )
