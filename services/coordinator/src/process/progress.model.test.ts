@@ -24,6 +24,7 @@ import {
   type TransactionSource,
   WAITING_RECHECK_MS,
 } from '../transaction/transaction-source.ts'
+import { LOST_BASE_MS, LOST_CAP_MS } from '../transaction/transitions.ts'
 import { advance, type StepOutcome } from './progress.ts'
 import type { RetryPolicy } from './retry-policy.ts'
 
@@ -283,7 +284,7 @@ class Model {
         for (const { TransactionID, ReplayID } of await source.recoverExpiredLeases(10)) {
           const run = this.#find(TransactionID, ReplayID) as ModelRun
           expect(run.lease?.until).toBeLessThanOrEqual(this.#clock.now)
-          const delayMs = Math.min(900_000, 30_000 * 2 ** Math.max(0, run.attempt - 2))
+          const delayMs = Math.min(LOST_CAP_MS, LOST_BASE_MS * 2 ** Math.max(0, run.attempt - 2))
           if (run.isLost)
             Object.assign(run, { status: 'Retrying', notBefore: this.#clock.now + delayMs })
           this.#lose(run)
@@ -355,11 +356,14 @@ class Model {
 
   /**
    * Expects that `due` returns every unfinished run, even if the run was already returned many times and was never
-   * claimed.
+   * claimed. A run that has lost two workers in a row is due after lease recovery has released it, and after its delay.
    */
   async expectAllToComeUp(): Promise<void> {
+    this.#clock.now += LEASE_MS
+    for (const run of await this.#source.recoverExpiredLeases(10))
+      expect(this.#find(run.TransactionID, run.ReplayID)?.lease).not.toBeNull()
     const waiting = new Set(this.runs.filter(({ status }) => !isOver(status)))
-    this.#clock.now += LEASE_MS + WAITING_RECHECK_MS + SWEEP_CAP_MS
+    this.#clock.now += LOST_CAP_MS + WAITING_RECHECK_MS + SWEEP_CAP_MS
     for (const { TransactionID, ReplayID } of await this.#source.due(this.#refs(), 10))
       waiting.delete(this.#find(TransactionID, ReplayID) as ModelRun)
     expect([...waiting]).toEqual([])
