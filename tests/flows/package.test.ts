@@ -5,45 +5,35 @@
  */
 import { mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { delimiter, dirname, join } from 'node:path'
+import { join } from 'node:path'
 import {
   type ProcessOptions,
-  runProcess,
   startProcess,
 } from '@integration-host/shared/test-support/start-process'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  INSTALL_OPTIONS,
+  npmEnv as env,
+  runWithNpm,
+  whyUnreachable,
+} from '../support/processes/npm.ts'
 
 const root = join(import.meta.dirname, '../..')
-/** What npm prints if it cannot reach the registry. */
-const UNREACHABLE =
-  /\b(?:ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|ERR_SOCKET_TIMEOUT|E50[234])\b/
 const REALM = '4620816365291'
 
 let folder: string
 let project: string
 let unreachable: string | null = null
-/** npm and the programs of packages must run with the Node of the tests, and must find the user's settings of npm. */
-const env = {
-  ...Object.fromEntries(
-    Object.entries(process.env).filter(([name]) =>
-      /^(?:HOME|https?_proxy|no_proxy|npm_config_.*)$/i.test(name),
-    ),
-  ),
-  PATH: [dirname(process.execPath), process.env['PATH']].join(delimiter),
-}
 const run = (program: string, args: readonly string[], options: ProcessOptions = {}) =>
-  runProcess(args, { program, cwd: project, ...options, env: { ...env, ...options.env } })
+  runWithNpm(program, args, { cwd: project, ...options })
 const npx = (...args: string[]) =>
   run('npx', ['--no', '--loglevel=error', '--', 'integration-host', ...args])
 
 beforeAll(async () => {
   folder = await realpath(await mkdtemp(join(tmpdir(), 'integration-host-package-')))
   project = join(folder, 'app')
-  // npm would retry the download of each dependency for minutes if no registry can be reached.
-  const asked = await run('npm', ['view', 'zod', 'name', '--fetch-retries=0'], { cwd: folder })
-  const reason = UNREACHABLE.exec(asked.stderr)?.[0]
-  if (asked.code !== 0 && reason !== undefined) {
-    unreachable = `npm cannot reach the package registry (${reason})`
+  unreachable = await whyUnreachable(folder)
+  if (unreachable !== null) {
     console.warn(`SKIPPED: the tests of the installed package, because ${unreachable}`)
     return
   }
@@ -53,8 +43,7 @@ beforeAll(async () => {
     cwd: folder,
   })
   expect(made).toMatchObject({ code: 0 })
-  const options = ['--prefer-offline', '--no-audit', '--no-fund', '--loglevel=error']
-  expect(await run('npm', ['install', ...options])).toMatchObject({ code: 0 })
+  expect(await run('npm', ['install', ...INSTALL_OPTIONS])).toMatchObject({ code: 0 })
 }, 300_000)
 afterAll(() => rm(folder, { recursive: true, force: true }))
 

@@ -1,6 +1,7 @@
 /** The operations on the accounting data of companies: writes, queries, batches, change data and reports. */
 import type { Company } from '../company/companies.ts'
 import { companyInfo } from '../company/company-info.ts'
+import { preferences } from '../company/preferences.ts'
 import type { OnChange } from '../webhooks/book-change.ts'
 import { reportedEntity } from '../webhooks/reported-entity.ts'
 import { type ApiErrorCode, apiErrorDocument } from './api-errors.ts'
@@ -84,6 +85,8 @@ export function createBooks({ posted, findCompany, onChange, onWritten }: BooksD
       const company = findCompany(realm)
       return company && { name: 'CompanyInfo', all: [companyInfo(company)] as readonly Body[] }
     }
+    if (name.toLowerCase() === 'preferences')
+      return { name: 'Preferences', all: [preferences] as readonly Body[] }
     const entity = entityOf(name)
     return entity && { name: entity, all: posted.list(realm, entity) }
   }

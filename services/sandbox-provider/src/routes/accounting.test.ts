@@ -77,6 +77,26 @@ describe('queries for CompanyInfo', () => {
     },
   )
 
+  it('the accounting API ignores a slash after the id of an object', async () => {
+    const path = `/v3/company/${REALM}`
+    const [bare, slash] = await Promise.all(
+      ['', '/'].map(async (end) => {
+        const answer = await provider.api(`${path}/companyinfo/${REALM}${end}`, accessToken)
+        return ((await answer.json()) as { CompanyInfo: unknown }).CompanyInfo
+      }),
+    )
+    expect(slash).toEqual(bare)
+    const made = await provider.api(`${path}/customer`, accessToken, {
+      method: 'POST',
+      body: '{"DisplayName":"A"}',
+    })
+    const { Customer } = (await made.json()) as { Customer: { Id: string } }
+    const found = await provider.api(`${path}/customer/${Customer.Id}/`, accessToken)
+    expect(await found.json()).toMatchObject({ Customer })
+    const missing = await provider.api(`${path}/customer/999999/`, accessToken)
+    expect(missing.status).toBe(400)
+  })
+
   it('the accounting API rejects an unsupported operation with a ValidationFault', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/reports/x/y`, accessToken)
     expect(answer.status).toBe(400)
@@ -380,10 +400,15 @@ describe('clients that need XML', () => {
     expect(await answer.json()).toHaveProperty('QueryResponse')
   })
 
-  it('the accounting API returns the preferences of a company', async () => {
+  it('the accounting API returns the preferences of a company by their path and by a query', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/preferences`, accessToken)
-    expect(await answer.json()).toMatchObject({
+    expect(await answer.clone().json()).toMatchObject({
       Preferences: { CurrencyPrefs: { HomeCurrency: { value: 'USD' } }, domain: 'QBO' },
+    })
+    const found = await provider.api(queryPath('select * from Preferences'), accessToken)
+    const { Preferences } = (await answer.json()) as { Preferences: unknown }
+    expect(await found.json()).toMatchObject({
+      QueryResponse: { Preferences: [Preferences], startPosition: 1, maxResults: 1 },
     })
   })
 })

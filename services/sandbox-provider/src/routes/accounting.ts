@@ -65,6 +65,22 @@ export function accountingRoutes(deps: AccountingDeps) {
   })
   const respond = (c: Context, result: BooksResult) =>
     'error' in result ? rejected(c, result.error, result.detail) : c.json(result.document)
+  const getCompanyInfo = (c: Context): Response => {
+    const company = companies.find(c.req.param('realm') ?? '')
+    if (company === null || c.req.param('id') !== company.realm) return rejected(c, '500')
+    return c.json({ CompanyInfo: companyInfo(company), time: clock().toISOString() })
+  }
+  const getEntity = (c: Context): Response => {
+    const { realm = '', entity: name = '', id = '' } = c.req.param()
+    const entity = entityOf(name)
+    if (entity === null) return rejected(c, '500')
+    const found = posted.find(realm, entity, id)
+    if (found === null) return rejected(c, '610')
+    return c.json({ [entity]: found, time: clock().toISOString() })
+  }
+  // Intuit ignores the slash that python-quickbooks appends to the id of an object.
+  const getWithSlash = (c: Context): Response =>
+    c.req.param('entity') === 'companyinfo' ? getCompanyInfo(c) : getEntity(c)
 
   return new Hono<AnsweredEnv>()
     .use('/v3/*', counted(deps), underFaults('api', deps), authorized(deps), onlyJson(clock))
@@ -111,11 +127,7 @@ export function accountingRoutes(deps: AccountingDeps) {
     .get(
       `${COMPANY}/companyinfo/:id`,
       describeRoute(operation('getCompanyInfo', 'CompanyInfo by id')),
-      (c) => {
-        const company = companies.find(c.req.param('realm'))
-        if (company === null || c.req.param('id') !== company.realm) return rejected(c, '500')
-        return c.json({ CompanyInfo: companyInfo(company), time: clock().toISOString() })
-      },
+      getCompanyInfo,
     )
     .get(
       `${COMPANY}/preferences`,
@@ -125,13 +137,12 @@ export function accountingRoutes(deps: AccountingDeps) {
     .get(
       `${COMPANY}/${ENTITY}/:id`,
       describeRoute(operation('getEntity', 'An object by id')),
-      (c) => {
-        const entity = entityOf(c.req.param('entity'))
-        if (entity === null) return rejected(c, '500')
-        const found = posted.find(c.req.param('realm'), entity, c.req.param('id'))
-        if (found === null) return rejected(c, '610')
-        return c.json({ [entity]: found, time: clock().toISOString() })
-      },
+      getEntity,
+    )
+    .get(
+      `${COMPANY}/${ENTITY}/:id/`,
+      describeRoute(operation('getEntityWithSlash', 'The same object, by id and a slash')),
+      getWithSlash,
     )
     .post(
       `${COMPANY}/${ENTITY}`,
