@@ -158,6 +158,24 @@ describe('an HTTP call that a step makes', () => {
     expect(calls).toEqual([])
   })
 
+  it('a call is sent with every header that the step sets, also with one named __proto__', async () => {
+    const headers = JSON.parse('{"__proto__":"a","constructor":"b","X-C":"c"}') as Record<
+      string,
+      string
+    >
+    const { calls } = await outcomeOf(
+      (step: Step) => step.execute({ url: 'http://x/', headers }),
+      [answered(200)],
+    )
+    expect(Object.entries(calls[0]?.headers ?? {})).toEqual(
+      expect.arrayContaining([
+        ['__proto__', 'a'],
+        ['constructor', 'b'],
+        ['x-c', 'c'],
+      ]),
+    )
+  })
+
   it('a call of a step with a credential is sent only to the gateway, together with the service key', async () => {
     const send = (url: string) =>
       outcomeOf((step: Step) => step.execute({ url }, { credential: 'ACC-42' }), [answered(200)])

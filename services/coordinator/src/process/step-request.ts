@@ -90,7 +90,9 @@ function headersOf(
   given: Readonly<Record<string, string>>,
   target: BoundTarget | undefined,
 ): Record<string, string> {
-  const headers = Object.fromEntries(new Headers(given))
+  // `new Headers` drops the member `__proto__` of an object.
+  const pairs = Object.hasOwn(given, '__proto__') ? Object.entries(given) : given
+  const headers = Object.fromEntries(new Headers(pairs))
   const foreign = Object.keys(headers).find(
     (name) => CONNECTION_HEADERS.has(name) || name === target?.auth?.name,
   )
