@@ -289,6 +289,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       expect(await host.source.actions({ limit: 10 })).toMatchObject([
         { Action: 'delete_dead_letters', Reason: 'all read' },
         { Action: 'delete_dead_letter', Reason: 'a test message' },
+        { Action: 'read_dead_letters' },
       ])
     })
 

@@ -45,6 +45,7 @@ import { startSlotKeeper } from './worker/slot-keeper.ts'
 import { createStoreRetry } from './worker/store-retry.ts'
 import { createTraceparents } from './worker/traceparent.ts'
 import { createEventStreams } from './routes/event-streams.ts'
+import { createReadLog } from './routes/read-log.ts'
 import { createRunEnds } from './routes/run-ends.ts'
 import { createSealedCursors } from './routes/sealed-cursors.ts'
 import { needsChangeFeed, startTriggers } from './triggers.ts'
@@ -351,6 +352,7 @@ export async function startCoordinator(
     cursors: createSealedCursors(config.SERVICE_API_KEY),
     streams,
     runEnds,
+    recordRead: createReadLog({ source, now: Date.now }),
     lastAudit: () => lastAudit,
   })
   const { HOST: host, PORT: port } = config

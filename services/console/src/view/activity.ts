@@ -38,6 +38,10 @@ const ACTION_TEXTS: ReadonlyMap<string, string> = new Map(
     requeue_dead_letter: 'requeued a dead letter of',
     delete_dead_letter: 'deleted a dead letter of',
     delete_dead_letters: 'deleted the dead letters of',
+    export: 'exported runs of',
+    read_data: 'read data of',
+    read_dead_letter: 'read a dead letter of',
+    read_dead_letters: 'read dead letters of',
   }),
 )
 /** The outcomes of actions that were not rejected. */

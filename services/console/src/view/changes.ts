@@ -13,6 +13,9 @@ const MAX_CHANGES = 12
 export const isNotable = ({ What }: AuditEntry): boolean =>
   What !== 'refreshed' && What !== 'refresh_failed' && What !== 'handed_out'
 
+/** Returns whether an action only reads data. It is shown on the page Activity, but has changed nothing. */
+const isRead = (action: string): boolean => action === 'export' || action.startsWith('read_')
+
 /**
  * Returns the newest entries of both logs, the newest first. `names` has the names of the companies in the audit log, by
  * realm.
@@ -23,7 +26,7 @@ export function changesOf(
   names: Readonly<Record<string, string>>,
 ): readonly ChangeView[] {
   const changes = [
-    ...actions.map(activityOfAction),
+    ...actions.filter(({ Action }) => !isRead(Action)).map(activityOfAction),
     ...audit.filter(isNotable).map(activityOfAudit),
   ].flatMap((entry) => (entry === null ? [] : [withCompanyName(entry, names)]))
   const newestFirst = changes.toSorted((one, other) => other.At.localeCompare(one.At))

@@ -11,7 +11,7 @@ import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { Act } from '../transaction/action.ts'
-import type { DeadLetter } from '../transaction/dead-letter.ts'
+import { type DeadLetter, namedBy } from '../transaction/dead-letter.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { deadLetterNotFound, type DeadLetterOperations } from '../worker/dead-letter-operations.ts'
 import type { Operations } from '../worker/operations.ts'
@@ -19,6 +19,7 @@ import { describeBody, readActOn } from './act.ts'
 import { ChangedRun, changedRun } from './changed-run.ts'
 import { pageLimit, ProcessParam } from './contracts.ts'
 import { limited } from './limited.ts'
+import type { RecordRead } from './read-log.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 import { readVisible } from './visible-page.ts'
 
@@ -40,6 +41,7 @@ export interface DeadLetterRouteDeps {
   readonly deadLetterOperations: DeadLetterOperations
   readonly operations: Operations
   readonly cursors: SealedCursors
+  readonly recordRead: RecordRead
 }
 
 /**
@@ -47,7 +49,7 @@ export interface DeadLetterRouteDeps {
  * may concern any company, so it is hidden from keys that are bound to realms.
  */
 export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
-  const { source, operations, deadLetterOperations, cursors } = deps
+  const { source, operations, deadLetterOperations, cursors, recordRead } = deps
   const tags = ['dead letters']
 
   /** @throws {IntegrationError} `dead_letter_not_found`, or `forbidden` if the key may not read the dead letter. */
@@ -77,7 +79,11 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
           'A page may have fewer than `limit`; there are more as long as `next_cursor` is not null.',
         responses: {
           200: jsonResponse('a page', DeadLetterPage),
-          ...problemResponses({ 400: 'invalid', 404: 'no such process' }),
+          ...problemResponses({
+            400: 'invalid',
+            404: 'no such process',
+            503: 'the store is unavailable',
+          }),
         },
       }),
       validate('param', ProcessParam),
@@ -96,6 +102,10 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
           (letter) =>
             !caller.isBoundToRealms || (letter.isOfTransaction && caller.mayUse(letter.Realm)),
         )
+        if (items.length > 0) {
+          const filter = before === undefined ? null : `before=${before}`
+          await recordRead(caller, { kind: 'read_dead_letters', process, filter })
+        }
         return c.json({
           items: items.map(viewOf),
           next_cursor: next === null ? null : cursors.seal('dead letters', next),
@@ -134,14 +144,22 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
         summary: 'One dead letter with its content',
         responses: {
           200: jsonResponse('the dead letter', DeadLetterView),
-          ...problemResponses({ 400: 'invalid', 404: 'no such dead letter' }),
+          ...problemResponses({
+            400: 'invalid',
+            404: 'no such dead letter',
+            503: 'the store is unavailable',
+          }),
         },
       }),
       validate('param', LetterParam),
       onlyKnownQuery(),
       async (c) => {
         const { process, id } = c.req.valid('param')
-        return c.json(viewOf(await letterOf(c, process, id)))
+        const letter = await letterOf(c, process, id)
+        const { TransactionID: transactionId, ReplayID: replayId } = namedBy(letter)
+        const read = { process, transactionId, replayId, filter: `dead letter ${id}` }
+        await recordRead(callerOf(c), { kind: 'read_dead_letter', ...read })
+        return c.json(viewOf(letter))
       },
     )
     .delete(

@@ -18,6 +18,7 @@ import { z } from 'zod'
 import { type EndPosition, FIRST_END } from '../transaction/retention.ts'
 import type { ExportedRun } from '../transaction/run-export.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { RecordRead } from './read-log.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 
 export interface ExportRouteDeps {
@@ -27,10 +28,11 @@ export interface ExportRouteDeps {
   /** Aborted at shutdown to end the exports in progress. Otherwise the server would wait for them. */
   readonly shutdown: AbortSignal
   readonly cursors: SealedCursors
+  readonly recordRead: RecordRead
 }
 
 const ExportQuery = z.object({
-  process: z.string().optional(),
+  process: z.string().min(1).max(200).optional(),
   since: Time.optional(),
   until: Time.optional(),
   cursor: CursorParam.optional(),
@@ -73,7 +75,8 @@ const MAX_UNREAD_MS = 60_000
  * the last run. In the last line, `next_cursor` is null. A client continues an interrupted export by passing the last
  * `next_cursor` as `cursor`. It starts the next export by passing the `Until` of this export as `since`.
  */
-export function exportRoutes({ source, keys, logger, shutdown, cursors }: ExportRouteDeps) {
+export function exportRoutes(deps: ExportRouteDeps) {
+  const { source, keys, logger, shutdown, cursors, recordRead } = deps
   const places = new Places(EXPORTS)
 
   async function* lines(
@@ -176,6 +179,8 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
       let isWriting = false
       try {
         const until = cursor?.until ?? (await source.exportEnd(query.until ?? null))
+        const range = { since: query.since, until: query.until, after: cursor?.after.transactionId }
+        await recordRead(caller, { kind: 'export', process, filter: filterText(range) })
         // The key is checked again for each page, because the key may expire or be revoked during a long export.
         const authorization = c.req.header('Authorization')
         const currentCaller = (): Caller => {
@@ -208,3 +213,9 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
 
 const lineOf = ({ run, items, attempts }: ExportedRun): string =>
   `${JSON.stringify({ ...run, Items: items, Attempts: attempts })}\n`
+
+/** The filter of an export for the action log; `null` without a filter. `after` is the last run of the part before. */
+const filterText = (range: Readonly<Record<string, string | undefined>>): string | null => {
+  const set = Object.entries(range).filter(([, value]) => value !== undefined)
+  return set.length === 0 ? null : set.map(([name, value]) => `${name}=${value}`).join(' ')
+}

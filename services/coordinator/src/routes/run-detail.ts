@@ -21,10 +21,12 @@ import {
   RunsResponse,
   TransactionParam,
 } from './contracts.ts'
+import type { RecordRead } from './read-log.ts'
 
 export interface RunDetailRouteDeps {
   readonly operations: Pick<Operations, 'requireKnown' | 'stepNames'>
   readonly source: RunReader
+  readonly recordRead: RecordRead
 }
 
 /**
@@ -42,7 +44,7 @@ const tags = ['transactions']
 /**
  * `/processes/{process}/transactions/{id}`: a run, the list of the runs of a transaction, and the response of a step.
  */
-export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
+export function runDetailRoutes({ operations, source, recordRead }: RunDetailRouteDeps) {
   return new Hono()
     .get(
       '/:id',
@@ -55,7 +57,11 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
           'With `bodies=omit`, `ResponseBody` and `Data` of the items are null. `AttemptCount` counts all attempts.',
         responses: {
           200: jsonResponse('the run', RunDetailResponse),
-          ...problemResponses({ 400: 'invalid', 404: 'no such process or transaction' }),
+          ...problemResponses({
+            400: 'invalid',
+            404: 'no such process or transaction',
+            503: 'the store is unavailable',
+          }),
         },
       }),
       validate('param', TransactionParam),
@@ -68,7 +74,14 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
         const parts = { attempts, bodies: bodies !== 'omit' }
         const found = await source.get(process, id, replay, parts)
         if (found === null) throw notFound(process, id, replay)
-        callerOf(c).requireRealmOf(found.run)
+        const caller = callerOf(c)
+        caller.requireRealmOf(found.run)
+        // Applications read their runs all the time, so only what a person reads is recorded.
+        if (parts.bodies && caller.person !== null) {
+          const { ReplayID: replayId } = found.run
+          const read = { process, transactionId: id, replayId, filter: null }
+          await recordRead(caller, { kind: 'read_data', ...read })
+        }
         const position = (step: string): number => operations.stepNames(process).indexOf(step)
         return c.json({
           ...found.run,
@@ -119,6 +132,7 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
           ...problemResponses({
             400: 'invalid',
             404: 'no such process or transaction, or the step has no stored response',
+            503: 'the store is unavailable',
           }),
         },
       }),
@@ -134,6 +148,8 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
         callerOf(c).requireRealmOf({ Realm: found.realm })
         if (found.body === null)
           throw new IntegrationError('response_not_found', 'the step has no stored response')
+        const read = { process, transactionId: id, replayId: replay, filter: `response of ${step}` }
+        await recordRead(callerOf(c), { kind: 'read_data', ...read })
         return c.body(found.body, 200, NEVER_RENDERED)
       },
     )

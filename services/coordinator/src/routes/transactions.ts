@@ -23,6 +23,7 @@ import { ChangedRun, changedRun } from './changed-run.ts'
 import { ProcessParam, RunQuery, TransactionParam } from './contracts.ts'
 import { limited } from './limited.ts'
 import { runDetailRoutes } from './run-detail.ts'
+import type { RecordRead } from './read-log.ts'
 import type { RunEnds } from './run-ends.ts'
 
 export interface TransactionRouteDeps {
@@ -30,6 +31,7 @@ export interface TransactionRouteDeps {
   readonly source: TransactionSource
   readonly runEnds: RunEnds
   readonly keys: Pick<AccessKeys, 'identify'>
+  readonly recordRead: RecordRead
 }
 
 /** Many clients and proxies close a connection on which no response has arrived for a minute. */

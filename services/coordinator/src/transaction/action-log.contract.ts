@@ -94,7 +94,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
 
     it('a rejected action changes nothing and is recorded with its code and the realm of the transaction', async () => {
       await queue('66', '42')
-      await source.recordRejected({
+      await source.recordWithoutChange({
         kind: 'resume',
         act: ada,
         Process: process.name,
@@ -102,7 +102,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
         ReplayID: null,
         Outcome: 'transaction_not_resumable',
       })
-      await source.recordRejected({
+      await source.recordWithoutChange({
         kind: 'cancel',
         act: anAct,
         Process: process.name,
@@ -128,6 +128,19 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       ])
       expect((await source.get(process.name, '66', null))?.run).toMatchObject({ Version: 0 })
       expect((await source.paused()).size).toBe(0)
+    })
+
+    it('a read of data is recorded without a change, also if it is about all processes', async () => {
+      await queue('66', '42')
+      const read = { act: ada, Outcome: 'done' } as const
+      const run = { Process: process.name, TransactionID: '66', ReplayID: 0 }
+      await source.recordWithoutChange({ ...read, ...run, kind: 'read_data' })
+      const all = { Process: '*', TransactionID: null, ReplayID: null }
+      await source.recordWithoutChange({ ...read, ...all, kind: 'export' })
+      expect(await log()).toMatchObject([
+        { ...all, Action: 'export', Realm: null, Outcome: 'done' },
+        { ...run, Action: 'read_data', Realm: '42', Outcome: 'done' },
+      ])
     })
 
     it('an action that throws an error is not recorded', async () => {

@@ -1,11 +1,12 @@
 /**
  * The action log. An entry records who did what and why: which key and person queued, replayed, resumed, cancelled,
- * retried or settled which run, paused or resumed which process, or started or stopped which bulk operation. An entry
- * never changes.
+ * retried or settled which run, paused or resumed which process, or started or stopped which bulk operation,
+ * and who exported or read which data. An entry never changes.
  *
  * A1  A change and its entry are committed together, so neither exists without the other.
  * A2  An action that the store rejects is recorded with the code of the rejection. The action has changed nothing, so
  *     its entry is committed on its own.
+ *     The same holds for a read of data (routes/read-log.ts).
  * A3  An entry contains names and ids, but no business data.
  * A4  A bulk operation changes a transaction at most once: the entry of the change contains the id of the operation,
  *     and the source searches for this entry while it holds the lock of the run.
@@ -34,6 +35,10 @@ export type ActionKind =
   | 'run_schedule'
   | 'purge'
   | 'forget'
+  | 'export'
+  | 'read_data'
+  | 'read_dead_letter'
+  | 'read_dead_letters'
 
 /** An entry of the action log. */
 export type Action = Readonly<ActionView>
@@ -110,8 +115,8 @@ export function requireVersion(
   if (ifVersion !== null && ifVersion !== Version) throw versionMoved(Version)
 }
 
-/** An action that the store rejected, with the problem code of the rejection. */
-export interface RejectedAction extends Pick<
+/** An action that the store rejected, with the problem code of the rejection; or a read of data, with `done`. */
+export interface ActionWithoutChange extends Pick<
   Action,
   'Process' | 'TransactionID' | 'ReplayID' | 'Outcome'
 > {

@@ -49,7 +49,7 @@ type PassedThrough =
   | 'countUnfinished'
   | 'exportEnd'
   | 'grantSlots'
-  | 'recordRejected'
+  | 'recordWithoutChange'
   | 'renew'
   | 'runsOf'
   | 'startWebhooks'

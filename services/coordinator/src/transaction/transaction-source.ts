@@ -4,7 +4,7 @@ import type { Json } from '../process/json-normalization.ts'
 import type { Transition } from '../process/progress.ts'
 import type { OperationStore } from './bulk-operation.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
-import type { Act, Action, ActionFilter, Actor, RejectedAction } from './action.ts'
+import type { Act, Action, ActionFilter, Actor, ActionWithoutChange } from './action.ts'
 import type { Erasures } from './erasure.ts'
 import type { PayloadStore } from './payload.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
@@ -131,8 +131,8 @@ export interface TransactionSource
   /** Makes runs that wait for this credential due again, at most `limit` of them. */
   wake(credential: string, limit: number): Promise<Run[]>
 
-  /** Records an action that this source has rejected. */
-  recordRejected(action: RejectedAction): Promise<void>
+  /** Records an action that this source has rejected, or a read of data. */
+  recordWithoutChange(action: ActionWithoutChange): Promise<void>
   /** Reads the action log, newest first. */
   actions(filter: ActionFilter): Promise<Action[]>
 

@@ -39,7 +39,7 @@ export function createDeadLetterOperations({
 }: {
   readonly source: Pick<
     TransactionSource,
-    'get' | 'recordRejected' | 'removeDeadLetter' | 'removeDeadLetters'
+    'get' | 'recordWithoutChange' | 'removeDeadLetter' | 'removeDeadLetters'
   >
   readonly operations: Pick<Operations, 'process' | 'queue'>
   readonly publisher: Pick<TransitionPublisher, 'republishStep'>
@@ -114,7 +114,7 @@ export function createDeadLetterOperations({
       } catch (error) {
         if (error instanceof IntegrationError && error.code !== 'store_unavailable') {
           const what = { ...namedBy(letter), Outcome: error.code }
-          await source.recordRejected({ kind: 'requeue_dead_letter', act, ...what })
+          await source.recordWithoutChange({ kind: 'requeue_dead_letter', act, ...what })
         }
         throw error
       }

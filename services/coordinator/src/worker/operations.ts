@@ -2,7 +2,7 @@ import type { QueueTransaction } from '@integration-host/shared/contracts/transa
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { isStartable, outlineOf, type ProcessDefinition } from '../process/definition.ts'
 import { acceptedKey } from '../process/concurrency.ts'
-import type { Act, Actor, RejectedAction } from '../transaction/action.ts'
+import type { Act, Actor, ActionWithoutChange } from '../transaction/action.ts'
 import type { Settlement } from '../transaction/operator-actions.ts'
 import type { Run } from '../transaction/run.ts'
 import type {
@@ -121,7 +121,7 @@ export function createOperations(deps: OperationsDeps): Operations {
    * invented ids.
    */
   const attempt = async (
-    action: Omit<RejectedAction, 'Outcome'>,
+    action: Omit<ActionWithoutChange, 'Outcome'>,
     execute: () => Promise<Run>,
   ): Promise<Run> => {
     const { act } = action
@@ -134,7 +134,7 @@ export function createOperations(deps: OperationsDeps): Operations {
         errorCodes[error.code].status < 500 &&
         error.code !== 'transaction_not_found'
       )
-        await source.recordRejected({ ...action, Outcome: error.code })
+        await source.recordWithoutChange({ ...action, Outcome: error.code })
       throw error
     }
   }

@@ -48,6 +48,8 @@ const Summary = z.object({
  */
 const MAX_FAULTED = 200
 const MAX_CHANGES = 30
+/** More than the changes, because the entries about reads are left out. */
+const MAX_ACTIONS = 100
 
 export interface InstallationReader {
   readCompanies(): Promise<{
@@ -174,7 +176,7 @@ export function createInstallationReader(
       )
     },
     async readActions() {
-      return (await coordinator.read(`/actions?limit=${MAX_CHANGES}`, ActionPage)).items
+      return (await coordinator.read(`/actions?limit=${MAX_ACTIONS}`, ActionPage)).items
     },
     async readAudit() {
       const { items } = await tokenService.read(`/audit?limit=${MAX_CHANGES}`, AuditPage)

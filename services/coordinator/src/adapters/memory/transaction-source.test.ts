@@ -359,7 +359,11 @@ describe('the files of the in-memory transaction source', () => {
       Process: process.name,
       TransactionID: '1',
     } as const
-    await source.recordRejected({ ...rejected, ReplayID: null, Outcome: 'transaction_not_active' })
+    await source.recordWithoutChange({
+      ...rejected,
+      ReplayID: null,
+      Outcome: 'transaction_not_active',
+    })
     const written = await source.actions({ limit: 10 })
     const log = readFileSync(journal)
     await source[Symbol.asyncDispose]()

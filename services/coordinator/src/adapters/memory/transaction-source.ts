@@ -329,7 +329,7 @@ export async function createMemoryTransactionSource(
       await commit({ paused: [...pauses.values()], action })
     },
 
-    async recordRejected({ kind, act, Outcome: outcome, ...what }) {
+    async recordWithoutChange({ kind, act, Outcome: outcome, ...what }) {
       const { Process, TransactionID } = what
       const stored = TransactionID === null ? undefined : table.find(Process, TransactionID, null)
       const Realm = stored?.header.Realm ?? null

@@ -32,7 +32,7 @@ import {
   type WebhooksOf,
 } from '../../transaction/transaction-source.ts'
 import type { PostgresConnection } from './connection.ts'
-import { listActions, recordRejected } from './statements/actions.ts'
+import { listActions, recordWithoutChange } from './statements/actions.ts'
 import { auditTables } from './statements/audit.ts'
 import { cancelRun } from './statements/cancel-run.ts'
 import {
@@ -301,7 +301,7 @@ export function createPostgresTransactionSource(
     keepDelivery: () => run(keepDelivery),
     deliveryAgeMs: () => run(deliveryAgeMs),
     setPaused: (process, isPaused, act) => run((sql) => setPaused(sql, process, isPaused, act)),
-    recordRejected: (action) => run((sql) => recordRejected(sql, action)),
+    recordWithoutChange: (action) => run((sql) => recordWithoutChange(sql, action)),
     actions: (filter) => run((sql) => listActions(sql, filter)),
     audit: (processes) => run((sql) => sql.begin(AUDIT_MODE, (tx) => auditTables(tx, processes))),
     announce(announced) {

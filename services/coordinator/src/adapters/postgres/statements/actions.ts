@@ -4,7 +4,7 @@ import type {
   Action,
   ActionFilter,
   ActionKind,
-  RejectedAction,
+  ActionWithoutChange,
 } from '../../../transaction/action.ts'
 
 /**
@@ -23,10 +23,10 @@ export const recordOnChanged = (
     ${reason}, ${outcome}, ${operation?.id ?? null}
   from changed`
 
-/** Records a rejected action. The entry has the realm of the transaction, if the transaction has one. */
-export async function recordRejected(
+/** Records a rejected action, or a read of data. The entry has the realm of the transaction, if the transaction has one. */
+export async function recordWithoutChange(
   sql: postgres.Sql,
-  { kind, act, Process, TransactionID, ReplayID, Outcome }: RejectedAction,
+  { kind, act, Process, TransactionID, ReplayID, Outcome }: ActionWithoutChange,
 ): Promise<void> {
   await sql`
     insert into "Order_Action" ("KeyID", "Person", "Action", "Process", "TransactionID", "ReplayID",
