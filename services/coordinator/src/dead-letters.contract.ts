@@ -240,6 +240,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
           Reason: 'step is back',
           Outcome: 'done',
         },
+        { Action: 'read_dead_letters' },
       ])
     })
 
