@@ -53,6 +53,11 @@ const unusable = (what: string, answer: Scripted, body: string | RegExp): Row =>
     body,
   },
 })
+/** A test case whose response may have held new tokens. The refresh token is then not sent again at once. */
+const unread = (...input: Parameters<typeof unusable>): Row => ({
+  ...unusable(...input),
+  calls: { refresh: 1, exchange: 3 },
+})
 const BAD_RESPONSE = 'provider_bad_response'
 const UNAVAILABLE = 'provider_unavailable'
 const isWhole = ({ cuts, headers, body = '' }: Scripted): boolean =>
@@ -75,19 +80,19 @@ const rows: readonly Row[] = [
   unusable('XML with status 200', { body: '<Fault type="SERVICE"/>' }, '<Fault type="SERVICE"/>'),
   unusable('an empty body with status 200', { body: '' }, ''),
   unusable('null with status 200', { body: 'null' }, 'null'),
-  unusable(
+  unread(
     'JSON truncated within a token',
     { body: text.slice(0, 20) },
     '{"access_token":"[redacted]',
   ),
   unusable('a connection reset before the response', { cuts: 'before' }, /^no response \(/),
-  unusable('a connection reset within the response', { cuts: 'within' }, /^no response \(/),
-  unusable(
+  unread('a connection reset within the response', { cuts: 'within' }, /^no response \(/),
+  unread(
     'no access token',
     { body: JSON.stringify({ ...grant, access_token: undefined }) },
     '{"token_type":"bearer","expires_in":3600,"refresh_token":"[redacted]"}',
   ),
-  unusable(
+  unread(
     'an empty access token',
     { body: JSON.stringify({ ...grant, access_token: '' }) },
     '{"access_token":"[redacted]","token_type":"bearer","expires_in":3600,"refresh_token":"[redacted]"}',
@@ -129,8 +134,8 @@ const rows: readonly Row[] = [
     { status: 302, body: text, headers: { Location: 'http://127.0.0.1:1/' } },
     '{"access_token":"[redacted]","token_type":"bearer","expires_in":3600,"refresh_token":"[redacted]"}',
   ),
-  unusable('a body of 10 MB', { body: `${page}${' '.repeat(10_000_000)}` }, tooLarge),
-  unusable(
+  unread('a body of 10 MB', { body: `${page}${' '.repeat(10_000_000)}` }, tooLarge),
+  unread(
     'a gzip bomb',
     { body: gzipSync(Buffer.alloc(20_000_000)), headers: { 'Content-Encoding': 'gzip' } },
     tooLarge,
@@ -264,6 +269,26 @@ describe('a new token pair in an unusual response of a provider that accepts eac
       ])
     })
     expect(lines.join('')).not.toMatch(/[ar]t-[0-9a-f]{8}/)
+  })
+
+  it.each<[string, Scripted]>([
+    ['a body whose end is missing', { cuts: 'within' }],
+    ['bytes that cannot be read', { rotatesFirst: true, body: Buffer.from([0x80, 0x81, 0x82]) }],
+  ])('a refresh does not send the old token again at once after %s', async (_, step) => {
+    await using harness = await open()
+    const { provider, service } = harness
+    provider.knobs.graceMs = 0
+    expect((await service.connect(REALM)).status).toBe(201)
+    await harness.expire()
+    provider.script(step)
+    expect(await service.ask(`/credentials/${NAME}/token`)).toMatchObject({ status: 503 })
+    // Later calls do not send the token either until the delay is over.
+    expect(await service.ask(`/credentials/${NAME}/token`)).toMatchObject({ status: 503 })
+    expect(harness.askedFor('refresh_token')).toBe(1)
+    const { body } = await service.ask(`/credentials/${NAME}`)
+    expect((body['Fault'] as { Code: string }).Code).toMatch(
+      /^provider_(?:bad_response|unavailable)$/,
+    )
   })
 })
 

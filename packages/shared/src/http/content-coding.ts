@@ -93,6 +93,9 @@ function run(
     decoder.on('error', ({ code }: NodeJS.ErrnoException) =>
       finish(code === 'Z_BUF_ERROR' ? 'cut off' : 'invalid'),
     )
-    decoder.end(body)
+    // A checksum ends the body. What precedes it is written first, so that a wrong checksum does not cost the data.
+    decoder.write(body.subarray(0, -8))
+    decoder.write(body.subarray(-8, -4))
+    decoder.end(body.subarray(-4))
   })
 }

@@ -44,7 +44,7 @@ import {
 import { adoptedGrant, type ForeignGrant } from './foreign-grant.ts'
 import { acquireLease, type LeaseDeps } from './lease.ts'
 import { auditFactOf, reasonWith } from './outbox.ts'
-import type { Failpoint, RefreshTiming } from './refresh.ts'
+import { type Failpoint, type RefreshTiming, UNREAD_PAIR_RETRY_MS } from './refresh.ts'
 import type { KeptPair } from './restoration.ts'
 
 export interface AdoptionDeps extends LeaseDeps {
@@ -212,12 +212,13 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
           // The claim is kept after a request of unknown outcome, so that a later rejection of the token can be
           // explained.
           isAmbiguous ||= outcome.kind === 'unknown'
-          if (retriesLeft === 0) {
+          const isPairUnread = outcome.kind === 'unknown' && outcome.mayHoldTokens === true
+          if (retriesLeft === 0 || isPairUnread) {
             if (!isAmbiguous) await store.endAdoption(name, claim)
             return unavailable(
               'provider_unavailable',
               'the provider gave no usable response',
-              RETRY_MS,
+              isPairUnread ? UNREAD_PAIR_RETRY_MS : RETRY_MS,
             )
           }
           retriesLeft -= 1

@@ -17,6 +17,8 @@
  *     intent that too few replicas have acknowledged is withdrawn.
  * I4  Two requests never overlap: a second request starts only after the first is closed and `ambiguousRetryDelayMs`
  *     has passed. A request is retried once if it was not sent or its outcome is unknown, and never after a response.
+ *     If a success response arrived that may contain a pair, but no pair can be read from it, the refresh token is not
+ *     sent again before `UNREAD_PAIR_RETRY_MS`: a provider that accepts each refresh token once may end the grant.
  * I5  Only a response clears an intent. A process that finds the intent of another process waits until that request
  *     can no longer be in flight (`foreignIntentMaxAgeMs`), and then sends the same refresh token again. If the store
  *     has failed over since the intent was stored, the other process may have a pair that it could not commit (I6), and
@@ -140,6 +142,12 @@ export interface RefreshTiming {
   /** The delays before a rejected refresh token is sent again. If empty, the first rejection is final (I10). */
   readonly rejectedGrantRetryDelaysMs: readonly number[]
 }
+
+/**
+ * How long a refresh token is not sent again after a response that may contain a pair (I4). It is shorter than the grace
+ * periods of providers, within which the provider would send the pair again.
+ */
+export const UNREAD_PAIR_RETRY_MS = 30_000
 
 /** The number of reads of a record between two attempts to acquire its lease. */
 const POLLS_PER_ACQUIRE = 20
@@ -504,14 +512,16 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         case 'unknown': {
           const { status, body, traceId } = outcome
           const wasSent = outcome.kind === 'unknown'
+          const isPairUnread = wasSent && outcome.mayHoldTokens === true
           deps.reportWithoutResult({ name, wasSent, status, body, traceId })
           isAmbiguous ||= wasSent
-          if (retriesLeft === 0) {
+          if (retriesLeft === 0 || isPairUnread) {
             return failed(
               status !== null && status >= 200 && status < 300
                 ? 'provider_bad_response'
                 : 'provider_unavailable',
               outcome,
+              isPairUnread ? UNREAD_PAIR_RETRY_MS : null,
             )
           }
           retriesLeft -= 1

@@ -94,7 +94,11 @@ export type TokenOutcome =
   /** No byte of the request was sent, so the code or refresh token is unused. */
   | ({ readonly kind: 'never_sent' } & ProviderResponse)
   /** The provider sent no response, an unreadable response or a 5xx. It may have used up the code or refresh token. */
-  | ({ readonly kind: 'unknown' } & ProviderResponse)
+  | ({
+      readonly kind: 'unknown'
+      /** Whether a success response arrived that may contain new tokens, but none could be read from it. */
+      readonly mayHoldTokens?: boolean
+    } & ProviderResponse)
   /** The provider responded with 429, or with 503 and `Retry-After`. It did not process the request. */
   | ({ readonly kind: 'throttled'; readonly retryAfterMs: number | null } & ProviderResponse)
   /** The provider rejected the client credentials, which are the same for all realms. */

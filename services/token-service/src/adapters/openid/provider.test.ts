@@ -298,10 +298,40 @@ const odd: readonly (readonly [string, Scripted, readonly string[]])[] = [
     coded('gzip', Buffer.from(grantText)),
     ['the body is compressed: invalid'],
   ],
+  ...['deflate', 'br', 'zstd', 'gzip, br', 'br, deflate'].map(
+    (coding): readonly [string, Scripted, readonly string[]] => [
+      `the header ${coding} although the body is not compressed`,
+      coded(coding, Buffer.from(grantText)),
+      ['the body is compressed: invalid'],
+    ],
+  ),
+  ...['deflate', 'br', 'zstd', 'gzip, br', 'br, gzip'].map(
+    (coding): readonly [string, Scripted, readonly string[]] => [
+      `the header ${coding} although the body is gzip`,
+      coded(coding, gzipSync(grantText)),
+      ['the body is compressed: invalid', compressed],
+    ],
+  ),
+  ...[
+    brotliCompressSync(grantText),
+    deflateSync(grantText),
+    deflateRawSync(grantText),
+    gzipSync(gzipSync(grantText)),
+    gzipSync(brotliCompressSync(grantText)),
+  ].map((bytes, index): readonly [string, Scripted, readonly string[]] => [
+    `a compression without a header that says so (${index})`,
+    { body: bytes },
+    index < 3 ? [compressed] : [compressed, compressed],
+  ]),
+  [
+    'gzip whose checksum is wrong',
+    coded('gzip', Buffer.concat([gzipSync(grantText).subarray(0, -8), Buffer.alloc(8, 1)])),
+    ['the body is compressed: invalid'],
+  ],
   [
     'gzip whose last bytes are missing',
     coded('gzip', gzipSync(grantText).subarray(0, -4)),
-    ['the body is compressed: cut off'],
+    ['the body is compressed: cut off', 'the response is incomplete (the response was cut off)'],
   ],
   [
     'a hundred content codings',
@@ -338,6 +368,31 @@ const odd: readonly (readonly [string, Scripted, readonly string[]])[] = [
     'other names',
     body({ accessToken: 'at-x', Refresh_Token: 'rt-x', tokenType: 'Bearer' }),
     [notAnObject],
+  ],
+  [
+    'another name of the refresh token alone',
+    body({ access_token: 'at-x', token_type: 'bearer', refreshToken: 'rt-x' }),
+    [notAnObject],
+  ],
+  [
+    'the refresh token within another object',
+    body({ access_token: 'at-x', refresh_token: null, token_type: 'bearer', more: grant }),
+    [notAnObject],
+  ],
+  [
+    'empty tokens before the object with the tokens',
+    body({ access_token: '', refresh_token: '', data: grant }),
+    [notAnObject],
+  ],
+  [
+    'null tokens before the object with the tokens',
+    body({ access_token: null, refresh_token: null, data: grant }),
+    [notAnObject],
+  ],
+  [
+    'a Content-Length that is too short',
+    { body: grantText, headers: { 'Content-Length': '60' } },
+    ['the response is incomplete (HPE_CLOSED_CONNECTION)', notAnObject],
   ],
   ['no end of the object', body(grantText.slice(0, -1)), [notAnObject]],
   ...['NaN', '-Infinity', '+3600', '03600', "'3600'"].map(
@@ -398,6 +453,26 @@ describe('a new token pair in an unusual response', () => {
     expect(await authorize()).toMatchObject({
       kind: 'granted',
       oddities: ['the content type is not JSON', compressed, 'error is empty'],
+    })
+  })
+
+  it.each([
+    ['bytes in a coding that is not known', coded('exi', Buffer.from([0x80, 0x81, 0x82]))],
+    ['gzip that ends before the tokens', coded('gzip', gzipSync(grantText).subarray(0, 20))],
+    ['XML', body('<r><access_token>at-x</access_token><RefreshToken>rt-x</RefreshToken></r>')],
+    ['an error beside an access token', body({ error: 'invalid_grant', access_token: 'at-x' })],
+    ['tokens that are objects', body({ access_token: { value: 'at-x' }, refresh_token: { v: 1 } })],
+  ])('a refresh says that a response may hold tokens: %s', async (_, step: Scripted) => {
+    expect(await refreshWith(step)).toMatchObject({ kind: 'unknown', mayHoldTokens: true })
+  })
+
+  it.each([
+    { error: 'invalid_grant', error_description: 'Incorrect refresh_token' },
+    { error: 'invalid_grant', access_token: null, refresh_token: '', accessToken: false },
+  ])('a refresh reads the error of the response %j, which holds no tokens', async (value) => {
+    expect(await refreshWith(body(value))).toMatchObject({
+      kind: 'refused',
+      error: 'invalid_grant',
     })
   })
 

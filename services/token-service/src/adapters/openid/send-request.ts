@@ -69,12 +69,12 @@ export function sendRequest(url: URL, request: ProviderHttpRequest): Promise<Pro
 
 async function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpResponse> {
   const { status, headers, body, cutOff } = await receive(url, request)
-  const { text, oddities, isTooLarge } = await textOf(body, headers.get('content-encoding'))
+  const { text, oddities, decodedCutOff } = await textOf(body, headers.get('content-encoding'))
   return {
     status,
     headers,
     text,
-    cutOff: cutOff ?? (isTooLarge ? TOO_LARGE : null),
+    cutOff: cutOff ?? decodedCutOff,
     oddities,
   }
 }
@@ -173,6 +173,9 @@ const MARKS = {
   zstd: Buffer.from([0x28, 0xb5, 0x2f, 0xfd]),
 } as const
 
+const namesTokens = (bytes: Buffer): boolean =>
+  /(?:access|refresh)_?token/i.test(bytes.toString('latin1').replaceAll('\0', ''))
+
 /**
  * Returns the text of a body. The body is also decompressed if it is compressed although `Content-Encoding` does not
  * say so, and it is read as it is if it is not compressed although the header says so.
@@ -183,11 +186,11 @@ async function textOf(
 ): Promise<{
   readonly text: string
   readonly oddities: readonly string[]
-  readonly isTooLarge: boolean
+  readonly decodedCutOff: string | null
 }> {
   const oddities: string[] = []
   let bytes = body
-  let isTooLarge = false
+  let decodedCutOff: string | null = null
   const decode = async (codings: readonly string[]): Promise<void> => {
     const decoded = await decodeContent(bytes, codings, BODY_LIMIT_BYTES)
     oddities.push(
@@ -195,13 +198,21 @@ async function textOf(
         ? 'the body is compressed'
         : `the body is compressed: ${decoded.problem}`,
     )
-    isTooLarge ||= decoded.problem === 'too large'
-    if (decoded.bytes.length > 0) bytes = decoded.bytes
+    if (decoded.problem === 'too large') decodedCutOff = TOO_LARGE
+    if (decoded.problem === 'cut off') decodedCutOff = CUT_OFF
+    const isGarbage = decoded.problem === 'invalid' && !namesTokens(decoded.bytes)
+    if (decoded.bytes.length > 0 && !isGarbage) bytes = decoded.bytes
   }
   const named = contentCodings(contentEncoding)
   if (named.length > 0 && body.length > 0) await decode(named)
-  for (const [coding, mark] of Object.entries(MARKS))
+  // Twice, because each proxy on the way may have compressed the body.
+  for (const [coding, mark] of [...Object.entries(MARKS), ...Object.entries(MARKS)])
     if (bytes.subarray(0, mark.length).equals(mark)) await decode([coding])
+  for (const coding of ['deflate', 'br']) {
+    if (namesTokens(bytes)) break
+    const decoded = await decodeContent(bytes, [coding], BODY_LIMIT_BYTES)
+    if (namesTokens(decoded.bytes)) await decode([coding])
+  }
 
   const mark = bytes.subarray(0, 2).toString('hex')
   const encoding = mark === 'fffe' ? 'utf-16le' : mark === 'feff' ? 'utf-16be' : 'utf-8'
@@ -211,5 +222,5 @@ async function textOf(
   const hasMark = text.startsWith('\ufeff')
   if (hasMark) oddities.push('the body begins with a byte order mark')
   if (encoding !== 'utf-8' || text.length < decoded.length) oddities.push('the body is not UTF-8')
-  return { text: hasMark ? text.slice(1) : text, oddities, isTooLarge }
+  return { text: hasMark ? text.slice(1) : text, oddities, decodedCutOff }
 }

@@ -13,7 +13,12 @@ import type { ClientSecrets } from './client-secrets.ts'
 import { configure, sendLibraryRequest, toLibraryResponse } from './configuration.ts'
 import type { DiscoveredProvider } from './discovery.ts'
 import { NoResponse, type ProviderHttpResponse } from './send-request.ts'
-import { outcomeOf, readTokenResponse, type TokenResponse } from './token-response.ts'
+import {
+  mayHoldTokens,
+  outcomeOf,
+  readTokenResponse,
+  type TokenResponse,
+} from './token-response.ts'
 
 /**
  * Calls a grant function of openid-client, for example `refreshTokenGrant`. `response` returns the token response;
@@ -69,7 +74,7 @@ export function createTokenRequest(options: TokenRequestOptions): SendTokenReque
   ): Promise<ReceivedTokens | TokenOutcome> {
     let raw: ProviderHttpResponse | null = null
     let response: TokenResponse | null = null
-    let failure: NoResponse | null = null
+    let failure: TokenOutcome | null = null
     const configuration = configure(provider, clientId, secret, async (url, outgoing) => {
       // openid-client sends only token requests as POST. A request with any other method fetches the JWKS again,
       // because the id token is signed with an unknown key.
@@ -79,14 +84,16 @@ export function createTokenRequest(options: TokenRequestOptions): SendTokenReque
       try {
         raw = await sendLibraryRequest({ ...outgoing, headers }, url, leftMs)
       } catch (error) {
-        failure =
-          error instanceof NoResponse ? error : new NoResponse('unknown', true, { cause: error })
-        throw failure
+        failure = outcomeWithoutResponse(
+          error instanceof NoResponse ? error : new NoResponse('unknown', true),
+        )
+        throw error
       }
       response = readTokenResponse(raw, profile.token)
       if (response === null && raw.cutOff !== null) {
-        failure = new NoResponse(raw.cutOff, true)
-        throw failure
+        const error = new NoResponse(raw.cutOff, true)
+        failure = { ...outcomeWithoutResponse(error), ...(mayHoldTokens(raw) && UNREAD) }
+        throw error
       }
       // openid-client rejects deviations from RFC 6749 §5.1 that are common among providers, for example `expires_in`
       // as a string. readTokenResponse accepts them, so openid-client gets a normalized response.
@@ -100,9 +107,9 @@ export function createTokenRequest(options: TokenRequestOptions): SendTokenReque
     const seen = { raw, response, failure } as {
       readonly raw: ProviderHttpResponse | null
       readonly response: TokenResponse | null
-      readonly failure: NoResponse | null
+      readonly failure: TokenOutcome | null
     }
-    if (seen.failure !== null) return outcomeWithoutResponse(seen.failure)
+    if (seen.failure !== null) return seen.failure
     if (seen.raw === null) throw rejection ?? new TypeError('openid-client sent no request')
     return seen.response === null
       ? outcomeOf(seen.raw, [...sent, secret.reveal()], now())
@@ -130,7 +137,9 @@ const NO_TIME_LEFT: TokenOutcome = {
   traceId: null,
 }
 
-function outcomeWithoutResponse({ reason, wasSent }: NoResponse): TokenOutcome {
+const UNREAD = { kind: 'unknown', mayHoldTokens: true } as const
+
+function outcomeWithoutResponse({ reason, wasSent }: NoResponse) {
   const shown: ProviderResponse = { status: null, body: `no response (${reason})`, traceId: null }
-  return { kind: wasSent ? 'unknown' : 'never_sent', ...shown }
+  return { kind: wasSent ? 'unknown' : 'never_sent', ...shown } as const
 }

@@ -132,8 +132,11 @@ interface FoundMembers {
 function membersOf({ text, cutOff }: ProviderHttpResponse): FoundMembers | null {
   const value = parseJson(text.trim())
   const json = asObject(value)
-  if (json?.['access_token'] !== undefined) return { json, oddity: null, needsBoth: false }
   const named = stringsByName(typeof value === 'string' ? value : text)
+  // The response may have only one of the tokens at its usual place.
+  const isUsual = !isEmpty(json?.['refresh_token']) || isEmpty(named['refresh_token'])
+  if (json !== null && !isEmpty(json['access_token']) && isUsual)
+    return { json, oddity: null, needsBoth: false }
   if ('access_token' in named)
     return { json: named, oddity: 'the body is not a JSON object with tokens', needsBoth: true }
   // A form has no end mark, so the last member of an incomplete form may be incomplete as well.
@@ -163,7 +166,7 @@ function stringsByName(text: string): Readonly<Record<string, unknown>> {
   const found: Record<string, unknown> = {}
   for (const [, name = '', string, number] of text.matchAll(MEMBER)) {
     const known = NAMES[name.toLowerCase().replaceAll('_', '')] ?? name
-    if (known === '__proto__' || Object.hasOwn(found, known)) continue
+    if (known === '__proto__' || (Object.hasOwn(found, known) && !isEmpty(found[known]))) continue
     found[known] = string === undefined ? Number(number) : parseJson(`"${string}"`)
   }
   return found
@@ -180,7 +183,16 @@ const MAX_GRANT_SECONDS = 3_155_760_000
 const grantSeconds = (value: unknown): number | null =>
   typeof value === 'number' && value > 0 && value <= MAX_GRANT_SECONDS ? value : null
 
-const MAY_HOLD_TOKENS = /(?:access|refresh)_?token/i
+/**
+ * Matches a text that may contain tokens that could not be read: it has a token member with a value, or bytes that are
+ * not text. The name of a token in a description of an error is no such member.
+ */
+const MAY_HOLD_TOKENS =
+  /(?:access|refresh)[_-]?token(?:["'\\]{1,4}\s{0,9}:|[=>])(?!\s{0,9}(?:null|false|["'\\]{2,4}))|\ufffd/i
+
+/** Returns whether a response from which no tokens could be read may have contained new ones. */
+export const mayHoldTokens = ({ status, text, cutOff }: ProviderHttpResponse): boolean =>
+  isSuccess(status) && (cutOff !== null || MAY_HOLD_TOKENS.test(text))
 
 /** Returns the outcome of a complete response without tokens. `now` is in epoch milliseconds. */
 export function outcomeOf(
@@ -196,7 +208,7 @@ export function outcomeOf(
   }
   // The body may contain a new token pair that could not be read, so the request may have succeeded. The refresh token
   // of the request must then not be sent again at once, whatever error the body also names.
-  if (isSuccess(status) && MAY_HOLD_TOKENS.test(response.text)) return { kind: 'unknown', ...shown }
+  if (mayHoldTokens(response)) return { kind: 'unknown', mayHoldTokens: true, ...shown }
   const error =
     isSuccess(status) || (status >= 400 && status < 500) ? errorCode(response.text) : null
   const isClientRejected =
