@@ -2,7 +2,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { createRateLimit } from '@integration-host/shared/process/rate-limit'
-import { createSemaphore } from '@integration-host/shared/process/semaphore'
+import { createSemaphore, type Semaphore } from '@integration-host/shared/process/semaphore'
 import type { NetworkOf } from '@integration-host/shared/http/peer-network'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -31,7 +31,7 @@ import {
 } from './session-cookie.ts'
 
 /**
- * One password is checked at a time, because a check needs 32 MiB. At most `queueLength` other requests wait, of which
+ * One password is checked at a time in each queue, because a check needs 32 MiB. At most `queueLength` other requests wait, of which
  * `laneLength` come from the same network or browser, each for at most `waitMs` milliseconds. A request that exceeds one
  * of these limits is rejected with 429. Networks and known browsers get their turns one after the other.
  */
@@ -64,7 +64,8 @@ export interface SessionRouteDeps {
 /** The routes that begin, show and end the session of a browser. */
 export function sessionRoutes(deps: SessionRouteDeps): Hono {
   const { sessions, isHttps, logger } = deps
-  const checks = createSemaphore(1)
+  // Known browsers have a queue of their own, which strangers cannot fill, however many networks they have.
+  const checks = { strangers: createSemaphore(1), known: createSemaphore(1) }
   // Anyone can try to sign in. The metric counts all attempts.
   const logged = createRateLimit({ count: 30, intervalMs: 60_000, now: () => performance.now() })
   const tags = ['session']
@@ -97,15 +98,21 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
     }
     const browser = deps.knownBrowsers.idOf(body.User, readKnownBrowser(c, isHttps))
     const place = browser === null ? deps.networkOf(c) : `browser ${browser}`
-    const user = await checkedUser(body.User, body.Password, place)
+    const queue = checks[browser === null ? 'strangers' : 'known']
+    const user = await checkedUser(body.User, body.Password, place, queue)
     return { user: user.name, role: user.role, way: 'password', line: lineDigest(user) }
   }
 
-  async function checkedUser(name: string, password: string, place: string): Promise<User> {
+  async function checkedUser(
+    name: string,
+    password: string,
+    place: string,
+    queue: Semaphore,
+  ): Promise<User> {
     if (!deps.ways.includes('password'))
       throw rejected('password', 'Passwords are not accepted here')
     requireNoDelay(name, place)
-    const release = await checks.acquire({ ...WAITING_CHECKS, lane: place })
+    const release = await queue.acquire({ ...WAITING_CHECKS, lane: place })
     if (release === null)
       throw new IntegrationError('sign_in_delayed', 'Too many sign-ins at the same time', {
         retryAfterSeconds: 5,

@@ -94,6 +94,20 @@ describe('the password sign-in of the console during a flood of wrong passwords'
     expect(await statusOf(ADA, 'ben', PASSWORD)).toBe(429)
   })
 
+  it('a known browser passes while strangers of many networks wait for their turns', async () => {
+    const known = (await signIn(ADA, 'ada', PASSWORD)).headers.getSetCookie()
+    const cookie = known.find((one) => one.startsWith('console-browser='))?.split(';')[0] ?? ''
+    let checked = 0
+    const strangers = Array.from({ length: 12 }, (_, network) =>
+      signIn(`2001:db8:0:${network.toString(16)}::1`, 'made-up', 'a wrong password').finally(() => {
+        checked += 1
+      }),
+    )
+    expect(await statusOf(ADA, 'ada', PASSWORD, cookie)).toBe(200)
+    expect(checked).toBeLessThan(strangers.length)
+    await Promise.all(strangers)
+  })
+
   it('a client that a proxy names cannot choose its network with the header that the proxy extends', async () => {
     expect(await statusOf(`1.1.1.1, ${STRANGER}`, 'ada', 'a wrong password')).toBe(401)
     expect(await statusOf(`2.2.2.2, ${STRANGER}`, 'ada', PASSWORD)).toBe(429)
