@@ -15,6 +15,9 @@ describe('the text of a body', () => {
     ['bytes that are no UTF-8', Buffer.from([0x25, 0xe2, 0xe3]), null, null],
     ['bytes that are not in their charset', Buffer.from([0xff]), 'text/plain; charset=utf-8', null],
     ['a PDF of ASCII alone', bytes('%PDF-1.4'), 'application/pdf', null],
+    ['JSON with a byte of another charset', bytes('{"a":"ä"}', 'latin1'), null, '{"a":"\ufffd"}'],
+    ['bytes of zero', Buffer.from([0x61, 0x00, 0x62]), 'application/octet-stream', null],
+    ['UTF-16 that names no charset', bytes('ab', 'utf16le'), 'application/json', null],
     ['an image', bytes('GIF89a'), 'image/gif', null],
   ])('is that of its charset, and null for a body that is not text: %s', (_, body, type, text) => {
     expect(textOf(body, type)).toBe(text)
@@ -38,6 +41,10 @@ describe('a body in place of JSON', () => {
     ['<Fault/>', null, null],
     ['a,b', 'text/csv', null],
     ['{"a":', 'application/json', null],
+    ['Back soon', 'application/json; charset=utf-8', 'plain text'],
+    ['<h1>Back soon</h1>', 'application/problem+json', 'HTML'],
+    ['true', 'application/json', null],
+    ['1\n2\n', 'application/x-ndjson', null],
   ])('%j with the type %j is %j', (body, type, found) => {
     expect(inPlaceOfJson(body, type)).toBe(found)
   })

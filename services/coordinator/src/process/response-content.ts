@@ -7,17 +7,22 @@ const BINARY = /^(?:image\/(?!svg)|audio\/|video\/|font\/|application\/(?:pdf|zi
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
 /**
- * Returns the text of a body; `null` if the body is not text: its media type is that of images and the like, or its
- * bytes are invalid in its charset. The charset is that of the Content-Type, or else of a byte order mark, or else UTF-8.
+ * Returns the text of a body; `null` if the body is not text: its media type is that of images and the like, it contains
+ * U+0000, or its bytes are invalid in its charset and it is not JSON. The charset is that of the Content-Type, or else of
+ * a byte order mark, or else UTF-8.
  */
 export function textOf(body: Buffer, contentType: string | null): string | null {
   if (body.length === 0) return ''
   if (contentType !== null && BINARY.test(contentType.trimStart())) return null
   const named = /;\s*charset="?([^\s;"]+)/i.exec(contentType ?? '')?.[1]?.toLowerCase()
+  const charset = named ?? charsetOfMark(body)
   try {
-    return decoderOf(named ?? charsetOfMark(body)).decode(body)
+    const text = decoderOf(charset).decode(body)
+    return text.includes('\0') ? null : text
   } catch {
-    return null
+    // JSON is text, although some bytes may be in another charset than its sender says.
+    const text = body.toString('utf8')
+    return parseJson(text) === undefined ? null : text
   }
 }
 
@@ -52,13 +57,19 @@ export function inPlaceOfJson(body: string, contentType: string | null): string 
   if (beginning === '' && body.trim() === '') return null
   if (PAGE.test(beginning)) return 'HTML'
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
-  if (!TEXTS.has(type) || parseJson(body) !== undefined) return null
+  // A body that begins like JSON but is incomplete is not a page.
+  const isMislabelled = JSON_TYPE.test(type) && !/^[[{"]/.test(beginning)
+  if (!(TEXTS.has(type) || isMislabelled) || parseJson(body) !== undefined) return null
+  if (isMislabelled) return beginning.startsWith('<') ? 'HTML' : 'plain text'
   return type === 'text/html' ? 'HTML' : 'plain text'
 }
 
 /** Matches the beginning of a page: its document type, or its root element with what a page contains. */
 const PAGE =
   /^(?:<\?xml[^>]{0,100}>\s{0,100})?<(?:!doctype\s{1,10}html\b|html\b[^>]{0,200}>\s{0,100}<(?:head|body|title)\b)/i
+
+/** Matches the media types of JSON documents. The types of several documents, such as `application/x-ndjson`, differ. */
+const JSON_TYPE = /^[^/]{1,100}\/(?:[^/]{1,100}\+)?json$/
 
 /** The media types of HTML and plain text. A body without a media type is only recognised as HTML by its beginning. */
 const TEXTS: ReadonlySet<string> = new Set(['text/plain', 'text/html', 'application/xhtml+xml'])
