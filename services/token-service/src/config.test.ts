@@ -24,6 +24,23 @@ const problems = (env: Record<string, string>): string => {
 }
 
 describe('the settings of token-service', () => {
+  it('AUDIT_TO needs a known sink, and its receiver', () => {
+    expect(readConfig(good).AUDIT_SYSLOG.href).toBe('udp://127.0.0.1:514')
+    expect(problems({ ...good, AUDIT_TO: 'file' })).toContain('AUDIT_TO')
+    expect(problems({ ...good, AUDIT_TO: 'webhook' })).toContain('AUDIT_WEBHOOK_SECRET')
+    for (const AUDIT_SYSLOG of ['127.0.0.1:514', 'http://syslog:80', 'tcp://syslog'])
+      expect(problems({ ...good, AUDIT_TO: 'syslog', AUDIT_SYSLOG })).toContain('AUDIT_SYSLOG')
+    const AUDIT_WEBHOOK_URL = 'https://siem.example.com/audit'
+    const receiver = { ...good, AUDIT_TO: 'webhook', AUDIT_WEBHOOK_URL }
+    for (const AUDIT_WEBHOOK_SECRET of ['short', `two lines\n${'x'.repeat(16)}`]) {
+      const found = problems({ ...receiver, AUDIT_WEBHOOK_SECRET })
+      expect(found).toContain('AUDIT_WEBHOOK_SECRET')
+      expect(found).not.toContain(AUDIT_WEBHOOK_SECRET)
+    }
+    const settings = { ...receiver, AUDIT_WEBHOOK_SECRET: 'x'.repeat(16) }
+    expect(readConfig(settings).AUDIT_WEBHOOK_URL).toBe(AUDIT_WEBHOOK_URL)
+  })
+
   it('the settings keep URLs as written and client secrets in order, and use the documented defaults', () => {
     const config = readConfig(good)
     expect(config).toMatchObject({

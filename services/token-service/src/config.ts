@@ -3,6 +3,7 @@ import { keyFile } from '@integration-host/shared/access/key-file'
 import { trustedProxies } from '@integration-host/shared/http/peer-network'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
+  ConfigError,
   type Environment,
   integer,
   listenSettings,
@@ -16,6 +17,7 @@ import { providerProfile } from '@integration-host/shared/provider-profile/profi
 import { redisUrl } from '@integration-host/shared/redis/address'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
+import { auditSinks } from './audit-forwarding/forward-audit.ts'
 
 /**
  * A URL that is used exactly as written. The service fetches it, or the provider compares it as text, so parsing must
@@ -84,6 +86,22 @@ const settings = {
    * connect link (`links`).
    */
   AUTHORIZE: z.enum(['links', 'open']).default('links'),
+  /** Where the audit log is written as it grows; nowhere if absent. */
+  AUDIT_TO: z.enum(auditSinks).optional(),
+  /** The receiver of `AUDIT_TO=syslog`. */
+  AUDIT_SYSLOG: z
+    .url({ protocol: /^(?:udp|tcp)$/, error: 'must be udp://host:port or tcp://host:port' })
+    .transform((value) => new URL(value))
+    .refine(({ hostname, port }) => hostname !== '' && port !== '', 'must have a host and a port')
+    .prefault('udp://127.0.0.1:514'),
+  /** The receiver of `AUDIT_TO=webhook`. */
+  AUDIT_WEBHOOK_URL: exactUrl().optional(),
+  /** The bearer token of the requests to `AUDIT_WEBHOOK_URL`. */
+  AUDIT_WEBHOOK_SECRET: secret(16)
+    .refine((value) => /^[\x21-\x7e]{1,512}$/.test(value.reveal()), {
+      error: 'must be at most 512 visible ASCII characters',
+    })
+    .optional(),
   /** The proxies whose header `X-Forwarded-For` names the client. Limits for browsers are counted for its network. */
   TRUSTED_PROXIES: trustedProxies(),
 }
@@ -118,7 +136,8 @@ export type Config = z.output<typeof Config>
  *
  * @throws {ConfigError} if a setting is invalid. The message names every invalid setting and contains no value.
  */
-export const readConfig = (env: Environment = process.env): Config => parseConfig(Config, env)
+export const readConfig = (env: Environment = process.env): Config =>
+  withReceiver(parseConfig(Config, env))
 
 /**
  * Reads the settings of an embedded token-service.
@@ -126,4 +145,13 @@ export const readConfig = (env: Environment = process.env): Config => parseConfi
  * @throws {ConfigError} if a setting is invalid. The message names every invalid setting and contains no value.
  */
 export const readEmbeddedConfig = (env: Environment): TokenServiceConfig =>
-  parseConfig(EmbeddedConfig, env)
+  withReceiver(parseConfig(EmbeddedConfig, env))
+
+/** @throws {ConfigError} if the settings of the receiver of the audit log are missing. */
+function withReceiver<C extends TokenServiceConfig>(config: C): C {
+  const isMissing =
+    config.AUDIT_WEBHOOK_URL === undefined || config.AUDIT_WEBHOOK_SECRET === undefined
+  if (config.AUDIT_TO === 'webhook' && isMissing)
+    throw new ConfigError(['AUDIT_TO: webhook needs AUDIT_WEBHOOK_URL and AUDIT_WEBHOOK_SECRET'])
+  return config
+}

@@ -26,6 +26,8 @@ import type { ConnectLinkStore } from './authorization/connect-link-store.ts'
 import { createConnectLinks } from './authorization/connect-links.ts'
 import { createExchangeAdmission } from './authorization/exchange-admission.ts'
 import { createRequestSeal } from './authorization/sealed-request.ts'
+import { forwardAudit, type SendAudit } from './audit-forwarding/forward-audit.ts'
+import { toStdout, toSyslog, toWebhook } from './audit-forwarding/sinks.ts'
 import type { TokenServiceConfig } from './config.ts'
 import { createAdoptions } from './credential/adoption.ts'
 import { createAccessTokens } from './credential/access-token.ts'
@@ -158,6 +160,20 @@ export async function startTokenService(
   const events = opened.use(
     relayCredentialEvents({ bus, store: adapters.store, owner, sleep, onError }),
   )
+  const send = auditReceiver(config)
+  if (config.AUDIT_TO !== undefined && send !== null)
+    opened.use(
+      forwardAudit({
+        store: adapters.store,
+        sink: config.AUDIT_TO,
+        send,
+        owner,
+        dependency: health.dependency('audit-sink', 'optional'),
+        logger,
+        metrics,
+        sleep,
+      }),
+    )
   const notifyOutbox = (): void => events.wake()
   const recentPairs =
     connection &&
@@ -408,4 +424,14 @@ function logRestoration(logger: Logger, report: RestorationReport): void {
   if (report.outcome === 'restored')
     logger.warn(report, 'token pair stored again: the store did not have it')
   else logger.info(report, 'token pair deleted from RESCUE_DIR: the store does not need it')
+}
+
+/** Returns the function that sends audit entries to the sink of `AUDIT_TO`; `null` if there is none. */
+function auditReceiver(config: TokenServiceConfig): SendAudit | null {
+  const { AUDIT_WEBHOOK_URL: url, AUDIT_WEBHOOK_SECRET: key } = config
+  if (config.AUDIT_TO === 'stdout') return toStdout()
+  if (config.AUDIT_TO === 'syslog') return toSyslog(config.AUDIT_SYSLOG)
+  return config.AUDIT_TO === 'webhook' && url !== undefined && key !== undefined
+    ? toWebhook(url, key)
+    : null
 }

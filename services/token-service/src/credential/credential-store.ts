@@ -195,6 +195,18 @@ export interface CredentialStore {
   ): Promise<{ readonly items: readonly AuditEntry[]; readonly head: AuditHead }>
 
   /**
+   * Takes or renews the lease of a sink of the audit log (forward-audit.ts), and resolves with the last entry that the
+   * sink has taken. Resolves with `null` while another process has the lease.
+   */
+  claimAuditSink(sink: string, owner: string, leaseMs: number): Promise<AuditHead | null>
+
+  /** Stores the last entry that the sink has taken, if `owner` still has the lease. */
+  advanceAuditSink(sink: string, owner: string, position: AuditHead): Promise<void>
+
+  /** Releases the lease of a sink, so that another replica can send before the lease expires. */
+  releaseAuditSink(sink: string, owner: string): Promise<void>
+
+  /**
    * Returns the oldest outbox entries. Omits entries whose audit entries are not in the audit log yet, and entries that
    * Redis replicas have not acknowledged yet. Returns `null` while another replica has the relay lease, which is the
    * right to publish events. Only one replica publishes at a time, so that the events stay in order.
@@ -259,6 +271,9 @@ export type OutboxMethods = Pick<
   | 'takeActions'
   | 'readAudit'
   | 'readAuditBackwards'
+  | 'claimAuditSink'
+  | 'advanceAuditSink'
+  | 'releaseAuditSink'
   | 'readOutbox'
   | 'releaseOutbox'
   | 'trimOutbox'

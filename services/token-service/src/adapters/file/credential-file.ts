@@ -43,6 +43,8 @@ const FileState = z.object({
     /** The length of the valid part of the audit file, in bytes. */
     bytes: z.int().nonnegative(),
   }),
+  /** For each sink of the audit log, the last entry that the sink has taken. */
+  sinks: z.record(z.string(), AuditHead).optional(),
 })
 export type FileState = z.output<typeof FileState>
 

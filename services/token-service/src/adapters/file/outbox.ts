@@ -1,5 +1,5 @@
 /** The outbox in the credential file, and the audit log in a file beside it. */
-import { chain } from '@integration-host/shared/contracts/audit'
+import { auditStart, chain } from '@integration-host/shared/contracts/audit'
 import type { OutboxMethods } from '../../credential/credential-store.ts'
 import type { OutboxEntry } from '../../credential/outbox.ts'
 import { appendEntries, readEntries, readEntriesBackwards } from './audit-file.ts'
@@ -65,6 +65,17 @@ export function createFileOutbox(file: CredentialFile, auditPath: string): Outbo
         head: { Seq, Hash },
       }
     },
+
+    // Only one process uses the file, so it needs no lease to send the audit log.
+    claimAuditSink: async (sink) => file.state().sinks?.[sink] ?? auditStart,
+
+    advanceAuditSink: (sink, _owner, position) =>
+      file.change((current) => ({
+        next: { ...current, sinks: { ...current.sinks, [sink]: position } },
+        result: undefined,
+      })),
+
+    async releaseAuditSink() {},
 
     async readOutbox(_owner, _leaseMs, limit) {
       const { outbox, audited } = file.state()

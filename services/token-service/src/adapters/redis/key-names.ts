@@ -47,6 +47,12 @@ export const KEYS = {
   relayLease: 'lease:credentials:outbox',
 } as const
 
+/** The keys of a sink of the audit log. `position` has the last entry that the sink has taken, as JSON (AuditHead). */
+export const sinkKeysOf = (sink: string) => ({
+  lease: `lease:credentials:audit-sink:${sink}`,
+  position: `credentials:audit-sink:${sink}`,
+})
+
 /**
  * The keys of a script about the credential `name`. `lease` stores the current lease holder and expires with the lease.
  * `adoption` stores the newest claim by which a process got the right to adopt a grant (adoption.ts), as `<epoch ms>

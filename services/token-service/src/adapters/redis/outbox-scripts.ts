@@ -89,4 +89,29 @@ return 1
 `,
 )
 
-export const outboxScripts = { readOutbox, appendAudit, keepAudit, record, takeActions }
+const claimAuditSink = define(
+  ['lease', 'position'],
+  `
+local holder = redis.call('GET', K.lease)
+if holder and holder ~= a.owner then return false end
+redis.call('SET', K.lease, a.owner, 'PX', a.leaseMs)
+return redis.call('GET', K.position) or ''
+`,
+)
+
+const advanceAuditSink = define(
+  ['lease', 'position'],
+  `
+if redis.call('GET', K.lease) == a.owner then redis.call('SET', K.position, a.position) end
+`,
+)
+
+export const outboxScripts = {
+  readOutbox,
+  appendAudit,
+  keepAudit,
+  record,
+  takeActions,
+  claimAuditSink,
+  advanceAuditSink,
+}

@@ -14,7 +14,7 @@ import type { OutboxMethods } from '../../credential/credential-store.ts'
 import { parseLabels } from '../../credential/labels.ts'
 import { OutboxEntry, withLabels } from '../../credential/outbox.ts'
 import type { StoreCommands } from './commands.ts'
-import { KEYS } from './key-names.ts'
+import { KEYS, sinkKeysOf } from './key-names.ts'
 
 /**
  * The number of audit entries after which a batch ends. A batch may be longer, because all audit entries of one outbox
@@ -159,6 +159,22 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
       })
       await trimKept(Date.now())
       return batch.length
+    },
+
+    async claimAuditSink(sink, owner, leaseMs) {
+      const args = { owner, leaseMs: String(leaseMs) }
+      const position = (await script('claimAuditSink', sinkKeysOf(sink), args)) as string | null
+      if (position === null) return null
+      return parseJsonAs(AuditHead, position) ?? auditStart
+    },
+
+    async advanceAuditSink(sink, owner, position) {
+      const args = { owner, position: JSON.stringify(position) }
+      await script('advanceAuditSink', sinkKeysOf(sink), args)
+    },
+
+    async releaseAuditSink(sink, holder) {
+      await script('release', { lease: sinkKeysOf(sink).lease }, { holder })
     },
 
     readAudit: (after, limit) =>
