@@ -451,10 +451,10 @@ describe('the search for leaked secrets in a running system', () => {
       const realm = String(4_620_816_365_000 + index)
       const code = await connectForApplication(realm)
       await expire(`ACC-${realm}`) // a failed refresh is recorded as a fault only after the access token has expired
-      // token-service does not retry a refresh after a valid OAuth error. After any other response, it retries the
-      // refresh once.
-      if (response.status === 400) provider.leakNext(code, response)
-      else provider.leakNext(code, response, response)
+      // token-service does not retry a refresh at once after a valid OAuth error, or after a success that may hold new
+      // tokens. After any other response, it retries the refresh once.
+      if (response.status === 500) provider.leakNext(code, response, response)
+      else provider.leakNext(code, response)
       expect((await refresh(`ACC-${realm}`)).status, what).toBe(503)
       expect(provider.remainingLeaks(code), what).toBe(0)
       await call('token-service', `/credentials/ACC-${realm}`)
