@@ -748,6 +748,35 @@ describe('the credential routes', () => {
     }
   })
 
+  it('the removal of a credential with erase=true deletes the connect links of its company, and no other link', async () => {
+    const link = async (realm?: string) => {
+      const created = await service.ask('/connect-links', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify({ label: 'Bakery', ...(realm !== undefined && { realm }) }),
+      })
+      return created.body['id'] as string
+    }
+    const stored = async () => {
+      const page = await service.ask('/connect-links')
+      return (page.body['items'] as { id: string }[]).map(({ id }) => id)
+    }
+    const remove = (query: string) =>
+      service.ask(`/credentials/ACC-1${query}`, { method: 'DELETE' })
+    const kept = [await link('2'), await link()]
+    const own = await link('1')
+    await service.connect('1')
+    await remove('')
+    expect(await stored()).toContain(own)
+    // A removal that was interrupted after it had removed the credential can be repeated.
+    expect((await remove('?erase=true')).status).toBe(404)
+    expect((await stored()).toSorted()).toEqual(kept.toSorted())
+    await link('1')
+    await service.connect('1')
+    expect((await remove('?erase=true')).status).toBe(204)
+    expect((await stored()).toSorted()).toEqual(kept.toSorted())
+  })
+
   it('the metrics expose no realm by default', async () => {
     await service.connect('4620816365291')
     await service.ask('/credentials/ACC-4620816365291/refresh', { method: 'POST' })

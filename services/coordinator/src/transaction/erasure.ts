@@ -8,6 +8,9 @@
  *     loaded the process removes the files in its next retention pass.
  * E4  A run that was cancelled during an attempt counts as not ended until the duration of a lease has passed, because
  *     the worker of the attempt may still write a file.
+ * E5  The erasure of a company drops its undelivered webhooks, because they have its label and tags, and would delay the
+ *     erasure for as long as a receiver is unavailable. Only those that report the removal of its credential remain;
+ *     they do not count as runs that have not ended.
  */
 import type { AuditContext } from './action.ts'
 import type { RunKey } from './run.ts'
@@ -54,6 +57,11 @@ export interface Erasures {
    * read it is skipped. Returns the number of erased runs.
    */
   erase(runs: readonly RunToErase[], act: AuditContext): Promise<number>
+  /**
+   * Deletes the undelivered webhooks of a company, except those that report the removal of its credential. Returns the
+   * ids of the webhook runs of the company that have not ended and do not report a removal.
+   */
+  dropWebhooks(realm: string): Promise<readonly string[]>
   /** Rewrites the files of the source. When the promise has resolved, the files contain no erased data. */
   endErasure(): Promise<void>
   /** Returns the realms of the runs of these transactions, and the number of ids that have no run. */

@@ -197,6 +197,23 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       expect(await deliverAll()).toEqual(['2'])
     })
 
+    it('the webhooks of a company can be dropped, except those about its removal, which count as no unfinished run', async () => {
+      await source.addWebhooks([webhook('1'), webhook('2'), webhook('3', 'r2'), webhook('4', null)])
+      await source.addWebhooks([
+        webhook('credential.removed-5', 'r1', 'two'),
+        webhook('6', 'r1', 'two'),
+      ])
+      expect(idsOf(await start())).toEqual(['1', '3', '4', 'credential.removed-5'])
+      expect(await source.dropWebhooks('r1')).toEqual(['1'])
+      await source.cancel(WEBHOOK_PROCESS, '1', null, anAct)
+      expect(await source.dropWebhooks('r1')).toEqual([])
+      const page = await source.erasable({ Realm: 'r1', Process: null }, { after: null, limit: 9 })
+      expect(page.runs.map(({ TransactionID }) => TransactionID)).toEqual(['1'])
+      expect(page.notEnded).toBe(0)
+      expect(await start()).toEqual([])
+      expect((await source.webhookBacklog()).map(({ waiting }) => waiting)).toEqual([2, 1])
+    })
+
     it('several concurrent replicas start each webhook once and in order', async () => {
       announce()
       const runs = await Promise.all(

@@ -29,6 +29,25 @@ const idOf = (change: Partial<AnnouncedRun>) =>
     ],
   )
 
+describe('the webhook of a removed credential', () => {
+  const labelled = { ...credential, Label: 'Bakery', Tags: { region: 'north' } }
+
+  it.each([
+    [undefined, { Label: 'Bakery', Tags: { region: 'north' } }],
+    [true, {}],
+  ])(
+    'has the label and the tags unless the data of the company is erased: %s',
+    (erase, expected) => {
+      const event = { ...labelled, ...(erase !== undefined && { erase }) }
+      const [webhook] = webhooksOfCredential(receivers, 'removed', event)
+      const { Name, Label, Tags } = webhook?.InitialData['Data'] as CredentialEvent
+      expect(Name).toBe('ACC-4711')
+      expect({ ...(Label && { Label }), ...(Tags && { Tags }) }).toEqual(expected)
+      expect(webhook?.TransactionID).toMatch(/^credential\.removed-/)
+    },
+  )
+})
+
 describe('the webhooks that a transition causes', () => {
   it('a run that fails in doubt causes two webhooks: the first reports the doubt, and the second the failure', () => {
     const webhooks = webhooksOfTransition(receivers, run)

@@ -75,6 +75,9 @@ export function webhooksOfTransition(receivers: Receivers, run: AnnouncedRun): N
   return events.flatMap((event) => webhooksOf(receivers, { ...event, data, lane }))
 }
 
+/** The beginning of the ids of webhooks that report the removal of a credential. */
+export const REMOVAL_WEBHOOK = 'credential.removed-'
+
 /** Returns the webhooks of a credential event; none if receivers cannot subscribe to events of this kind. */
 export function webhooksOfCredential(
   receivers: Receivers,
@@ -84,12 +87,14 @@ export function webhooksOfCredential(
   const type = webhookTypes.find((known) => known === `credential.${kind}`)
   if (type === undefined) return []
   const { Name, Environment, Label, Tags, Expiry, Version, At, HardExpiry, Fault, revoked } = event
+  // The webhook of a removal outlives the erasure that the removal requests, so it holds nothing that is to be erased.
+  const isLabelled = event.erase !== true
   const messageId = messageIdOf([credentialMessageId(event, kind)])
   const data = {
     Name,
     Environment,
-    ...(Label !== undefined && { Label }),
-    ...(Tags !== undefined && { Tags }),
+    ...(isLabelled && Label !== undefined && { Label }),
+    ...(isLabelled && Tags !== undefined && { Tags }),
     Expiry,
     Version,
     ...(HardExpiry !== undefined && { HardExpiry }),

@@ -1,7 +1,7 @@
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { describe, expect, it } from 'vitest'
-import type { Erasures } from '../transaction/erasure.ts'
-import { createErasure } from './erasure.ts'
+import { notActive } from '../transaction/errors.ts'
+import { createErasure, type ErasureDeps } from './erasure.ts'
 import type { RemoveFilesOfRuns } from './run-files.ts'
 
 const scope = { Realm: 'r1', Process: null }
@@ -20,7 +20,7 @@ function storeOf(count: number, ended: Set<number>) {
     reads: 0,
     endings: 0,
   }
-  const source: Erasures = {
+  const source: ErasureDeps['source'] = {
     async erasable(_scope, { after }) {
       store.reads += 1
       const first = after === null ? 0 : Number(after.TransactionID) + 1
@@ -44,17 +44,36 @@ function storeOf(count: number, ended: Set<number>) {
       store.endings += 1
     },
     realmsOf: async () => ({ realms: [], unknown: 0 }),
+    dropWebhooks: async () => [],
+    cancel: () => Promise.reject(new Error('no run to cancel')),
   }
   return { store, source }
 }
 
 const erasureOf = (
-  source: Erasures,
+  source: ErasureDeps['source'],
   removeFiles: RemoveFilesOfRuns = async () => ({ count: 0, failures: [] }),
 ) =>
   createErasure({ isLoaded: () => true, source, removeFiles, log: createLogger('test', 'silent') })
 
 describe('the erasure of the runs of a company', () => {
+  it('an erasure cancels the webhooks of the company that have not ended, also if one ends meanwhile', async () => {
+    const { source } = storeOf(0, new Set())
+    const cancelled: unknown[] = []
+    await erasureOf({
+      ...source,
+      dropWebhooks: async (realm) => [`ended ${realm}`, `waiting ${realm}`],
+      cancel(process, id) {
+        cancelled.push([process, id])
+        return Promise.reject(notActive())
+      },
+    })(scope, act, later)
+    expect(cancelled).toEqual([
+      ['Webhook', 'ended r1'],
+      ['Webhook', 'waiting r1'],
+    ])
+  })
+
   it('an erasure also erases a run that ends after the erasure has read the page with the run', async () => {
     const { store, source } = storeOf(5, new Set([1, 2, 3, 4]))
     store.onPage = (page) => void (page.includes(4) && store.ended.add(0))

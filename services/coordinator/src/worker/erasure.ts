@@ -1,3 +1,5 @@
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Act } from '../transaction/action.ts'
 import type {
@@ -7,6 +9,7 @@ import type {
   ErasureScope,
 } from '../transaction/erasure.ts'
 import { runKey } from '../transaction/run.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { RemoveFilesOfRuns } from './run-files.ts'
 
 /** The result of an erasure. */
@@ -25,7 +28,7 @@ export interface ErasureResult {
 }
 
 export interface ErasureDeps {
-  readonly source: Erasures
+  readonly source: Erasures & Pick<TransactionSource, 'cancel'>
   readonly removeFiles: RemoveFilesOfRuns
   /** Whether this coordinator has loaded the process. Otherwise the files of its runs are unknown. */
   readonly isLoaded: (process: string) => boolean
@@ -80,7 +83,20 @@ export function createErasure({ source, removeFiles, isLoaded, log }: ErasureDep
     return { ...counts, foundNothing: after === null && counts.cleared === 0 }
   }
 
+  /** Drops the undelivered webhooks of a company, and cancels the runs that deliver them (E5). */
+  async function dropWebhooks(realm: string, act: Parameters<Erase>[1]): Promise<void> {
+    for (const id of await source.dropWebhooks(realm))
+      await source
+        .cancel(WEBHOOK_PROCESS, id, 0, { ...act, ifVersion: null })
+        .catch((error: unknown) => {
+          // The run has ended in the meantime.
+          if (!hasCode(error, 'transaction_not_active')) throw error
+        })
+  }
+
   return async (scope, act, signal) => {
+    if (!('Ids' in scope) && (scope.Process ?? WEBHOOK_PROCESS) === WEBHOOK_PROCESS)
+      await dropWebhooks(scope.Realm, act)
     let [erased, files, passes] = [0, 0, 0]
     let last
     do {

@@ -100,3 +100,20 @@ export const positionOf = (link: ConnectLink): string => `${timePrefix(keptUntil
  * that positions sort correctly as text.
  */
 export const timePrefix = (at: number): string => String(at).padStart(15, '0')
+
+const PAGE = 500
+
+/** Returns all stored links for which `isWanted` returns true. Reads every link, so only rare requests call it. */
+export async function findLinks(
+  links: Pick<ConnectLinkStore, 'list'>,
+  isWanted: (link: ConnectLink) => boolean,
+): Promise<readonly ConnectLink[]> {
+  const found: ConnectLink[] = []
+  for (let after = ''; ;) {
+    const page = await links.list({ after, limit: PAGE })
+    found.push(...page.filter(isWanted))
+    const last = page.at(-1)
+    if (last === undefined || page.length < PAGE) return found
+    after = positionOf(last)
+  }
+}

@@ -4,14 +4,21 @@ import { z } from 'zod'
 import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import { LabelChange } from '@integration-host/shared/contracts/labels'
 import { Reason } from '@integration-host/shared/contracts/reason'
-import { CredentialName } from '@integration-host/shared/contracts/realm'
+import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
 import { ActBody } from '@integration-host/shared/contracts/run'
+import { hasCode } from '@integration-host/shared/errors'
 import { ifMatch } from '@integration-host/shared/http/if-match'
 import { headerParameter } from '@integration-host/shared/http/openapi'
 import { rawJson } from '@integration-host/shared/http/http-server'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import {
+  type ConnectLink,
+  type ConnectLinkStore,
+  findLinks,
+} from '../authorization/connect-link-store.ts'
+import type { ConnectLinks } from '../authorization/connect-links.ts'
 import { type AccessTokens, notFound } from '../credential/access-token.ts'
 import { type CredentialSummary, viewOf } from '../credential/credential.ts'
 import type { ActionQuota } from '../credential/action-quota.ts'
@@ -41,6 +48,8 @@ export interface CredentialRoutesDeps {
   readonly refreshAheadMs: number
   readonly changeLabels: ChangeLabels
   readonly actionQuota: ActionQuota
+  readonly connectLinks: ConnectLinks
+  readonly links: Pick<ConnectLinkStore, 'get' | 'list'>
   readonly remove: (
     name: string,
     who: string,
@@ -188,8 +197,8 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
         parameters: [IF_MATCH],
         summary: 'Revokes the grant at the provider and removes the credential',
         description:
-          'With `erase=true` the coordinators erase the data of the ended runs of the company. The key needs ' +
-          'transactions:operate as well.',
+          'With `erase=true` the connect links of the company go too, and the coordinators erase the data of its ended ' +
+          'runs. The key needs transactions:operate as well.',
         responses: {
           204: {
             description: 'removed',
@@ -221,7 +230,19 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
         const { name } = c.req.valid('param')
         const options = { erase, reason: c.req.valid('json').Reason }
         await deps.actionQuota.take(caller.keyId, 1)
-        const { isRevoked } = await remove(name, caller.name, ifMatch(c), options)
+        const withdrawLinks = async (): Promise<void> => {
+          const isOwn = ({ realm }: ConnectLink): boolean => realm === realmOf(name)
+          for (const link of await findLinks(deps.links, isOwn))
+            await deps.connectLinks.withdraw(link, caller.name)
+        }
+        const { isRevoked } = await remove(name, caller.name, ifMatch(c), options).catch(
+          async (error: unknown) => {
+            // An earlier request may have been interrupted between the removal and the links.
+            if (erase && hasCode(error, 'credential_not_found')) await withdrawLinks()
+            throw error
+          },
+        )
+        if (erase) await withdrawLinks()
         c.header('Revocation', isRevoked ? 'confirmed' : 'unconfirmed')
         return c.body(null, 204)
       },

@@ -11,7 +11,7 @@ import { jsonResponse, problemResponses, validate } from '@integration-host/shar
 import {
   type ConnectLink,
   type ConnectLinkStore,
-  positionOf,
+  findLinks,
 } from '../authorization/connect-link-store.ts'
 import type { ConnectLinks } from '../authorization/connect-links.ts'
 
@@ -20,20 +20,10 @@ export interface KeyLinkRoutesDeps {
   readonly links: Pick<ConnectLinkStore, 'list'>
 }
 
-const PAGE = 500
-
 /** `/keys/{id}/open`: the unused connect links that a key has created, for the revocation of the key. */
 export function keyLinkRoutes({ connectLinks, links }: KeyLinkRoutesDeps): Hono {
-  async function linksOf(keyId: string): Promise<readonly ConnectLink[]> {
-    const found: ConnectLink[] = []
-    for (let after = ''; ;) {
-      const page = await links.list({ after, limit: PAGE })
-      found.push(...page.filter((link) => link.keyId === keyId && link.usedAt === null))
-      const last = page.at(-1)
-      if (last === undefined || page.length < PAGE) return found
-      after = positionOf(last)
-    }
-  }
+  const linksOf = (id: string): Promise<readonly ConnectLink[]> =>
+    findLinks(links, ({ keyId, usedAt }) => keyId === id && usedAt === null)
   const route = (
     operationId: string,
     summary: string,

@@ -1,13 +1,21 @@
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import { entryOf } from '../../transaction/action.ts'
 import type { ErasurePosition, Erasures, ErasureScope } from '../../transaction/erasure.ts'
 import { type Run, runKey } from '../../transaction/run.ts'
 import { isOver } from '../../transaction/status.ts'
 import { erased } from '../../transaction/transitions.ts'
+import { REMOVAL_WEBHOOK } from '../../webhook/webhook.ts'
 import type { MemoryStore } from './store.ts'
 
 /** Erases runs of the memory source. `now` returns epoch ms. */
 export function createMemoryErasures(
-  { table, log, commit, compact }: Pick<MemoryStore, 'table' | 'log' | 'commit' | 'compact'>,
+  {
+    table,
+    log,
+    webhooks,
+    commit,
+    compact,
+  }: Pick<MemoryStore, 'table' | 'log' | 'webhooks' | 'commit' | 'compact'>,
   { now, leaseMs }: { readonly now: () => number; readonly leaseMs: number },
 ): Erasures {
   const isErasable = ({ ErasedAt, PurgedAt }: Run): boolean =>
@@ -21,7 +29,7 @@ export function createMemoryErasures(
       const page = table
         .all()
         .map(({ header }) => header)
-        .filter((header) => isErasable(header) && isInScope(header))
+        .filter((header) => isErasable(header) && isInScope(header) && !isActiveRemoval(header))
         .filter((header) => after === null || compare(header, after) > 0)
         .toSorted(compare)
         .slice(0, limit)
@@ -51,6 +59,25 @@ export function createMemoryErasures(
       await commit(...entries)
       return entries.length
     },
+    async dropWebhooks(realm) {
+      const dropped = webhooks
+        .all()
+        .filter(
+          ({ Realm, TransactionID: id }) => Realm === realm && !id.startsWith(REMOVAL_WEBHOOK),
+        )
+      await commit(...dropped.map(({ TransactionID }) => ({ delivered: TransactionID })))
+      return table
+        .all()
+        .map(({ header }) => header)
+        .filter(
+          (header) =>
+            header.Process === WEBHOOK_PROCESS &&
+            header.Realm === realm &&
+            !isOver(header.Status) &&
+            !isActiveRemoval(header),
+        )
+        .map(({ TransactionID }) => TransactionID)
+    },
     // The journal and the snapshot are rewritten, because they still contain the erased data.
     endErasure: compact,
     async realmsOf(process, ids) {
@@ -62,6 +89,10 @@ export function createMemoryErasures(
     },
   }
 }
+
+/** Whether the run still has to deliver a webhook that reports the removal of a credential. */
+const isActiveRemoval = ({ Process, TransactionID, Status }: Run): boolean =>
+  Process === WEBHOOK_PROCESS && TransactionID.startsWith(REMOVAL_WEBHOOK) && !isOver(Status)
 
 function scopeTest(scope: ErasureScope): (run: Run) => boolean {
   if (!('Ids' in scope))

@@ -56,7 +56,7 @@ import {
 } from './statements/dead-letters.ts'
 import { enqueueDebounced } from './statements/enqueue-debounced.ts'
 import { enqueueRuns } from './statements/enqueue-runs.ts'
-import { erasableRuns, eraseRuns, realmsOf } from './statements/erase-runs.ts'
+import { dropWebhooks, erasableRuns, eraseRuns, realmsOf } from './statements/erase-runs.ts'
 import { exportEnd, exportPage } from './statements/export-runs.ts'
 import { failPastDeadline } from './statements/fail-past-deadline.ts'
 import { failRun } from './statements/fail-run.ts'
@@ -265,6 +265,7 @@ export function createPostgresTransactionSource(
     wake: (credential, limit) => run((sql) => wakeRuns(sql, credential, limit, times)),
     erasable: (scope, page) => run((sql) => erasableRuns(sql, scope, page, times)),
     erase: (runs, act) => run((sql) => sql.begin((tx) => eraseRuns(tx, runs, act))),
+    dropWebhooks: (realm) => run((sql) => dropWebhooks(sql, realm)),
     endErasure: async () => {},
     realmsOf: (process, ids) => run((sql) => realmsOf(sql, process, ids)),
     outdatedPayloads: (keyId, page) => run((sql) => outdatedPayloads(sql, keyId, page)),

@@ -1,3 +1,4 @@
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import type postgres from 'postgres'
 import type { AuditContext } from '../../../transaction/action.ts'
 import type {
@@ -9,6 +10,7 @@ import type {
   RunToErase,
 } from '../../../transaction/erasure.ts'
 import { runKey, type RunKey } from '../../../transaction/run.ts'
+import { REMOVAL_WEBHOOK } from '../../../webhook/webhook.ts'
 import { areFew, isActive, isFirstRunOf, isRunOf } from '../predicates.ts'
 import { recordOnChanged } from './actions.ts'
 import { FILES_LEFT } from './retention.ts'
@@ -30,6 +32,22 @@ const isInScope = (sql: postgres.Sql, scope: ErasureScope) =>
         and h."TransactionID" in ${idsOf(sql, scope.Ids)}`
     : sql`h."Realm" = ${scope.Realm} and h."PurgedAt" is null
         and (${scope.Process}::text is null or h."Process" = ${scope.Process}::text)`
+
+/** True for the runs that deliver webhooks about the removal of a credential. */
+const isRemovalWebhook = (sql: postgres.Sql) =>
+  sql`(h."Process" = ${WEBHOOK_PROCESS} and starts_with(h."TransactionID", ${REMOVAL_WEBHOOK}))`
+
+/** Implements {@link Erasures.dropWebhooks}. */
+export async function dropWebhooks(sql: postgres.Sql, realm: string): Promise<readonly string[]> {
+  await sql`
+    delete from "Order_Webhook"
+    where "Realm" = ${realm} and not starts_with("TransactionID", ${REMOVAL_WEBHOOK})`
+  const rows = await sql<{ TransactionID: string }[]>`
+    select h."TransactionID" from "Order_Header" h
+    where h."Realm" = ${realm} and h."Process" = ${WEBHOOK_PROCESS} and ${isActive(sql)}
+      and not ${isRemovalWebhook(sql)}`
+  return rows.map(({ TransactionID }) => TransactionID)
+}
 
 /** Reads the runs of a company in the order of the index `Order_Header_realm`. */
 export async function erasableRuns(
@@ -56,7 +74,7 @@ export async function erasableRuns(
           and h."CompletedAt" > now() - ${leaseMs} * interval '1 ms', false) as "hasEnded",
         row_number() over (order by ${order}) as n
       from "Order_Header" h
-      where ${isInScope(sql, scope)} ${behind}
+      where ${isInScope(sql, scope)} and not (${isRemovalWebhook(sql)} and ${isActive(sql)}) ${behind}
       order by ${order} limit ${WINDOW}::int
     ) h
     where not h."isErased" or n = ${WINDOW}::int
