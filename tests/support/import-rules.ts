@@ -118,8 +118,6 @@ function crossing(from: string, to: string): string | undefined {
     app !== undefined &&
     !to.startsWith(`${app}/app/`) &&
     !to.startsWith(`${app}/src/contracts/`) &&
-    // One constant, in a file that imports nothing.
-    to !== 'packages/shared/src/command-line.ts' &&
     !/^docs\/[\w-]+\.md$/.test(to)
   )
     return 'the program of a browser imports only its own files, documents, and types of contracts/'

@@ -1,6 +1,11 @@
 /** Commands that a person copies into a shell. */
-import { COMMAND_LINE } from '@integration-host/shared/command-line'
 import type { CommandLine } from '../src/contracts/session.ts'
+
+/**
+ * How the command line is run in a checkout. It equals the constant of the same name in packages/shared, which the program
+ * of a browser cannot import.
+ */
+export const COMMAND_LINE = 'npx --no -- integration-host'
 
 /** Quotes an argument for a POSIX shell. A plain word needs no quotes. */
 export const quoted = (text: string): string =>

@@ -1,6 +1,14 @@
 import { execFileSync } from 'node:child_process'
+import { COMMAND_LINE as INSTALLED } from '@integration-host/shared/command-line'
 import { describe, expect, it } from 'vitest'
-import { curlCommand, doctorCommand, queueCommand, quoted, showCommand } from '../app/shell-text.ts'
+import {
+  COMMAND_LINE,
+  curlCommand,
+  doctorCommand,
+  queueCommand,
+  quoted,
+  showCommand,
+} from '../app/shell-text.ts'
 
 /** Runs a command whose programs were replaced by `show`, and returns the arguments that the shell passes to `show`. */
 const argumentsOf = (command: string): readonly string[] =>
@@ -12,6 +20,10 @@ const argumentsOf = (command: string): readonly string[] =>
 const HOSTILE = [`it's`, '$(id)', '`id`', 'a b;c', '"', '\\', '../x', '-rf', '!', '😀', '~', '*']
 
 describe('the commands that a person copies from the console', () => {
+  it('the copied commands run the command line as all other texts do', () => {
+    expect(COMMAND_LINE).toBe(INSTALLED)
+  })
+
   it.each(HOSTILE)('a copied command passes the id %j to the program unchanged', (id) => {
     expect(argumentsOf(`show ${quoted(id)}`)).toEqual([id])
     const shown = showCommand('npx', 'OrderProcess', id, 2)

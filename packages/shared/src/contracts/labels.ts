@@ -21,6 +21,7 @@ const shortText = (longest: number) =>
     })
     .refine((text) => !EARLIER_REJECTED.test(text), {
       error: 'must not have control characters, line separators or bidirectional overrides',
+      abort: true, // the rule of visible names includes this one
     })
 
 /** A label as earlier releases have accepted it, for documents that they have written. */

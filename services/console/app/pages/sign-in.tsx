@@ -1,10 +1,10 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useEffect } from 'react'
-import { COMMAND_LINE } from '@integration-host/shared/command-line'
 import type { SessionView, SignInOptions } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { Outside } from '../parts/text.tsx'
 import { goTo } from '../router.ts'
+import { COMMAND_LINE } from '../shell-text.ts'
 
 /** The path of one-time links, whose secret is in the fragment. At other addresses, the fragment names a part of a page. */
 const LINK_PATH = '/sign-in'
