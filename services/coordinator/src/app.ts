@@ -8,6 +8,7 @@ import { type ActionRouteDeps, actionRoutes } from './routes/actions.ts'
 import { changesRoutes, type ChangesRouteDeps } from './routes/changes.ts'
 import { type DeadLetterRouteDeps, deadLetterRoutes } from './routes/dead-letters.ts'
 import { MAX_BULK_BYTES } from './routes/contracts.ts'
+import { MAX_TRANSACTION_BYTES } from './transaction/queueable.ts'
 import { type ErasureRouteDeps, erasureRoutes } from './routes/erasures.ts'
 import { type EventRouteDeps, eventRoutes } from './routes/events.ts'
 import { type ExportRouteDeps, exportRoutes } from './routes/export.ts'
@@ -55,7 +56,8 @@ export const createApp = (deps: AppDeps) =>
       health: deps.health,
       metrics: deps.metrics,
       keys: deps.keys,
-      maxBodyBytes: MAX_BULK_BYTES,
+      maxBodyBytes: MAX_TRANSACTION_BYTES,
+      maxBodyBytesAt: { '*/transactions/bulk': MAX_BULK_BYTES },
       errorResponses: {
         respond: respondWithKnownProcesses(deps.processes),
         content: PROBLEM_CONTENT,

@@ -52,6 +52,12 @@ const invalid: readonly (readonly [
     /^payload_too_large: may have at most 262144 bytes$/,
     null,
   ],
+  [
+    '25,001 elements',
+    `{"InitialData":[${'1,'.repeat(25_000)}1]}`,
+    /^invalid_request: JSON may have at most 25000 members and elements$/,
+    null,
+  ],
   ['no InitialData', '{"TransactionID":"1"}', /^invalid_request: InitialData: is missing$/, null],
   ['10,000 levels', nested(10_000), /^invalid_request: InitialData: may have 100 levels/, null],
   ['an unknown member', '{"InitialData":1,"Amount":5}', /^invalid_request: .*Amount/, null],

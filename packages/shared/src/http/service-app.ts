@@ -5,6 +5,7 @@ import { describeRoute, resolver, validator } from 'hono-openapi'
 import { z } from 'zod'
 import { type AccessKeys, unauthorized } from '../access/access-keys.ts'
 import { type ErrorCode, IntegrationError } from '../errors.ts'
+import { tooManyEntries } from '../json.ts'
 import { type Health, HealthReport } from '../observability/health.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Metrics } from '../observability/metrics.ts'
@@ -40,7 +41,7 @@ export interface ServiceAppDeps {
   readonly continuesTraces?: (path: string) => boolean
   /** The largest accepted request body, in bytes. */
   readonly maxBodyBytes?: number
-  /** Larger body limits, in bytes, for exact paths. */
+  /** Larger body limits, in bytes, for exact paths. A path that begins with `*` stands for all paths with this suffix. */
   readonly maxBodyBytesAt?: Readonly<Record<string, number>>
   /** Exact paths whose routes read the body themselves. Such a route must limit the size of the body itself. */
   readonly pathsReadingOwnBody?: readonly string[]
@@ -137,10 +138,15 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     )
   if (keys !== null) app.use(requireServiceKey(keys, isOpen))
   const { maxBodyBytes = 65_536, maxBodyBytesAt = {}, pathsReadingOwnBody = [] } = deps
+  const largerAt = Object.entries(maxBodyBytesAt)
   app.use(
-    limitBody((path) =>
-      pathsReadingOwnBody.includes(path) ? null : (maxBodyBytesAt[path] ?? maxBodyBytes),
-    ),
+    limitBody((path) => {
+      if (pathsReadingOwnBody.includes(path)) return null
+      const larger = largerAt.find(([at]) =>
+        at.startsWith('*') ? path.endsWith(at.slice(1)) : path === at,
+      )
+      return larger?.[1] ?? maxBodyBytes
+    }),
   )
 
   addRoutes(app)
@@ -287,8 +293,8 @@ export const validate = <
 >(
   target: Target,
   schema: Schema,
-) =>
-  validator(target, schema, (result) => {
+) => {
+  const check = validator(target, schema, (result) => {
     if (result.success) return
     const problems = result.error.map(
       (issue) =>
@@ -298,6 +304,22 @@ export const validate = <
       members: { errors: problems.slice(0, 10) },
     })
   })
+  if (target !== 'json') return check
+  const checkBounded: typeof check = async (c, next) => {
+    // The validator reads the same text, and responds if the body cannot be read.
+    if (c.req.header('Content-Type')?.includes('json') === true)
+      requireFewEntries(await c.req.text().catch(() => ''))
+    return check(c, next)
+  }
+  // The validator carries its part of the OpenAPI document as members of the function.
+  return Object.assign(checkBounded, check)
+}
+
+/** @throws {IntegrationError} `invalid_request` if JSON text has too many members and elements to be parsed. */
+export function requireFewEntries(text: string): void {
+  const excess = tooManyEntries(text)
+  if (excess !== null) throw new IntegrationError('invalid_request', excess)
+}
 
 /** The `responses` entry of a JSON response in a route's description. */
 export const jsonResponse = (description: string, schema: z.ZodType) => ({

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises'
 import { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
@@ -8,6 +9,7 @@ import {
   problemResponses,
   validate,
 } from '@integration-host/shared/http/service-app'
+import { arrayElements, tooManyEntries } from '@integration-host/shared/json'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { parseClientJson } from '../process/json-normalization.ts'
@@ -52,7 +54,8 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
       operations.process(process)
       const type = c.req.header('Content-Type')?.split(';')[0]?.trim().toLowerCase()
       const caller = callerOf(c)
-      const lines = linesOf(type, utf8Of(await c.req.arrayBuffer())).map((line): Line =>
+      const read = await linesOf(type, utf8Of(await c.req.arrayBuffer()))
+      const lines = read.map((line): Line =>
         'transaction' in line && !caller.mayUse(line.transaction.Realm)
           ? { id: line.transaction.TransactionID, errors: ['Realm: the key may not use it'] }
           : line,
@@ -95,53 +98,61 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
   )
 }
 
-/** @throws {IntegrationError} if the body as a whole is invalid. */
-function linesOf(type: string | undefined, text: string): Line[] {
-  const lines =
-    type === 'application/x-ndjson'
-      ? ndjsonLines(text)
-      : type === 'application/json'
-        ? arrayOf(text).map(lineOf)
-        : null
-  if (lines === null)
+/**
+ * Reads the lines of the body, up to the first one that is too many. Other requests are served between groups of lines,
+ * because parsing all of a body takes seconds.
+ *
+ * @throws {IntegrationError} if the body as a whole is invalid.
+ */
+async function linesOf(type: string | undefined, text: string): Promise<Line[]> {
+  const isArray = type === 'application/json'
+  if (!isArray && type !== 'application/x-ndjson')
     throw new IntegrationError(
       'unsupported_media_type',
       'send application/x-ndjson or application/json',
     )
+  const lines: Line[] = []
+  let unyielded = 0
+  for (const line of isArray ? arrayElements(text) : ndjsonLines(text)) {
+    unyielded += line.length
+    if (unyielded > YIELD_AFTER) {
+      unyielded = 0
+      await setImmediate()
+    }
+    lines.push(lineOf(line, isArray))
+    if (lines.length > MAX_BULK_LINES) break
+  }
   if (lines.length === 0 || lines.length > MAX_BULK_LINES)
     throw new IntegrationError('invalid_request', `send 1 to ${MAX_BULK_LINES} transactions`)
   return lines
 }
 
+/** The number of characters of lines that are parsed before other requests are served. */
+const YIELD_AFTER = 65_536
+
 // A line from its first character that is not white space. Lines of white space are skipped.
 const NDJSON_LINE = /\S[^\n]*/g
 
-/** Returns the lines of the text up to the first one that is too many. */
-function ndjsonLines(text: string): Line[] {
-  const lines: Line[] = []
-  for (const [line] of text.matchAll(NDJSON_LINE)) {
-    // The size is checked before parsing, so that a large line is never parsed.
-    lines.push(isTooLarge(line) ? { id: null, errors: [TOO_LARGE] } : lineOf(parseClientJson(line)))
-    if (lines.length > MAX_BULK_LINES) break
-  }
-  return lines
+function* ndjsonLines(text: string): Generator<string> {
+  for (const [line] of text.matchAll(NDJSON_LINE)) yield line
 }
 
-function arrayOf(text: string): unknown[] {
+/**
+ * Checks the size and the number of entries of a line before it is parsed.
+ *
+ * @throws {IntegrationError} if an element of an array is not JSON, because the whole body then is not an array.
+ */
+function lineOf(text: string, isElement: boolean): Line {
+  if (Buffer.byteLength(text) > MAX_TRANSACTION_BYTES) return { id: null, errors: [TOO_LARGE] }
+  const excess = tooManyEntries(text)
+  if (excess !== null) return { id: null, errors: [`line: ${excess}`] }
   const value = parseClientJson(text)
-  if (!Array.isArray(value))
+  if (isElement && value === undefined)
     throw new IntegrationError('invalid_request', 'the body must be an array of transactions')
-  return value as unknown[]
-}
-
-function lineOf(value: unknown): Line {
   const checked = checkedQueueable(value, 'line')
-  const isLarge = 'transaction' in checked && isTooLarge(JSON.stringify(value))
-  const errors = 'problems' in checked ? checked.problems : isLarge ? [TOO_LARGE] : []
-  if ('transaction' in checked && errors.length === 0) return checked
+  if ('transaction' in checked) return checked
   const id = (value as { TransactionID?: unknown } | null | undefined)?.TransactionID
-  return { id: typeof id === 'string' ? id.slice(0, 128) : null, errors }
+  return { id: typeof id === 'string' ? id.slice(0, 128) : null, errors: checked.problems }
 }
 
 const TOO_LARGE = `line: may have at most ${MAX_TRANSACTION_BYTES} bytes`
-const isTooLarge = (json: string): boolean => Buffer.byteLength(json) > MAX_TRANSACTION_BYTES

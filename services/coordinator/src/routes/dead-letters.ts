@@ -18,7 +18,6 @@ import type { Operations } from '../worker/operations.ts'
 import { describeBody, readActOn } from './act.ts'
 import { ChangedRun, changedRun } from './changed-run.ts'
 import { pageLimit, ProcessParam } from './contracts.ts'
-import { limited } from './limited.ts'
 import type { RecordRead } from './read-log.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 import { readVisible } from './visible-page.ts'
@@ -67,7 +66,6 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
 
   const requestBody = describeBody(ActBody)
   return new Hono()
-    .use('*', limited)
     .get(
       '/',
       needs('transactions:read'),

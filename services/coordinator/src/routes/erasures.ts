@@ -14,7 +14,6 @@ import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Erase } from '../worker/erasure.ts'
 import type { Operations } from '../worker/operations.ts'
 import { describeBody, readActOn } from './act.ts'
-import { limited } from './limited.ts'
 
 const MAX_IDS = 1_000
 /** The time after which an erasure sends its response, even if runs remain, so that clients do not time out. */
@@ -54,7 +53,6 @@ export function erasureRoutes({ erase, source, operations }: ErasureRouteDeps) {
         }),
       },
     }),
-    limited,
     onlyKnownQuery(),
     async (c) => {
       const { body, act } = await readActOn(c, 'an erasure', ErasureBody)

@@ -17,7 +17,6 @@ import type { Pauses } from '../transaction/pause.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { describeBody, readActOn } from './act.ts'
 import { ProcessParam } from './contracts.ts'
-import { limited } from './limited.ts'
 
 const ProcessView = z
   .object({
@@ -224,7 +223,6 @@ export function processRoutes({
         requestBody,
         responses,
       }),
-      limited,
       validate('param', ProcessParam),
       onlyKnownQuery(),
       async (c) => c.json(await setPaused(c, c.req.valid('param').process, true)),
@@ -239,7 +237,6 @@ export function processRoutes({
         requestBody,
         responses,
       }),
-      limited,
       validate('param', ProcessParam),
       onlyKnownQuery(),
       async (c) => c.json(await setPaused(c, c.req.valid('param').process, false)),

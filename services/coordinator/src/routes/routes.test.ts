@@ -418,6 +418,40 @@ describe('queueing in bulk', () => {
     ).toBe(400)
   })
 
+  it('a transaction with more than 25,000 members and elements is rejected before it is parsed', async () => {
+    const full = `{"TransactionID":"b8","InitialData":[${'1,'.repeat(25_000)}1]}`
+    const sentence = 'JSON may have at most 25000 members and elements'
+    for (const [body, headers] of [
+      [full, ndjson],
+      [`[${full}]`, json],
+    ] as const)
+      expect(await (await send(body, headers)).json()).toMatchObject({
+        invalid: 1,
+        results: [{ TransactionID: null, errors: [`line: ${sentence}`] }],
+      })
+    for (const path of [transactions, `${transactions}/b8/replays`]) {
+      const response = await host.call(path, { method: 'POST', headers: json, body: full })
+      expect(response.status).toBe(400)
+      expect(await response.json()).toMatchObject({ detail: sentence })
+    }
+  })
+
+  it('only a bulk request reads more than 262,144 bytes, even if its length is not announced', async () => {
+    const body = new ReadableStream({
+      pull: (controller) => controller.enqueue(Buffer.alloc(65_536, 0x20)),
+    })
+    const response = await host.call('/operations', {
+      method: 'POST',
+      headers: json,
+      body,
+      duplex: 'half',
+    })
+    expect(response.status).toBe(413)
+    expect(await response.json()).toMatchObject({
+      detail: 'the body may have at most 262144 bytes',
+    })
+  })
+
   it('a bulk request reports an array element as invalid if a single request would reject it', async () => {
     const ids = ['x'.repeat(129), 'a\0', 'a\n', '\ud83d', '.', '..', 66, null]
     const lines = [

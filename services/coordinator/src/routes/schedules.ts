@@ -18,7 +18,6 @@ import type { Act } from '../transaction/action.ts'
 import type { ScheduleOperations } from '../worker/schedule-operations.ts'
 import { describeBody, readActOn } from './act.ts'
 import { ProcessParam } from './contracts.ts'
-import { limited } from './limited.ts'
 
 export interface ScheduleRouteDeps {
   readonly schedules: ScheduleOperations
@@ -85,7 +84,6 @@ export function scheduleRoutes({ schedules }: ScheduleRouteDeps) {
           }),
         },
       }),
-      limited,
       validate('param', ScheduleParam),
       onlyKnownQuery(),
       async (c) => {

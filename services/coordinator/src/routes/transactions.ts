@@ -7,7 +7,12 @@ import { onResponseClosed, rawJson } from '@integration-host/shared/http/http-se
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { headerParameter } from '@integration-host/shared/http/openapi'
 import { PREFERENCE_APPLIED, preferredWaitSeconds } from '@integration-host/shared/http/prefer'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import {
+  requireFewEntries,
+  jsonResponse,
+  problemResponses,
+  validate,
+} from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import { parseClientJson } from '../process/json-normalization.ts'
@@ -21,7 +26,6 @@ import { describeBody, IF_MATCH, queuerOf, readAct, ReplayBody, SettleBody } fro
 import { bulkRoutes } from './bulk.ts'
 import { ChangedRun, changedRun } from './changed-run.ts'
 import { ProcessParam, RunQuery, TransactionParam } from './contracts.ts'
-import { limited } from './limited.ts'
 import { runDetailRoutes } from './run-detail.ts'
 import type { RecordRead } from './read-log.ts'
 import type { RunEnds } from './run-ends.ts'
@@ -56,7 +60,6 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
   return new Hono()
     .route('/', bulkRoutes(deps))
     .route('/', runDetailRoutes(deps))
-    .use('*', limited)
     .post(
       '/',
       needs('transactions:queue'),
@@ -333,7 +336,9 @@ async function readTransaction(c: Context): Promise<QueueTransaction> {
   const type = c.req.header('Content-Type')?.split(';')[0]?.trim().toLowerCase()
   if (type !== 'application/json')
     throw new IntegrationError('unsupported_media_type', 'send application/json')
-  const body = parseClientJson(utf8Of(await c.req.arrayBuffer()))
+  const text = utf8Of(await c.req.arrayBuffer())
+  requireFewEntries(text)
+  const body = parseClientJson(text)
   if (body === undefined) throw new IntegrationError('invalid_request', 'the body is not JSON')
   const checked = checkedQueueable(body, 'the body')
   if ('transaction' in checked) return checked.transaction

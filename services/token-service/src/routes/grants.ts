@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import {
@@ -7,6 +8,7 @@ import {
   type GrantResult,
   type InvalidLine,
   isGrantLine,
+  MAX_GRANT_LINE_BYTES,
   MAX_GRANT_LINES,
   parseGrantLine,
 } from '@integration-host/shared/contracts/grants'
@@ -18,7 +20,7 @@ import {
   linesBody,
   problemResponses,
 } from '@integration-host/shared/http/service-app'
-import { parseJson } from '@integration-host/shared/json'
+import { arrayElements, parseJson } from '@integration-host/shared/json'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Adoption } from '../credential/adoption-outcome.ts'
 import { labelsChangeOf } from '../credential/labels.ts'
@@ -59,7 +61,7 @@ export function grantRoutes({ adoptions, actionQuota }: GrantRoutesDeps): Hono {
     }),
     async (c) => {
       const type = c.req.header('Content-Type')?.split(';')[0]?.trim().toLowerCase()
-      const lines = withoutRepeatedRealms(linesOf(type, await c.req.text()))
+      const lines = withoutRepeatedRealms(await linesOf(type, await c.req.text()))
       for (const { grant } of lines) if (isGrantLine(grant)) requireRealm(c, grant.Realm)
       const who = callerOf(c).name
       const valid = lines.filter(({ grant }) => isGrantLine(grant)).length
@@ -108,38 +110,57 @@ interface Line {
 }
 
 /**
- * Parses a body into its lines. Checks the number of lines before it validates each line.
+ * Parses a body into its lines. Checks the number and the size of the lines before it parses one of them, and serves
+ * other requests between groups of lines.
  *
  * @throws {IntegrationError} `invalid_request` or `unsupported_media_type` if the body as a whole is invalid. An
  * invalid line is returned instead.
  */
-function linesOf(type: string | undefined, body: string): Line[] {
+async function linesOf(type: string | undefined, body: string): Promise<Line[]> {
   const text = body.replace(/^\uFEFF/, '')
-  const lines =
-    type === 'application/x-ndjson'
-      ? text
-          .split('\n')
-          .map((line, index) => ({ number: index + 1, text: line.trim() }))
-          .filter((line) => line.text !== '')
-          .map((line) => ({ number: line.number, parse: () => parseGrantLine(line.text) }))
-      : type === 'application/json'
-        ? listOf(text).map((value, index) => ({ number: index + 1, parse: () => grantOf(value) }))
-        : null
-  if (lines === null)
+  const isList = type === 'application/json'
+  if (!isList && type !== 'application/x-ndjson')
     throw new IntegrationError(
       'unsupported_media_type',
       'send application/x-ndjson or application/json',
     )
-  if (lines.length === 0 || lines.length > MAX_GRANT_LINES)
+  const found: { readonly number: number; readonly text: string }[] = []
+  let number = 0
+  for (const line of isList ? arrayElements(text) : ndjsonLines(text)) {
+    number += 1
+    if (isList || line !== '') found.push({ number, text: line })
+    if (found.length > MAX_GRANT_LINES) break
+  }
+  if (found.length === 0 || found.length > MAX_GRANT_LINES)
     throw new IntegrationError('invalid_request', `send 1 to ${MAX_GRANT_LINES} grants`)
-  return lines.map(({ number, parse }) => ({ number, grant: parse() }))
+  const lines: Line[] = []
+  for (const line of found) {
+    lines.push({
+      number: line.number,
+      grant: isList ? elementOf(line.text) : parseGrantLine(line.text),
+    })
+    if (lines.length % 16 === 0) await setImmediate()
+  }
+  return lines
 }
 
-function listOf(text: string): unknown[] {
+/** @throws {IntegrationError} if an element is not JSON, because the whole body then is not a list. */
+function elementOf(text: string): GrantLine | InvalidLine {
+  if (Buffer.byteLength(text) > MAX_GRANT_LINE_BYTES) return parseGrantLine(text)
   const value = parseJson(text)
-  if (!Array.isArray(value))
+  if (value === undefined)
     throw new IntegrationError('invalid_request', 'the body must be a list of grants')
-  return value as unknown[]
+  return grantOf(value)
+}
+
+/** Returns the trimmed lines of the text. Blank lines are empty. */
+function* ndjsonLines(text: string): Generator<string> {
+  for (let from = 0; from <= text.length;) {
+    const end = text.indexOf('\n', from)
+    const to = end < 0 ? text.length : end
+    yield text.slice(from, to).trim()
+    from = to + 1
+  }
 }
 
 /** Marks the second and each further line of a realm as invalid, because only one of its tokens can be the newest. */

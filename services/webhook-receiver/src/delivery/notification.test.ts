@@ -205,6 +205,14 @@ describe('the body of a notification', () => {
     expect(parseNotification(Buffer.from(text))?.events).toHaveLength(1)
   })
 
+  it('a notification with more than 75,000 members and elements is rejected before it is parsed', () => {
+    const body = (entries: number) => Buffer.from(`[${'{},'.repeat(entries / 2)}{}]`)
+    expect(() => parseNotification(body(75_000))).toThrow(
+      'JSON may have at most 75000 members and elements',
+    )
+    expect(parseNotification(body(74_000))?.events).toEqual([])
+  })
+
   it.each([
     ['', 'is empty'],
     ['{"eventNotifications":[', 'is truncated'],
