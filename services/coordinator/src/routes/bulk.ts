@@ -14,7 +14,7 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { parseClientJson } from '../process/json-normalization.ts'
 import { checkedQueueable, MAX_TRANSACTION_BYTES, utf8Of } from '../transaction/queueable.ts'
-import type { Operations } from '../worker/operations.ts'
+import { type Operations, tooManyDelayedRuns } from '../worker/operations.ts'
 import { queuerOf } from './act.ts'
 import { BulkResponse, MAX_BULK_LINES, ProcessParam } from './contracts.ts'
 
@@ -73,6 +73,10 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
           }
         const { TransactionID } = line.transaction
         const result = queued.next().value
+        if (result?.outcome === 'limited') {
+          const { code, message } = tooManyDelayedRuns()
+          return { line: index + 1, TransactionID, outcome: 'invalid', code, errors: [message] }
+        }
         const outcome = result?.outcome ?? 'conflict'
         return {
           line: index + 1,

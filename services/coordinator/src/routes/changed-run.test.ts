@@ -13,6 +13,7 @@ import {
 } from '../../test-support/fixture.ts'
 import { defineProcess } from '../process/define-process.ts'
 import type { Step } from '../process/step.ts'
+import { DELAYED_RUNS_PER_KEY } from '../transaction/delayed-runs.ts'
 import { WAITING } from './run-ends.ts'
 
 /** Data of another caller, which no response to a key without `transactions:read` may contain. */
@@ -194,6 +195,38 @@ describe('what the response to a change shows', () => {
     client.abort()
     await Promise.all(held)
     await requestsWait(host, 0)
+  })
+
+  it('a key with 10,000 delayed runs queues no further one, and a run that starts at once or another key is not affected', async () => {
+    const lines = Array.from({ length: DELAYED_RUNS_PER_KEY }, (_, n) =>
+      JSON.stringify({ TransactionID: `late ${n}`, InitialData: 1, Realm: '1', NotBefore: 86_400 }),
+    )
+    const bulk = async (body: string) => {
+      const response = await fetch(`${host.url}${transactions}/bulk`, {
+        method: 'POST',
+        headers: {
+          'Content-Type': 'application/x-ndjson',
+          Authorization: `Bearer ${keyOf('queues')}`,
+        },
+        body,
+      })
+      return (await response.json()) as Record<string, unknown>
+    }
+    await bulk(lines.join('\n'))
+    const late = { NotBefore: 86_400 }
+    const rejected = await queue('queues', 'too late', late)
+    expect([rejected.status, rejected.headers.get('Retry-After')]).toEqual([429, '60'])
+    expect(await rejected.json()).toMatchObject({ code: 'quota_exceeded' })
+    const mixed = [
+      { TransactionID: 'bulk late', InitialData: 1, Realm: '1', NotBefore: 86_400 },
+      { TransactionID: 'bulk now', InitialData: 1, Realm: '1' },
+    ]
+    expect(await bulk(mixed.map((line) => JSON.stringify(line)).join('\n'))).toMatchObject({
+      queued: 1,
+      results: [{ outcome: 'invalid', code: 'quota_exceeded' }, { outcome: 'queued' }],
+    })
+    expect((await queue('queues', 'late 0', late)).status).not.toBe(429)
+    expect((await queue('other', 'late of other', late)).status).toBe(202)
   })
 
   it('a request that waits gets 401 if its key was revoked meanwhile, also if the run has ended', async () => {

@@ -17,7 +17,7 @@ import { type Context, Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import { parseClientJson } from '../process/json-normalization.ts'
 import { checkedQueueable, Queueable, utf8Of } from '../transaction/queueable.ts'
-import { inputInvalid, type Operations } from '../worker/operations.ts'
+import { inputInvalid, type Operations, tooManyDelayedRuns } from '../worker/operations.ts'
 import { ONLY_RUN } from '../transaction/run-detail.ts'
 import type { Run } from '../transaction/run.ts'
 import { isOver } from '../transaction/status.ts'
@@ -105,6 +105,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
             409: 'the id exists with other data, realm or tags, or the process is built in',
             413: 'too large',
             415: 'not application/json',
+            429: 'the key has too many runs that wait for their start',
             503: 'the store is unavailable',
           }),
         },
@@ -119,6 +120,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         const by = queuerOf(c, [transaction])
         const [result] = await operations.queue(process, [transaction], by)
         if (result?.outcome === 'invalid') throw inputInvalid(result.errors)
+        if (result?.outcome === 'limited') throw tooManyDelayedRuns()
         if (result === undefined || result.outcome === 'conflict')
           throw new IntegrationError(
             'transaction_conflict',

@@ -47,6 +47,8 @@ export type Action = Readonly<ActionView>
 export interface Actor {
   readonly keyId: string
   readonly person: string | null
+  /** The key whose share limits what the actor may store (`Caller.shareOf`); without it, nothing is limited. */
+  readonly shareOf?: string | null
 }
 
 /** The actor, and the reason of the action. */

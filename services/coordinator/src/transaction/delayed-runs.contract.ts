@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import { DELAYED_RUNS_PER_KEY } from './delayed-runs.ts'
 import { runKey, type Run } from './run.ts'
 import type {
   ClaimResult,
@@ -120,6 +121,33 @@ export function delayedRunsContract(name: string, open: () => Promise<Transactio
       const resumed = await source.resume(process, '2', null, anAct)
       expect(resumed).toMatchObject({ NotBefore: null, NextAttemptAt: resumed.UpdatedAt })
       expect(await claim(resumed)).toMatchObject({ kind: 'claimed' })
+    })
+
+    it('a key has at most 10,000 delayed runs, and runs that have ended or exist already take no further place', async () => {
+      const by = { keyId: 'one', person: null, shareOf: 'one' }
+      const ids = Array.from({ length: DELAYED_RUNS_PER_KEY }, (_, n) => `limited ${n}`)
+      for (let at = 0; at < ids.length; at += 500) {
+        const part = ids.slice(at, at + 500)
+        expect((await source.reserveDelayed(process.name, 'one', part)).size).toBe(0)
+        await source.queue(
+          process,
+          part.map((TransactionID) => ({ TransactionID, InitialData: 1, NotBefore: 7_200 })),
+          by,
+        )
+      }
+      const reserve = (keyId: string, ...given: string[]) =>
+        source.reserveDelayed(process.name, keyId, given)
+      expect([...(await reserve('one', 'limited 0', 'further'))]).toEqual(['further'])
+      expect([...(await reserve('two', 'of two'))]).toEqual([])
+      await source.cancel(process.name, 'limited 1', null, anAct)
+      expect([...(await reserve('one', 'further', 'beyond'))]).toEqual(['beyond'])
+    })
+
+    it('a place for which no run was stored can be taken again after it was released', async () => {
+      const ids = Array.from({ length: DELAYED_RUNS_PER_KEY + 1 }, (_, n) => `absorbed ${n}`)
+      expect([...(await source.reserveDelayed(process.name, 'absorbs', ids))]).toHaveLength(1)
+      await source.releaseDelayed(process.name, ids.slice(0, 3))
+      expect((await source.reserveDelayed(process.name, 'absorbs', ['another'])).size).toBe(0)
     })
 
     it('a delayed transaction that is queued again is reported as existing, whatever NotBefore the second request has', async () => {

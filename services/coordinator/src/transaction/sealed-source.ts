@@ -6,6 +6,7 @@ import { notFound } from './errors.ts'
 import type { Item } from './item.ts'
 import type { OperationStore } from './bulk-operation.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
+import type { DelayedRuns } from './delayed-runs.ts'
 import type { Erasures } from './erasure.ts'
 import type { PauseStore } from './pause.ts'
 import type { PayloadColumn, PayloadPlace, Payloads, PayloadStore } from './payload.ts'
@@ -34,6 +35,7 @@ import type {
 type PassedThrough =
   | keyof ChangeCursors
   | keyof DeadLetterStore
+  | keyof DelayedRuns
   | keyof Erasures
   | keyof OperationStore
   | keyof PauseStore

@@ -3,6 +3,7 @@ import type { ChangeCursors } from '../change-feed/change-cursors.ts'
 import type { Json } from '../process/json-normalization.ts'
 import type { Transition } from '../process/progress.ts'
 import type { OperationStore } from './bulk-operation.ts'
+import type { DelayedRuns } from './delayed-runs.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
 import type { Act, Action, ActionFilter, Actor, ActionWithoutChange } from './action.ts'
 import type { Erasures } from './erasure.ts'
@@ -39,6 +40,7 @@ export interface TransactionSource
   extends
     ChangeCursors,
     DeadLetterStore,
+    DelayedRuns,
     Erasures,
     OperationStore,
     OperatorActions,

@@ -56,6 +56,8 @@ export interface StoredRun {
   readonly slot?: { readonly key: string; readonly isHeld: boolean }
   /** The time until which a debounced run absorbs requests, epoch ms. */
   readonly absorbsUntil?: number
+  /** The service key that has queued a delayed run, if its share limits it (`Caller.shareOf`). */
+  readonly delayedBy?: string
   /** Set in a purged run whose files may still exist. */
   readonly filesLeft?: true
   /** The time at which the sweeper publishes the run again, epoch ms. */

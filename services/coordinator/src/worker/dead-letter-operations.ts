@@ -7,7 +7,7 @@ import type { Run } from '../transaction/run.ts'
 import { isOver } from '../transaction/status.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { messageIdOf } from './dead-letter-intake.ts'
-import { inputInvalid, type Operations } from './operations.ts'
+import { inputInvalid, type Operations, tooManyDelayedRuns } from './operations.ts'
 import { transactionOfEvent } from './read-change.ts'
 import { readStartMessage } from './read-start-message.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
@@ -89,6 +89,7 @@ export function createDeadLetterOperations({
       )
     const [result] = await operations.queue(letter.Process, [read.transaction], by)
     if (result?.outcome === 'invalid') throw inputInvalid(result.errors)
+    if (result?.outcome === 'limited') throw tooManyDelayedRuns()
     if (result === undefined || result.outcome === 'conflict')
       throw new IntegrationError(
         'transaction_conflict',

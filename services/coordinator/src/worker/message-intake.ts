@@ -210,6 +210,8 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
         const reason = `input_invalid: ${handled.errors.join('; ')}`
         return deadLetter(process, message, 'invalid', reason)
       }
+      case 'limited': // only a key has a share, and the sender of a message has none
+        return deadLetter(process, message, 'failed', 'failed: quota_exceeded')
       case 'conflict':
         if (deps.ignoresConflicts !== true)
           return deadLetter(process, message, 'conflict', 'transaction_conflict')

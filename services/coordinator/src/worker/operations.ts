@@ -1,8 +1,9 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
-import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
+import { errorCodes, IntegrationError, quotaExceeded } from '@integration-host/shared/errors'
 import { isStartable, outlineOf, type ProcessDefinition } from '../process/definition.ts'
 import { acceptedKey } from '../process/concurrency.ts'
 import type { Act, Actor, ActionWithoutChange } from '../transaction/action.ts'
+import { DELAYED_RUNS_PER_KEY, startsLater } from '../transaction/delayed-runs.ts'
 import type { Settlement } from '../transaction/operator-actions.ts'
 import type { Run } from '../transaction/run.ts'
 import type {
@@ -67,6 +68,8 @@ export interface Operations {
 export type QueueOutcome =
   | QueueResult
   | { readonly outcome: 'invalid'; readonly errors: readonly string[] }
+  /** Not queued, because the key of the actor has as many delayed runs as one key may have. */
+  | { readonly outcome: 'limited' }
 
 export interface OperationsDeps {
   readonly source: TransactionSource
@@ -85,10 +88,15 @@ const WAKE_BATCH = 200
  * batch is stored. If a batch cannot be stored, the runs of the earlier batches continue.
  */
 const QUEUE_BATCH = 500
+const idOf = ({ TransactionID }: Pick<QueueTransaction, 'TransactionID'>): string => TransactionID
 
 /** Returns the error for initial data that does not match the `input` of its process. */
 export const inputInvalid = (errors: readonly string[]): IntegrationError =>
   new IntegrationError('input_invalid', errors.join('; '), { members: { errors } })
+
+/** Returns the error for a delayed transaction whose key has as many delayed runs as one key may have. */
+export const tooManyDelayedRuns = (): IntegrationError =>
+  quotaExceeded('runs that wait for their start', DELAYED_RUNS_PER_KEY)
 
 /** Returns the transaction with the concurrency key of its run, or the problems with its initial data. */
 function checkedTransaction(
@@ -147,6 +155,32 @@ export function createOperations(deps: OperationsDeps): Operations {
     for (const { run, claim } of queued) if (claim !== undefined) publisher.publishEvent(run)
     publisher.publishSteps(queued.flatMap(({ run, claim }) => (claim === undefined ? [run] : [])))
   }
+  const delayedOf = (transactions: readonly NewTransaction[]): readonly NewTransaction[] => {
+    const now = Date.now()
+    return transactions.filter((transaction) => startsLater(transaction, now))
+  }
+  /** Reserves places for the delayed runs of a limited key, and returns the ids for which it has no place. */
+  const limitedIds = async (
+    name: string,
+    transactions: readonly NewTransaction[],
+    by: Actor | undefined,
+  ): Promise<ReadonlySet<string>> => {
+    const ids = by?.shareOf ? delayedOf(transactions).map(idOf) : []
+    return by?.shareOf && ids.length > 0
+      ? source.reserveDelayed(name, by.shareOf, ids)
+      : new Set<string>()
+  }
+  /** Frees the places of debounced transactions that existing runs have absorbed. */
+  const releasePlaces = async (
+    name: string,
+    transactions: readonly NewTransaction[],
+    results: readonly QueueResult[],
+    by: Actor | undefined,
+  ): Promise<void> => {
+    if (!by?.shareOf) return
+    const unused = transactions.filter((_, n) => results[n]?.outcome === 'absorbed').map(idOf)
+    if (unused.length > 0) await source.releaseDelayed(name, unused)
+  }
   const requireKnown = async (name: string): Promise<void> => {
     if (processes.has(name)) return
     if ((await source.storedProcesses()).includes(name)) return
@@ -171,31 +205,42 @@ export function createOperations(deps: OperationsDeps): Operations {
       const valid = isChecked
         ? checks.flatMap((check) => ('errors' in check ? [] : [check]))
         : transactions
-      const results: QueueResult[] = []
+      const results: (QueueResult | { readonly outcome: 'limited' })[] = []
       for (let at = 0; at < valid.length; at += QUEUE_BATCH) {
-        const batch = valid.slice(at, at + QUEUE_BATCH)
+        const given = valid.slice(at, at + QUEUE_BATCH)
+        const limited = await limitedIds(name, given, by)
+        const batch = given.filter(({ TransactionID }) => !limited.has(TransactionID))
         const store = async (start?: StartOnArrival): Promise<readonly QueueResult[]> => {
           const stored = await source.queue(outlineOf(definition), batch, by, start)
           publishQueued(stored)
           return stored
         }
         // Runs of later batches do not start on arrival, because they would overtake runs whose messages wait.
-        results.push(
-          ...(at === 0
-            ? await worker.queueAndStart(definition, batch.length, store)
-            : await store()),
-        )
+        const stored =
+          batch.length === 0
+            ? []
+            : at === 0
+              ? await worker.queueAndStart(definition, batch.length, store)
+              : await store()
+        await releasePlaces(name, batch, stored, by)
+        const next = stored.values()
+        for (const { TransactionID } of given)
+          results.push(
+            limited.has(TransactionID)
+              ? { outcome: 'limited' }
+              : (next.next().value as QueueResult), // the source returns one result for each transaction
+          )
       }
       // The first step messages are sent before the response is built, because building it takes longer. The response
       // does not wait for the calls of runs that have started: a worker that dies in such a call would take the response
       // with it.
-      const hasStarted = results.some(({ claim }) => claim !== undefined)
+      const hasStarted = results.some((result) => 'claim' in result && result.claim !== undefined)
       if (!hasStarted) await publisher.written()
       if (valid.length === transactions.length) return results
       const stored = results.values()
       return checks.map((check): QueueOutcome => {
         if ('errors' in check) return { outcome: 'invalid', errors: check.errors }
-        return stored.next().value as QueueResult // the source returns one result for each transaction
+        return stored.next().value as QueueOutcome // the source returns one result for each transaction
       })
     },
     async replay(name, TransactionID, request, act) {

@@ -6,6 +6,11 @@ import {
   planDebounced,
   type WaitingRun,
 } from '../../transaction/debounce.ts'
+import {
+  DELAYED_RUNS_PER_KEY,
+  type DelayedRuns,
+  startsLater,
+} from '../../transaction/delayed-runs.ts'
 import { isRepeated, storedTags } from '../../transaction/run.ts'
 import type {
   NewTransaction,
@@ -18,6 +23,28 @@ import { startingNow } from '../../transaction/start-time.ts'
 import { claimed, queued, type StoredRun, type Times } from '../../transaction/transitions.ts'
 import { claimOf } from './claim-of.ts'
 import type { Entry, MemoryStore } from './store.ts'
+
+const shareOf = (transaction: NewTransaction, { now }: Times, by: Actor | undefined) =>
+  by?.shareOf && startsLater(transaction, now) ? { delayedBy: by.shareOf } : {}
+
+/** The shares of delayed runs in the memory source. The queued run itself names its key, so a place is not stored. */
+export const createMemoryDelayedRuns = (
+  table: MemoryStore['table'],
+  now: () => number,
+): DelayedRuns => ({
+  async reserveDelayed(Process, keyId, ids) {
+    const waits = ({ delayedBy, header: { Status, NotBefore } }: StoredRun) =>
+      delayedBy === keyId && Status === 'Queued' && Date.parse(NotBefore ?? '') > now()
+    const added = [...new Set(ids)].filter(
+      (TransactionID) =>
+        table.get({ Process, TransactionID, ReplayID: 0 }) === undefined &&
+        table.absorberOf(Process, TransactionID) === undefined,
+    )
+    const free = Math.max(0, DELAYED_RUNS_PER_KEY - table.active().filter(waits).length)
+    return new Set(added.slice(free))
+  },
+  async releaseDelayed() {},
+})
 
 interface Queued {
   /** One result per transaction, in the order of the transactions. */
@@ -51,7 +78,7 @@ export function createMemoryQueue(
         }
       const data = { ...process, InitialData, Realm, Tags, ConcurrencyKey, notBefore }
       const [step] = process.steps
-      const queuedRun = queued(key, step, data, at)
+      const queuedRun = { ...queued(key, step, data, at), ...shareOf(transaction, at, by) }
       const request = { ...key, step, isFirst: true, version: 0, owner: start?.owner ?? '' }
       const result = starting.has(transaction) ? claimed(queuedRun, request, at) : null
       const run = result?.kind === 'claimed' ? result.stored : queuedRun
@@ -101,6 +128,7 @@ export function createMemoryQueue(
           nextSweepAt: Date.parse(run.NextAttemptAt ?? '') + at.sweepMs,
           sweepCount: 0,
           absorbsUntil: until,
+          ...(by?.shareOf && !table.get(run) && { delayedBy: by.shareOf }),
         },
         absorbed: (absorbed.get(run.TransactionID) ?? []).map(
           ({ transaction }) => transaction.TransactionID,

@@ -44,7 +44,7 @@ import { createMemoryErasures } from './erase-runs.ts'
 import { createMemoryExports } from './export-runs.ts'
 import type { JournalOptions } from './journal.ts'
 import { claimOf } from './claim-of.ts'
-import { createMemoryQueue } from './queue-runs.ts'
+import { createMemoryDelayedRuns, createMemoryQueue } from './queue-runs.ts'
 import { runReader } from './run-reader.ts'
 import { createMemoryRetention } from './retention.ts'
 import { countUnfinished, searchRuns, storedProcesses } from './search-runs.ts'
@@ -168,6 +168,7 @@ export async function createMemoryTransactionSource(
   }
 
   return {
+    ...createMemoryDelayedRuns(table, now),
     queue: createMemoryQueue(store, times),
 
     async claim(request) {

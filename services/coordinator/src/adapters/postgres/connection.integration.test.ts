@@ -354,7 +354,7 @@ describe('a coordinator with an unsupported database', () => {
       `delete from drizzle.__drizzle_migrations where id >= 3;
         drop table "Order_Action", "Order_Webhook", "Order_DeadLetter", "Order_Installation",
           "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot", "Order_Schedule",
-          "Order_Debounce", "Order_Absorbed", "Realm_Cursor";
+          "Order_Debounce", "Order_Delayed", "Order_Absorbed", "Realm_Cursor";
         alter table "Order_Header" drop "Tags" cascade, drop "InputChanged", drop "EndedAs" cascade,
           drop "EndedClass", drop "EndedInDoubt", drop "ErasedAt", drop "PurgedAt" cascade,
           drop "DefinitionVersion", drop "DeadlineAt", drop "ConcurrencyKey", drop "NotBefore" cascade,

@@ -76,6 +76,7 @@ const TABLES = [
   'Order_Target',
   'Order_Slot',
   'Order_Debounce',
+  'Order_Delayed',
   'Order_Absorbed',
   'Order_Schedule',
   'Realm_Cursor',

@@ -54,6 +54,7 @@ import {
   removeDeadLetter,
   removeDeadLetters,
 } from './statements/dead-letters.ts'
+import { releaseDelayed, reserveDelayed } from './statements/delayed-runs.ts'
 import { enqueueDebounced } from './statements/enqueue-debounced.ts'
 import { enqueueRuns } from './statements/enqueue-runs.ts'
 import { dropWebhooks, erasableRuns, eraseRuns, realmsOf } from './statements/erase-runs.ts'
@@ -229,6 +230,9 @@ export function createPostgresTransactionSource(
       transactions.some(isDebounced)
         ? queueMixed(process, transactions, by, start)
         : run((sql) => enqueueRuns(sql, process, transactions, times, by, start)),
+    reserveDelayed: (process, keyId, ids) =>
+      run((sql) => sql.begin((tx) => reserveDelayed(tx, process, keyId, ids))),
+    releaseDelayed: (process, ids) => run((sql) => releaseDelayed(sql, process, ids)),
     // Claims of processes without a limit need only one statement and no advisory lock.
     claim: (request) =>
       request.slot === undefined

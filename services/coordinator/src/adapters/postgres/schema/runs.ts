@@ -284,6 +284,21 @@ export const orderDebounce = pgTable(
   ],
 )
 
+/** The places of delayed runs that limited service keys have queued. See `statements/delayed-runs.ts`. */
+export const orderDelayed = pgTable(
+  'Order_Delayed',
+  {
+    Process: key('Process').notNull(),
+    TransactionID: key('TransactionID').notNull(),
+    KeyID: key('KeyID').notNull(),
+    At: time('At').notNull().defaultNow(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.Process, table.TransactionID] }),
+    index('Order_Delayed_key').on(table.KeyID),
+  ],
+)
+
 /**
  * The ids of requests that the run of another transaction has absorbed. They are stored so that a repeated request is
  * recognized.

@@ -167,6 +167,8 @@ export async function purgeRuns(
       delete from "Order_Slot" h using held where ${isRunOf(sql, 'held')}
     ), debounces as (
       delete from "Order_Debounce" h using held where ${isFirstRunOf(sql, 'held')}
+    ), delayed as (
+      delete from "Order_Delayed" h using held where ${isFirstRunOf(sql, 'held')}
     ), items as (
       delete from "Order_Item" h using held where ${isRunOf(sql, 'held')}
     ), attempts as (
