@@ -48,7 +48,8 @@ export function tooManyEntries(text: string, max = MAX_JSON_ENTRIES): string | n
     const mark = text[at]
     if (mark === ',' || mark === '{') entries += 1
     else if (mark === '[') arrays += 1
-    if (entries > max || arrays > 10 * max) return `JSON may have at most ${max} members and elements`
+    if (entries > max || arrays > 10 * max)
+      return `JSON may have at most ${max} members and elements`
   }
   return null
 }

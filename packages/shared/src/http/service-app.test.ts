@@ -125,7 +125,7 @@ describe('the HTTP app of a service', () => {
       '',
       `Bearer ${'x'.repeat(32)}`,
       `Basic ${KEY}`,
-      `Bearer  ${KEY}`,
+      `Bearer\t${KEY}`,
       `Token ${KEY}`,
       KEY,
       `Bearer ${KEY} `,

@@ -1,7 +1,7 @@
 import type { CredentialEvent } from '@integration-host/shared/contracts/credential-event'
 import { webhookTypes } from '@integration-host/shared/contracts/webhook'
 import { describe, expect, it } from 'vitest'
-import type { AnnouncedRun } from '../transaction/transaction-source.ts'
+import type { AnnouncedRun, NewWebhook } from '../transaction/transaction-source.ts'
 import { webhooksOfCredential, webhooksOfTransition } from './webhook.ts'
 
 const receivers = [{ id: 'all', events: new Set(webhookTypes) }]
@@ -40,7 +40,7 @@ describe('the webhook of a removed credential', () => {
     (erase, expected) => {
       const event = { ...labelled, ...(erase !== undefined && { erase }) }
       const [webhook] = webhooksOfCredential(receivers, 'removed', event)
-      const { Name, Label, Tags } = webhook?.InitialData['Data'] as CredentialEvent
+      const { Name, Label, Tags } = (webhook as NewWebhook).InitialData['Data'] as CredentialEvent
       expect(Name).toBe('ACC-4711')
       expect({ ...(Label && { Label }), ...(Tags && { Tags }) }).toEqual(expected)
       expect(webhook?.TransactionID).toMatch(/^credential\.removed-/)
