@@ -33,7 +33,7 @@ export function parseJsonObject(text: string): Readonly<Record<string, unknown>>
  * The maximum number of members and elements in JSON that a client sends as one value. Parsing and checking take time
  * for each of them, even if each has only two bytes.
  */
-export const MAX_JSON_ENTRIES = 25_000
+const MAX_JSON_ENTRIES = 25_000
 
 /**
  * Returns the sentence that names the limit if JSON text has more than `max` members and elements; `null` otherwise. The
