@@ -40,6 +40,7 @@ export interface Door {
   /** The path as the document has it, such as `/connect/{ticket}`. */
   readonly path: string
   readonly needsKey: boolean
+  readonly parameters: readonly Pick<Parameter, 'name' | 'in'>[]
   /** Returns request number `n`. Two requests with different numbers differ. */
   request(n: number): DoorRequest
 }
@@ -61,6 +62,7 @@ export async function doorsOf(url: string, known: KnownValues): Promise<readonly
       method: method.toUpperCase(),
       path,
       needsKey: operation.security !== undefined,
+      parameters: operation.parameters ?? [],
       request: (n: number) => requestOf({ method, path, operation, document, url, known }, n),
     })),
   )
