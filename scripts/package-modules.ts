@@ -34,10 +34,10 @@ export function doorsOf(workspace: readonly WorkspaceManifest[]): Doors {
  * Matches an import or export of another module. The groups are the text before the specifier, the quote, and the
  * specifier.
  */
-const SPECIFIER = /(\bfrom\s*|\bimport\s*(?:\(\s*)?)(["'])([^"'\n]+)\2/g
+const SPECIFIER = /(\bfrom\s*|\bimport\s*(?:\(\s*)?)(["'])([^"'\n]+)["']/g
 
 /** Matches a file URL that is relative to the module, such as the URL of the entry file of a worker thread. */
-const FILE_URL = /(\bnew URL\()(["'])([^"'\n]+)\.ts\2(?=, import\.meta\.url\))/g
+const FILE_URL = /(\bnew URL\(["'][^"'\n]+)\.ts(["'], import\.meta\.url\))/g
 
 /**
  * Returns the text of a compiled module in which imports of workspace packages are replaced by relative imports, and
@@ -46,7 +46,7 @@ const FILE_URL = /(\bnew URL\()(["'])([^"'\n]+)\.ts\2(?=, import\.meta\.url\))/g
  */
 export const withRelativeImports = (file: string, text: string, doors: Doors): string =>
   text
-    .replaceAll(FILE_URL, '$1$2$3.js$2')
+    .replaceAll(FILE_URL, '$1.js$2')
     .replaceAll(SPECIFIER, (whole, before: string, quote: string, specifier: string) => {
       if (specifier.startsWith('.'))
         return `${before}${quote}${specifier.replace(/\.ts$/, '.js')}${quote}`

@@ -27,7 +27,7 @@ it.each([
   String.raw`text.replace(/0+$/, '')`,
   String.raw`/^(a+)+$/.test(text)`,
   'new RegExp(`[ ]+${name}$`)',
-  String.raw`/(?<=(?<!\\)(?:\\\\)*)\\u0000/.test(text)`,
+  String.raw`/(?!x)[ \t]+$/.test(text)`,
   "RegExp('a.*b')",
 ])('npm run verify rejects an expression that takes more than linear time: %s', (expression) => {
   expect(check(`${expression}\n`)).toEqual({

@@ -34,9 +34,20 @@ const HEADING = /^(#{1,6}) (.+)$/
 const ITEM = /^(-|\d+\.) (.*)$/
 const FENCE = '```'
 
+/** A comment without an end stays. */
+const withoutComments = (text: string): string =>
+  text
+    .split('<!--')
+    .map((part, index) => {
+      const end = part.indexOf('-->')
+      if (index === 0) return part
+      return end === -1 ? `<!--${part}` : part.slice(end + 3)
+    })
+    .join('')
+
 /** Returns the blocks of a document. Comments are left out. */
 export function parseMarkdown(text: string): readonly Block[] {
-  const lines = text.replaceAll(/<!--(?:[^<]|<(?!!--))*?-->/g, '').split('\n')
+  const lines = withoutComments(text).split('\n')
   const blocks: Block[] = []
   const ids = new Map<string, number>()
   /** The lines of the current paragraph, or of the items of the current list. */

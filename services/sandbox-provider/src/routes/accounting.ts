@@ -208,7 +208,8 @@ function onlyJson(clock: () => Date): MiddlewareHandler {
   }
 }
 
-const XML = /(?:application|text)\/(?:[\w.-]{1,60}\+)?xml\b/i
+/** Matches the media types of XML, such as `text/xml` and `application/atom+xml`. */
+const XML = /[/+]xml\b/i
 
 const requestIdOf = (c: Context): string | null => c.req.query(REQUEST_ID) || null
 
