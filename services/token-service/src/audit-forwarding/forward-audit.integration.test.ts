@@ -16,7 +16,7 @@ import { redisStoresPerTest } from '../../test-support/redis-stores.ts'
 import { openTestFile, silent, testKeys } from '../../test-support/service-fixture.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import { forwardAudit, type SendAudit } from './forward-audit.ts'
-import { toStdout, toSyslog, toWebhook } from './sinks.ts'
+import { toStdout, toSyslog, toWebhook } from '../adapters/audit-sinks/sinks.ts'
 
 const { openUsable, firstPrefix } = redisStoresPerTest()
 const KEY = new Secret('a-secret-of-the-receiver')

@@ -6,7 +6,7 @@ import { hostname } from 'node:os'
 import type { Writable } from 'node:stream'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
 import type { Secret } from '@integration-host/shared/secrets/secret'
-import { type SendAudit, SinkRejected } from './forward-audit.ts'
+import { type SendAudit, SinkRejected } from '../../audit-forwarding/forward-audit.ts'
 
 /** Writes `{"audit":{…}}` lines. The member tells them from the lines of the service's log. */
 export const toStdout =
