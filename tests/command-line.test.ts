@@ -7,7 +7,7 @@ import manifest from '../package.json' with { type: 'json' }
 const root = join(import.meta.dirname, '..')
 
 /**
- * Returns the commands in a text that may download a program whose version and hash nobody has pinned. `npx` is allowed
+ * Returns the commands in a text that may download a program whose version and hash are not pinned. `npx` is allowed
  * with `--no`, which only runs what is installed, and with a package in a local file.
  */
 function downloads(text: string): readonly string[] {

@@ -117,7 +117,7 @@ beforeAll(async () => {
 })
 afterAll(() => closing?.disposeAsync())
 
-/** What a stranger may know: a connected company, and a connect link with a label, which this browser has used. */
+/** What a client without a key may know: a connected company, and a connect link with a label, which this browser has used. */
 async function knownValues(tokenServiceUrl: string): Promise<KnownValues> {
   const created = await system.call(`${tokenServiceUrl}/connect-links`, {
     method: 'POST',
@@ -135,7 +135,7 @@ async function knownValues(tokenServiceUrl: string): Promise<KnownValues> {
   }
 }
 
-/** A sign-in that a stranger has begun at the console, with a code that the provider has not issued. */
+/** A sign-in that a client without a key has begun at the console, with a code that the provider has not issued. */
 async function signInFlow(url: string, issuer: string): Promise<KnownValues> {
   const { headers } = await fetch(`${url}/sign-in/oidc`, { redirect: 'manual' })
   const state = new URL(headers.get('Location') ?? '').searchParams.get('state') ?? ''

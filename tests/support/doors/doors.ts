@@ -51,7 +51,7 @@ export interface DoorRequest {
   readonly body: string
 }
 
-/** Values that a stranger may know, by the name of a parameter, member or cookie, such as a valid ticket. */
+/** Values that a client without a key may know, by the name of a parameter, member or cookie, such as a valid ticket. */
 export type KnownValues = Readonly<Record<string, readonly string[]>>
 
 /** Reads the document of the service at `url`, and returns its doors. */

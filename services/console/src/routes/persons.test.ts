@@ -128,12 +128,12 @@ describe('the persons of the console', () => {
     expect(await persons(ada)).toMatchObject({ Sessions: [{ User: 'ada', Role: 'operator' }] })
     expect(at.log()).toContain('sessions of a person were ended')
     // An unknown person has no sessions.
-    const none = await at.request('/api/persons?user=nobody', { method: 'DELETE', cookie: ada })
+    const none = await at.request('/api/persons?user=unknown', { method: 'DELETE', cookie: ada })
     expect(await none.json()).toEqual({ Ended: 0 })
     expect((await at.request('/api/persons', { method: 'DELETE', cookie: ada })).status).toBe(400)
   })
 
-  it('a holder of a service key lists and ends sessions without a browser, and nobody else does', async () => {
+  it('a holder of a service key lists and ends sessions without a browser, and no other caller does', async () => {
     const [ada, eve] = [await signIn('ada'), await signIn('eve')]
     const listed = await (await at.request('/sessions', { headers: AS_SERVICE })).text()
     expect(listed).toContain('"eve"')

@@ -64,8 +64,8 @@ export interface SessionRouteDeps {
 /** The routes that begin, show and end the session of a browser. */
 export function sessionRoutes(deps: SessionRouteDeps): Hono {
   const { sessions, isHttps, logger } = deps
-  // Known browsers have a queue of their own, which strangers cannot fill, however many networks they have.
-  const checks = { strangers: createSemaphore(1), known: createSemaphore(1) }
+  // Known browsers have a queue of their own, which unknown clients cannot fill, however many networks they have.
+  const checks = { unknown: createSemaphore(1), known: createSemaphore(1) }
   // Anyone can try to sign in. The metric counts all attempts.
   const logged = createRateLimit({ count: 30, intervalMs: 60_000, now: () => performance.now() })
   const tags = ['session']
@@ -98,7 +98,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
     }
     const browser = deps.knownBrowsers.idOf(body.User, readKnownBrowser(c, isHttps))
     const place = browser === null ? deps.networkOf(c) : `browser ${browser}`
-    const queue = checks[browser === null ? 'strangers' : 'known']
+    const queue = checks[browser === null ? 'unknown' : 'known']
     const user = await checkedUser(body.User, body.Password, place, queue)
     return { user: user.name, role: user.role, way: 'password', line: lineDigest(user) }
   }

@@ -1,4 +1,4 @@
-/** Tests that a stranger who tries passwords keeps no person out of the console. */
+/** Tests that a client that tries passwords keeps no person out of the console. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -94,7 +94,7 @@ describe('the password sign-in of the console during a flood of wrong passwords'
     expect(await statusOf(ADA, 'ben', PASSWORD)).toBe(429)
   })
 
-  it('a known browser passes while strangers of many networks wait for their turns', async () => {
+  it('a known browser passes while unknown clients of many networks wait for their turns', async () => {
     const known = (await signIn(ADA, 'ada', PASSWORD)).headers.getSetCookie()
     const cookie = known.find((one) => one.startsWith('console-browser='))?.split(';')[0] ?? ''
     let checked = 0

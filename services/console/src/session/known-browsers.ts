@@ -1,5 +1,5 @@
 /**
- * Recognizes browsers in which a person has signed in with a password, by a cookie that nobody can make up (a device
+ * Recognizes browsers in which a person has signed in with a password, by a cookie that no client can forge (a device
  * cookie, OWASP). Failed sign-ins from elsewhere in the network do not delay such a browser. The cookie gives no access:
  * the password is checked as always.
  */

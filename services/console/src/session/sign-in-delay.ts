@@ -10,7 +10,7 @@ const MAX_ENTRIES = 10_000
 /**
  * Delays password checks after failures: 1 s after the first, then 2, 4, 8 … up to 60 s. A delay belongs to a name and a
  * place, which is the network of the client, or a browser in which the person has signed in before. Therefore failures
- * with other names, or from other places, delay nobody.
+ * with other names, or from other places, cause no delay.
  */
 export interface SignInDelay {
   /** Returns the seconds after which a check for this name is allowed from this place; 0 if it is allowed now. */

@@ -247,7 +247,7 @@ describe('the audit log that is written out as it grows', () => {
   it('entries that were trimmed before they were sent are named in the service log', async () => {
     const { store, redis } = await openUsable()
     await grow(store, 100)
-    await store.advanceAuditSink('stdout', 'nobody', auditStart) // changes nothing without the lease
+    await store.advanceAuditSink('stdout', 'other', auditStart) // changes nothing without the lease
     await store.claimAuditSink('stdout', 'x', 1_000)
     const { items } = await store.readAudit(9, 1)
     await store.advanceAuditSink('stdout', 'x', { Seq: 10, Hash: items[0]?.Hash ?? '' })
