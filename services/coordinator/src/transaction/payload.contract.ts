@@ -1,16 +1,14 @@
 import { randomBytes } from 'node:crypto'
 import { parseKeyRing } from '@integration-host/shared/secrets/envelope'
 import { createLogger } from '@integration-host/shared/observability/logger'
-import { systemClock } from '@integration-host/shared/process/clock'
 import { Secret } from '@integration-host/shared/secrets/secret'
-import { until } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import { reseal } from '../../test-support/payload-keys.ts'
 import { aSearch } from '../../test-support/search.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
-import { startResealing } from '../worker/resealing.ts'
-import { createPayloads, type ResealingProgress } from './payload.ts'
+import { createPayloads } from './payload.ts'
 import { FIRST_END } from './retention.ts'
 import { createSealedSource } from './sealed-source.ts'
 import type { Claim, TransactionSource } from './transaction-source.ts'
@@ -66,26 +64,9 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
     const outdated = async (keyId: string): Promise<number> =>
       (await plain.countOutdatedPayloads(keyId, { after: null, limit: 100 })).count
 
-    /**
-     * Runs resealing passes, which encrypt payloads with the current key, until a pass replaces no
-     * payload.
-     */
-    async function reseal(...keys: (string | undefined)[]): Promise<readonly ResealingProgress[]> {
+    const resealWith = (...keys: (string | undefined)[]) => {
       logged.length = 0
-      const seen: ResealingProgress[] = []
-      const resealing = startResealing({
-        source: plain,
-        keys: ring(...keys),
-        owner: 'replica',
-        log,
-        clock: systemClock,
-        random: () => 0,
-        intervalMs: 10,
-        onProgress: (progress) => progress !== null && seen.push(progress),
-      })
-      await until(() => seen.at(-1)?.isDone === true)
-      await resealing[Symbol.asyncDispose]()
-      return seen
+      return reseal(plain, ring(...keys), log)
     }
 
     it('payloads are not stored in plain text, and every read returns them decrypted', async () => {
@@ -223,7 +204,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
         await runStep(id, source)
       }
       expect(await outdated('k2')).toBe(6)
-      const seen = await reseal(k2, k1)
+      const seen = await resealWith(k2, k1)
       expect(seen.map((progress) => progress.outdated)).toContain(0)
       expect(await outdated('k2')).toBe(0)
       const rotated = createSealedSource(plain, createPayloads(ring(k2)))
@@ -241,7 +222,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
     it('a resealing pass counts payloads that it cannot decrypt, and does not change them', async () => {
       await queue('1')
       const before = await stored('1')
-      const seen = await reseal(k2)
+      const seen = await resealWith(k2)
       expect(seen.at(-1)).toMatchObject({ keyId: 'k2', outdated: 1, isDone: true })
       expect(await stored('1')).toBe(before)
     })
@@ -253,7 +234,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       const begun = await plain.beginResealing('replica', 'k1', 0)
       if (begun === null) throw new Error('the pass has not begun')
       expect(await plain.saveResealing('replica', { ...begun, after: run, outdated: 1 })).toBe(true)
-      await reseal(k1)
+      await resealWith(k1)
       expect(await outdated('k1')).toBe(0)
     })
 
@@ -261,9 +242,9 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       const sealing = 'started sealing payloads with the active key'
       const sealedAll = 'all payloads are sealed with the active key'
       await queue('1')
-      await reseal(k2, k1)
+      await resealWith(k2, k1)
       expect(logged).toEqual([sealing, sealedAll])
-      await reseal(k1)
+      await resealWith(k1)
       expect(logged).toEqual(['payloads cannot be decrypted: check PAYLOAD_KEYS'])
     })
 

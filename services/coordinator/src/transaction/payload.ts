@@ -1,6 +1,7 @@
 /**
- * Payloads are the initial data of a run, and the response bodies and data of its items. With `PAYLOAD_KEYS` a source
- * stores them sealed: encrypted, authenticated, and bound to their place in the tables.
+ * Payloads are the initial data of a run, its concurrency key and debounce key, and the response bodies and data of its
+ * items. With `PAYLOAD_KEYS` a source stores them sealed: encrypted, authenticated, and bound to their place in the
+ * tables.
  *
  * The form is `{"$sealed": "<ReplayID>:<envelope>"}` in a JSON column, and `$sealed:<ReplayID>:<envelope>` in a text
  * column.
@@ -12,6 +13,8 @@
  * P3  Data of a client that looks like a sealed value is stored with an additional `$`, which is removed when the data
  *     is read. Such data is therefore never mistaken for a sealed value.
  * P4  A missing value (`null`) is stored as `null`.
+ * P5  Concurrency keys and debounce keys are compared by the store. Their envelope is therefore bound only to process
+ *     and column, and equal keys have equal envelopes as long as the active key is the same.
  */
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { parseJson } from '@integration-host/shared/json'
@@ -19,12 +22,14 @@ import type { Json } from '../process/json-normalization.ts'
 import { createRecentPayloads } from './recent-payloads.ts'
 import type { RunKey } from './run.ts'
 
-export type PayloadColumn = 'InitialData' | 'ResponseBody' | 'Data'
+/** A key of a run. `SlotKey` is the concurrency key in the slot of the run. */
+export type KeyColumn = 'ConcurrencyKey' | 'DebounceKey' | 'SlotKey'
+export type PayloadColumn = 'InitialData' | 'ResponseBody' | 'Data' | KeyColumn
 
 /** The place of a payload in the tables. */
 export interface PayloadPlace extends RunKey {
   readonly column: PayloadColumn
-  /** The name of the step; `null` for initial data. */
+  /** The name of the step; `null` for initial data and keys. */
   readonly step: string | null
 }
 
@@ -92,7 +97,19 @@ export interface Payloads {
    */
   openJson(stored: Json, place: PayloadPlace): Json
   openText(stored: string | null, place: PayloadPlace): string | null
+  /** Returns a key of a run in the form in which the source stores and compares it (P5). */
+  sealKey(key: string, process: string, column: KeyColumn): string
+  /** @throws {DecryptionError} if the key is sealed and cannot be decrypted. */
+  openKey(stored: string, process: string, column: KeyColumn): string
 }
+
+const keyColumns: readonly PayloadColumn[] = [
+  'ConcurrencyKey',
+  'DebounceKey',
+  'SlotKey',
+] satisfies KeyColumn[]
+export const isKeyColumn = (column: PayloadColumn): column is KeyColumn =>
+  keyColumns.includes(column)
 
 const ENVELOPE = String.raw`\d{1,10}:1\.([A-Za-z0-9_-]{1,32})\.[A-Za-z0-9_-]{16}\.[A-Za-z0-9_-]{22}`
 /**
@@ -147,6 +164,17 @@ export function createPayloads(keys: KeyRing | null): Payloads {
       if (stored === null || !LOOKS_SEALED.test(stored)) return stored
       return stored.startsWith('$$') ? stored.slice(1) : open(stored.slice(PREFIX.length), place)
     },
+    sealKey(key, process, column) {
+      if (keys === null) return LOOKS_SEALED.test(key) ? `$${key}` : key
+      return `${PREFIX}0:${keys.sealWithLabels(key, placeOfKey(process, column), '')}`
+    },
+    openKey(stored, process, column) {
+      if (!LOOKS_SEALED.test(stored)) return stored
+      if (stored.startsWith('$$')) return stored.slice(1)
+      if (keys === null) throw new DecryptionError('PAYLOAD_KEYS is not set')
+      const envelope = stored.slice(stored.indexOf(':', PREFIX.length) + 1)
+      return keys.open(envelope, placeOfKey(process, column))
+    },
   }
 }
 
@@ -174,8 +202,16 @@ const placeOf = ({ Process, TransactionID, column, step }: PayloadPlace, version
   version,
 })
 
+/** The key of a slot has the same envelope as the concurrency key of the run, because both are compared (P5). */
+const placeOfKey = (process: string, column: KeyColumn) => ({
+  name: JSON.stringify([process]),
+  field: column === 'SlotKey' ? 'ConcurrencyKey' : column,
+  version: 0,
+})
+
 /** Returns the id of the key with which a stored payload is sealed; `null` if the payload is in plain text. */
 export function sealedWith({ column, stored }: StoredPayload): string | null {
-  const text = column === 'ResponseBody' ? (stored as string) : sealedTextOf(stored)
+  const isText = column === 'ResponseBody' || isKeyColumn(column)
+  const text = isText ? (stored as string) : sealedTextOf(stored)
   return text?.startsWith(PREFIX) ? (LOOKS_SEALED.exec(text)?.[1] ?? null) : null
 }

@@ -9,7 +9,7 @@ import type { DeadLetterStore } from './dead-letter.ts'
 import type { DelayedRuns } from './delayed-runs.ts'
 import type { Erasures } from './erasure.ts'
 import type { PauseStore } from './pause.ts'
-import type { PayloadColumn, PayloadPlace, Payloads, PayloadStore } from './payload.ts'
+import type { KeyColumn, PayloadColumn, PayloadPlace, Payloads, PayloadStore } from './payload.ts'
 import type { Retention } from './retention.ts'
 import { hasInitialData, isRepeated, type Run, type RunKey } from './run.ts'
 import type { RunDetail } from './run-detail.ts'
@@ -18,6 +18,7 @@ import type { Subscriptions } from './subscriptions.ts'
 import type { TargetCalls } from './target-calls.ts'
 import type {
   Claim,
+  ClaimRequest,
   NewTransaction,
   QueueResult,
   ReplayRequest,
@@ -62,7 +63,7 @@ type PassedThrough =
 
 /**
  * Returns a transaction source that encrypts payloads before it stores them in `source`, and decrypts them when it
- * reads them. A payload that cannot be decrypted is returned as stored. A claim that contains such a payload is marked
+ * reads them. The keys of runs are encrypted so that `source` can compare them. A payload that cannot be decrypted is returned as stored. A claim that contains such a payload is marked
  * as unreadable, and the worker then does not run the step.
  */
 export function createSealedSource(
@@ -75,6 +76,16 @@ export function createSealedSource(
     step: string | null = null,
   ): PayloadPlace => ({ Process, TransactionID, ReplayID, column, step })
 
+  const openKey = (process: string, column: KeyColumn, stored: string | null): string | null =>
+    stored && (unlessUnreadable(() => payloads.openKey(stored, process, column)) ?? stored)
+  /** Decrypts the keys of a run. A key that cannot be decrypted stays as stored. */
+  const openKeys = (run: Run): Run => {
+    const ConcurrencyKey = openKey(run.Process, 'ConcurrencyKey', run.ConcurrencyKey)
+    const DebounceKey = openKey(run.Process, 'DebounceKey', run.DebounceKey)
+    return ConcurrencyKey === run.ConcurrencyKey && DebounceKey === run.DebounceKey
+      ? run
+      : { ...run, ConcurrencyKey, DebounceKey }
+  }
   /** Decrypts the initial data of a run. Throws the same errors as `Payloads.openJson`. */
   const openRun = <R extends Pick<Run, keyof RunKey | 'InitialData'>>(run: R): R => {
     const opened = payloads.openJson(run.InitialData, place(run, 'InitialData'))
@@ -94,7 +105,7 @@ export function createSealedSource(
       : { ...item, ResponseBody, Data }
   }
   const sealNew = (process: string, transaction: NewTransaction): NewTransaction => {
-    const { TransactionID, InitialData } = transaction
+    const { TransactionID, InitialData, ConcurrencyKey } = transaction
     const key = { Process: process, TransactionID, ReplayID: 0 }
     const sealed = payloads.sealJson(InitialData, place(key, 'InitialData'))
     // The casts are safe, because the types differ only in which members are readonly.
@@ -103,10 +114,25 @@ export function createSealedSource(
     return {
       ...transaction,
       InitialData: sealed as typeof InitialData,
-      ...(isDebounced(transaction) && { initialDataFor }),
+      ...(ConcurrencyKey !== undefined && {
+        ConcurrencyKey: payloads.sealKey(ConcurrencyKey, process, 'ConcurrencyKey'),
+      }),
+      ...(isDebounced(transaction) && {
+        initialDataFor,
+        Debounce: {
+          ...transaction.Debounce,
+          Key: payloads.sealKey(transaction.Debounce.Key, process, 'DebounceKey'),
+        },
+      }),
     }
   }
-  const readable = (run: Run): Run => unlessUnreadable(() => openRun(run)) ?? run
+  const withSealedSlot = (request: ClaimRequest): ClaimRequest => {
+    const { Process, slot } = request
+    // The key of a limit for the whole process is empty, and stays so.
+    if (!slot?.key) return request
+    return { ...request, slot: { ...slot, key: payloads.sealKey(slot.key, Process, 'SlotKey') } }
+  }
+  const readable = (run: Run): Run => openKeys(unlessUnreadable(() => openRun(run)) ?? run)
   const readableDetail = <D extends Pick<RunDetail, 'run' | 'items'>>(detail: D): D => ({
     ...detail,
     run: readable(detail.run),
@@ -137,7 +163,7 @@ export function createSealedSource(
           const { claim } = result
           return {
             outcome: 'queued',
-            run: { ...result.run, InitialData },
+            run: openKeys({ ...result.run, InitialData }),
             ...(claim !== undefined && {
               claim: { ...claim, run: { ...claim.run, InitialData } },
             }),
@@ -148,7 +174,7 @@ export function createSealedSource(
       })
     },
     async claim(request) {
-      const result = await source.claim(request)
+      const result = await source.claim(withSealedSlot(request))
       if (result.kind === 'claimed') return { kind: 'claimed', claim: openClaim(result.claim) }
       if (result.kind !== 'unkeyed') return result
       const sealedAt = place(request, 'InitialData')
@@ -219,9 +245,12 @@ export function createSealedSource(
     },
     wake: async (...args) => (await source.wake(...args)).map(readable),
     async replay(process, transactionId, request, act) {
-      const { initialData, latest } = request
+      const { initialData, latest, concurrencyKey } = request
+      const sealedKey =
+        concurrencyKey && payloads.sealKey(concurrencyKey, process.name, 'ConcurrencyKey')
+      const stored = sealedKey ? { ...request, concurrencyKey: sealedKey } : request
       const replay = async (changed: Partial<ReplayRequest>) =>
-        readable(await source.replay(process, transactionId, { ...request, ...changed }, act))
+        readable(await source.replay(process, transactionId, { ...stored, ...changed }, act))
       if (initialData === undefined) return replay({})
       return forCurrentRun(
         {

@@ -5,6 +5,7 @@ import type { Clock } from '@integration-host/shared/process/clock'
 import type { Json } from '../process/json-normalization.ts'
 import {
   createPayloads,
+  isKeyColumn,
   type PayloadStore,
   type ResealingProgress,
   type StoredPayload,
@@ -118,17 +119,21 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
   }
 
   function reseal(payload: StoredPayload): (StoredPayload & { readonly by: Json })[] {
-    const { column, stored } = payload
     try {
-      const by =
-        column === 'ResponseBody'
-          ? payloads.sealText(payloads.openText(stored as string, payload), payload)
-          : payloads.sealJson(payloads.openJson(stored, payload), payload)
-      return [{ ...payload, by }]
+      return [{ ...payload, by: resealed(payload) }]
     } catch (error) {
       if (error instanceof DecryptionError) return []
       throw error
     }
+  }
+
+  function resealed(payload: StoredPayload): Json {
+    const { Process, column, stored } = payload
+    if (isKeyColumn(column))
+      return payloads.sealKey(payloads.openKey(stored as string, Process, column), Process, column)
+    return column === 'ResponseBody'
+      ? payloads.sealText(payloads.openText(stored as string, payload), payload)
+      : payloads.sealJson(payloads.openJson(stored, payload), payload)
   }
 
   const polling = startPolling({

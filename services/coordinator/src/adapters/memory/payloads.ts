@@ -1,14 +1,16 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Json } from '../../process/json-normalization.ts'
 import {
+  isKeyColumn,
   type OutdatedPayloads,
+  type PayloadColumn,
   type PayloadPage,
   type PayloadStore,
   type ResealingProgress,
   sealedWith,
   type StoredPayload,
 } from '../../transaction/payload.ts'
-import { keyText, type Run, runKey } from '../../transaction/run.ts'
+import { keyText, runKey } from '../../transaction/run.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 import type { MemoryStore } from './store.ts'
 
@@ -70,10 +72,14 @@ export function createMemoryPayloads(
   }
 }
 
-function payloadsOf({ header, items }: StoredRun): StoredPayload[] {
+function payloadsOf({ header, items, slot }: StoredRun): StoredPayload[] {
   const key = runKey(header)
+  const ofRun = (column: PayloadColumn, stored: Json) => ({ ...key, column, step: null, stored })
   const all = [
-    { ...key, column: 'InitialData' as const, step: null, stored: header.InitialData as Json },
+    ofRun('InitialData', header.InitialData),
+    ofRun('ConcurrencyKey', header.ConcurrencyKey),
+    ofRun('DebounceKey', header.DebounceKey),
+    ofRun('SlotKey', slot?.key || null), // the key of a limit for the whole process is empty
     ...items.flatMap(({ StepName: step, ResponseBody, Data }) => [
       { ...key, column: 'ResponseBody' as const, step, stored: ResponseBody },
       { ...key, column: 'Data' as const, step, stored: Data as Json },
@@ -83,8 +89,10 @@ function payloadsOf({ header, items }: StoredRun): StoredPayload[] {
 }
 
 function withPayload(run: StoredRun, { column, step }: StoredPayload, by: Json): StoredRun {
-  if (column === 'InitialData')
-    return { ...run, header: { ...run.header, InitialData: by as Run['InitialData'] } }
+  if (column === 'SlotKey')
+    return run.slot === undefined ? run : { ...run, slot: { ...run.slot, key: by as string } }
+  if (column === 'InitialData' || isKeyColumn(column))
+    return { ...run, header: { ...run.header, [column]: by } }
   const items = run.items.map((item) => (item.StepName === step ? { ...item, [column]: by } : item))
   return { ...run, items }
 }

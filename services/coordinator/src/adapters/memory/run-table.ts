@@ -82,16 +82,18 @@ export function createRunTable(): RunTable {
    */
   const updateDebounce = (key: string, { header, absorbsUntil }: StoredRun): void => {
     if (absorbsUntil === undefined) return
-    const debounce = debounceKeyText(header.Process, header.Realm, header.DebounceKey)
+    const debounce = debounceOf(header)
     const waits = header.Status === 'Queued' && header.Version === 0
-    if (waits && !(runs.has(key) && debounces.has(debounce))) debounces.set(debounce, key)
-    if (!waits) leaveDebounce(key)
+    const isNew = !runs.has(key)
+    // The form of the key changes when it is sealed with another key.
+    const wasNewest = leaveDebounce(key)
+    if (waits && (isNew || (wasNewest && !debounces.has(debounce)))) debounces.set(debounce, key)
   }
-  const leaveDebounce = (key: string): void => {
+  /** Returns whether the run was the newest one of its debounce key. */
+  const leaveDebounce = (key: string): boolean => {
     const before = runs.get(key)?.header
-    if (before === undefined) return
-    const debounce = debounceKeyText(before.Process, before.Realm, before.DebounceKey)
-    if (debounces.get(debounce) === key) debounces.delete(debounce)
+    if (before === undefined || debounces.get(debounceOf(before)) !== key) return false
+    return debounces.delete(debounceOf(before))
   }
   const removeAbsorbed: RunTable['removeAbsorbed'] = (run, ids) => {
     const known = absorbed.get(keyText(run))
@@ -197,6 +199,9 @@ export function createRunTable(): RunTable {
     slotGroups: () => [...slots.values()].map(({ group }) => group),
   }
 }
+
+const debounceOf = ({ Process, Realm, DebounceKey }: StoredRun['header']): string =>
+  debounceKeyText(Process, Realm, DebounceKey)
 
 const groupKey = (process: string, key: string): string => JSON.stringify([process, key])
 

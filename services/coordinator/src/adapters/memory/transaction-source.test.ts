@@ -19,6 +19,7 @@ import { delayedRunsContract } from '../../transaction/delayed-runs.contract.ts'
 import { runTermsContract } from '../../transaction/run-terms.contract.ts'
 import { runExportContract } from '../../transaction/run-export.contract.ts'
 import { payloadContract } from '../../transaction/payload.contract.ts'
+import { sealedKeysContract } from '../../transaction/sealed-keys.contract.ts'
 import { sealed } from '../../../test-support/payload-keys.ts'
 import {
   contractTimes,
@@ -132,6 +133,10 @@ runTermsContract('ITSourceMemory.json', async () =>
 )
 
 runSearchContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+sealedKeysContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 

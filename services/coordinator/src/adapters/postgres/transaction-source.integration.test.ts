@@ -21,6 +21,7 @@ import { delayedRunsContract } from '../../transaction/delayed-runs.contract.ts'
 import { runTermsContract } from '../../transaction/run-terms.contract.ts'
 import { runExportContract } from '../../transaction/run-export.contract.ts'
 import { payloadContract } from '../../transaction/payload.contract.ts'
+import { sealedKeysContract } from '../../transaction/sealed-keys.contract.ts'
 import { sealed } from '../../../test-support/payload-keys.ts'
 import {
   contractTimes,
@@ -172,6 +173,11 @@ debounceContract('Postgres', open)
 debounceContract('Postgres with payload keys', async () => sealed(await open()))
 erasureContract('Postgres', open)
 payloadContract('Postgres', open)
+
+sealedKeysContract('Postgres', open)
+
+slotsContract('Postgres with payload keys', async () => sealed(await open()))
+
 transactionSourceContract('Postgres with payload keys', async () => sealed(await open()))
 
 describe('the tables of the PostgreSQL source', () => {

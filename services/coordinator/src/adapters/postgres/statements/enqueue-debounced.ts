@@ -75,8 +75,8 @@ async function planLocked(
       order by lock) locked -- all database transactions lock in the same order`
   // Each query is a separate statement. A statement sees only what was committed before it began, and the previous
   // statement may have waited for the locks.
-  const waiting = await tx<(RunRow & { until: number })[]>`
-    select h.*, (extract(epoch from d."Until") * 1000)::float8 as until
+  const waiting = await tx<(RunRow & { key: string; until: number })[]>`
+    select h.*, d."Key" as key, (extract(epoch from d."Until") * 1000)::float8 as until
     from (
       select distinct d.* from jsonb_to_recordset(${JSON.stringify(keys)}::text::jsonb) as k(realm text, key text)
         join "Order_Debounce" d on d."Process" = ${name} and d."Realm" = k.realm and d."Key" = k.key) d
@@ -98,7 +98,8 @@ async function planLocked(
   const runs = new Map(known.map((row) => [row.id, runOf(row)]))
   const waitingRuns = new Map(
     waiting.map((row) => [
-      debounceKeyText(name, row.Realm, row.DebounceKey),
+      // Not the key of the run, which a resealing pass may have changed since this statement began.
+      debounceKeyText(name, row.Realm, row.key),
       { run: runOf(row), until: row.until },
     ]),
   )

@@ -7,7 +7,7 @@ import type {
   StoredPayload,
 } from '../../../transaction/payload.ts'
 import { runKey, type RunKey } from '../../../transaction/run.ts'
-import { isRunOf } from '../predicates.ts'
+import { isFirstRunOf, isRunOf } from '../predicates.ts'
 import {
   type InstallationLease,
   isAvailable,
@@ -15,6 +15,7 @@ import {
   leaseMembers,
   renewLease,
 } from './installation.ts'
+import { type Group, lockGroups } from './slots.ts'
 
 /** The payloads of the run `h` that are not encrypted with the current key. */
 const outdatedOf = (sql: postgres.Sql, keyId: string) => sql`
@@ -27,8 +28,18 @@ const outdatedOf = (sql: postgres.Sql, keyId: string) => sql`
     and split_part(i."Data" ->> '$sealed', '.', 2) is distinct from ${keyId}
   union all
   select 'ResponseBody', i."StepName", to_jsonb(i."ResponseBody") from "Order_Item" i
-  where ${isRunOf(sql, 'i')} and i."ResponseBody" is not null
-    and not (i."ResponseBody" like '$sealed:%' and split_part(i."ResponseBody", '.', 2) = ${keyId})`
+  where ${isRunOf(sql, 'i')} and ${isOutdatedText(sql, sql`i."ResponseBody"`, keyId)}
+  union all
+  select k.name, null, to_jsonb(k.value)
+  from (values ('ConcurrencyKey', h."ConcurrencyKey"), ('DebounceKey', h."DebounceKey")) k (name, value)
+  where ${isOutdatedText(sql, sql`k.value`, keyId)}
+  union all
+  select 'SlotKey', null, to_jsonb(s."Key") from "Order_Slot" s
+  where ${isRunOf(sql, 's')} and s."Key" <> '' and ${isOutdatedText(sql, sql`s."Key"`, keyId)}`
+
+const isOutdatedText = (sql: postgres.Sql, column: postgres.Fragment, keyId: string) => sql`(
+  ${column} is not null
+  and not (${column} like '$sealed:%' and split_part(${column}, '.', 2) = ${keyId}))`
 
 /** A page of runs in the order of the primary key. */
 const nextRuns = (sql: postgres.Sql, { after, limit }: PayloadPage) => sql`
@@ -78,7 +89,7 @@ const nextOf = (rows: readonly RunKey[], { limit }: PayloadPage): RunKey | null 
 
 type PayloadRow = Pick<StoredPayload, 'column' | 'step' | 'stored'>
 
-/** Replaces payloads unless they have changed since they were read. The rows are locked in key order. */
+/** Replaces payloads unless they have changed since they were read. The runs are locked in key order. */
 export async function replacePayloads(
   tx: postgres.TransactionSql,
   payloads: readonly (StoredPayload & { readonly by: StoredPayload['stored'] })[],
@@ -86,6 +97,13 @@ export async function replacePayloads(
   const given = (of: StoredPayload['column']) =>
     JSON.stringify(payloads.filter(({ column }) => column === of))
   const columns = tx`"Process" text, "TransactionID" text, "ReplayID" int, step text`
+  const inKey = tx`(${columns}, stored text, by text)`
+  await lockSlotsOf(tx, payloads)
+  await tx`
+    select from "Order_Header" h where exists (
+      select from json_to_recordset(${JSON.stringify(payloads)}::text::json) as p(${columns})
+      where ${isRunOf(tx, 'p')})
+    order by "Process", "TransactionID", "ReplayID" for update`
   const headers = await tx`
     update "Order_Header" h set "InitialData" = p.by
     from json_to_recordset(${given('InitialData')}::text::json)
@@ -100,10 +118,48 @@ export async function replacePayloads(
     from json_to_recordset(${given('ResponseBody')}::text::json)
       as p(${columns}, stored text, by text)
     where ${isRunOf(tx, 'p')} and h."StepName" = p.step and h."ResponseBody" = p.stored`
-  return headers.count + data.count + bodies.count
+  const keys = await tx`
+    update "Order_Header" h set "ConcurrencyKey" = p.by
+    from json_to_recordset(${given('ConcurrencyKey')}::text::json) as p${inKey}
+    where ${isRunOf(tx, 'p')} and h."ConcurrencyKey" = p.stored`
+  const slots = await tx`
+    update "Order_Slot" h set "Key" = p.by
+    from json_to_recordset(${given('SlotKey')}::text::json) as p${inKey}
+    where ${isRunOf(tx, 'p')} and h."Key" = p.stored`
+  const debounces = await tx`
+    update "Order_Header" h set "DebounceKey" = p.by
+    from json_to_recordset(${given('DebounceKey')}::text::json) as p${inKey}
+    where ${isRunOf(tx, 'p')} and h."DebounceKey" = p.stored`
+  // If the new form already has a row, that row belongs to a later request, and the run absorbs no more requests.
+  await tx`
+    with moved as (
+      delete from "Order_Debounce" h
+      using json_to_recordset(${given('DebounceKey')}::text::json) as p${inKey}
+      where ${isFirstRunOf(tx, 'p')} and h."Key" = p.stored
+      returning h.*, p.by
+    )
+    insert into "Order_Debounce" ("Process", "Realm", "Key", "TransactionID", "Until")
+    select "Process", "Realm", by, "TransactionID", "Until" from moved order by "Realm", by
+    on conflict do nothing`
+  const counts = [headers, data, bodies, keys, slots, debounces].map(({ count }) => count)
+  return counts.reduce((sum, count) => sum + count, 0)
 }
 
-const LEASE = 'Resealing'
+/** Locks the groups of slots that the runs leave and enter, so that no slot is assigned meanwhile. */
+async function lockSlotsOf(
+  tx: postgres.TransactionSql,
+  payloads: readonly (StoredPayload & { readonly by: StoredPayload['stored'] })[],
+): Promise<void> {
+  const groups = payloads
+    .filter(({ column }) => column === 'SlotKey')
+    .flatMap(({ Process, stored, by }) =>
+      [stored, by].map((key): Group => ({ Process, Key: key as string })),
+    )
+  if (groups.length > 0) await lockGroups(tx, groups, [])
+}
+
+/** Earlier versions called their passes `Resealing`, and left the keys of runs in plain text. */
+const LEASE = 'Sealing'
 
 interface ResealingRow {
   readonly Value: ResealingProgress

@@ -207,7 +207,7 @@ export async function grantSlots(
 
 const NO_LIMIT = 2_147_483_647
 
-interface Group {
+export interface Group {
   readonly Process: string
   readonly Key: string
 }
@@ -234,7 +234,7 @@ async function groupsToGrant(
 }
 
 /** Locks the slots of the groups, or of the groups to which the released runs belong, and returns these groups. */
-function lockGroups(
+export function lockGroups(
   tx: Tx,
   groups: readonly Group[] | null,
   released: readonly RunKey[],
