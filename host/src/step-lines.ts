@@ -2,6 +2,7 @@
 import { providerErrorLines } from '@integration-host/cli/response-lines'
 import { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { TransactionView } from '@integration-host/shared/contracts/transaction'
+import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import type { Installation } from './story.ts'
 
 /** A line about a run: about an attempt that has ended, or about the end of the run. */
@@ -50,7 +51,7 @@ export async function stepLines(
       `/processes/${encodeURIComponent(Process)}/transactions/${encodeURIComponent(TransactionID)}?replay=${ReplayID}`,
     )
     if (!response.ok) return response.body?.cancel() // the run was purged after the event
-    const view = TransactionView.parse(await response.json())
+    const view = TransactionView.parse(parseJson(await response.text(), SERVICE_LIMITS))
     const id = JSON.stringify([Process, TransactionID, ReplayID])
     const name = `${Process} ${TransactionID}${ReplayID === 0 ? '' : ` (replay ${ReplayID})`}`
     const already = shown.get(id) ?? new Set()
@@ -78,7 +79,7 @@ export async function stepLines(
   if (!response.ok || response.body === null)
     throw new Error(`the coordinator responded with ${response.status}`)
   for await (const data of eventData(response.body))
-    await describe(TransactionEvent.parse(JSON.parse(data)))
+    await describe(TransactionEvent.parse(parseJson(data)))
   throw new Error('the coordinator has ended the stream of events')
 }
 

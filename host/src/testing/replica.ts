@@ -11,7 +11,7 @@ import { startCoordinator } from '@integration-host/coordinator/service'
 import type { TransactionSource } from '@integration-host/coordinator/transaction-source'
 import { StepMessage } from '@integration-host/shared/contracts/step-message'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { parseJsonAs } from '@integration-host/shared/json'
+import { parseMessageAs } from '@integration-host/shared/json'
 import type {
   Consumer,
   Delivery,
@@ -179,7 +179,7 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
 /** Returns the step that a message starts; `null` for any other message. */
 function stepOf({ type, content }: Delivery): { process: string; step: string } | null {
   if (type !== 'step') return null
-  const message = parseJsonAs(StepMessage, content.toString('utf8'))
+  const message = parseMessageAs(StepMessage, content)
   return message === null ? null : { process: message.Process, step: message.Step }
 }
 

@@ -1,7 +1,7 @@
 /** The client of a service's HTTP API. */
 import { Fault } from '@integration-host/shared/contracts/credential'
 import { Problem } from '@integration-host/shared/contracts/problem'
-import { parseJson } from '@integration-host/shared/json'
+import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import type { z } from 'zod'
 import { CommandFailed, exitCodes } from './exit-code.ts'
@@ -201,7 +201,7 @@ const reasonFrom = (error: unknown): string =>
   reasonOf(error instanceof Error && error.cause !== undefined ? error.cause : error)
 
 function parsed<T>(text: string, schema: z.ZodType<T>, { service, url }: Connection): T {
-  const result = schema.safeParse(parseJson(text))
+  const result = schema.safeParse(parseJson(text, SERVICE_LIMITS))
   if (result.success) return result.data
   const place = result.error.issues[0]?.path.join('.') || 'the whole'
   throw new CommandFailed(

@@ -4,6 +4,7 @@
  *
  * @module integration-host/client
  */
+import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import { type Connection, sendWithAttempts } from './attempts.ts'
 import { type CompanyClient, createCompanyClient } from './company.ts'
 import { serviceProblem, unexpectedResponse } from './problem.ts'
@@ -143,7 +144,7 @@ export function createClient(options: ClientOptions): Client {
       isRepeatable: () => isRepeatable,
       signal,
     })
-    const result = response.ok ? parse(text) : undefined
+    const result = response.ok ? parseJson(text, SERVICE_LIMITS) : undefined
     if (result === undefined) throw serviceProblem(response, text) ?? unexpectedResponse(response)
     return result
   }
@@ -195,12 +196,4 @@ function baseOf(option: string, address: string): string {
     `${url.username}${url.password}${url.search}${url.hash}` === ''
   if (!isUsable) throw new TypeError(`${option} must be an http(s) address without credentials`)
   return `${url.origin}${url.pathname.replace(/(?<!\/)\/+$/, '')}`
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

@@ -2,6 +2,7 @@
 import type { Problem as ProblemDocument } from '@integration-host/shared/contracts/problem'
 import type { RunDetailResponse } from '@integration-host/shared/contracts/run'
 import type { ErrorCode, errorCodes } from '@integration-host/shared/errors'
+import { parseJson } from '@integration-host/shared/json'
 
 /** A run with its items and newest attempts. */
 export interface RunDetail extends RunDetailResponse {}
@@ -105,15 +106,11 @@ export const unexpectedResponse = ({ status }: Response): ProblemError =>
 // The cast is sound, because only the services of the Integration Host use this prefix of `type`, and always with one
 // of their codes.
 function parseProblem(text: string): ServiceProblem | null {
-  try {
-    const value = JSON.parse(text) as Partial<ServiceProblem> | null
-    return typeof value?.code === 'string' &&
-      value.type === `urn:integration-host:error:${value.code}`
-      ? (value as ServiceProblem)
-      : null
-  } catch {
-    return null
-  }
+  const value = parseJson(text) as Partial<ServiceProblem> | null | undefined
+  return typeof value?.code === 'string' &&
+    value.type === `urn:integration-host:error:${value.code}`
+    ? (value as ServiceProblem)
+    : null
 }
 
 /**

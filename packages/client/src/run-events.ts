@@ -9,7 +9,7 @@
  *     a caller waits for is read.
  * R2  While no stream can be opened, these runs are read after each attempt to open a stream.
  */
-import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import { parseJsonObject } from '@integration-host/shared/json'
 import { pause } from './attempts.ts'
 import { readEvents } from './event-stream.ts'
 import { ProblemError } from './problem.ts'
@@ -85,8 +85,8 @@ export function createRunEvents({ open, pollMs, idleMs }: RunEventsDeps): RunEve
   }
 
   function onTransition(data: string): void {
-    const { TransactionID, Status } = JSON.parse(data) as Partial<TransactionEvent>
-    if (TransactionID !== undefined && ENDED.includes(Status)) wake(TransactionID)
+    const { TransactionID, Status } = parseJsonObject(data) ?? {}
+    if (typeof TransactionID === 'string' && ENDED.includes(Status)) wake(TransactionID)
   }
 
   return {

@@ -4,7 +4,7 @@
  * not thrown.
  */
 import { TransactionView } from '@integration-host/shared/contracts/transaction'
-import { parseJsonAs } from '@integration-host/shared/json'
+import { parseJsonAs, SERVICE_LIMITS } from '@integration-host/shared/json'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
 
@@ -124,7 +124,8 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
     realms: async (prefix: string): Promise<readonly string[] | null> => {
       const url = `${at.tokenService}/credentials?limit=500&cursor=ACC-${prefix}`
       const reply = await send(url, { headers: keyed })
-      const page = reply?.status === 200 ? parseJsonAs(CredentialPage, reply.body) : null
+      const page =
+        reply?.status === 200 ? parseJsonAs(CredentialPage, reply.body, SERVICE_LIMITS) : null
       const realms = page?.items.map(({ Name }) => Name.slice('ACC-'.length))
       return realms?.filter((realm) => realm.startsWith(prefix)) ?? null
     },
@@ -155,13 +156,13 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
       const path = `processes/${PROCESS}/transactions/${encodeURIComponent(number)}`
       const reply = await send(`${at.coordinator}/${path}`, { headers: keyed })
       if (reply?.status === 404) return 'not found'
-      return reply?.status === 200 ? parseJsonAs(TransactionView, reply.body) : null
+      return reply?.status === 200 ? parseJsonAs(TransactionView, reply.body, SERVICE_LIMITS) : null
     },
 
     /** Returns how many of the coordinator's database rows contradict each other; `null` without a usable response. */
     violations: async (): Promise<number | null> => {
       const reply = await send(`${at.coordinator}/integrity`, { headers: keyed })
-      const integrity = reply === null ? null : parseJsonAs(Integrity, reply.body)
+      const integrity = reply === null ? null : parseJsonAs(Integrity, reply.body, SERVICE_LIMITS)
       return integrity && Object.values(integrity.violations).reduce((sum, count) => sum + count, 0)
     },
 
@@ -183,7 +184,9 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
     return {
       settings: async (): Promise<SandboxSettings | null> => {
         const reply = await send(settingsUrl)
-        return reply?.status === 200 ? parseJsonAs(SandboxSettings, reply.body) : null
+        return reply?.status === 200
+          ? parseJsonAs(SandboxSettings, reply.body, SERVICE_LIMITS)
+          : null
       },
       change: async (part: Partial<SandboxSettings>): Promise<boolean> =>
         isOk(await send(settingsUrl, { method: 'PUT', headers: json, body: JSON.stringify(part) })),
@@ -193,7 +196,7 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
        */
       tokenReuses: async (): Promise<number | null> => {
         const reply = await send(`${url}/sandbox/counters`)
-        const counters = reply === null ? null : parseJsonAs(Counters, reply.body)
+        const counters = reply === null ? null : parseJsonAs(Counters, reply.body, SERVICE_LIMITS)
         if (counters === null) return null
         return Object.values(counters.realms).reduce((sum, { tokenReuses }) => sum + tokenReuses, 0)
       },

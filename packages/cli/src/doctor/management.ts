@@ -20,6 +20,7 @@ import {
 } from './broker-topology.ts'
 import { counted } from '../terminal.ts'
 import { checkMembers } from './members.ts'
+import { jsonOf } from './query.ts'
 import { driftProblem, summary } from './rabbitmq.ts'
 
 const Settings = z.record(z.string(), z.unknown())
@@ -87,7 +88,7 @@ export async function examineManagement(
   const clock = httpClock(response, requestedAt, Date.now())
   if (response.status === 401 || response.status === 403)
     return { why: 'it rejects the user, who needs the tag monitoring' }
-  const parsed = Queues.safeParse(await response.json().catch(() => null))
+  const parsed = Queues.safeParse(await jsonOf(response))
   if (!response.ok || !parsed.success) return { why: 'its responses are not those of RabbitMQ' }
   const names = new Set(wanted.map(({ name }) => name))
   const ours = parsed.data.filter(({ name }) => names.has(name))
@@ -196,9 +197,7 @@ async function readNodes(
   const response = await get('nodes?columns=name,running,mem_alarm,disk_free_alarm').catch(
     () => null,
   )
-  const nodes = Nodes.safeParse(
-    response?.ok === true ? await response.json().catch(() => null) : null,
-  )
+  const nodes = Nodes.safeParse(response?.ok === true ? await jsonOf(response) : null)
   return nodes.success ? nodes.data : null
 }
 

@@ -5,6 +5,8 @@ import {
   problem,
   skipped,
 } from '@integration-host/shared/observability/checks/check-result'
+import { boundedText } from '@integration-host/shared/http/bounded-text'
+import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import type { z } from 'zod'
 import type { ServiceAddress } from '../settings.ts'
 
@@ -42,7 +44,7 @@ export async function query<T>(
           'Set SERVICE_API_KEY to a key with the scopes credentials:read, transactions:read and audit:read.',
         ),
       }
-    const body: unknown = await response.json().catch(() => null)
+    const body: unknown = await jsonOf(response)
     const parsed = schema.safeParse(body)
     if (response.ok && parsed.success) return { data: parsed.data }
     const rejection = Problem.safeParse(body)
@@ -69,3 +71,7 @@ export async function query<T>(
     }
   }
 }
+
+/** Returns the value of a response in JSON; `null` if it is not JSON, is too large or does not arrive. */
+export const jsonOf = async (response: Response): Promise<unknown> =>
+  parseJson(await boundedText(response).catch(() => ''), SERVICE_LIMITS) ?? null

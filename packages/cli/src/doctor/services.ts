@@ -10,7 +10,7 @@ import { KeyCheckPage } from '@integration-host/shared/contracts/custody'
 import { z } from 'zod'
 import { addressOf } from '../settings.ts'
 import { counted } from '../terminal.ts'
-import { query, type QueryResult, type Service } from './query.ts'
+import { jsonOf, query, type QueryResult, type Service } from './query.ts'
 import { reached, unreachable } from './reach.ts'
 import { examineRuns } from './runs.ts'
 
@@ -55,7 +55,7 @@ export async function examineReadiness(
   let body: unknown
   try {
     response = await fetch(`${url}/health/ready`, { redirect: 'manual', signal })
-    body = await response.json().catch(() => null)
+    body = await jsonOf(response)
   } catch (error) {
     return [unreachable(host, addressOf[name], error)]
   }

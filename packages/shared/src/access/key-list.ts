@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { ParsedList } from '../files/parsed-list.ts'
+import { OWN_TEXT, parseJson } from '../json.ts'
 import { SCOPES } from './scope.ts'
 
 /**
@@ -42,12 +43,8 @@ export type KeyEntry = z.output<typeof KeyEntry>
  * the position and the id of the key and the violated rule, but no other value of the file.
  */
 export function parseKeyList(text: string): ParsedList<KeyEntry> {
-  let json: unknown
-  try {
-    json = JSON.parse(text.replace(/^\uFEFF/, ''))
-  } catch {
-    return { list: null, faults: ['is not JSON'] }
-  }
+  const json = parseJson(text.replace(/^\uFEFF/, ''), OWN_TEXT)
+  if (json === undefined) return { list: null, faults: ['is not JSON'] }
   const parsed = z.array(KeyEntry).safeParse(json)
   const faults = parsed.success
     ? [...repetitions(parsed.data, 'id'), ...repetitions(parsed.data, 'sha256')]

@@ -1,6 +1,6 @@
 /** The lines of `POST /imports/grants`. Each line is a grant that this installation takes over from another program. */
 import { z } from 'zod'
-import { asObject, parseJson } from '../json.ts'
+import { asObject, jsonExcess, parseJson } from '../json.ts'
 import { Label, Tags } from './labels.ts'
 import { CredentialName, Realm } from './realm.ts'
 
@@ -91,7 +91,9 @@ export function parseGrantLine(text: string): GrantLine | InvalidLine {
   if (Buffer.byteLength(text) > MAX_GRANT_LINE_BYTES)
     return { name: null, reason: `has more than ${MAX_GRANT_LINE_BYTES} bytes` }
   const value = parseJson(text)
-  return value === undefined ? { name: null, reason: 'is not JSON' } : grantOf(value)
+  return value === undefined
+    ? { name: null, reason: jsonExcess(text) ?? 'is not JSON' }
+    : grantOf(value)
 }
 
 /**

@@ -5,7 +5,7 @@ import { describeRoute, resolver, validator } from 'hono-openapi'
 import { z } from 'zod'
 import { type AccessKeys, unauthorized } from '../access/access-keys.ts'
 import { type ErrorCode, IntegrationError } from '../errors.ts'
-import { tooManyEntries } from '../json.ts'
+import { jsonExcess } from '../json.ts'
 import { type Health, HealthReport } from '../observability/health.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Metrics } from '../observability/metrics.ts'
@@ -308,16 +308,16 @@ export const validate = <
   const checkBounded: typeof check = async (c, next) => {
     // The validator reads the same text, and responds if the body cannot be read.
     if (c.req.header('Content-Type')?.includes('json') === true)
-      requireFewEntries(await c.req.text().catch(() => ''))
+      requireJsonLimits(await c.req.text().catch(() => ''))
     return check(c, next)
   }
   // The validator carries its part of the OpenAPI document as members of the function.
   return Object.assign(checkBounded, check)
 }
 
-/** @throws {IntegrationError} `invalid_request` if JSON text has too many members and elements to be parsed. */
-export function requireFewEntries(text: string): void {
-  const excess = tooManyEntries(text)
+/** @throws {IntegrationError} `invalid_request` if JSON text exceeds the limits of a request, so that it must not be parsed. */
+export function requireJsonLimits(text: string): void {
+  const excess = jsonExcess(text)
   if (excess !== null) throw new IntegrationError('invalid_request', excess)
 }
 

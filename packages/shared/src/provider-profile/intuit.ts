@@ -2,7 +2,7 @@
  * The profile of Intuit (QuickBooks Online) according to its documentation. For each assumption, docs/intuit.md lists
  * the source and the test, and whether the assumption was verified against the live service.
  */
-import { parseJson } from '../json.ts'
+import { DOCUMENT_LIMITS, parseJson } from '../json.ts'
 import type { ProviderFault, ProviderFaultClass } from './provider-fault.ts'
 import type { ProviderProfile } from './provider-profile.ts'
 
@@ -98,7 +98,7 @@ function codesOfJson(text: string): string[] | null {
   // A body is parsed only if its first characters name a fault, because most bodies are not errors and some have
   // several megabytes.
   if (!/"[Ff]ault"\s*:/.test(text.slice(0, 512))) return null
-  const fault = memberOf(parseJson(text), 'fault')
+  const fault = memberOf(parseJson(text, DOCUMENT_LIMITS), 'fault')
   if (typeof fault !== 'object' || fault === null) return null
   const errors = memberOf(fault, 'error')
   return (Array.isArray(errors) ? errors : [errors])

@@ -86,7 +86,7 @@ function longestItemId(body: Buffer): number | null {
       )
   if (ids.length === 0 && !Array.isArray(items)) return null
   // Bytes are counted, because a character outside ASCII may count as several.
-  return Math.max(0, ...ids.map((id) => Buffer.byteLength(id)))
+  return ids.reduce((longest, id) => Math.max(longest, Buffer.byteLength(id)), 0)
 }
 
 type OwnKey = (post: CallersPost) => 'present' | 'other' | 'absent'

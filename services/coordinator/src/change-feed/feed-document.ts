@@ -8,7 +8,7 @@ import {
   providerEntities,
   type ProviderEntity,
 } from '@integration-host/shared/contracts/provider-event'
-import { parseJson } from '@integration-host/shared/json'
+import { DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 
 /** An object of the books as the change feed or a query returns it, without its business data. */
@@ -48,7 +48,7 @@ const QueryDocument = Time.extend({ QueryResponse: Response })
 
 /** Reads the response to `GET /v3/company/<realm>/cdc`; returns `null` for any other document. */
 export function readChangeData(body: string): FeedDocument | null {
-  const document = ChangeData.safeParse(parseJson(body))
+  const document = ChangeData.safeParse(parseJson(body, DOCUMENT_LIMITS))
   if (!document.success) return null
   const { CDCResponse, time: at } = document.data
   const responses = CDCResponse.flatMap(({ QueryResponse }) => QueryResponse)
@@ -59,7 +59,7 @@ export function readChangeData(body: string): FeedDocument | null {
 
 /** Reads the response to `GET /v3/company/<realm>/query`; returns `null` for any other document. */
 export function readQueried(body: string): FeedDocument | null {
-  const document = QueryDocument.safeParse(parseJson(body))
+  const document = QueryDocument.safeParse(parseJson(body, DOCUMENT_LIMITS))
   return document.success ? documentOf([document.data.QueryResponse], document.data.time) : null
 }
 

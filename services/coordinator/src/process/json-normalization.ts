@@ -1,4 +1,4 @@
-import { parseJson } from '@integration-host/shared/json'
+import { jsonExcess, parseJson } from '@integration-host/shared/json'
 
 /** Any value that JSON can express. */
 export type Json =
@@ -55,14 +55,14 @@ export function isPreservedAsJson(value: unknown): boolean {
 }
 
 /**
- * Parses JSON from a client; returns `undefined` for text that is not JSON. A number that a double cannot represent
+ * Parses JSON from a client; returns `undefined` for text that is not JSON or exceeds the limits of JSON. A number that a double cannot represent
  * exactly (`9007199254740993`, `1e400`) would be changed without notice. In place of such a number, the result contains
  * a value that `isPreservedAsJson` rejects.
  */
 export function parseClientJson(text: string): unknown {
   // Most texts contain no number that could lose digits. Such texts are parsed without the reviver, because a reviver
   // makes parsing many times slower.
-  if (!MAY_LOSE_DIGITS.test(text)) return parseJson(text)
+  if (!MAY_LOSE_DIGITS.test(text) || jsonExcess(text) !== null) return parseJson(text)
   try {
     return JSON.parse(text, markLoss)
   } catch {
@@ -72,15 +72,11 @@ export function parseClientJson(text: string): unknown {
 
 const MAY_LOSE_DIGITS = /[\d.]{16}|\d[eE]/
 const NOT_PRESERVED = '\0'
-// The longest notation of a double without superfluous zeros has 343 characters.
-const MAX_NUMBER_CHARACTERS = 400
 
 // The cast adds the third parameter, which TypeScript's types lack: https://tc39.es/proposal-json-parse-with-source/
 function markLoss(_key: string, value: unknown, context?: { readonly source?: string }): unknown {
   if (typeof value !== 'number') return value
-  const source = context?.source ?? ''
-  const isPreserved =
-    source.length <= MAX_NUMBER_CHARACTERS && decimalOf(source) === decimalOf(String(value))
+  const isPreserved = decimalOf(context?.source ?? '') === decimalOf(String(value))
   return isPreserved ? value : NOT_PRESERVED
 }
 

@@ -1,6 +1,6 @@
 /** Derives the outcome of a step from the outcome of one of its calls. */
 import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
-import { parseJson } from '@integration-host/shared/json'
+import { DOCUMENT_LIMITS, jsonExcess, parseJson } from '@integration-host/shared/json'
 import { providerFaultClasses } from '@integration-host/shared/provider-profile/provider-fault'
 import { coolDownMs, type CoolDowns } from './cool-downs.ts'
 import { type CallOutcome, MAX_RESPONSE_BYTES } from './http-call.ts'
@@ -186,8 +186,8 @@ export function parseBody<Data>(
   { body }: Response,
   parse: (body: unknown) => Data,
 ): { readonly data: Data } | { readonly why: string } {
-  const json = parseJson(body)
-  if (json === undefined) return { why: 'not JSON' }
+  const json = parseJson(body, DOCUMENT_LIMITS)
+  if (json === undefined) return { why: jsonExcess(body, DOCUMENT_LIMITS) ?? 'not JSON' }
   try {
     return { data: parse(json) }
   } catch {

@@ -2,7 +2,7 @@
  * Removes the secrets of a process from the data that its steps send, store and log. Steps cannot read a secret, but a
  * target can return a secret in a response, and a step can read the environment.
  */
-import { parseJson } from '@integration-host/shared/json'
+import { OWN_TEXT, parseJson } from '@integration-host/shared/json'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Json } from './json-normalization.ts'
@@ -101,7 +101,7 @@ export function createRedaction(
   return {
     nameIn,
     text,
-    body: (given) => (parseJson(given) === undefined ? text(given) : jsonText(given)),
+    body: (given) => (parseJson(given, OWN_TEXT) === undefined ? text(given) : jsonText(given)),
     json,
     log: (log) => {
       const redacted =

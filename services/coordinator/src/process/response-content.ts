@@ -1,5 +1,5 @@
 /** Reads the content of a response: its text, and whether it is the JSON that a call has asked for. */
-import { parseJson } from '@integration-host/shared/json'
+import { DOCUMENT_LIMITS, jsonExcess, parseJson } from '@integration-host/shared/json'
 
 /** A media type whose content is not text, whatever its bytes are. SVG is text. */
 const BINARY = /^(?:image\/(?!svg)|audio\/|video\/|font\/|application\/(?:pdf|zip|gzip)\b)/i
@@ -22,7 +22,7 @@ export function textOf(body: Buffer, contentType: string | null): string | null 
   } catch {
     // JSON is text, although some bytes may be in another charset than its sender says.
     const text = body.toString('utf8')
-    return parseJson(text) === undefined ? null : text
+    return mayBeJson(text) ? text : null
   }
 }
 
@@ -45,6 +45,10 @@ function decoderOf(charset: string) {
 export const acceptsOnlyJson = (accept: string | undefined): boolean =>
   accept?.split(',', 100).every((range) => /json/i.test(range)) ?? false
 
+/** Whether a text is JSON. A text that is too large to be parsed counts as JSON: no page has so many commas. */
+const mayBeJson = (text: string): boolean =>
+  jsonExcess(text, DOCUMENT_LIMITS) !== null || parseJson(text, DOCUMENT_LIMITS) !== undefined
+
 /** The number of characters in which the beginning of an HTML page is looked for. */
 const BEGINNING = 1_000
 
@@ -59,7 +63,7 @@ export function inPlaceOfJson(body: string, contentType: string | null): string 
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   // A body that begins like JSON but is incomplete is not a page.
   const isMislabelled = JSON_TYPE.test(type) && !/^[[{"]/.test(beginning)
-  if (!(TEXTS.has(type) || isMislabelled) || parseJson(body) !== undefined) return null
+  if (!(TEXTS.has(type) || isMislabelled) || mayBeJson(body)) return null
   if (isMislabelled) return beginning.startsWith('<') ? 'HTML' : 'plain text'
   return type === 'text/html' ? 'HTML' : 'plain text'
 }

@@ -101,6 +101,7 @@ describe('a call that a step makes with fetch', () => {
 
   it.each([
     ['is not JSON', '', () => 1],
+    ['has more members than are parsed', `[${'0,'.repeat(500_000)}0]`, () => 1],
     ['is not what parse expects', '{}', () => JSON.parse('{') as unknown],
   ])('a step fails as response_invalid if the body that it parses %s', async (_, body, parse) => {
     const { outcome } = await outcomeOf(

@@ -1,7 +1,7 @@
 import { Reason } from '@integration-host/shared/contracts/reason'
 import { type ActBody, ReplayTransaction } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { requireFewEntries } from '@integration-host/shared/http/service-app'
+import { requireJsonLimits } from '@integration-host/shared/http/service-app'
 import { callerOf } from '@integration-host/shared/http/access'
 import { ifMatch } from '@integration-host/shared/http/if-match'
 import { headerParameter } from '@integration-host/shared/http/openapi'
@@ -44,7 +44,7 @@ export async function readAct<Schema extends Body>(
   schema: Schema,
 ): Promise<{ readonly body: z.output<Schema>; readonly act: Act }> {
   const text = utf8Of(await c.req.arrayBuffer())
-  requireFewEntries(text)
+  requireJsonLimits(text)
   const parsed = schema.safeParse(text === '' ? {} : parseClientJson(text))
   if (!parsed.success) {
     const allowed = Object.keys(schema.shape).join(', ')

@@ -185,14 +185,16 @@ describe('the actions of callers on runs and processes', () => {
   })
 
   it.each([
-    ['a number with more digits than a double holds', '{"InitialData":9007199254740993}'],
-    ['U+0000', String.raw`{"InitialData":"\u0000"}`],
-    ['101 levels', `{"InitialData":${'['.repeat(101)}${']'.repeat(101)}}`],
-    ['100,000 levels', `{"InitialData":${'['.repeat(100_000)}${']'.repeat(100_000)}}`],
-  ])('a replay whose initial data has %s is rejected with 400', async (_, body) => {
+    ['a number with more digits than a double holds', '9007199254740993', 'InitialData'],
+    ['a number of 401 characters', `1.${'0'.repeat(399)}`, 'at most 400 characters'],
+    ['U+0000', String.raw`"\u0000"`, 'InitialData'],
+    ['101 levels', `${'['.repeat(101)}${']'.repeat(101)}`, 'InitialData'],
+    ['100,000 levels', `${'['.repeat(100_000)}${']'.repeat(100_000)}`, 'at most 1000 levels'],
+  ])('a replay whose initial data has %s is rejected with 400', async (_, data, why) => {
+    const body = `{"InitialData":${data}}`
     const [status, problem] = await problemOf(await post(`${transactions}/i1/replays`, body))
     expect([status, problem.code]).toEqual([400, 'invalid_request'])
-    expect(problem.detail).toContain('InitialData')
+    expect(problem.detail).toContain(why)
   })
 
   it('a replay is rejected with 413 if its initial data is larger than the maximum size of a transaction', async () => {

@@ -9,7 +9,7 @@ import {
   problemResponses,
   validate,
 } from '@integration-host/shared/http/service-app'
-import { arrayElements, tooManyEntries } from '@integration-host/shared/json'
+import { arrayElements, jsonExcess } from '@integration-host/shared/json'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { parseClientJson } from '../process/json-normalization.ts'
@@ -148,7 +148,7 @@ function* ndjsonLines(text: string): Generator<string> {
  */
 function lineOf(text: string, isElement: boolean): Line {
   if (Buffer.byteLength(text) > MAX_TRANSACTION_BYTES) return { id: null, errors: [TOO_LARGE] }
-  const excess = tooManyEntries(text)
+  const excess = jsonExcess(text)
   if (excess !== null) return { id: null, errors: [`line: ${excess}`] }
   const value = parseClientJson(text)
   if (isElement && value === undefined)

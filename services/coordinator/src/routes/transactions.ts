@@ -8,7 +8,7 @@ import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { headerParameter } from '@integration-host/shared/http/openapi'
 import { PREFERENCE_APPLIED, preferredWaitSeconds } from '@integration-host/shared/http/prefer'
 import {
-  requireFewEntries,
+  requireJsonLimits,
   jsonResponse,
   problemResponses,
   validate,
@@ -339,7 +339,7 @@ async function readTransaction(c: Context): Promise<QueueTransaction> {
   if (type !== 'application/json')
     throw new IntegrationError('unsupported_media_type', 'send application/json')
   const text = utf8Of(await c.req.arrayBuffer())
-  requireFewEntries(text)
+  requireJsonLimits(text)
   const body = parseClientJson(text)
   if (body === undefined) throw new IntegrationError('invalid_request', 'the body is not JSON')
   const checked = checkedQueueable(body, 'the body')

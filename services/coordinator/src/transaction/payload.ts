@@ -17,7 +17,7 @@
  *     and column, and equal keys have equal envelopes as long as the active key is the same.
  */
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
-import { parseJson } from '@integration-host/shared/json'
+import { OWN_TEXT, parseJson } from '@integration-host/shared/json'
 import type { Json } from '../process/json-normalization.ts'
 import { createRecentPayloads } from './recent-payloads.ts'
 import type { RunKey } from './run.ts'
@@ -158,7 +158,7 @@ export function createPayloads(keys: KeyRing | null): Payloads {
       const text = sealedTextOf(stored)
       if (text === null) return stored
       if (text.startsWith('$$')) return memberOf(text.slice(1))
-      return parseJson(open(text.slice(PREFIX.length), place)) as Json
+      return parseJson(open(text.slice(PREFIX.length), place), OWN_TEXT) as Json
     },
     openText(stored, place) {
       if (stored === null || !LOOKS_SEALED.test(stored)) return stored

@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import type { ParsedList } from '@integration-host/shared/files/parsed-list'
+import { OWN_TEXT, parseJson } from '@integration-host/shared/json'
 import { webhookTypes, type WebhookType } from '@integration-host/shared/contracts/webhook'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
@@ -58,12 +59,8 @@ const Entries = z
  * contains the position of the entry and the violated rule, but no value of the file.
  */
 export function parseReceivers(text: string, rules: AddressRules): ParsedList<Receiver> {
-  let json: unknown
-  try {
-    json = JSON.parse(text.replace(/^\uFEFF/, ''))
-  } catch {
-    return { list: null, faults: ['is not JSON'] }
-  }
+  const json = parseJson(text.replace(/^\uFEFF/, ''), OWN_TEXT)
+  if (json === undefined) return { list: null, faults: ['is not JSON'] }
   const parsed = Entries.safeParse(json)
   const faults = parsed.success ? [] : parsed.error.issues.map(faultOf)
   const receivers: Receiver[] = []

@@ -12,7 +12,7 @@
 import { hash } from 'node:crypto'
 import { StepMessage } from '@integration-host/shared/contracts/step-message'
 import { hasCode } from '@integration-host/shared/errors'
-import { parseJsonAs } from '@integration-host/shared/json'
+import { parseMessageAs } from '@integration-host/shared/json'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
 import type { NewDeadLetter } from '../transaction/dead-letter.ts'
@@ -184,7 +184,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
  */
 export function deadLetterOf(process: string, message: DeadMessage): NewDeadLetter {
   const { content, contentBytes } = message
-  const named = parseJsonAs(StepMessage, content.toString('utf8'))
+  const named = parseMessageAs(StepMessage, content)
   const run = named?.Process === process ? named : null
   return {
     Process: process,

@@ -5,7 +5,7 @@ import {
 } from '@integration-host/shared/contracts/provider-event'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
-import { parseJsonAs } from '@integration-host/shared/json'
+import { parseMessageAs } from '@integration-host/shared/json'
 import {
   changeOf,
   type ChangeTrigger,
@@ -83,8 +83,7 @@ export function createChangeReader({
   }
 }
 
-const eventOf = (content: Buffer): ProviderEvent | null =>
-  parseJsonAs(ProviderEvent, content.toString('utf8'))
+const eventOf = (content: Buffer): ProviderEvent | null => parseMessageAs(ProviderEvent, content)
 
 const transactionOf = (event: ProviderEvent): QueueTransaction => ({
   TransactionID: event.Id,

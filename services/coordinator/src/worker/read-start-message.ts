@@ -1,5 +1,5 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
-import { asObject, tooManyEntries } from '@integration-host/shared/json'
+import { asObject, jsonExcess } from '@integration-host/shared/json'
 import { parseClientJson } from '../process/json-normalization.ts'
 import { checkedQueueable, MAX_TRANSACTION_BYTES, utf8Of } from '../transaction/queueable.ts'
 import type { StartMessage } from './start-queue.ts'
@@ -21,7 +21,7 @@ export function readStartMessage({
   if (content.length === 0) return { reason: 'malformed: the message is empty' }
   const text = textOf(content)
   if (text === null) return { reason: 'malformed: the message is not UTF-8' }
-  const excess = tooManyEntries(text)
+  const excess = jsonExcess(text)
   if (excess !== null) return { reason: `invalid_request: ${excess}` }
   const value = parseClientJson(text)
   if (value === undefined) return { reason: 'malformed: the message is not JSON' }

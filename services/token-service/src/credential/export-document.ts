@@ -6,6 +6,7 @@ import type { ExportDocument } from '@integration-host/shared/contracts/custody'
 import { StoredLabel, StoredTags } from '@integration-host/shared/contracts/labels'
 import { CredentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
+import { DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
 import { Secret } from '@integration-host/shared/secrets/secret'
 
 /** The secret that encrypts a document. */
@@ -145,7 +146,7 @@ export async function openDocument(
     throw invalid('the passphrase or key is wrong, or the document was changed')
   }
   try {
-    return z.array(ExportedCredential).parse(JSON.parse(text))
+    return z.array(ExportedCredential).parse(parseJson(text, DOCUMENT_LIMITS))
   } catch {
     throw invalid('the document was decrypted, but holds no credentials in this format')
   }

@@ -196,8 +196,8 @@ describe('the body of a notification', () => {
     expect(parse([])).toEqual({ format: 'cloudevents', events: [], ignored: [] })
   })
 
-  it('a notification is accepted if one of its members contains 200,000 nested arrays', () => {
-    const nested = `${'['.repeat(200_000)}${']'.repeat(200_000)}`
+  it('a notification is accepted if one of its members contains 900 nested arrays', () => {
+    const nested = `${'['.repeat(900)}${']'.repeat(900)}`
     const text = JSON.stringify([cloudEvent({ data: { deletedid: 'HERE' } })]).replace(
       '"HERE"',
       nested,

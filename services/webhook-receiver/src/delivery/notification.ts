@@ -15,7 +15,7 @@
  * @see https://developer.intuit.com/app/developer/qbo/docs/develop/webhooks
  */
 import { IntegrationError } from '@integration-host/shared/errors'
-import { asObject, parseJson, tooManyEntries } from '@integration-host/shared/json'
+import { asObject, jsonExcess, JSON_LIMITS, parseJson } from '@integration-host/shared/json'
 import type { ProviderEvent } from '@integration-host/shared/contracts/provider-event'
 import { checkChange, type IgnoredChange, type ReportedChange } from './reported-change.ts'
 
@@ -33,13 +33,13 @@ export interface Notification {
  * Splits a notification into the changes that it reports. A malformed or unknown change does not affect the other
  * changes. Returns `null` if the body is not JSON or has neither of the two formats.
  *
- * @throws {IntegrationError} `invalid_request` if the body has too many members and elements to be parsed.
+ * @throws {IntegrationError} `invalid_request` if the body exceeds the limits of JSON that is parsed.
  */
 export function parseNotification(body: Buffer): Notification | null {
   const text = textOf(body) ?? ''
-  const excess = tooManyEntries(text, MAX_ENTRIES)
+  const excess = jsonExcess(text, LIMITS)
   if (excess !== null) throw new IntegrationError('invalid_request', excess)
-  const document = parseJson(text)
+  const document = parseJson(text, LIMITS)
   const legacy = member(document, 'eventNotifications')
   if (Array.isArray(legacy)) return checked('legacy', legacy.flatMap(changesOfCompany))
   if (Array.isArray(document)) return checked('cloudevents', document.map(changeOfCloudEvent))
@@ -49,7 +49,7 @@ export function parseNotification(body: Buffer): Notification | null {
 }
 
 // A body of the maximum size, 1 MiB, has about 60,000 if it is full of the shortest real changes.
-const MAX_ENTRIES = 75_000
+const LIMITS = { ...JSON_LIMITS, entries: 75_000 }
 
 /** Returns the member of an object whose name equals `name` but for case; `undefined` if there is none. */
 function member(value: unknown, name: string): unknown {

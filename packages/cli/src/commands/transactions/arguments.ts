@@ -1,7 +1,7 @@
 /** The schemas, options and checks of arguments that the commands on transactions share. */
 import { HeaderView, ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
 import { Reason } from '@integration-host/shared/contracts/reason'
-import { parseJson } from '@integration-host/shared/json'
+import { OWN_TEXT, parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import { expectNone, validOption, wholeNumber } from '../../command.ts'
 import { UsageError } from '../../exit-code.ts'
@@ -79,7 +79,7 @@ export function replayQuery(text: string | undefined): string {
 
 /** Parses the value of `--data`. @throws {UsageError} the value is not JSON. */
 export function jsonOf(text: string): unknown {
-  const value = parseJson(text)
+  const value = parseJson(text, OWN_TEXT)
   if (value === undefined)
     throw new UsageError('--data is not JSON; a JSON string needs quotes: \'"text"\'')
   return value

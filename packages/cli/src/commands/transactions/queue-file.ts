@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { parseJson } from '@integration-host/shared/json'
+import { OWN_TEXT, parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import { CommandFailed, exitCodes, UsageError } from '../../exit-code.ts'
 import type { ServiceApi } from '../../service-api.ts'
@@ -98,7 +98,7 @@ const linesOf = (text: string): Line[] =>
     .map((line, index) => ({ number: index + 1, text: line.trim() }))
     .filter(({ text: line }) => line !== '')
 
-const isParseable = (text: string): boolean => parseJson(text) !== undefined
+const isParseable = (text: string): boolean => parseJson(text, OWN_TEXT) !== undefined
 
 function* batchesOf(lines: readonly Line[]): Generator<readonly Line[]> {
   let batch: Line[] = []

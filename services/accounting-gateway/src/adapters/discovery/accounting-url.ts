@@ -4,6 +4,7 @@ import { type Dependency, reasonOf } from '@integration-host/shared/observabilit
 import { backoffMs } from '@integration-host/shared/process/backoff'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
+import { parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import { HttpFailure } from '@integration-host/shared/http/client/exchange'
 import { requestText } from '@integration-host/shared/http/client/request-text'
@@ -74,7 +75,9 @@ export async function discoverAccountingUrl(
       { timeoutMs: 5_000, signal: closing.signal },
     )
     if (status !== 200) throw new TypeError(`the discovery document has status ${status}`)
-    const document = Document.safeParse(JSON.parse(text))
+    const json = parseJson(text)
+    if (json === undefined) throw new TypeError('the discovery document is not JSON')
+    const document = Document.safeParse(json)
     if (!document.success)
       throw new NoAccountingUrl(`accounting_url of the discovery document is malformed: ${REMEDY}`)
     const address = document.data.accounting_url ?? addressOf(document.data)

@@ -5,7 +5,7 @@ import {
   CREDENTIALS_EXCHANGE,
 } from '@integration-host/shared/contracts/credential-event'
 import { realmOf } from '@integration-host/shared/contracts/realm'
-import { parseJsonAs } from '@integration-host/shared/json'
+import { parseMessageAs } from '@integration-host/shared/json'
 import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
 import type {
   Consumer,
@@ -44,6 +44,6 @@ export async function consumeCredentialEvents(
 
 /** Returns the realm that a credential event is about; `null` if the message is not a credential event. */
 function changedRealm({ content }: Delivery): string | null {
-  const event = parseJsonAs(CredentialEvent, content.toString('utf8'))
+  const event = parseMessageAs(CredentialEvent, content)
   return event === null ? null : realmOf(event.Name)
 }

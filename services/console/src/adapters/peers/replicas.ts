@@ -1,6 +1,6 @@
 import { lookup } from 'node:dns/promises'
 import { HealthReport } from '@integration-host/shared/observability/health'
-import { parseJson } from '@integration-host/shared/json'
+import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import type { Replica } from '../../view/installation.ts'
 import { parseMetrics, type Samples } from '../../view/metric-text.ts'
 import { reasonOfFetch } from './service-client.ts'
@@ -24,7 +24,7 @@ export function createReplicaReader(serviceUrl: string): ReplicaReader {
     const before = known.get(url)
     try {
       const response = await get(`${url}/health/ready`)
-      const report = HealthReport.parse(parseJson(await response.text()))
+      const report = HealthReport.parse(parseJson(await response.text(), SERVICE_LIMITS))
       const samples = withMetrics ? await readMetrics(url) : null
       return {
         address,

@@ -1,4 +1,4 @@
-import { parseJson } from '@integration-host/shared/json'
+import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { SandboxFaultBody, SandboxView } from '../../contracts/sandbox.ts'
@@ -58,7 +58,7 @@ export function createSandboxClient(sandboxUrl: string): SandboxClient {
         `sandbox-provider responded with ${response.status}`,
         { retryAfterSeconds: 5 },
       )
-    return text === '' ? null : parseJson(text)
+    return text === '' ? null : parseJson(text, SERVICE_LIMITS)
   }
   return {
     async faults() {

@@ -1,5 +1,5 @@
 import { type ErrorCode, errorCodes, IntegrationError } from '@integration-host/shared/errors'
-import { parseJson } from '@integration-host/shared/json'
+import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { z } from 'zod'
 
@@ -136,7 +136,10 @@ export function createServiceClient({
       signal: AbortSignal.timeout(method === 'GET' ? READ_DEADLINE_MS : ACTION_DEADLINE_MS),
     })
     if (response.ok) onHeaders?.(response.headers, response.status)
-    return { status: response.status, body: received === '' ? null : parseJson(received) }
+    return {
+      status: response.status,
+      body: received === '' ? null : parseJson(received, SERVICE_LIMITS),
+    }
   }
 
   return {
@@ -160,7 +163,7 @@ export function createServiceClient({
       })
       if (response.status !== 200)
         throw new PeerFailed(`status ${response.status}`, response.status)
-      const parsed = schema.safeParse(parseJson(text))
+      const parsed = schema.safeParse(parseJson(text, SERVICE_LIMITS))
       if (!parsed.success) throw new PeerFailed('the response has another form', 200)
       return parsed.data
     },

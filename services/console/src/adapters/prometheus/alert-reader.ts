@@ -1,3 +1,5 @@
+import { boundedText } from '@integration-host/shared/http/bounded-text'
+import { DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import type { FiringAlert } from '../../view/firing-alerts.ts'
 
@@ -38,7 +40,7 @@ export const createAlertReader =
       redirect: 'manual',
       signal: AbortSignal.timeout(DEADLINE_MS),
     })
-    const { data } = AlertsResponse.parse(await response.json())
+    const { data } = AlertsResponse.parse(parseJson(await boundedText(response), DOCUMENT_LIMITS))
     return data.alerts
       .filter(({ state }) => state === 'firing')
       .slice(0, MAX_ALERTS)

@@ -1,3 +1,5 @@
+import { boundedText } from '@integration-host/shared/http/bounded-text'
+import { DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import { chartPromQl } from '../../view/charts.ts'
 import type { FigureSeries } from '../../view/figure-history.ts'
@@ -45,7 +47,7 @@ export const createRangeReader =
       redirect: 'manual',
       signal: AbortSignal.timeout(DEADLINE_MS),
     })
-    const { data } = RangeResponse.parse(await response.json())
+    const { data } = RangeResponse.parse(parseJson(await boundedText(response), DOCUMENT_LIMITS))
     const count = Math.floor((end - start) / step) + 1
     return data.result.map(({ metric, values }) => {
       const points = Array.from({ length: count }, (): number | null => null)

@@ -11,7 +11,7 @@
  *     rejected, and so are all appends that wait for the next batch.
  */
 import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomic'
-import { parseJsonObject } from '@integration-host/shared/json'
+import { OWN_TEXT, parseJsonObject } from '@integration-host/shared/json'
 import { existsSync, readFileSync } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
@@ -104,7 +104,7 @@ const checksum = (text: string): string => crc32(text).toString(16).padStart(8, 
 function readSnapshot(path: string): { state: unknown; lastNumber: number } {
   const text = readIfThere(path)?.toString('utf8')
   if (text === undefined) return { state: null, lastNumber: 0 }
-  const { format, n, state } = parseJsonObject(text) ?? {}
+  const { format, n, state } = parseJsonObject(text, OWN_TEXT) ?? {}
   if (format !== FORMAT || typeof n !== 'number') throw damaged(path)
   return { state, lastNumber: n }
 }

@@ -1,4 +1,4 @@
-import { parseJsonAs } from '@integration-host/shared/json'
+import { parseMessageAs } from '@integration-host/shared/json'
 import {
   CredentialEvent,
   credentialRoutingKey,
@@ -24,7 +24,7 @@ export async function onCredentialUsable(
 ): Promise<Consumer> {
   await bus.declare(credentialsTopology)
   return bus.consume(CREDENTIALS_QUEUE, { prefetch: 8, tag }, async (delivery) => {
-    const event = parseJsonAs(CredentialEvent, delivery.content.toString('utf8'))
+    const event = parseMessageAs(CredentialEvent, delivery.content)
     if (event === null || misaddressed(delivery, ...usable) !== null) return 'ack'
     await onUsable(event.Name)
     return 'ack'
@@ -42,7 +42,7 @@ export async function onErasureRequested(
 ): Promise<Consumer> {
   await bus.declare(credentialsTopology)
   return bus.consume(ERASURES_QUEUE, { prefetch: 1, tag }, async (delivery) => {
-    const event = parseJsonAs(CredentialEvent, delivery.content.toString('utf8'))
+    const event = parseMessageAs(CredentialEvent, delivery.content)
     if (event?.erase !== true) return 'ack'
     // An account that may publish other events could otherwise have the runs of a company erased.
     if (misaddressed(delivery, credentialRoutingKey('removed')) !== null) return 'ack'

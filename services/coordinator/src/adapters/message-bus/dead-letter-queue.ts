@@ -1,5 +1,5 @@
 import { DEAD_EXCHANGE, deadQueue } from '@integration-host/shared/contracts/step-message'
-import { parseJsonAs } from '@integration-host/shared/json'
+import { parseMessageAs } from '@integration-host/shared/json'
 import type {
   Delivery,
   MessageBus,
@@ -69,8 +69,7 @@ function deadMessageOf({
   }
   const bytes = headers[BYTES_HEADER]
   const isPublished = type === 'dead'
-  const envelope =
-    isPublished && bytes === undefined ? parseJsonAs(Envelope, content.toString('utf8')) : null
+  const envelope = isPublished && bytes === undefined ? parseMessageAs(Envelope, content) : null
   return {
     messageId: (isPublished ? (text(ID_HEADER) ?? '') : messageId).slice(0, 200),
     reason: (text('reason') ?? text('x-first-death-reason') ?? 'unknown').slice(0, 200),

@@ -1,4 +1,4 @@
-import { parseJsonAs } from '@integration-host/shared/json'
+import { parseMessageAs } from '@integration-host/shared/json'
 import { randomBytes } from 'node:crypto'
 import {
   delayName,
@@ -133,7 +133,7 @@ function delayTierFor(delayMs: number): string | null {
 function deliveryOf(delivery: Delivery, routingKey: string): StepDelivery {
   const { content, messageId } = delivery
   const received = { misaddressed: misaddressed(delivery, routingKey), content, messageId }
-  const message = parseJsonAs(StepMessage, content.toString('utf8'))
+  const message = parseMessageAs(StepMessage, content)
   if (message === null) return { due: null, ...received }
   const { Step, Version, v: _, ...run } = message
   return { due: { ...run, step: Step, version: Version }, ...received }

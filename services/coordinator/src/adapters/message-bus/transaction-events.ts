@@ -4,7 +4,7 @@
  * The rows in the store are authoritative, and an event contains only data that the rows contain as well.
  */
 import { afterWritesOfThisTurn } from '@integration-host/shared/batching/coalesce-writes'
-import { parseJsonAs } from '@integration-host/shared/json'
+import { parseMessageAs } from '@integration-host/shared/json'
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
@@ -60,7 +60,7 @@ export async function joinTransactionEvents(
   const consumer = bus.consume(REPLICA_QUEUE, options, async ({ content, headers }) => {
     // Batches that this replica has published itself are skipped before they are parsed. With a single replica, parsing
     // would be wasted work for every batch.
-    const batch = headers['replica'] === owner ? null : parseJsonAs(Batch, content.toString('utf8'))
+    const batch = headers['replica'] === owner ? null : parseMessageAs(Batch, content)
     for (const event of batch?.Events ?? []) onForeign(event)
     return 'ack'
   })

@@ -1,4 +1,4 @@
-import { parseJsonAs } from '@integration-host/shared/json'
+import { parseMessageAs } from '@integration-host/shared/json'
 import {
   CredentialEvent,
   credentialEventKind,
@@ -21,7 +21,7 @@ export async function onCredentialEvent(
   await bus.declare(webhooksTopology)
   return bus.consume(WEBHOOKS_QUEUE, { prefetch: 1, tag }, async (delivery) => {
     const { routingKey } = delivery
-    const event = parseJsonAs(CredentialEvent, delivery.content.toString('utf8'))
+    const event = parseMessageAs(CredentialEvent, delivery.content)
     const kind = credentialEventKind(routingKey)
     if (event === null || kind === null || misaddressed(delivery, routingKey) !== null)
       return 'reject'

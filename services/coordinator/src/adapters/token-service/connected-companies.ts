@@ -1,7 +1,8 @@
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { credentialName, realmOf } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { parseJson } from '@integration-host/shared/json'
+import { boundedText } from '@integration-host/shared/http/bounded-text'
+import { DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
@@ -20,10 +21,6 @@ export interface TokenServiceOptions {
 
 const TIMEOUT_MS = 10_000
 const PAGE_SIZE = 200
-/**
- * The maximum size of a response in bytes. A page of 500 credentials with long labels has less than half of this size.
- */
-const MAX_RESPONSE_BYTES = 8 * 1_048_576
 const RETRY_AFTER_S = 5
 /**
  * The states of a usable credential: all except `must_reconnect`. A failing refresh is retried, so runs wait for the
@@ -52,7 +49,10 @@ export function createConnectedCompanies({
         redirect: 'error',
         signal: AbortSignal.timeout(timeoutMs),
       })
-      return { status: response.status, body: parseJson(await boundedText(response)) }
+      return {
+        status: response.status,
+        body: parseJson(await boundedText(response), DOCUMENT_LIMITS),
+      }
     } catch (cause) {
       const reason = reasonOf(cause instanceof Error ? (cause.cause ?? cause) : cause)
       throw unavailable(`token-service is unavailable: ${reason}`, cause)
@@ -82,19 +82,6 @@ export function createConnectedCompanies({
       return true
     },
   }
-}
-
-/** @throws {Error} if the body is larger than the maximum. */
-async function boundedText(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = []
-  let length = 0
-  if (response.body === null) return ''
-  for await (const chunk of response.body as ReadableStream<Uint8Array>) {
-    length += chunk.length
-    if (length > MAX_RESPONSE_BYTES) throw new Error('the response is too large')
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
 }
 
 const rejected = (status: number): IntegrationError =>

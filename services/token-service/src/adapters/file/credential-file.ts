@@ -11,7 +11,7 @@ import { z } from 'zod'
 import { AuditHead, auditStart } from '@integration-host/shared/contracts/audit'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomic'
-import { parseJsonAs } from '@integration-host/shared/json'
+import { OWN_TEXT, parseJsonAs } from '@integration-host/shared/json'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { OutboxEntry } from '../../credential/outbox.ts'
@@ -131,7 +131,7 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
   }
   // The mode is set again, because a file that was restored from a backup may be readable by other users.
   await chmod(path, 0o600)
-  const state = parseJsonAs(FileState, text)
+  const state = parseJsonAs(FileState, text, OWN_TEXT)
   // A damaged file is left unchanged, and the start fails (F3).
   if (state === null) {
     throw new StartupError(

@@ -427,6 +427,11 @@ const odd: readonly (readonly [string, Scripted, readonly string[]])[] = [
     [],
   ],
   [
+    'too many members to be parsed',
+    body(JSON.stringify({ ...grant, roles: Array.from({ length: 25_000 }, () => 0) })),
+    [notAnObject],
+  ],
+  [
     '10 MB after the tokens',
     body(JSON.stringify({ ...grant, pad: 'x'.repeat(10_000_000) })),
     ['the response is incomplete (the response is too large)', notAnObject],
@@ -462,6 +467,16 @@ describe('a new token pair in an unusual response', () => {
     ['XML', body('<r><access_token>at-x</access_token><RefreshToken>rt-x</RefreshToken></r>')],
     ['an error beside an access token', body({ error: 'invalid_grant', access_token: 'at-x' })],
     ['tokens that are objects', body({ access_token: { value: 'at-x' }, refresh_token: { v: 1 } })],
+    [
+      'names in escapes, and too many members to be parsed',
+      body(
+        `{"access\\u005ftoken":"at-x","refresh\\u005ftoken":"rt-x","a":[${'0,'.repeat(25_000)}0]}`,
+      ),
+    ],
+    [
+      'arrays that are nested too deeply to be parsed',
+      body(`${'['.repeat(2_000)}${']'.repeat(2_000)}`),
+    ],
   ])('a refresh says that a response may hold tokens: %s', async (_, step: Scripted) => {
     expect(await refreshWith(step)).toMatchObject({ kind: 'unknown', mayHoldTokens: true })
   })

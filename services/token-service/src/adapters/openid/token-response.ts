@@ -4,7 +4,7 @@ import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { lifetimeSeconds } from '../../credential/credential.ts'
 import { presentableBody } from '../../provider/presentable-body.ts'
 import type { ProviderResponse, TokenOutcome } from '../../provider/provider.ts'
-import { asObject, parseJson, parseJsonObject } from '@integration-host/shared/json'
+import { asObject, jsonExcess, parseJson, parseJsonObject } from '@integration-host/shared/json'
 import { isSuccess, type ProviderHttpResponse } from './send-request.ts'
 
 /** Matches an access token that can be put into the header `Authorization` unchanged. */
@@ -190,9 +190,12 @@ const grantSeconds = (value: unknown): number | null =>
 const MAY_HOLD_TOKENS =
   /(?:access|refresh)[_-]?token(?:["'\\]{1,4}\s{0,9}:|[=>])(?!\s{0,9}(?:null|false|["'\\]{2,4}))|\ufffd/i
 
-/** Returns whether a response from which no tokens could be read may have contained new ones. */
+/**
+ * Returns whether a response from which no tokens could be read may have contained new ones. A body that exceeds the
+ * limits of JSON is not parsed, so it may have contained them in any notation.
+ */
 export const mayHoldTokens = ({ status, text, cutOff }: ProviderHttpResponse): boolean =>
-  isSuccess(status) && (cutOff !== null || MAY_HOLD_TOKENS.test(text))
+  isSuccess(status) && (cutOff !== null || jsonExcess(text) !== null || MAY_HOLD_TOKENS.test(text))
 
 /** Returns the outcome of a complete response without tokens. `now` is in epoch milliseconds. */
 export function outcomeOf(

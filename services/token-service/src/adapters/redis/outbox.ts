@@ -8,7 +8,7 @@ import {
   auditStart,
   chain,
 } from '@integration-host/shared/contracts/audit'
-import { parseJsonAs } from '@integration-host/shared/json'
+import { OWN_TEXT, parseJsonAs } from '@integration-host/shared/json'
 import { hasWeight, KEPT_MS } from '../../credential/audit-weight.ts'
 import type { OutboxMethods } from '../../credential/credential-store.ts'
 import { parseLabels } from '../../credential/labels.ts'
@@ -204,7 +204,7 @@ type StreamEntry = [id: string, pairs: string[]]
  * release stored the entry.
  */
 function parseOutboxEntry([, entry = '', , labels = '']: readonly string[]): OutboxEntry | null {
-  const parsed = parseJsonAs(OutboxEntry, entry)
+  const parsed = parseJsonAs(OutboxEntry, entry, OWN_TEXT)
   return parsed === null ? null : withLabels(parsed, parseLabels(labels))
 }
 
