@@ -27,12 +27,13 @@ export const ScheduleView = z
     Paused: z.boolean(),
     PausedAt: z.iso.datetime().nullable(),
     PausedBy: z.string().nullable().meta({
-      description: 'a person or the id of a key; null for a key that is bound to realms',
+      description:
+        'a person or the id of a key; null for a key that is bound to realms or lacks `transactions:read`',
     }),
-    Reason: z
-      .string()
-      .nullable()
-      .meta({ description: 'of the pause; null for a key that is bound to realms' }),
+    Reason: z.string().nullable().meta({
+      description:
+        'of the pause; null for a key that is bound to realms or lacks `transactions:read`',
+    }),
     RemovedAt: z.iso.datetime().nullable().meta({
       description: 'since when the process has no schedule of this name, so that it is not fired',
     }),

@@ -4,6 +4,7 @@ import {
   DeletedDeadLetters,
 } from '@integration-host/shared/contracts/dead-letter'
 import { ActBody } from '@integration-host/shared/contracts/run'
+import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
@@ -206,11 +207,21 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
       async (c) => {
         const { process, id } = c.req.valid('param')
         const act = await actOf(c)
-        const run = await deadLetterOperations.requeue(await letterOf(c, process, id), act)
-        return c.json(changedRun(callerOf(c), run), 202)
+        const caller = callerOf(c)
+        const letter = await letterOf(c, process, id)
+        const run = await deadLetterOperations.requeue(letter, act).catch((error: unknown) => {
+          throw caller.has('transactions:read') ? error : withoutContent(error)
+        })
+        return c.json(changedRun(caller, run), 202)
       },
     )
 }
+
+/** Returns the error without what it says about the content of the message, such as the names of its members. */
+const withoutContent = (error: unknown): unknown =>
+  hasCode(error, 'dead_letter_without_run') || hasCode(error, 'input_invalid')
+    ? new IntegrationError(error.code, 'a key with transactions:read is told the reason')
+    : error
 
 const viewOf = (letter: DeadLetter): DeadLetterView => {
   const { ID, Process, MessageID, Reason, At, TransactionID, ReplayID, StepName } = letter

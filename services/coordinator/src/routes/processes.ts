@@ -17,6 +17,9 @@ import type { Pauses } from '../transaction/pause.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { describeBody, readActOn } from './act.ts'
 import { ProcessParam } from './contracts.ts'
+import { maySeeReasonOfPause } from './pause-reasons.ts'
+
+const HIDDEN_FROM = 'null for a key that is bound to realms or lacks `transactions:read`'
 
 const ProcessView = z
   .object({
@@ -25,13 +28,16 @@ const ProcessView = z
     RequireInternet: z.boolean(),
     Paused: z.boolean(),
     PausedAt: z.iso.datetime().nullable(),
-    PausedBy: z.string().nullable().meta({
-      description: 'a person or the id of a key; null for a key that is bound to realms',
-    }),
+    PausedBy: z
+      .string()
+      .nullable()
+      .meta({
+        description: `a person or the id of a key; ${HIDDEN_FROM}`,
+      }),
     Reason: z
       .string()
       .nullable()
-      .meta({ description: 'of the pause; null for a key that is bound to realms' }),
+      .meta({ description: `of the pause; ${HIDDEN_FROM}` }),
     Retry: z.object({
       MaxAttempts: z.int(),
       BaseMs: z
@@ -115,9 +121,7 @@ export function processRoutes({
   const tags = ['processes']
   const view = (definition: ProcessDefinition, pauses: Pauses, caller: Caller) => {
     const pause = pauses.get(definition.name)
-    // A key that is bound to companies sees only the time of a pause, because a pause concerns all companies, and its
-    // reason may mention a company to which the key is not bound.
-    const maySeeWhy = !caller.isBoundToRealms
+    const maySeeWhy = maySeeReasonOfPause(caller)
     return {
       Process: definition.name,
       Steps: definition.stepNames,

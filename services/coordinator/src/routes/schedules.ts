@@ -18,6 +18,7 @@ import type { Act } from '../transaction/action.ts'
 import type { ScheduleOperations } from '../worker/schedule-operations.ts'
 import { describeBody, readActOn } from './act.ts'
 import { ProcessParam } from './contracts.ts'
+import { maySeeReasonOfPause } from './pause-reasons.ts'
 
 export interface ScheduleRouteDeps {
   readonly schedules: ScheduleOperations
@@ -32,9 +33,7 @@ function viewOf(schedule: StoredSchedule, caller: Caller): z.output<typeof Sched
   const { process, name, timing, nextAt, pausedAt, removedAt } = schedule
   const first = Date.parse(nextAt)
   const isFiring = pausedAt === null && removedAt === null
-  // A key that is bound to companies sees no details of a pause, because a pause concerns all companies, and its reason
-  // may mention a company to which the key is not bound.
-  const maySeeWhy = !caller.isBoundToRealms
+  const maySeeWhy = maySeeReasonOfPause(caller)
   return {
     Process: process,
     Name: name,
