@@ -2,6 +2,7 @@
 import { providerErrorLines } from '@integration-host/cli/response-lines'
 import { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { TransactionView } from '@integration-host/shared/contracts/transaction'
+import { readEvents } from '@integration-host/shared/http/event-stream'
 import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import type { Installation } from './story.ts'
 
@@ -76,10 +77,9 @@ export async function stepLines(
   }
 
   const response = await get('/events')
-  if (!response.ok || response.body === null)
-    throw new Error(`the coordinator responded with ${response.status}`)
-  for await (const data of eventData(response.body))
-    await describe(TransactionEvent.parse(parseJson(data)))
+  if (!response.ok) throw new Error(`the coordinator responded with ${response.status}`)
+  for await (const event of readEvents(response))
+    if (event?.name === 'transaction') await describe(TransactionEvent.parse(parseJson(event.data)))
   throw new Error('the coordinator has ended the stream of events')
 }
 
@@ -112,17 +112,3 @@ function attemptParts(attempt: Attempt, finishedAt: string, reason: string | nul
 
 const endText = ({ Status, LastError }: TransactionView): string =>
   Status === 'Completed' || LastError === null ? Status : `${Status}: ${LastError}`
-
-/** Yields the `data` of each `transaction` event of a stream of server-sent events. */
-async function* eventData(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
-  let rest = ''
-  for await (const chunk of body.pipeThrough(new TextDecoderStream())) {
-    const events = (rest + chunk).split('\n\n')
-    rest = events.pop() ?? ''
-    for (const event of events) {
-      const lines = event.split('\n')
-      const data = lines.find((line) => line.startsWith('data: '))
-      if (lines.includes('event: transaction') && data !== undefined) yield data.slice(6)
-    }
-  }
-}

@@ -1,6 +1,7 @@
 /** The client of a service's HTTP API. */
 import { Fault } from '@integration-host/shared/contracts/credential'
 import { Problem } from '@integration-host/shared/contracts/problem'
+import { readLines } from '@integration-host/shared/http/read-lines'
 import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import type { z } from 'zod'
@@ -122,11 +123,11 @@ function openService(
     // No deadline applies to the whole response. fetch aborts the response if no data arrives for five minutes
     // (undici's bodyTimeout).
     const response = await call(method, path, async (begun) => begun, { deadlineMs: null })
-    const lines = linesOf(response)
+    const lines = readLines(response, MAX_LINE_CHARACTERS)
     for (;;) {
       const next = await reaching(connection, terminal, () => lines.next())
       if (next.done === true) return
-      yield parsed(next.value, schema, connection)
+      for (const line of next.value) yield parsed(line, schema, connection)
     }
   }
   const json =
@@ -168,15 +169,8 @@ function openService(
   }
 }
 
-async function* linesOf(response: Response): AsyncGenerator<string> {
-  let rest = ''
-  for await (const chunk of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
-    const lines = (rest + chunk).split('\n')
-    rest = lines.pop() ?? ''
-    yield* lines
-  }
-  if (rest !== '') yield rest
-}
+/** A line is a run with all of its items, each of which has a response of up to 1 MiB. */
+const MAX_LINE_CHARACTERS = 256 * 1_048_576
 
 /** Converts an error that fetch threw into the error with which the command fails. */
 async function reaching<T>(

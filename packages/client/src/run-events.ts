@@ -9,9 +9,9 @@
  *     a caller waits for is read.
  * R2  While no stream can be opened, these runs are read after each attempt to open a stream.
  */
+import { readEvents } from '@integration-host/shared/http/event-stream'
 import { parseJsonObject } from '@integration-host/shared/json'
 import { pause } from './attempts.ts'
-import { readEvents } from './event-stream.ts'
 import { ProblemError } from './problem.ts'
 
 export interface RunEventsDeps {

@@ -1,11 +1,12 @@
 /** Reads the event stream of the coordinator permanently. */
 import { setTimeout as delay } from 'node:timers/promises'
+import { readEvents } from '@integration-host/shared/http/event-stream'
 import { parseJson } from '@integration-host/shared/json'
 import { backoffMs } from '@integration-host/shared/process/backoff'
 import { Transition } from '../../view/transition.ts'
 import type { ServiceClient } from './service-client.ts'
 
-/** The coordinator writes a comment every 15 s. A connection without any bytes for this time is closed. */
+/** The coordinator writes a comment every 15 s. A connection without an event or a comment for this time is closed. */
 const SILENCE_MS = 45_000
 
 export interface TransitionListener {
@@ -42,13 +43,14 @@ export async function followTransitions(
     if (attempts > 1 && lastId === null) onGap()
     const silence = setTimeout(() => closing.abort(), SILENCE_MS)
     try {
-      for await (const { name, id, data } of eventsOf(response, () => silence.refresh())) {
+      for await (const received of readEvents(response)) {
+        silence.refresh()
         failures = 0
-        if (name === 'reset') onGap()
-        if (name !== 'transaction') continue
-        const event = Transition.safeParse(parseJson(data))
+        if (received?.name === 'reset') onGap()
+        if (received?.name !== 'transaction') continue
+        const event = Transition.safeParse(parseJson(received.data))
         if (event.success) onEvent(event.data)
-        lastId = id ?? lastId
+        lastId = received.id ?? lastId
       }
     } finally {
       clearTimeout(silence)
@@ -68,44 +70,4 @@ export async function followTransitions(
     })
     await delay(pauseMs, undefined, { signal }).catch(() => {})
   }
-}
-
-interface ServerEvent {
-  readonly name: string
-  readonly id: string | null
-  readonly data: string
-}
-
-const MAX_EVENT_CHARACTERS = 1_048_576
-
-/** Parses a stream of server-sent events. `onBytes` is called for each chunk. */
-async function* eventsOf(response: Response, onBytes: () => void): AsyncGenerator<ServerEvent> {
-  // A TextDecoderStream would cost more time for each chunk than everything else here.
-  const decoder = new TextDecoder()
-  const chunks: AsyncIterable<Uint8Array> | readonly Uint8Array[] = response.body ?? []
-  let text = ''
-  for await (const chunk of chunks) {
-    onBytes()
-    // Only the new part is searched, because a long event may arrive in many chunks.
-    const searchedFrom = Math.max(0, text.length - 1)
-    text += decoder.decode(chunk, { stream: true })
-    if (text.indexOf('\n\n', searchedFrom) === -1) {
-      if (text.length > MAX_EVENT_CHARACTERS) throw new Error('an event of the stream is too long')
-      continue
-    }
-    const blocks = text.split('\n\n')
-    text = blocks.pop() ?? ''
-    for (const block of blocks) yield eventOf(block)
-  }
-}
-
-function eventOf(block: string): ServerEvent {
-  let name = 'message'
-  let id: string | null = null
-  let data = ''
-  for (const line of block.split('\n'))
-    if (line.startsWith('data: ')) data = line.slice(6)
-    else if (line.startsWith('id: ')) id = line.slice(4)
-    else if (line.startsWith('event: ')) name = line.slice(7)
-  return { name, id, data }
 }

@@ -4,8 +4,8 @@ import { readEvents } from './event-stream.ts'
 const STREAM = `: connected\n\nevent: transaction\nid: a/1\ndata: {"n": "é"}\n\ndata: one\r\ndata:two\r\n\r\nid: lost\ndata: without end\n`
 
 /** Returns a body that arrives in chunks of `size` bytes, so that characters and line breaks are split. */
-const body = (size: number): ReadableStream<Uint8Array<ArrayBuffer>> => {
-  const bytes = new TextEncoder().encode(STREAM)
+const body = (size: number, text = STREAM): ReadableStream<Uint8Array<ArrayBuffer>> => {
+  const bytes = new TextEncoder().encode(text)
   return new ReadableStream({
     start(controller) {
       for (let at = 0; at < bytes.length; at += size) controller.enqueue(bytes.slice(at, at + size))
@@ -32,5 +32,27 @@ describe('the reader of server-sent events', () => {
       pull: (controller) => controller.enqueue(chunk),
     })
     await expect(Array.fromAsync(readEvents({ body: endless }))).rejects.toThrow('is too long')
+  })
+
+  it.each([
+    ['one line', `data: ${'x'.repeat(1_000_000)}\n\n`, 1_000_000],
+    ['many lines', `${`data: ${'x'.repeat(10)}\n`.repeat(60_000)}\n`, 659_999],
+  ])(
+    'the reader of server-sent events looks at each character once: an event of %s in pieces of 8 bytes',
+    async (_, text, length) => {
+      // A reader that searches or copies what it already has, with each piece, would need more time than a test may.
+      const [event] = await Array.fromAsync(readEvents({ body: body(8, text) }))
+      expect(event?.data).toHaveLength(length)
+    },
+  )
+
+  it.each([
+    ['in one line', 'x'],
+    ['in many lines', 'x\ndata: '],
+  ])('the reader of server-sent events rejects an event of more than 1 MiB %s', async (_, part) => {
+    const text = `data: ${part.repeat(Math.ceil(1_048_577 / part.replace('\n', '').length))}\n\n`
+    await expect(Array.fromAsync(readEvents({ body: body(65_536, text) }))).rejects.toThrow(
+      'is too long',
+    )
   })
 })
