@@ -229,15 +229,39 @@ describe('what the response to a change shows', () => {
     expect((await queue('other', 'late of other', late)).status).toBe(202)
   })
 
-  it('a request that waits gets 401 if its key was revoked meanwhile, also if the run has ended', async () => {
-    const waiting = queue('reads', 'revoked', { NotBefore: 3_600 }, { Prefer: 'wait=50' })
-    await requestsWait(host, 1)
-    await writeFile(file, JSON.stringify(entries.filter(({ id }) => id !== 'reads')))
-    await until(async () => (await queue('reads', 'x')).status === 401)
-    await host.call(`${transactions}/revoked/retry`, { method: 'POST' })
-    const response = await waiting
-    expect(response.status).toBe(401)
-    expect(await response.json()).toMatchObject({ code: 'unauthorized' })
-    await writeFile(file, JSON.stringify(entries))
-  })
+  it.each([
+    ['was revoked', entries.filter(({ id }) => id !== 'reads'), 401, 'unauthorized'],
+    ['has lost its scope', [entryOf('reads', ['transactions:queue'])], 403, 'forbidden'],
+    [
+      'has lost its company',
+      [{ ...entryOf('reads', ['transactions:queue', 'transactions:read']), realms: ['2'] }],
+      403,
+      'forbidden',
+    ],
+  ])(
+    'a request that waits ends as soon as the coordinator reads that its key %s, although its run has not ended',
+    async (change, changed, status, code) => {
+      const waitFor = (key: string, id: string) =>
+        queue(key, id, { NotBefore: 3_600 }, { Prefer: 'wait=50' })
+      const waiting = waitFor('reads', change)
+      const kept = waitFor('other', `other ${change}`)
+      await requestsWait(host, 2)
+      const others = entries.filter(({ id }) => id === 'other')
+      await writeFile(
+        file,
+        JSON.stringify([...changed.filter(({ id }) => id !== 'other'), ...others]),
+      )
+      const response = await waiting
+      expect(response.status).toBe(status)
+      expect(await response.json()).toMatchObject({ code })
+      await requestsWait(host, 1) // the request of the other key
+      const path = encodeURIComponent(`other ${change}`)
+      await host.call(`${transactions}/${path}/cancel`, { method: 'POST' })
+      expect((await kept).status).toBe(200)
+      await writeFile(file, JSON.stringify(entries))
+      const headers = { Authorization: `Bearer ${keyOf('reads')}` }
+      await until(async () => (await host.call(`${transactions}/${path}`, { headers })).ok)
+    },
+    30_000, // shorter than the wait
+  )
 })

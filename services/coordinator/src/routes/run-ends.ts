@@ -21,13 +21,14 @@ export interface RunEnds extends Disposable {
    * Resolves with `null` without waiting if the caller gets no place (`WAITING`), if the service shuts down, or if `ms`
    * is 0.
    *
-   * @param onDisconnect - registers the function that must be called when the client disconnects
+   * @param onStop - registers the function that must be called when the client disconnects or may no longer wait; the
+   *   promise then resolves at once, with the run as it was queued
    */
   wait(
     queued: QueueResult,
     caller: Pick<Caller, 'shareOf'>,
     ms: number,
-    onDisconnect: (stopWaiting: () => void) => void,
+    onStop: (stopWaiting: () => void) => void,
   ): Promise<Run | null>
 }
 
@@ -80,15 +81,15 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
     get size() {
       return places.size
     },
-    async wait({ outcome, run, claim }, caller, ms, onDisconnect) {
+    async wait({ outcome, run, claim }, caller, ms, onStop) {
       if (isOver(run.Status)) return run
       if (isClosed || ms === 0) return null
       const freePlace = places.take(caller)
       if (freePlace === null) return null
       const { event, stop } = watch(run, ms)
-      let isConnected = true
-      onDisconnect(() => {
-        isConnected = false
+      let isStopped = false
+      onStop(() => {
+        isStopped = true
         stop()
       })
       // A run that this replica has not started itself may have ended before it was watched: it existed before, or
@@ -96,7 +97,7 @@ export function createRunEnds({ feed, source }: RunEndsDeps): RunEnds {
       if (claim === undefined) void read(run).then(({ Status }) => isOver(Status) && stop())
       const last = await event
       freePlace()
-      if (!isConnected) return run
+      if (isStopped) return run
       return (outcome === 'queued' && last && completedRun(run, last)) || read(run)
     },
     [Symbol.dispose]() {

@@ -34,7 +34,7 @@ export interface TransactionRouteDeps {
   readonly operations: Operations
   readonly source: TransactionSource
   readonly runEnds: RunEnds
-  readonly keys: Pick<AccessKeys, 'identify'>
+  readonly keys: Pick<AccessKeys, 'identify' | 'watch'>
   readonly recordRead: RecordRead
 }
 
@@ -133,15 +133,20 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
           return rawJson(c, run, result.outcome === 'exists' ? 200 : 202)
         }
         const seconds = Math.min(preferred, MAX_WAIT_SECONDS)
-        const ended = await runEnds.wait(result, caller, seconds * 1_000, (stopWaiting) =>
-          onResponseClosed(c, stopWaiting),
-        )
-        // The key may have been revoked, or have lost a scope or a company, while the request waited.
-        if (ended !== null) {
+        // The key may be revoked, expire, or lose a scope or a company, while the request waits.
+        const requireStillPermitted = (): void => {
           const current = identified(c, keys)
           current.requireScope('transactions:read')
           current.requireProcess(process)
-          current.requireRealmOf(ended)
+          current.requireRealmOf(transaction)
+        }
+        using stack = new DisposableStack()
+        const ended = await runEnds.wait(result, caller, seconds * 1_000, (stopWaiting) => {
+          onResponseClosed(c, stopWaiting)
+          stack.defer(keys.watch(() => throws(requireStillPermitted) && stopWaiting()))
+        })
+        if (ended !== null) {
+          requireStillPermitted()
           c.header('Preference-Applied', `wait=${seconds}`)
         }
         const run = ended ?? result.run
@@ -324,6 +329,15 @@ const changed = (
   status: 200 | 202,
   brought?: { readonly InitialData: ReplayRequest['initialData'] },
 ): Response => c.json(changedRun(callerOf(c), run, brought), status)
+
+function throws(check: () => void): boolean {
+  try {
+    check()
+    return false
+  } catch {
+    return true
+  }
+}
 
 const onlyRunQuery = onlyKnownQuery(...Object.keys(RunQuery.shape))
 
