@@ -29,6 +29,13 @@ describe('the metrics that Prometheus scrapes', () => {
     )
   })
 
+  it('the services of an OS process share the metrics of the process, each with its own label', async () => {
+    const [first, second] = [createMetrics('first'), createMetrics('second')]
+    const metric = 'nodejs_eventloop_utilization_summary'
+    expect(first.registry.getSingleMetric(metric)).toBe(second.registry.getSingleMetric(metric))
+    expect(await second.read()).toMatch(/^process_start_time_seconds\{service="second"\} \d+/m)
+  })
+
   it('a service computes its metrics for each scrape while scrapes are rare', async () => {
     const scrape = scraper()
     for (let scrapes = 1; scrapes <= 20; scrapes += 1) expect(await scrape()).toBe(scrapes)

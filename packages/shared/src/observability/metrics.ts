@@ -35,10 +35,21 @@ const LATENCY_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120,
 ]
 
+/**
+ * The metrics of the OS process. All services of a process share them, because the library measures them with a timer
+ * and observers that never end.
+ */
+let processMetrics: Registry | undefined
+
+function measureProcess(): Registry {
+  const register = new Registry()
+  collectDefaultMetrics({ register })
+  return register
+}
+
 export function createMetrics(service: string): Metrics {
-  const registry = new Registry()
+  const registry = Registry.merge([(processMetrics ??= measureProcess())])
   registry.setDefaultLabels({ service })
-  collectDefaultMetrics({ register: registry })
   new Gauge({
     name: 'service_info',
     help: '1; the labels name the version and the OS process of the service',
