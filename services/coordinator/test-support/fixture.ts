@@ -29,7 +29,7 @@ import type { ProcessDefinition } from '../src/process/definition.ts'
 import type { CoordinatorAdapters } from '../src/coordinator-adapters.ts'
 import { startCoordinator } from '../src/service.ts'
 import type { TransactionSource } from '../src/transaction/transaction-source.ts'
-import { createDatabase, type TestDatabase } from './database.ts'
+import { takeDatabase, type TestDatabase } from './database.ts'
 import { startTarget, type Target } from './fake-target.ts'
 import { openPostgresSource } from './postgres-source.ts'
 
@@ -62,7 +62,7 @@ export async function openBackends(
 ): Promise<Backends> {
   const dataDir = await mkdtemp(join(tmpdir(), 'coordinator-'))
   const prefix = `test-${crypto.randomUUID().slice(0, 8)}.`
-  const database = kind === 'real' ? await createDatabase() : null
+  const database = kind === 'real' ? await takeDatabase() : null
   return {
     kind,
     dataDir,
@@ -119,13 +119,15 @@ async function removeTopology(
   ]
   const queues = topologies.flatMap((topology) => topology.queues)
   const exchanges = topologies.flatMap((topology) => topology.exchanges)
-  for (const { name } of queues) await channel.deleteQueue(prefix + name)
-  for (const name of [
+  const names = [
     ...exchanges.map((exchange) => exchange.name),
     TRANSACTIONS_EXCHANGE,
     COORDINATORS_EXCHANGE,
+  ]
+  await Promise.all([
+    ...queues.map(({ name }) => channel.deleteQueue(prefix + name)),
+    ...names.map((name) => channel.deleteExchange(prefix + name)),
   ])
-    await channel.deleteExchange(prefix + name)
   await connection.close()
 }
 

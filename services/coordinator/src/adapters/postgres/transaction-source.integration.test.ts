@@ -6,7 +6,7 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
-import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
+import { createDatabase, emptyTables, type TestDatabase } from '../../../test-support/database.ts'
 import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import { auditContract } from '../../transaction/audit.contract.ts'
 import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
@@ -64,38 +64,9 @@ function connect(url: string) {
   return { connection: connected, source, health, ready }
 }
 
-/** The tables that are emptied before each test. */
-const TABLES = [
-  'Order_Item',
-  'Order_Attempt',
-  'Order_Process',
-  'Order_Action',
-  'Order_Webhook',
-  'Order_DeadLetter',
-  'Order_Operation',
-  'Order_Tag',
-  'Order_Target',
-  'Order_Slot',
-  'Order_Debounce',
-  'Order_Delayed',
-  'Order_Absorbed',
-  'Order_Schedule',
-  'Realm_Cursor',
-  'Order_Header',
-]
-
-// For small tables, `delete` is much faster than `truncate`, which replaces the files of the tables and their indexes.
-const emptyTables = () =>
-  database.sql.unsafe(
-    [
-      ...TABLES.map((table) => `delete from "${table}"`),
-      `delete from "Order_Installation" where "Name" <> 'KeepsByDefault'`,
-    ].join('; '),
-  )
-
 /** Returns a source whose tables are empty. All sources that this function returns share a connection. */
 async function open(): Promise<TransactionSource> {
-  await emptyTables()
+  await emptyTables(database.sql)
   return {
     ...createPostgresTransactionSource(connection, contractTimes),
     async [Symbol.asyncDispose]() {},
@@ -546,7 +517,7 @@ describe('notifications of rows that other programs insert', () => {
   })
 
   it('PostgreSQL sends no notification for runs that the coordinator queues or replays', async () => {
-    await emptyTables()
+    await emptyTables(database.sql)
     const { source, ready } = connect(database.url)
     await ready()
     const hints = await watch(source)
