@@ -1,14 +1,18 @@
 /**
- * Two projects: `unit` needs no network; `integration` needs PostgreSQL, Redis and RabbitMQ, which
- * `tests/support/backends/find-backends.ts` finds or starts.
+ * `npm test` runs two projects: `unit` needs no network; `integration` has the contracts on PostgreSQL, Redis and RabbitMQ,
+ * which `tests/support/backends/find-backends.ts` finds or starts, and ten flows through the whole system.
  *
- * In both projects a module is replaced. Every import of `@integration-host/shared/http/service-app` in a test or a
+ * `npm run test:all` runs two more: `campaigns` has everything that takes minutes (faults, security, fuzzing, browsers, all
+ * flows) and the contracts on backends that `npm test` does not need (`*.campaign.test.ts`); `gateway without fast path`
+ * repeats tests of the gateway.
+ *
+ * In all projects a module is replaced. Every import of `@integration-host/shared/http/service-app` in a test or a
  * service resolves to `tests/support/openapi/checked-service-app.ts`, which compares each response of a service with
  * the service's OpenAPI document. The setup file `check-after-each-test.ts` fails a test if a response deviated. So
  * the documents are verified by every test that calls a service, and not by a few tests written for it.
  */
 import { fileURLToPath } from 'node:url'
-import { defineConfig } from 'vitest/config'
+import { defineConfig, type ViteUserConfig } from 'vitest/config'
 
 // Node stores compiled modules in this folder, also for the services and commands that tests start. Compiling is a third of
 // the processor time that the start of a service or of a test file needs.
@@ -22,7 +26,45 @@ const exclude = ['**/node_modules/**', 'host/template/**']
 const support = (file: string): string =>
   fileURLToPath(new URL(`tests/support/${file}`, import.meta.url))
 
-export default defineConfig({
+// Only these projects need PostgreSQL, Redis and RabbitMQ, so a run of the unit tests alone starts none of them.
+const BACKENDS = ['tests/support/backends/find-backends.ts']
+
+const FLOWS = [
+  'books',
+  'change-feed',
+  'cli-doctor-work',
+  'cli-transactions',
+  'dead-letters',
+  'order',
+  'provider-webhooks',
+  'realm',
+  'replayed-post',
+  'tracing',
+].map((name) => `tests/flows/${name}.test.ts`)
+
+const CAMPAIGNS = [
+  {
+    extends: true as const,
+    test: {
+      name: 'campaigns',
+      include: ['**/*.campaign.test.ts', 'tests/*/**/*.test.ts'],
+      exclude: [...exclude, ...FLOWS, 'tests/support/**', 'tests/console/**'],
+      globalSetup: BACKENDS,
+    },
+  },
+  {
+    extends: true as const,
+    test: {
+      // The gateway's behaviour must not depend on its fast path (ADR 14).
+      name: 'gateway without fast path',
+      env: { FAST_PATH: 'off' },
+      include: ['services/accounting-gateway/src/{listener,service,service.*}.test.ts'],
+    },
+  },
+]
+
+/** What the tests of the console share. */
+export const base = {
   resolve: {
     alias: {
       '@integration-host/shared/http/service-app': support('openapi/checked-service-app.ts'),
@@ -49,6 +91,13 @@ export default defineConfig({
     hookTimeout: 90_000,
     // vitest's default of one second is too short on a loaded machine.
     expect: { poll: { timeout: 30_000, interval: 20 } },
+  },
+} satisfies ViteUserConfig
+
+export default defineConfig(({ mode }) => ({
+  ...base,
+  test: {
+    ...base.test,
     projects: [
       {
         extends: true,
@@ -59,29 +108,19 @@ export default defineConfig({
             'tests/*.test.ts',
             'tests/support/**/*.test.ts',
           ],
-          exclude: [...exclude, '**/*.integration.test.ts'],
-        },
-      },
-      {
-        extends: true,
-        test: {
-          // The gateway's behaviour must not depend on its fast path (ADR 14).
-          name: 'gateway without fast path',
-          env: { FAST_PATH: 'off' },
-          include: ['services/accounting-gateway/src/{listener,service,service.*}.test.ts'],
+          exclude: [...exclude, '**/*.{integration,campaign}.test.ts'],
         },
       },
       {
         extends: true,
         test: {
           name: 'integration',
-          include: ['**/*.integration.test.ts', 'tests/*/**/*.test.ts'],
-          exclude: [...exclude, 'tests/support/**', 'tests/console/**'],
-          // Only the integration tests need PostgreSQL, Redis and RabbitMQ, so a run of the unit tests alone starts
-          // none of them.
-          globalSetup: ['tests/support/backends/find-backends.ts'],
+          include: ['**/*.integration.test.ts', ...FLOWS],
+          exclude,
+          globalSetup: BACKENDS,
         },
       },
+      ...(mode === 'all' ? CAMPAIGNS : []),
     ],
   },
-})
+}))

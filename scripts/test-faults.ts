@@ -63,6 +63,7 @@ const nameOf = ({ moduleId }: TestModule): string =>
 const startedAt = performance.now()
 const measurements = new Measurements()
 const vitest = await startVitest('test', positionals.length > 0 ? positionals : files, {
+  mode: 'all',
   watch: false,
   reporters: ['default', measurements],
 })

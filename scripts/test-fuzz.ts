@@ -34,5 +34,5 @@ const file =
     : values.target === 'doubling'
       ? 'doubling.test.ts'
       : 'fuzz.test.ts'
-const vitest = await startVitest('test', [`tests/fuzz/${file}`], { watch: false })
+const vitest = await startVitest('test', [`tests/fuzz/${file}`], { mode: 'all', watch: false })
 await vitest.close()

@@ -7,7 +7,7 @@ import { placesOfRoutes } from './places/routes.ts'
 import { sendRaw } from './places/send-raw.ts'
 import { startServices } from './places/services.ts'
 
-/** `npm test` has 20 seconds for this. `npm run test:fuzz` sets a longer time. */
+/** `npm run test:all` has 20 seconds for this. `npm run test:fuzz` sets a longer time. */
 const { FUZZ_SEED = '1', FUZZ_SECONDS = '20', FUZZ_PLACE = '' } = process.env
 
 describe('the processor time of a process', () => {

@@ -8,7 +8,7 @@ import { gatewayResponses } from './targets/gateway-responses.ts'
 import { stepMessages } from './targets/step-messages.ts'
 import { callbacks, imports } from './targets/token-service.ts'
 
-/** In `npm test` all targets together get 30 seconds. `npm run test:fuzz` sets a longer time. */
+/** In `npm run test:all` all targets together get 30 seconds. `npm run test:fuzz` sets a longer time. */
 const { FUZZ_SEED = '1', FUZZ_SECONDS = '30', FUZZ_TARGET, FUZZ_SAVE } = process.env
 
 const start: Record<TargetName, () => Promise<Target>> = {

@@ -2,3 +2,4 @@ import { coordinatorContract } from './service.contract.ts'
 
 coordinatorContract('embedded', 'message')
 coordinatorContract('embedded', 'inline')
+coordinatorContract('real', 'inline')

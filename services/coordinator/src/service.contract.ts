@@ -27,11 +27,12 @@ import type { Step } from './process/step.ts'
 
 /**
  * Tests the behaviour of a coordinator. The behaviour must be the same on RabbitMQ and PostgreSQL as on the embedded
- * bus and the memory source.
+ * bus and the memory source. The smoke consists of the tests of runs and of failing calls.
  */
 export function coordinatorContract(
   kind: 'embedded' | 'real',
   dispatch: ProcessDefinition['dispatch'],
+  extent: 'whole' | 'smoke' = 'whole',
 ): void {
   describe(`a coordinator on ${kind} backends, dispatch '${dispatch}'`, () => {
     let backends: Backends
@@ -369,6 +370,8 @@ export function coordinatorContract(
         expect(calls[0]?.headers['authorization']).toBe(`Bearer ${serviceKey}`)
       })
     })
+
+    if (extent === 'smoke') return
 
     describe('calls for a company after a 429 response', () => {
       const ofCompany = (step: Step) =>

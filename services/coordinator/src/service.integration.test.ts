@@ -18,7 +18,6 @@ import { type Backends, openBackends, startFixture, watchEvents } from '../test-
 import { coordinatorContract } from './service.contract.ts'
 
 coordinatorContract('real', 'message')
-coordinatorContract('real', 'inline')
 
 const amqpUrl = process.env['TEST_AMQP_URL'] ?? ''
 

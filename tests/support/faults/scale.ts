@@ -1,7 +1,7 @@
 import { type Random, randomOf } from '@integration-host/shared/random'
 
 /**
- * Sizes of the fault tests: `test` in `npm test`, `faults` in `npm run test:faults`, and `long` in
+ * Sizes of the fault tests: `test` in `npm run test:all`, `faults` in `npm run test:faults`, and `long` in
  * `npm run test:faults -- --long`.
  */
 export type RunLength = 'test' | 'faults' | 'long'
@@ -20,7 +20,7 @@ export const scale = <Size>(sizes: {
   readonly long?: Size
 }): Size => (runLength === 'long' ? (sizes.long ?? sizes.faults) : sizes[runLength])
 
-/** Whether tests that always take minutes are run. `npm test` skips them. */
+/** Whether tests that always take minutes are run. `npm run test:all` skips them. */
 export const isFaultRun = runLength !== 'test'
 
 /** Returns the random number generator of this run. `npm run test:faults -- --seed 7` sets the seed. */

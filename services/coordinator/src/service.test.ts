@@ -1,0 +1,3 @@
+import { coordinatorContract } from './service.contract.ts'
+
+coordinatorContract('embedded', 'message', 'smoke')
