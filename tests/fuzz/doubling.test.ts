@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { listeningUrl, startProcess } from '@integration-host/shared/test-support/start-process'
 import { findTripled, type Place, tripled } from './doubling.ts'
+import { placesOfEndlessResponses } from './places/endless-responses.ts'
+import { placesOfLines } from './places/lines.ts'
 import { placesOfMessages } from './places/messages.ts'
+import { placesOfProvider } from './places/provider.ts'
 import { placesOfResponses } from './places/responses.ts'
 import { placesOfRoutes } from './places/routes.ts'
 import { sendRaw } from './places/send-raw.ts'
@@ -59,8 +62,11 @@ describe('each door of each service', () => {
     const services = opened.use(await startServices())
     places = [
       ...services.all.flatMap(placesOfRoutes),
+      ...services.all.flatMap(placesOfLines),
       ...(await placesOfMessages(services.system, opened)),
       ...(await placesOfResponses(opened)),
+      ...(await placesOfProvider(opened)),
+      ...(await placesOfEndlessResponses(opened)),
     ].filter(({ name }) => name.includes(FUZZ_PLACE))
   }, 180_000)
   afterAll(() => opened.disposeAsync())
