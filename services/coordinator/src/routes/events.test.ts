@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
+import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import {
   type Backends,
@@ -8,6 +9,7 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
+import { WATCHERS } from './event-streams.ts'
 
 /**
  * The ways in which a key changes while a client reads events with it. `status` is the status of the response when the
@@ -44,9 +46,30 @@ afterAll(async () => {
   await backends[Symbol.asyncDispose]()
 })
 
+const watch = (id: string, signal: AbortSignal | null = null) =>
+  host.call('/events', { signal, headers: { Authorization: `Bearer ${keyOf(id)}` } })
+
+it('a key that has taken all its places for event streams gets 503, while another key still gets a place', async () => {
+  const client = new AbortController()
+  const held = await Promise.all(
+    Array.from({ length: WATCHERS.perKey }, () => watch('unchanged', client.signal)),
+  )
+  expect(new Set(held.map(({ status }) => status))).toEqual(new Set([200]))
+  const rejected = await watch('unchanged')
+  expect([rejected.status, rejected.headers.get('Retry-After')]).toEqual([503, '5'])
+  expect(await rejected.json()).toMatchObject({ code: 'too_many_watchers' })
+  const other = await watch('revoked')
+  expect(other.status).toBe(200)
+  await other.body?.cancel()
+  client.abort()
+  await until(async () => {
+    const { status, body } = await watch('unchanged')
+    await body?.cancel()
+    return status === 200
+  })
+})
+
 it('an event stream ends when its key may no longer read it, and the client cannot resume it', async () => {
-  const watch = (id: string) =>
-    host.call('/events', { headers: { Authorization: `Bearer ${keyOf(id)}` } })
   const streams = await Promise.all(
     changes.map(async ([id, , status]) => ({ id, status, response: await watch(id) })),
   )

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { eventually } from '@integration-host/shared/test-support/eventually'
+import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
@@ -14,6 +14,7 @@ import {
   startFixture,
 } from '../../test-support/fixture.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { EXPORTS } from './export.ts'
 import { createSealedCursors } from './sealed-cursors.ts'
 
 const read = { scopes: ['transactions:read'] }
@@ -175,21 +176,45 @@ describe('GET /transactions/export', () => {
     }
   })
 
+  it('a key whose share of exports is running gets 503, while another key still gets a place', async () => {
+    const gate = Promise.withResolvers<void>()
+    let begun = 0
+    onBegin = () => {
+      begun += 1
+      return gate.promise
+    }
+    try {
+      const held = Array.from({ length: EXPORTS.perKey }, () => exported('', keyOf('one-company')))
+      await until(() => begun === EXPORTS.perKey)
+      const another = exported('', keyOf('one-process'))
+      await until(() => begun === EXPORTS.perKey + 1)
+      const { response, lines } = await exported('', keyOf('one-company'))
+      expect([response.status, response.headers.get('Retry-After')]).toEqual([503, '30'])
+      expect(lines[0]).toMatchObject({ code: 'too_many_exports' })
+      gate.resolve()
+      const results = await Promise.all([...held, another])
+      expect(results.map((result) => result.response.status)).toEqual([200, 200, 200])
+    } finally {
+      gate.resolve()
+      onBegin = async () => {}
+    }
+  })
+
   it('an export with a cursor continues after the position in the cursor', async () => {
     const [, , { Process, TransactionID, ReplayID, CompletedAt }] = (await exported()).runs
-    const until = new Date().toISOString()
+    const end = new Date().toISOString()
     const after = { completedAt: CompletedAt, transactionId: TransactionID, replayId: ReplayID }
     const cursor = createSealedCursors([new Secret(serviceKey)]).seal('export', {
-      until,
+      until: end,
       process: Process,
       after,
     })
     const rest = await exported(`?cursor=${cursor}`)
     expect(ids(rest)).toEqual(['3'])
-    expect(rest.lines.at(-1)).toMatchObject({ Until: until })
+    expect(rest.lines.at(-1)).toMatchObject({ Until: end })
     expect((await exported(`?process=Other&cursor=${cursor}`)).response.status).toBe(400)
     const own = Buffer.from(
-      JSON.stringify([until, Process, [CompletedAt, TransactionID, ReplayID]]),
+      JSON.stringify([end, Process, [CompletedAt, TransactionID, ReplayID]]),
     ).toString('base64url')
     expect((await exported(`?cursor=${own}`)).response.status).toBe(400)
   })

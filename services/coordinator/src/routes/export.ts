@@ -65,7 +65,7 @@ const ExportLine = z.union([
  */
 const PAGE = 25
 const RUNS_PER_CURSOR = 1_000
-const EXPORTS: PlaceLimits = { total: 4, perKey: 2 }
+export const EXPORTS: PlaceLimits = { total: 4, perKey: 2 }
 /** The time without reading after which a client is disconnected. */
 const MAX_UNREAD_MS = 60_000
 
