@@ -47,6 +47,30 @@ async function audited(count: number): Promise<(readonly [what: string, reason?:
   return items.map(({ What, Reason }) => (Reason === undefined ? [What] : [What, Reason]))
 }
 
+describe('a company that is authorized again', () => {
+  it('has a further entry `granted`, whose version is above 1, also after a fault and after a removal', async () => {
+    await service.connect('1') // the company was connected before each test
+    provider.revokeAll()
+    expect((await refresh({})).status).toBe(424)
+    await service.connect('1')
+    expect((await remove({})).status).toBe(204)
+    await service.connect('1')
+    const { items } = await eventually(async () => {
+      const page = AuditPage.parse((await service.ask('/audit?after=0')).body)
+      expect(page.items).toHaveLength(6)
+      return page
+    })
+    expect(items.map(({ What, Version }) => [What, Version])).toEqual([
+      ['granted', 1],
+      ['granted', 2],
+      ['faulted', 2],
+      ['granted', 3],
+      ['removed', 3],
+      ['granted', 4],
+    ])
+  })
+})
+
 describe('the reason of an action on a credential', () => {
   it('the audit log contains the reasons of a refresh and of a removal, and its hash chain is intact', async () => {
     expect((await refresh({ Reason: 'the provider is back' })).status).toBe(200)
