@@ -89,8 +89,15 @@ function validSettings<Shape extends z.ZodObject>(
   return Object.fromEntries(valid) as Partial<z.output<Shape>>
 }
 
+/**
+ * The settings that many programs read. Their names in lower case take precedence, as in Node's own support of forward
+ * proxies.
+ */
+const IN_LOWER_CASE = new Set(['HTTPS_PROXY', 'HTTP_PROXY', 'NO_PROXY'])
+
 function readSetting(name: string, env: Environment, problems: string[]): string | undefined {
-  const direct = env[name] || undefined
+  const lowerCase = IN_LOWER_CASE.has(name) ? env[name.toLowerCase()] : undefined
+  const direct = lowerCase || env[name] || undefined
   const file = name.endsWith('_FILE') ? undefined : env[`${name}_FILE`] || undefined
   if (file === undefined) return direct
   if (direct !== undefined) {

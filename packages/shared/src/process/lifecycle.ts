@@ -3,6 +3,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { ConfigError } from './config.ts'
 import { attributeErrors } from './error-owner.ts'
+import { disableNodeProxy } from '../http/forward-proxy/node-proxy-switch.ts'
 import { reasonOf } from '../observability/health.ts'
 import { createLogger, type Logger, type LogLevel } from '../observability/logger.ts'
 import type { LogStream } from '../observability/terminal-log.ts'
@@ -59,6 +60,7 @@ export async function runService(
   { logTo, logLevel = 'info', stop, tracedAs = name }: RunOptions = {},
 ): Promise<void> {
   disablePretenuring()
+  disableNodeProxy()
   const logger = createLogger(name, logLevel, logTo)
   exitOnUnhandledError(logger)
   let service: RunningService

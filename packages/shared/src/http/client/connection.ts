@@ -9,6 +9,7 @@ import {
   type Receiver,
 } from './exchange.ts'
 import { type HeaderList, headerValue, headerValues } from './header-list.ts'
+import type { ConnectSocket } from '../forward-proxy/tunnel.ts'
 import { type Head, HttpParser, type MessageReceiver } from './parser.ts'
 
 const MAX_HEAD_BYTES = 65_536
@@ -77,54 +78,98 @@ class InFlightRequest implements Flow {
  * header names and values, because they are not checked.
  */
 export class Connection implements MessageReceiver {
-  readonly #socket: Socket
+  /** The socket; `null` until the function `connect` of the constructor has opened it. */
+  #socket: Socket | null = null
+  /** The socket, as soon as a request can be written to it. */
+  #connected: Socket | null = null
+  /** Aborts the function `connect`; `null` without such a function. */
+  readonly #connecting: AbortController | null
+  readonly #closed = Promise.withResolvers<void>()
   readonly #parser = new HttpParser('response', this, MAX_HEAD_BYTES)
   readonly #events: ConnectionEvents
   readonly #host: string
-  readonly #connectTimer: NodeJS.Timeout
-  #isConnected = false
   #inFlight: InFlightRequest | null = null
   #status = 0
   #maxIdleMs = MAX_IDLE_MS
   #lastActiveAt = 0
 
-  constructor(origin: URL, connectTimeoutMs: number, events: ConnectionEvents) {
-    const { protocol, hostname, host } = origin
+  /**
+   * @param connect opens the socket, for example through a forward proxy; `undefined` connects to the origin directly
+   */
+  constructor(
+    origin: URL,
+    connectTimeoutMs: number,
+    events: ConnectionEvents,
+    connect?: ConnectSocket,
+  ) {
+    this.#events = events
+    this.#host = origin.host
+    this.#connecting = connect === undefined ? null : new AbortController()
+    if (connect === undefined) this.#connectTo(origin, connectTimeoutMs)
+    else void this.#connectBy(connect, connectTimeoutMs)
+  }
+
+  async #connectBy(connect: ConnectSocket, timeoutMs: number): Promise<void> {
+    const { signal } = this.#connecting ?? {}
+    const socket = await connect({ timeoutMs, ...(signal && { signal }) }).catch(
+      (cause: unknown) => {
+        this.#fail(isTimeout(cause) ? 'timeout' : 'unreachable', cause)
+        return null
+      },
+    )
+    if (socket === null) return this.#onClosed()
+    this.#listenTo(socket)
+    if (signal?.aborted === true || socket.destroyed) socket.destroy()
+    else this.#onConnected(socket)
+  }
+
+  #connectTo({ protocol, hostname, port }: URL, timeoutMs: number): void {
     const isTls = protocol === 'https:'
     const name = hostname.replace(/^\[|\]$/g, '')
-    const address = { host: name, port: Number(origin.port || (isTls ? 443 : 80)) }
-    this.#events = events
-    this.#host = host
-    this.#socket = isTls
+    const address = { host: name, port: Number(port || (isTls ? 443 : 80)) }
+    const socket = isTls
       ? connectTls({
           ...address,
           ...(isIP(name) === 0 && { servername: name }),
           ALPNProtocols: ['http/1.1'],
         })
       : connectTcp(address)
-    const socket = this.#socket
     socket.setNoDelay(true)
     socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
-    this.#connectTimer = setTimeout(() => this.#fail('timeout'), connectTimeoutMs)
+    this.#listenTo(socket)
+    const timer = setTimeout(() => this.#fail('timeout'), timeoutMs)
+    socket.once('close', () => clearTimeout(timer))
     socket.once(isTls ? 'secureConnect' : 'connect', () => {
-      clearTimeout(this.#connectTimer)
-      this.#isConnected = true
-      if (this.#inFlight !== null) this.#write(this.#inFlight)
+      clearTimeout(timer)
+      this.#onConnected(socket)
     })
+  }
+
+  #listenTo(socket: Socket): void {
+    this.#socket = socket
     socket.on('data', (chunk: Buffer) => this.#read(chunk))
     socket.on('end', () => this.#ended())
     socket.on('error', (cause) => this.#fail(isTimeout(cause) ? 'timeout' : 'unreachable', cause))
     socket.on('close', () => {
-      clearTimeout(this.#connectTimer)
       this.#fail('unreachable')
-      this.#parser.free()
-      events.onClosed()
+      this.#onClosed()
     })
+  }
+
+  #onConnected(socket: Socket): void {
+    this.#connected = socket
+    if (this.#inFlight !== null) this.#write(this.#inFlight, socket)
+  }
+
+  #onClosed(): void {
+    this.#parser.free()
+    this.#closed.resolve()
+    this.#events.onClosed()
   }
 
   get isUsable(): boolean {
     const isFresh = performance.now() - this.#lastActiveAt < this.#maxIdleMs
-    return isFresh && this.#inFlight === null && this.#socket.writable
+    return isFresh && this.#inFlight === null && this.#socket?.writable === true
   }
 
   send(request: HttpRequest, receiver: Receiver): void {
@@ -132,7 +177,8 @@ export class Connection implements MessageReceiver {
     this.#inFlight = inFlight
     this.#lastActiveAt = performance.now()
     receiver.onStart(inFlight)
-    if (this.#inFlight === inFlight && this.#isConnected) this.#write(inFlight)
+    if (this.#inFlight === inFlight && this.#connected !== null)
+      this.#write(inFlight, this.#connected)
   }
 
   /**
@@ -142,20 +188,20 @@ export class Connection implements MessageReceiver {
   onFlowChange(inFlight: InFlightRequest): void {
     if (this.#inFlight !== inFlight) return
     this.#lastActiveAt = performance.now()
-    if (inFlight.isPaused) this.#socket.pause()
-    else this.#socket.resume()
+    if (inFlight.isPaused) this.#socket?.pause()
+    else this.#socket?.resume()
   }
 
   abort(inFlight: InFlightRequest): void {
     if (this.#inFlight !== inFlight) return
-    if (inFlight.isSent || !this.#isConnected) return this.#fail('unreachable')
-    if (inFlight.isPaused) this.#socket.resume()
+    if (inFlight.isSent || this.#connected === null) return this.#fail('unreachable')
+    if (inFlight.isPaused) this.#socket?.resume()
     this.#inFlight = null
     inFlight.receiver.onFailure(new HttpFailure('unreachable'))
     this.#events.onFinished()
   }
 
-  #write(inFlight: InFlightRequest): void {
+  #write(inFlight: InFlightRequest, socket: Socket): void {
     const { method, path, headers, body } = inFlight.request
     let head = `${method} ${path} HTTP/1.1\r\nhost: ${this.#host}\r\nconnection: keep-alive\r\n`
     for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`
@@ -167,23 +213,23 @@ export class Connection implements MessageReceiver {
         if (this.#inFlight !== inFlight) return
         inFlight.isSent = true
         inFlight.isComplete = true
-        writeMessage(this.#socket, `${head}\r\n`, parts)
+        writeMessage(socket, `${head}\r\n`, parts)
       })
       return
     }
     const length = headerValue(headers, 'content-length')
     inFlight.isSent = true
     if (length === null) head += 'transfer-encoding: chunked\r\n'
-    this.#socket.write(`${head}\r\n`, 'latin1')
-    void this.#stream(inFlight, body, length === null ? null : Number(length))
+    socket.write(`${head}\r\n`, 'latin1')
+    void this.#stream(inFlight, socket, body, length === null ? null : Number(length))
   }
 
   async #stream(
     inFlight: InFlightRequest,
+    socket: Socket,
     body: AsyncIterable<Buffer>,
     length: number | null,
   ): Promise<void> {
-    const socket = this.#socket
     let left = length ?? 0
     try {
       for await (const chunk of body) {
@@ -265,7 +311,7 @@ export class Connection implements MessageReceiver {
     if (this.#status < 200) return true
     this.#inFlight = null
     this.#lastActiveAt = performance.now()
-    if (inFlight.isPaused) this.#socket.resume()
+    if (inFlight.isPaused) this.#socket?.resume()
     inFlight.receiver.onEnd(trailers)
     if (!isReusable || !inFlight.isComplete || this.#maxIdleMs <= 0) return false
     this.#events.onFinished()
@@ -281,7 +327,8 @@ export class Connection implements MessageReceiver {
   #fail(kind: FailureKind, cause?: unknown): void {
     const inFlight = this.#inFlight
     this.#inFlight = null
-    this.#socket.destroy()
+    this.#connecting?.abort()
+    this.#socket?.destroy()
     inFlight?.receiver.onFailure(new HttpFailure(kind, { cause }))
   }
 
@@ -293,17 +340,14 @@ export class Connection implements MessageReceiver {
     const inFlight = this.#inFlight
     const inactiveMs = at - this.#lastActiveAt
     if (inFlight === null) {
-      if (inactiveMs >= this.#maxIdleMs) this.#socket.destroy()
+      if (inactiveMs >= this.#maxIdleMs) this.#fail('unreachable')
     } else if (inFlight.hasResponse && !inFlight.isPaused && inactiveMs >= idleTimeoutMs)
       this.#fail('timeout')
   }
 
   close(): Promise<void> {
-    return new Promise((resolve) => {
-      if (this.#socket.closed) return resolve()
-      this.#socket.once('close', () => resolve())
-      this.#fail('unreachable')
-    })
+    this.#fail('unreachable')
+    return this.#closed.promise
   }
 }
 
@@ -352,7 +396,10 @@ const announcesForbiddenBody = (status: number, headers: HeaderList): boolean =>
 /** The error if a response is not valid, if its head is too large, or if the server switches to another protocol. */
 const NO_HTTP = Object.assign(new Error('the response is not valid HTTP'), { code: 'NO_HTTP' })
 
-const isTimeout = (error: Error): boolean => 'code' in error && error.code === 'ETIMEDOUT'
+const isTimeout = (error: unknown): boolean =>
+  error instanceof Error &&
+  'code' in error &&
+  (error.code === 'ETIMEDOUT' || error.code === 'PROXY_TIMEOUT')
 
 /** Resolves when the socket's buffer has room again, or when the socket is closed. */
 const drained = (socket: Socket): Promise<void> =>

@@ -1,3 +1,4 @@
+import type { ConnectSocket } from '../forward-proxy/tunnel.ts'
 import { Connection } from './connection.ts'
 import { HttpFailure, type HttpRequest, type Receiver } from './exchange.ts'
 
@@ -8,6 +9,8 @@ export interface PoolOptions {
   readonly idleTimeoutMs?: number
   /** The maximum number of connections. Requests beyond this number are queued. */
   readonly maxConnections?: number
+  /** Opens a connection, for example through a forward proxy. By default it is opened to the origin directly. */
+  readonly connect?: ConnectSocket | undefined
 }
 
 const TIMEOUT_CHECK_MS = 1_000
@@ -15,7 +18,8 @@ const TIMEOUT_CHECK_MS = 1_000
 /** A pool of HTTP/1.1 keep-alive connections to one origin. */
 export class Pool implements AsyncDisposable {
   readonly #origin: URL
-  readonly #options: Required<PoolOptions>
+  readonly #options: Required<Omit<PoolOptions, 'connect'>>
+  readonly #connectSocket: ConnectSocket | undefined
   readonly #connections = new Set<Connection>()
   /**
    * The idle connections, as a stack. The connection that was used last is reused first, so that surplus connections
@@ -33,10 +37,12 @@ export class Pool implements AsyncDisposable {
       connectTimeoutMs = 5_000,
       idleTimeoutMs = 60_000,
       maxConnections = Number.POSITIVE_INFINITY,
+      connect,
     }: PoolOptions = {},
   ) {
     this.#origin = new URL(origin)
     this.#options = { connectTimeoutMs, idleTimeoutMs, maxConnections }
+    this.#connectSocket = connect
     this.#timeoutCheck = setInterval(
       () => this.#checkTimeouts(),
       Math.min(TIMEOUT_CHECK_MS, idleTimeoutMs / 2),
@@ -64,10 +70,12 @@ export class Pool implements AsyncDisposable {
   }
 
   #connect(): Connection {
-    const connection = new Connection(this.#origin, this.#options.connectTimeoutMs, {
+    const events = {
       onFinished: () => this.#release(connection),
       onClosed: () => this.#remove(connection),
-    })
+    }
+    const { connectTimeoutMs } = this.#options
+    const connection = new Connection(this.#origin, connectTimeoutMs, events, this.#connectSocket)
     this.#connections.add(connection)
     return connection
   }
