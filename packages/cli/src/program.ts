@@ -1,11 +1,13 @@
 /** The program `integration-host`: the command line with the streams, signals and settings of this OS process. */
 import { constants } from 'node:os'
+import { disableNodeProxy } from '@integration-host/shared/http/forward-proxy/node-proxy-switch'
 import type { Command } from './command.ts'
 import { runCommandLine } from './command-line.ts'
 import { CommandFailed } from './exit-code.ts'
 
 /** Runs the command that the arguments of this OS process name, and sets its exit code. `more` are further commands. */
 export async function runProgram(more: ReadonlyMap<string, Command> = new Map()): Promise<void> {
+  disableNodeProxy()
   // npx sets the root of the checkout as working directory. Relative file names in the arguments refer to the user's
   // folder.
   const { INIT_CWD } = process.env

@@ -1,6 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { startForwardProxy } from '@integration-host/shared/test-support/forward-proxy'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
   type FakeResponse,
@@ -55,6 +56,46 @@ describe('the command `doctor`', () => {
       ['ok', 'provider', 'clock'],
       [''],
     ])
+  })
+
+  describe('the check of the forward proxy by doctor', () => {
+    const startProxy = () =>
+      startForwardProxy({ routes: { 'provider.test:80': Number(new URL(provider.url).port) } })
+    const through = (address: string) => ({
+      DISCOVERY_URL: 'http://provider.test/discovery',
+      HTTP_PROXY: `http://me:hidden@${address}`,
+    })
+
+    it('the forward proxy connects doctor to the discovery document and the token endpoint', async () => {
+      await using proxy = await startProxy()
+      document['token_endpoint'] = 'http://provider.test/token'
+      const { code, out } = await doctor([], { env: through(proxy.address) })
+      expect(code).toBe(0)
+      expect(out).toMatch(
+        new RegExp(
+          `^ok +provider +forward proxy +${proxy.address} connects to provider.test$`,
+          'm',
+        ),
+      )
+      expect(out).toMatch(/^ok +provider +key pair/m)
+      expect(proxy.requests.map(({ to }) => to)).toEqual(Array(3).fill('provider.test:80'))
+    })
+
+    it.each([
+      ['HTTP/1.1 407 No\r\n\r\n', '407', 'HTTP_PROXY_FILE'],
+      ['HTTP/1.1 403 No\r\n\r\n', '403', 'Let the proxy accept CONNECT to provider.test'],
+      ['SSH-2.0-x\r\n', 'did not respond as an HTTP proxy', 'the address of an HTTP forward proxy'],
+    ])(
+      'doctor says why the proxy that responds with %j opens no connection',
+      async (reply, ...texts) => {
+        await using proxy = await startProxy()
+        proxy.reply = reply
+        const { code, out } = await doctor([], { env: through(proxy.address) })
+        expect(code).toBe(1)
+        for (const text of [...texts, proxy.address]) expect(out).toContain(text)
+        expect(out).not.toContain('hidden')
+      },
+    )
   })
 
   describe('the check of client id and secret by doctor', () => {

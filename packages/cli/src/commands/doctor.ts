@@ -1,5 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import {
+  chooseProxy,
+  forwardProxySettings,
+} from '@integration-host/shared/http/forward-proxy/forward-proxy'
+import {
   type CheckResult,
   problem,
   skipped,
@@ -58,6 +62,7 @@ const Settings = z.object({
   CLIENT_SECRET: secret().optional(),
   REDIRECT: z.string().optional(),
   PROVIDER_PROFILE: providerProfile(),
+  ...forwardProxySettings(),
 })
 type Settings = z.output<typeof Settings>
 
@@ -81,8 +86,8 @@ export const doctor: Command = {
   summary: 'check backends, provider and services, and print how to fix problems',
   usage: '[--only SUBJECT,…] [--timeout SECONDS] [--strict]',
   help: `Checks the installation: every backend (version, important settings, memory, migrations, queues and policies), the
-clocks of all machines, the provider, its token endpoint and the key pair, each service and its disk, and whether the
-stored credentials can be decrypted. It also reports companies that must be connected again, cannot be refreshed or end
+clocks of all machines, the forward proxy, the provider, its token endpoint and the key pair, each service and its disk,
+and whether the stored credentials can be decrypted. It also reports companies that must be connected again, cannot be refreshed or end
 soon; runs that have failed in the last day, wait for a credential, are in doubt or belong to a process that is not
 loaded; dead letters. doctor changes nothing. With --json each line is one check result.
 
@@ -91,8 +96,8 @@ loaded; dead letters. doctor changes nothing. With --json each line is one check
   --strict            exit with code 1 for warnings too
 
 It reads the settings of the services: REDIS_URL, REDIS_REPLICAS, DATABASE_URL, AMQP_URL, AMQP_PREFIX, the files for TLS
-such as REDIS_CA_FILE, DISCOVERY_URL, CLIENT_ID, CLIENT_SECRET, TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL,
-DEMO_API_URL, SERVICE_API_KEY, each also as …_FILE; and AMQP_MANAGEMENT_URL, the address of RabbitMQ's management API with
+such as REDIS_CA_FILE, DISCOVERY_URL, HTTPS_PROXY, HTTP_PROXY, NO_PROXY, CLIENT_ID, CLIENT_SECRET, TOKEN_SERVICE_URL,
+GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY, each also as …_FILE; and AMQP_MANAGEMENT_URL, the address of RabbitMQ's management API with
 a user who has the tag monitoring. A check whose setting is missing is reported as skipped. If no address is set, doctor uses the default ports of the services.
 If any address is set, the others must be set too, because another installation may listen at the default ports.
 
@@ -232,6 +237,7 @@ const clientOf = (settings: Settings): ProviderClient => ({
   secrets: settings.CLIENT_SECRET && secretsOf(settings.CLIENT_SECRET),
   redirect: settings.REDIRECT,
   profile: settings.PROVIDER_PROFILE,
+  proxyFor: chooseProxy(settings),
 })
 
 const colours: Readonly<Record<CheckResult['verdict'], Colour>> = {

@@ -1,3 +1,8 @@
+import {
+  chooseProxy,
+  forwardProxySettings,
+  type ProxyFor,
+} from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { httpUrl, parseConfig, secret } from '@integration-host/shared/process/config'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { z } from 'zod'
@@ -44,6 +49,7 @@ const Settings = z.object({
   SCOPE: z.string().default('openid com.intuit.quickbooks.accounting'),
   PROVIDER_PROFILE: providerProfile(),
   ACCOUNTING_URL: httpUrl().optional(),
+  ...forwardProxySettings(),
 })
 
 const DEFAULT_TIMEOUT_SECONDS = 30
@@ -65,7 +71,8 @@ token, code, key, name or complete company id. The address to open is on a line 
 
 It reads the settings of the services, each also as …_FILE: DISCOVERY_URL, CLIENT_ID, CLIENT_SECRET, REDIRECT (with
 http://localhost or http://127.0.0.1 the callback is received here, otherwise it is pasted), SCOPE, PROVIDER_PROFILE
-(default intuit), and ACCOUNTING_URL where neither discovery document nor profile gives the address.
+(default intuit), ACCOUNTING_URL where neither discovery document nor profile gives the address, and the forward proxy
+(HTTPS_PROXY, HTTP_PROXY, NO_PROXY).
 
 Verdicts: 'as documented'; 'differs', with the observation; 'skipped'; 'failed'.
 Exit code 0: no check failed. 1: a check failed. 2: wrong settings, or production without --production; nothing was done.
@@ -88,7 +95,7 @@ Examples:
       throw new UsageError('verify-provider calls no service: set DISCOVERY_URL (--help)')
     const timeoutMs = durationMsOf('--timeout', values.timeout, DEFAULT_TIMEOUT_SECONDS)
     const waitMs = durationMsOf('--wait', values.wait, DEFAULT_WAIT_SECONDS)
-    const settings = readSettings(terminal, {
+    const { settings, proxyFor } = readSettings(terminal, {
       mayCreate: values['no-create'] !== true,
       mayUseProduction: values.production === true,
     })
@@ -98,6 +105,7 @@ Examples:
       isYes: values.yes === true,
       timeoutMs,
       waitMs,
+      proxyFor,
     })
     const lines: ReportedLine[] = []
     const stopped = await walk(session, terminal, lines).finally(() => {
@@ -145,9 +153,9 @@ async function walk(
 function readSettings(
   { env }: Terminal,
   options: Pick<VerifySettings, 'mayCreate' | 'mayUseProduction'>,
-): VerifySettings {
+): { readonly settings: VerifySettings; readonly proxyFor: ProxyFor } {
   const settings = usable(() => parseConfig(Settings, env))
-  return {
+  const verified = {
     discoveryUrl: settings.DISCOVERY_URL,
     clientId: settings.CLIENT_ID,
     clientSecrets: secretsOf(settings.CLIENT_SECRET),
@@ -157,18 +165,20 @@ function readSettings(
     accountingUrl: settings.ACCOUNTING_URL ?? null,
     ...options,
   }
+  return { settings: verified, proxyFor: chooseProxy(settings) }
 }
 
 interface SessionOptions {
   readonly isYes: boolean
   readonly timeoutMs: number
   readonly waitMs: number
+  readonly proxyFor: ProxyFor
 }
 
 function createSession(
   terminal: Terminal,
   settings: VerifySettings,
-  { isYes, timeoutMs, waitMs }: SessionOptions,
+  { isYes, timeoutMs, waitMs, proxyFor }: SessionOptions,
 ): Session {
   const redaction = createRedaction()
   redaction.add(settings.clientId, ...settings.clientSecrets.map((one) => one.reveal()))
@@ -179,6 +189,7 @@ function createSession(
     call: createCall({
       signal: terminal.signal,
       deadlineMs: timeoutMs,
+      proxyFor,
       onResponse: (response) => noteLimits(session, response),
     }),
     now: Date.now,

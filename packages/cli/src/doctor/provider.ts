@@ -1,4 +1,6 @@
 import { z } from 'zod'
+import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
+import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { parseJson } from '@integration-host/shared/json'
 import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
@@ -19,6 +21,7 @@ import {
   type ProviderResponse,
 } from '../verify-provider/provider-call.ts'
 import { described } from '../verify-provider/wording.ts'
+import { examineForwardProxy } from './forward-proxy.ts'
 import { reached, unreachable } from './reach.ts'
 
 /** The members of the discovery document that token-service needs. */
@@ -36,10 +39,11 @@ export interface ProviderClient {
   readonly secrets: readonly Secret[] | undefined
   readonly redirect: string | undefined
   readonly profile: ProviderProfile
+  readonly proxyFor: ProxyFor
 }
 
 /**
- * Checks whether the provider's discovery document can be used, and whether the provider accepts client id and secret.
+ * Checks whether the forward proxy opens connections to the provider, whether the provider's discovery document can be used, and whether the provider accepts client id and secret.
  */
 export async function examineProvider(
   address: string,
@@ -47,18 +51,21 @@ export async function examineProvider(
   signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
   const url = new URL(address)
+  const throughProxy = await examineForwardProxy(client.proxyFor, url, signal)
+  if (throughProxy.some(({ verdict }) => verdict === 'problem')) return throughProxy
   const requestedAt = Date.now()
   let response: Response
   let text: string
   try {
-    response = await fetch(url, { redirect: 'manual', signal })
+    response = await createProxiedFetch(client.proxyFor)(url, { redirect: 'manual', signal })
     text = await response.text()
   } catch (error) {
-    return [unreachable(url.host, 'DISCOVERY_URL', error)]
+    return [...throughProxy, unreachable(url.host, 'DISCOVERY_URL', error)]
   }
   const clock = httpClock(response, requestedAt, Date.now())
   const document = readDocument(response.status, text)
   return [
+    ...throughProxy,
     reached(url.host),
     document.result,
     ...(document.tokenEndpoint === null
@@ -100,7 +107,7 @@ function readDocument(
 async function examineKeyPair(
   tokenEndpoint: URL,
   discoveryUrl: URL,
-  { id, secrets, redirect, profile }: ProviderClient,
+  { id, secrets, redirect, profile, proxyFor }: ProviderClient,
   signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
   const check = 'key pair'
@@ -108,7 +115,7 @@ async function examineKeyPair(
     return [
       problem(check, 'not checked: token_endpoint is not https', 'Use another DISCOVERY_URL.'),
     ]
-  const call = createCall({ signal, deadlineMs: CALL_DEADLINE_MS })
+  const call = createCall({ signal, deadlineMs: CALL_DEADLINE_MS, proxyFor })
   if (id === undefined || secrets === undefined) {
     const missing = [id === undefined && 'CLIENT_ID', secrets === undefined && 'CLIENT_SECRET']
     const names = missing.filter(Boolean).join(' and ')

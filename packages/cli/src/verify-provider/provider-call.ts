@@ -1,6 +1,12 @@
 /**
  * Calls the provider with a deadline for the whole response and a size limit for the body. Redirects are not followed.
  */
+import {
+  type ProxyFor,
+  withoutProxy,
+} from '@integration-host/shared/http/forward-proxy/forward-proxy'
+import { ForwardProxyError } from '@integration-host/shared/http/forward-proxy/forward-proxy-error'
+import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
 import { parseJsonObject } from '@integration-host/shared/json'
 import { reasonOf } from '@integration-host/shared/observability/health'
 
@@ -32,15 +38,22 @@ export interface CallOptions {
   /** Aborts all calls. An aborted call throws the reason of this signal. */
   readonly signal: AbortSignal
   readonly deadlineMs: number
+  readonly proxyFor?: ProxyFor
   readonly onResponse?: (response: ProviderResponse) => void
 }
 
 /** Returns the function that calls the provider. The function throws {@link NoResponse}, or the reason of `signal`. */
-export function createCall({ signal, deadlineMs, onResponse }: CallOptions): CallProvider {
+export function createCall({
+  signal,
+  deadlineMs,
+  proxyFor = withoutProxy,
+  onResponse,
+}: CallOptions): CallProvider {
+  const send = createProxiedFetch(proxyFor)
   return async (url, init = {}) => {
     const deadline = AbortSignal.timeout(deadlineMs)
     try {
-      const response = await fetch(url, {
+      const response = await send(url, {
         ...init,
         headers: { Accept: 'application/json', ...init.headers },
         redirect: 'manual',
@@ -78,9 +91,11 @@ async function readBounded(response: Response): Promise<string> {
   return Buffer.concat(chunks).toString('utf8')
 }
 
-// fetch rejects with `TypeError: fetch failed`; the network error is its `cause`.
+// fetch rejects with `TypeError: fetch failed`; the network error is its `cause`. The error of a forward proxy has a code
+// of its own.
 const networkReason = (error: unknown): string => {
   const { cause } = error as { cause?: unknown }
-  const reason = reasonOf(cause instanceof Error ? cause : error)
+  const isOfProxy = error instanceof ForwardProxyError
+  const reason = reasonOf(cause instanceof Error && !isOfProxy ? cause : error)
   return /^[A-Za-z_]{1,50}$/.test(reason) ? reason : 'unknown'
 }
