@@ -1,4 +1,5 @@
 import { keyFile } from '@integration-host/shared/access/key-file'
+import { forwardProxySettings } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
   type Environment,
@@ -49,6 +50,7 @@ const shape = {
   METRICS_BY_REALM: onOff(),
   /** `off` disables the fast path (src/fast-path), so that `node:http` serves every connection. */
   FAST_PATH: onOff('on'),
+  ...forwardProxySettings(),
 }
 
 const backends = {

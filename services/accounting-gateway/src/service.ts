@@ -1,5 +1,10 @@
 import { openAccessKeys } from '@integration-host/shared/access/key-file'
 import type { Health } from '@integration-host/shared/observability/health'
+import {
+  chooseProxy,
+  logForwardProxies,
+} from '@integration-host/shared/http/forward-proxy/forward-proxy'
+import { tunnelTo } from '@integration-host/shared/http/forward-proxy/tunnel'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { type Clock, systemClock } from '@integration-host/shared/process/clock'
@@ -77,6 +82,7 @@ export async function startAccountingGateway(
     }),
   )
   warnOfPlainHttp(config, logger)
+  logForwardProxies(config, logger)
   const upstream = await locateUpstream(config, health, stack)
   const tokens = createAccessTokens({ source: tokenService.source, now: Date.now })
   const events = await consumeCredentialEvents(bus, (realm, kind) =>
@@ -191,9 +197,11 @@ function warnOfPlainHttp(config: Config, logger: Logger): void {
 async function locateUpstream(config: Config, health: Health, stack: AsyncDisposableStack) {
   const { ACCOUNTING_URL, DISCOVERY_URL } = config
   const connections = stack.use(new AsyncDisposableStack())
+  const proxyFor = chooseProxy(config, [config.TOKEN_SERVICE_URL])
   const connect = (url: string) => {
     const base = upstreamBase(url)
-    return { base, api: connections.use(connectUpstream(base.origin)).upstream }
+    const options = { connect: tunnelTo(proxyFor, new URL(base.origin)) }
+    return { base, api: connections.use(connectUpstream(base.origin, options)).upstream }
   }
   if (ACCOUNTING_URL !== undefined) {
     const known = connect(ACCOUNTING_URL)
@@ -205,6 +213,7 @@ async function locateUpstream(config: Config, health: Health, stack: AsyncDispos
     await discoverAccountingUrl(DISCOVERY_URL, {
       dependency: health.dependency('discovery'),
       addressOf: config.PROVIDER_PROFILE.accounting.addressOf,
+      proxyFor,
     }),
   )
   let known: ReturnType<typeof connect> | null = null

@@ -11,6 +11,7 @@ import {
 } from '@integration-host/shared/process/config'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { redisUrl } from '@integration-host/shared/redis/address'
+import { forwardProxySettings } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { trustedProxies } from '@integration-host/shared/http/peer-network'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { isLoopback } from '@integration-host/shared/http/loopback'
@@ -69,6 +70,8 @@ const Settings = z.object({
   OIDC_ISSUER: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
   OIDC_CLIENT_ID: z.string().optional(),
   OIDC_CLIENT_SECRET: secret().optional(),
+  /** The forward proxy for requests to `OIDC_ISSUER`. */
+  ...forwardProxySettings(),
   OIDC_SCOPE: z.string().default('openid email'),
   /** Who may act: verified e-mail addresses of persons, `oidc:subject`, or groups in the form `group:name`. */
   OIDC_OPERATORS: people(),

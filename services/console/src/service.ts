@@ -6,6 +6,11 @@ import type { Health } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { openListFile } from '@integration-host/shared/files/list-file'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
+import {
+  chooseProxy,
+  logForwardProxies,
+} from '@integration-host/shared/http/forward-proxy/forward-proxy'
+import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
 import { createRateLimit } from '@integration-host/shared/process/rate-limit'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import { createMemoryRequestStore } from './adapters/memory/request-store.ts'
@@ -77,6 +82,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     'way',
     'outcome',
   ])
+  if (config.openId !== null) logForwardProxies(config, logger)
   if (config.OPERATOR_API_KEY === undefined)
     logger.warn(
       { remediation: 'set OPERATOR_API_KEY to a key without the scope credentials:token' },
@@ -191,6 +197,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
             onFailure(reason) {
               if (failures.take()) logger.warn({ reason }, 'sign-in at the OpenID provider failed')
             },
+            fetch: createProxiedFetch(chooseProxy(config)),
             now: () => performance.now(),
           }),
     flows: createFlowSeal(config.key, Date.now),

@@ -1,5 +1,6 @@
 import { keyFile } from '@integration-host/shared/access/key-file'
 import { readableFile } from '@integration-host/shared/files/list-file'
+import { forwardProxySettings } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
   ConfigError,
@@ -25,7 +26,8 @@ import { allowedHosts, webhookFaults } from './adapters/files/webhooks-file.ts'
  */
 export type Probe =
   | { readonly kind: 'http'; readonly url: string }
-  | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
+  /** The protocol of `url` only says which forward proxy opens the connection, if one is set. */
+  | { readonly kind: 'tcp'; readonly url: string }
 
 const HOST_AND_PORT = /^(?<host>[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]+\]):(?<port>\d{1,5})$/
 
@@ -33,7 +35,8 @@ function parseProbe(text: string): Probe | null {
   if (/^https?:\/\//.test(text)) return URL.canParse(text) ? { kind: 'http', url: text } : null
   const { host, port } = HOST_AND_PORT.exec(text)?.groups ?? {}
   if (host === undefined || Number(port) < 1 || Number(port) > 65_535) return null
-  return { kind: 'tcp', host: host.replace(/^\[|\]$/g, ''), port: Number(port) }
+  const url = `https://${host}:${port}`
+  return URL.canParse(url) ? { kind: 'tcp', url } : null
 }
 
 const probes = () =>
@@ -70,6 +73,7 @@ const Embedded = z.object({
   RETENTION_FAILED_DAYS: days().optional(),
   DEDUPE_DAYS: days().default(365),
   PAYLOAD_KEYS: keyRing().optional(),
+  ...forwardProxySettings(),
 })
 /** The settings of `startCoordinator`, which do not depend on the backends. */
 export type EmbeddedConfig = z.output<typeof Embedded>
@@ -129,12 +133,5 @@ function withValidWebhooks<Settings extends EmbeddedConfig>(config: Settings): S
 export function probesOf(config: EmbeddedConfig): readonly Probe[] {
   if (config.INTERNET_PROBES !== undefined) return config.INTERNET_PROBES
   if (config.DISCOVERY_URL === undefined) return []
-  const { hostname, port, protocol } = new URL(config.DISCOVERY_URL)
-  return [
-    {
-      kind: 'tcp',
-      host: hostname.replace(/^\[|\]$/g, ''),
-      port: Number(port || (protocol === 'https:' ? 443 : 80)),
-    },
-  ]
+  return [{ kind: 'tcp', url: new URL(config.DISCOVERY_URL).origin }]
 }

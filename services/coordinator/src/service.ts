@@ -1,5 +1,9 @@
 import { hostname } from 'node:os'
 import { openAccessKeys } from '@integration-host/shared/access/key-file'
+import {
+  chooseProxy,
+  logForwardProxies,
+} from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import { systemClock } from '@integration-host/shared/process/clock'
 import { type RunningService, StartupError } from '@integration-host/shared/process/lifecycle'
@@ -81,9 +85,16 @@ export async function startCoordinator(
   const receivers = stack.use(
     openReceivers(config, { logger: log, health, metrics: serviceMetrics }),
   )
+  const proxyFor = chooseProxy(config, [
+    config.DEMO_API_URL,
+    config.GATEWAY_URL,
+    config.TOKEN_SERVICE_URL,
+  ])
+  logForwardProxies(config, log)
   const processes = addWebhookProcess(loaded.definitions, receivers, {
     now,
     random,
+    proxyFor,
     ...(timing.webhooks !== undefined && { timing: timing.webhooks }),
   })
   const changeFeed = createChangeFeed({
@@ -99,7 +110,7 @@ export async function startCoordinator(
   const reportLoaded = createLoadReport({ logger: log, health, metrics: serviceMetrics })
   reportLoaded(loaded)
   stack.use(watchDataFolder(config.DATA_DIR, health.dependency('data-folder', 'optional')))
-  const { call = stack.use(createHttpCaller()).call } = adapters
+  const { call = stack.use(createHttpCaller(proxyFor)).call } = adapters
   const files = stack.use(createThreadedFiles())
   const feed = createTransitionFeed()
   const traceparentOf = createTraceparents()
@@ -180,7 +191,8 @@ export async function startCoordinator(
     }),
   )
   listeners.push(slots.onTransition)
-  const connectivity = createConnectivity({ probes: probesOf(config).map(createProbe), ...timing })
+  const probes = probesOf(config).map((probe) => createProbe(probe, proxyFor))
+  const connectivity = createConnectivity({ probes, ...timing })
   const processSettings = { demoApiUrl: config.DEMO_API_URL, dataDir: config.DATA_DIR }
   const removeFiles = createRemoveFilesOfRuns(
     processes,

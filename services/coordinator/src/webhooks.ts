@@ -1,4 +1,5 @@
 /** Creates and connects the parts that deliver webhooks. Without `WEBHOOKS_FILE`, none of them runs. */
+import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
@@ -23,17 +24,19 @@ export function addWebhookProcess(
   {
     now,
     random,
+    proxyFor,
     timing = {},
   }: {
     readonly now: () => number
     readonly random: () => number
+    readonly proxyFor: ProxyFor
     readonly timing?: WebhookTiming & WebhookPostOptions
   },
 ): Map<string, ProcessDefinition> {
   if (processes.has(WEBHOOK_PROCESS))
     throw new StartupError(`the process name ${WEBHOOK_PROCESS} is that of a built-in process`)
   if (receivers === null) return new Map(processes)
-  const post = createWebhookPost(timing)
+  const post = createWebhookPost({ ...timing, proxyFor })
   const process = createWebhookProcess({ receivers: receivers.current, post, now, random, timing })
   return new Map([...processes, [process.name, process]])
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { keyFile } from '@integration-host/shared/access/key-file'
+import { forwardProxySettings } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { trustedProxies } from '@integration-host/shared/http/peer-network'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
@@ -104,6 +105,7 @@ const settings = {
     .optional(),
   /** The proxies whose header `X-Forwarded-For` names the client. Limits for browsers are counted for its network. */
   TRUSTED_PROXIES: trustedProxies(),
+  ...forwardProxySettings(),
 }
 
 const EmbeddedConfig = z.object(settings)

@@ -3,6 +3,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { hasCode } from '@integration-host/shared/errors'
 import { openAccessKeys } from '@integration-host/shared/access/key-file'
 import type { Health } from '@integration-host/shared/observability/health'
+import {
+  chooseProxy,
+  logForwardProxies,
+  type ProxyFor,
+} from '@integration-host/shared/http/forward-proxy/forward-proxy'
+import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
 import { peerNetworks } from '@integration-host/shared/http/peer-network'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import { isLoopback } from '@integration-host/shared/http/loopback'
@@ -103,6 +109,9 @@ export async function startTokenService(
     logger.error({ err: error }, 'background task of token-service failed')
   }
 
+  const proxyFor = chooseProxy(config)
+  logForwardProxies(config, logger)
+
   await using opened = new AsyncDisposableStack()
   const discoveryUrl = new URL(config.DISCOVERY_URL)
   if (discoveryUrl.protocol === 'http:' && !isLoopback(discoveryUrl.hostname)) {
@@ -114,6 +123,7 @@ export async function startTokenService(
   const discovery = opened.use(
     watchDiscovery(discoveryUrl, health.dependency('provider'), {
       needsKeys: requestsIdToken,
+      proxyFor,
     }),
   )
   // The dependency `provider-client` is optional, because valid access tokens are issued even while the provider
@@ -132,6 +142,7 @@ export async function startTokenService(
       requestsIdToken,
       now,
       deadlineMs: PROVIDER_DEADLINE_MS,
+      proxyFor,
       observe: (call, outcome, durationMs) =>
         counted.observeProviderRequest(call, outcome, durationMs),
       onIdTokenRejected: (member) => {
@@ -160,7 +171,7 @@ export async function startTokenService(
   const events = opened.use(
     relayCredentialEvents({ bus, store: adapters.store, owner, sleep, onError }),
   )
-  const send = auditReceiver(config)
+  const send = auditReceiver(config, proxyFor)
   if (config.AUDIT_TO !== undefined && send !== null)
     opened.use(
       forwardAudit({
@@ -427,11 +438,11 @@ function logRestoration(logger: Logger, report: RestorationReport): void {
 }
 
 /** Returns the function that sends audit entries to the sink of `AUDIT_TO`; `null` if there is none. */
-function auditReceiver(config: TokenServiceConfig): SendAudit | null {
+function auditReceiver(config: TokenServiceConfig, proxyFor: ProxyFor): SendAudit | null {
   const { AUDIT_WEBHOOK_URL: url, AUDIT_WEBHOOK_SECRET: key } = config
   if (config.AUDIT_TO === 'stdout') return toStdout()
   if (config.AUDIT_TO === 'syslog') return toSyslog(config.AUDIT_SYSLOG)
   return config.AUDIT_TO === 'webhook' && url !== undefined && key !== undefined
-    ? toWebhook(url, key)
+    ? toWebhook(url, key, createProxiedFetch(proxyFor))
     : null
 }

@@ -1,5 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { IntegrationError } from '@integration-host/shared/errors'
+import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
+import { tunnelTo } from '@integration-host/shared/http/forward-proxy/tunnel'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import { backoffMs } from '@integration-host/shared/process/backoff'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
@@ -46,6 +48,7 @@ export interface AccountingUrlDeps {
    * has no `accounting_url`.
    */
   readonly addressOf: ProviderProfile['accounting']['addressOf']
+  readonly proxyFor: ProxyFor
 }
 
 /**
@@ -59,7 +62,7 @@ export interface AccountingUrlDeps {
  */
 export async function discoverAccountingUrl(
   discoveryUrl: string,
-  { dependency, addressOf }: AccountingUrlDeps,
+  { dependency, addressOf, proxyFor }: AccountingUrlDeps,
 ): Promise<AccountingUrl> {
   const closing = new AbortController()
   let url: string | null = null
@@ -67,7 +70,9 @@ export async function discoverAccountingUrl(
 
   async function read(): Promise<void> {
     const { origin, protocol, pathname, search } = new URL(discoveryUrl)
-    await using connection = connectUpstream(origin)
+    await using connection = connectUpstream(origin, {
+      connect: tunnelTo(proxyFor, new URL(origin)),
+    })
     const headers = ['Accept', 'application/json']
     const { status, text } = await requestText(
       connection.upstream,

@@ -31,6 +31,7 @@ it('sign-ins share one request for the discovery document, also for five seconds
     scope: 'openid',
     redirectUri: () => 'http://127.0.0.1/sign-in/callback',
     onFailure: (reason) => void failures.push(reason),
+    fetch,
     now: () => now,
   })
   const begin = () => Promise.allSettled(Array.from({ length: 100 }, () => provider.begin()))

@@ -3,6 +3,7 @@
  * state, the nonce, the issuer of the response (RFC 9207), and the signature of the id token.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
+import type { ProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import {
   allowInsecureRequests,
@@ -14,6 +15,7 @@ import {
   ClientSecretBasic,
   ClientSecretPost,
   type Configuration,
+  customFetch,
   discovery,
   enableNonRepudiationChecks,
   randomNonce,
@@ -33,6 +35,8 @@ export interface OpenIdProviderOptions {
   readonly redirectUri: () => string
   /** Reports why a sign-in failed. The reason contains no text from the provider or the browser. */
   readonly onFailure: (reason: string) => void
+  /** Sends the requests to the provider. */
+  readonly fetch: ProxiedFetch
   /** The time in milliseconds. */
   readonly now: () => number
 }
@@ -75,6 +79,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): OpenIdProv
       },
       {
         timeout: TIMEOUT_SECONDS,
+        [customFetch]: (url, init) => options.fetch(url, init as RequestInit),
         // readConfig accepts an http issuer only at a loopback address.
         execute: [
           enableNonRepudiationChecks,

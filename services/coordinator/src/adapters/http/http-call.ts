@@ -1,4 +1,9 @@
 import { contentCodings, decodeContent } from '@integration-host/shared/http/content-coding'
+import {
+  type ProxyFor,
+  withoutProxy,
+} from '@integration-host/shared/http/forward-proxy/forward-proxy'
+import { tunnelTo } from '@integration-host/shared/http/forward-proxy/tunnel'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import type { Flow, HttpFailure } from '@integration-host/shared/http/client/exchange'
 import {
@@ -32,7 +37,7 @@ const MAX_CONNECTIONS = 128
 const MAX_TARGETS = 100
 
 /** Calls targets over persistent connections. Redirects are not followed: a 3xx response is returned like any other. */
-export function createHttpCaller(): HttpCaller {
+export function createHttpCaller(proxyFor: ProxyFor = withoutProxy): HttpCaller {
   const pools = new Map<string, Pool>()
   let isClosed = false
 
@@ -51,6 +56,7 @@ export function createHttpCaller(): HttpCaller {
       connectTimeoutMs: CONNECT_MS,
       idleTimeoutMs,
       maxConnections: MAX_CONNECTIONS,
+      connect: tunnelTo(proxyFor, new URL(origin)),
     })
     pools.set(origin, pool)
     return pool
@@ -180,8 +186,8 @@ function outgoing({ method, url, headers, body }: CallRequest) {
 }
 
 function reasonFor({ kind, cause }: HttpFailure): string {
-  if (kind === 'timeout') return 'ETIMEDOUT'
-  return cause === undefined ? 'ECONNRESET' : reasonOf(cause)
+  if (cause !== undefined) return reasonOf(cause)
+  return kind === 'timeout' ? 'ETIMEDOUT' : 'ECONNRESET'
 }
 
 const MAX_RESPONSE_ID = 128

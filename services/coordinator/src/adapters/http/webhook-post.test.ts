@@ -4,6 +4,14 @@ import { createServer, type RequestListener } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import { readFile } from 'node:fs/promises'
 import type { AddressInfo, Server } from 'node:net'
+import {
+  chooseProxy,
+  type ForwardProxy,
+} from '@integration-host/shared/http/forward-proxy/forward-proxy'
+import {
+  startForwardProxy,
+  type TestForwardProxy,
+} from '@integration-host/shared/test-support/forward-proxy'
 import { createAuthority, LOOPBACK_NAMES } from '@integration-host/shared/test-support/certificates'
 import { afterEach, describe, expect, it } from 'vitest'
 import { StepAbort } from '../../process/step-abort.ts'
@@ -146,5 +154,75 @@ describe('sending a webhook', () => {
     abort.abort('shutdown')
     expect(await call).toEqual({ kind: 'aborted' })
     expect(await createWebhookPost()(request(url, true, abort))).toEqual({ kind: 'aborted' })
+  })
+})
+
+describe('sending a webhook through a forward proxy', () => {
+  const sender = (proxy: TestForwardProxy, ...addresses: string[]) => {
+    const { resolve, asked } = resolverOf(addresses)
+    const HTTP_PROXY: ForwardProxy = {
+      address: proxy.address,
+      host: '127.0.0.1',
+      port: Number(proxy.address.split(':')[1]),
+      isTls: false,
+      authorization: null,
+    }
+    const proxyFor = chooseProxy({ HTTP_PROXY, NO_PROXY: '' })
+    const post = createWebhookPost({ resolve, timeoutMs: 300, proxyFor })
+    const url = new URL('http://receiver.test/in')
+    return { asked, send: (...rest: [boolean, StepAbort?]) => post(request(url, ...rest)) }
+  }
+  const startAll = async (): Promise<TestForwardProxy> => {
+    const { port } = await serve((_, response) => response.writeHead(202).end())
+    return startForwardProxy({
+      routes: { '1.1.1.1:80': Number(port), 'receiver.test:80': Number(port) },
+    })
+  }
+
+  it('lets the proxy connect to the address that was checked', async () => {
+    await using proxy = await startAll()
+    const { send } = sender(proxy, '1.1.1.1')
+    expect(await send(false)).toMatchObject({ kind: 'responded', status: 202 })
+    expect(proxy.requests.map(({ to }) => to)).toEqual(['1.1.1.1:80'])
+  })
+
+  it('does not connect to the proxy for a host name that resolves to a private address', async () => {
+    await using proxy = await startAll()
+    const { send } = sender(proxy, '1.1.1.1', '10.0.0.1')
+    expect(await send(false)).toEqual({ kind: 'private_address' })
+    expect(proxy.requests).toEqual([])
+  })
+
+  it('lets the proxy resolve a host that is allowed by its name', async () => {
+    await using proxy = await startAll()
+    const { send, asked } = sender(proxy, '10.0.0.1')
+    expect(await send(true)).toMatchObject({ kind: 'responded', status: 202 })
+    expect([asked, proxy.requests.map(({ to }) => to)]).toEqual([[], ['receiver.test:80']])
+  })
+
+  it('was not sent if the proxy refuses', async () => {
+    await using proxy = await startAll()
+    proxy.reply = 'HTTP/1.1 407 No\r\n\r\n'
+    const reason = 'PROXY_AUTHENTICATION_REQUIRED'
+    const { send } = sender(proxy, '1.1.1.1')
+    expect(await send(false)).toEqual({ kind: 'failed', reason, isSent: false })
+  })
+
+  it('was not sent if the proxy does not respond in time', async () => {
+    await using proxy = await startAll()
+    proxy.reply = ''
+    expect(await sender(proxy, '1.1.1.1').send(false)).toMatchObject({
+      kind: 'failed',
+      isSent: false,
+    })
+  })
+
+  it('is aborted while the proxy does not respond', async () => {
+    await using proxy = await startAll()
+    proxy.reply = ''
+    const abort = new StepAbort()
+    const result = sender(proxy, '1.1.1.1').send(false, abort)
+    abort.abort('shutdown')
+    expect(await result).toEqual({ kind: 'aborted' })
   })
 })

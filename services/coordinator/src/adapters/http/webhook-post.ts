@@ -3,12 +3,23 @@
  * forgery), although other parties control the DNS records of the receivers.
  *
  * Each call resolves the host name itself and opens its own connection to the address that was checked. A name that
- * resolves to a different address a moment later therefore has no effect.
+ * resolves to a different address a moment later therefore has no effect. A forward proxy is asked to connect to that
+ * address too, in place of the host name, because the proxy may be able to reach private addresses.
  */
 import { lookup as dnsLookup } from 'node:dns'
-import { type IncomingMessage, request as requestHttp } from 'node:http'
+import {
+  type ClientRequest,
+  type IncomingMessage,
+  request as requestHttp,
+  type RequestOptions,
+} from 'node:http'
 import { request as requestHttps } from 'node:https'
-import type { LookupFunction } from 'node:net'
+import { isIP, type LookupFunction, type Socket } from 'node:net'
+import {
+  type ProxyFor,
+  withoutProxy,
+} from '@integration-host/shared/http/forward-proxy/forward-proxy'
+import { type ConnectSocket, tunnelTo } from '@integration-host/shared/http/forward-proxy/tunnel'
 import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import type { PostResult, PostWebhook } from '../../webhook/deliver.ts'
@@ -18,7 +29,10 @@ export interface WebhookPostOptions {
   /** The time limit from the start of a call until the headers of the response have arrived. */
   readonly timeoutMs?: number
   readonly resolve?: typeof dnsLookup
+  readonly proxyFor?: ProxyFor
 }
+
+type WebhookRequest = Parameters<PostWebhook>[0]
 
 const TIMEOUT_MS = 15_000
 /** The limits for reading a response body, in bytes and in time. The content of the body is ignored. */
@@ -32,6 +46,7 @@ class PrivateAddress extends Error {}
 export function createWebhookPost({
   timeoutMs = TIMEOUT_MS,
   resolve: resolveName = dnsLookup,
+  proxyFor = withoutProxy,
 }: WebhookPostOptions = {}): PostWebhook {
   /** Resolves a host name. Fails if at least one of its addresses is private, even if others are public. */
   const publicOnly: LookupFunction = (hostname, options, callback) => {
@@ -46,26 +61,33 @@ export function createWebhookPost({
     })
   }
 
-  return ({ url, isAllowedByName, headers, body, abort }) =>
+  /** Opens a tunnel to the checked address of a receiver; a host that is allowed by its name is resolved by the proxy. */
+  async function openTunnel(
+    connect: ConnectSocket,
+    { url, isAllowedByName }: WebhookRequest,
+    signal: AbortSignal,
+  ): Promise<Socket> {
+    if (isAllowedByName || isIP(hostOf(url)) !== 0) return connect({ timeoutMs, signal })
+    const address = await new Promise<string>((resolve, reject) => {
+      publicOnly(url.hostname, {}, (error, found) => {
+        if (error === null) resolve(String(found))
+        else reject(error)
+      })
+    })
+    return connect({ timeoutMs, signal, address })
+  }
+
+  return (request) =>
     new Promise((resolve) => {
+      const { url, isAllowedByName, headers, body, abort } = request
       // An IP address is checked here, because Node calls `lookup` only for host names.
-      if (!isAllowedByName && isPrivateLiteral(url.hostname.replace(/^\[|\]$/g, '')))
+      if (!isAllowedByName && isPrivateLiteral(hostOf(url)))
         return resolve({ kind: 'private_address' })
       if (abort.areNewCallsBlocked) return resolve({ kind: 'aborted' })
       const bytes = Buffer.from(body)
+      const ended = new AbortController()
+      let call: ClientRequest | null = null
       let isSent = false
-      const call = (url.protocol === 'https:' ? requestHttps : requestHttp)(url, {
-        method: 'POST',
-        headers: {
-          ...headers,
-          'accept-encoding': 'identity',
-          'content-length': String(bytes.length),
-          connection: 'close',
-        },
-        agent: false,
-        maxHeaderSize: MAX_HEADER_BYTES,
-        ...(!isAllowedByName && { lookup: publicOnly }),
-      })
       const settle = (result: PostResult): void => {
         clearTimeout(timer)
         abort.unwatch(onAbort)
@@ -73,7 +95,8 @@ export function createWebhookPost({
       }
       const end = (result: PostResult): void => {
         settle(result)
-        call.destroy()
+        ended.abort()
+        call?.destroy()
       }
       const onAbort = (): void => {
         if (abort.reason !== null || !isSent) end({ kind: 'aborted' })
@@ -83,25 +106,57 @@ export function createWebhookPost({
         timeoutMs,
       )
       abort.watch(onAbort)
-      call.once('socket', (socket) =>
-        socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => (isSent = true)),
-      )
-      call.once('response', (response) => {
-        const { statusCode: status = 0, headers: received } = response
-        const retryAfterMs = parseRetryAfter(received['retry-after'] ?? null, Date.now())
-        settle({ kind: 'responded', status, retryAfterMs })
-        discard(response)
-      })
-      call.on('error', (error) =>
+      const onError = (error: unknown): void =>
         end(
           error instanceof PrivateAddress
             ? { kind: 'private_address' }
             : { kind: 'failed', reason: reasonOf(error), isSent },
-        ),
-      )
-      call.end(bytes)
+        )
+      const send = (connection: RequestOptions): ClientRequest => {
+        const open = url.protocol === 'https:' ? requestHttps : requestHttp
+        const outgoing = open(url, {
+          method: 'POST',
+          headers: {
+            ...headers,
+            'accept-encoding': 'identity',
+            'content-length': String(bytes.length),
+            connection: 'close',
+          },
+          maxHeaderSize: MAX_HEADER_BYTES,
+          ...connection,
+        })
+        outgoing.once('response', (response) => {
+          const { statusCode: status = 0, headers: received } = response
+          const retryAfterMs = parseRetryAfter(received['retry-after'] ?? null, Date.now())
+          settle({ kind: 'responded', status, retryAfterMs })
+          discard(response)
+        })
+        outgoing.on('error', onError)
+        return outgoing.end(bytes)
+      }
+
+      const connect = tunnelTo(proxyFor, url)
+      if (connect === undefined) {
+        call = send({ agent: false, ...(!isAllowedByName && { lookup: publicOnly }) })
+        call.once('socket', (socket) =>
+          socket.once(
+            url.protocol === 'https:' ? 'secureConnect' : 'connect',
+            () => (isSent = true),
+          ),
+        )
+      } else
+        openTunnel(connect, request, ended.signal).then((tunnel) => {
+          // The call may have ended while the tunnel was being opened.
+          if (ended.signal.aborted) tunnel.destroy()
+          else {
+            isSent = true
+            call = send({ createConnection: () => tunnel })
+          }
+        }, onError)
     })
 }
+
+const hostOf = ({ hostname }: URL): string => hostname.replace(/^\[|\]$/g, '')
 
 /** Reads the start of a body, so that most receivers can finish their response, and then closes the connection. */
 function discard(response: IncomingMessage): void {

@@ -5,6 +5,7 @@ import { connect, isIP } from 'node:net'
 import { hostname } from 'node:os'
 import type { Writable } from 'node:stream'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
+import type { ProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { type SendAudit, SinkRejected } from '../../audit-forwarding/forward-audit.ts'
 
@@ -94,9 +95,9 @@ function syslogMessage(entry: AuditEntry): Buffer {
 
 /** Sends batches as NDJSON. Every response but 2xx means that the batch is sent again. Redirects are not followed. */
 export const toWebhook =
-  (url: string, key: Secret): SendAudit =>
+  (url: string, key: Secret, send: ProxiedFetch = fetch): SendAudit =>
   async (entries, deadline) => {
-    const response = await fetch(url, {
+    const response = await send(url, {
       method: 'POST',
       headers: {
         Authorization: `Bearer ${key.reveal()}`,

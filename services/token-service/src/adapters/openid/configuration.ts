@@ -9,6 +9,7 @@ import {
   enableNonRepudiationChecks,
   setJwksCache,
 } from 'openid-client'
+import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { clientSecretBasic } from './client-secret-basic.ts'
 import type { DiscoveredProvider } from './discovery.ts'
@@ -67,13 +68,11 @@ export const sendLibraryRequest = (
   { method, headers, body }: LibraryRequest,
   url: string,
   deadlineMs: number,
-): Promise<ProviderHttpResponse> =>
-  sendRequest(new URL(url), {
-    method,
-    headers,
-    body: body === undefined || body === null ? null : String(body as URLSearchParams),
-    deadlineMs,
-  })
+  proxyFor: ProxyFor,
+): Promise<ProviderHttpResponse> => {
+  const text = body === undefined || body === null ? null : String(body as URLSearchParams)
+  return sendRequest(new URL(url), { method, headers, body: text, deadlineMs }, proxyFor)
+}
 
 /**
  * Returns a provider response as the `Response` object that openid-client reads. openid-client accepts only status 200

@@ -7,6 +7,7 @@
  */
 import type { ServerMetadata } from 'openid-client'
 import { z } from 'zod'
+import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { parseJson } from '@integration-host/shared/json'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import { backoffMs } from '@integration-host/shared/process/backoff'
@@ -83,6 +84,7 @@ const RETRY = { baseMs: 250, capMs: 30_000, random: 1 } as const
 export interface DiscoveryOptions {
   /** Whether id tokens are requested. If true, a document without `jwks_uri` is not usable. */
   readonly needsKeys: boolean
+  readonly proxyFor: ProxyFor
 }
 
 export function watchDiscovery(
@@ -159,9 +161,9 @@ class UnusableDocument extends Error {
 async function fetchProvider(
   url: URL,
   previous: DiscoveredProvider | null,
-  { needsKeys }: DiscoveryOptions,
+  { needsKeys, proxyFor }: DiscoveryOptions,
 ): Promise<DiscoveredProvider> {
-  const document = await fetchJson(url)
+  const document = await fetchJson(url, proxyFor)
   const parsed = Metadata.safeParse(document)
   if (!parsed.success) throw new UnusableDocument(problemsOf(parsed.error, document))
   // The cast is safe: JSON has no `undefined`, so an optional member is either absent or has a value.
@@ -181,7 +183,7 @@ async function fetchProvider(
   if (needsKeys && metadata.jwks_uri === undefined)
     problems.push('jwks_uri is missing, and SCOPE requests id tokens')
   if (problems.length > 0) throw new UnusableDocument(problems)
-  const jwks = metadata.jwks_uri ? await fetchKeys(new URL(metadata.jwks_uri)) : null
+  const jwks = metadata.jwks_uri ? await fetchKeys(new URL(metadata.jwks_uri), proxyFor) : null
   return { metadata, jwks: jwks ?? previous?.jwks ?? null }
 }
 
@@ -197,20 +199,21 @@ function problemsOf(error: z.ZodError, document: unknown): string[] {
   return [...new Set(problems)]
 }
 
-async function fetchKeys(url: URL): Promise<DiscoveredProvider['jwks']> {
-  const parsed = Jwks.safeParse(await fetchJson(url).catch(() => null))
+async function fetchKeys(url: URL, proxyFor: ProxyFor): Promise<DiscoveredProvider['jwks']> {
+  const parsed = Jwks.safeParse(await fetchJson(url, proxyFor).catch(() => null))
   // Unusable keys are ignored, and the other keys are used (RFC 7517 §5).
   const keys = (parsed.data?.keys ?? []).flatMap((key) => Jwk.safeParse(key).data ?? [])
   return keys.length > 0 ? { keys } : null
 }
 
-async function fetchJson(url: URL): Promise<unknown> {
-  const response = await sendRequest(url, {
+async function fetchJson(url: URL, proxyFor: ProxyFor): Promise<unknown> {
+  const request = {
     method: 'GET',
     headers: { accept: 'application/json' },
     body: null,
     deadlineMs: FETCH_DEADLINE_MS,
-  })
+  }
+  const response = await sendRequest(url, request, proxyFor)
   if (!isSuccess(response.status))
     throw new UnusableDocument([`the response has status ${response.status}`])
   const document = parseJson(response.text)

@@ -9,6 +9,7 @@ import {
   zstdCompressSync,
 } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { withoutProxy } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { createHealth, type Health } from '@integration-host/shared/observability/health'
 import { generic } from '@integration-host/shared/provider-profile/generic'
 import { intuit } from '@integration-host/shared/provider-profile/intuit'
@@ -52,6 +53,7 @@ function open(
   health = createHealth(silent)
   discovery = watchDiscovery(new URL(scripted.discoveryUrl), health.dependency('provider'), {
     needsKeys: true,
+    proxyFor: withoutProxy,
   })
   provider = createOpenIdProvider({
     discovery,
@@ -63,6 +65,7 @@ function open(
     requestsIdToken: true,
     now: Date.now,
     deadlineMs,
+    proxyFor: withoutProxy,
     onIdTokenRejected: (member) => void rejectedMembers.push(member),
   })
 }

@@ -9,6 +9,7 @@ import {
   refreshTokenGrant,
 } from 'openid-client'
 import { IntegrationError } from '@integration-host/shared/errors'
+import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type {
@@ -49,6 +50,7 @@ export interface OpenIdProviderOptions {
    * client secrets.
    */
   readonly deadlineMs: number
+  readonly proxyFor: ProxyFor
   /** Called with the outcome and the duration of each token request or revocation. */
   readonly observe?: (
     call: 'exchange' | 'refresh' | 'revoke',
@@ -63,9 +65,10 @@ export interface OpenIdProviderOptions {
 }
 
 export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
-  const { discovery, profile, clientId, redirectUri, requestsIdToken, now, deadlineMs } = options
+  const { discovery, profile, clientId, redirectUri, requestsIdToken, now, deadlineMs, proxyFor } =
+    options
   const clientSecrets = createClientSecrets(options.clientSecrets)
-  const requestOptions = { profile, clientId, clientSecrets, now, deadlineMs }
+  const requestOptions = { profile, clientId, clientSecrets, now, deadlineMs, proxyFor }
   const sendTokenRequest = createTokenRequest(requestOptions)
 
   async function timed<Outcome extends ExchangeOutcome>(

@@ -1,5 +1,6 @@
 /** Revokes a refresh token at the provider as RFC 7009 specifies, with the deviations of the provider profile. */
 import { tokenRevocation } from 'openid-client'
+import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { ClientSecrets } from './client-secrets.ts'
@@ -25,14 +26,20 @@ export async function revoke(
     readonly clientSecrets: ClientSecrets
     /** The timeout of each request, in milliseconds. */
     readonly deadlineMs: number
+    readonly proxyFor: ProxyFor
   },
 ): Promise<boolean> {
-  const { profile, clientId, clientSecrets, deadlineMs } = options
+  const { profile, clientId, clientSecrets, deadlineMs, proxyFor } = options
   if (provider?.metadata.revocation_endpoint === undefined) return false
   for (const secret of clientSecrets.inOrder) {
     let isClientRejected = false
     const configuration = configure(provider, clientId, secret, async (url, outgoing) => {
-      const response = await sendLibraryRequest(inProfile(outgoing, profile), url, deadlineMs)
+      const response = await sendLibraryRequest(
+        inProfile(outgoing, profile),
+        url,
+        deadlineMs,
+        proxyFor,
+      )
       isClientRejected = response.status === 401
       // The status alone confirms the revocation, whatever the body is and even if its end is missing. According to RFC
       // 7009 §2.2, the revocation of an invalid token also succeeds.

@@ -2,7 +2,7 @@
  * Sends one HTTP request to the provider by node:http(s) instead of fetch, because the refresh protocol must know
  * whether any byte of the request was sent, and fetch does not report this.
  *
- * Each request opens a new connection, because the outcome of a request would be unknown on a kept-alive connection
+ * Each request opens a new connection, or a new tunnel through a forward proxy, because the outcome of a request would be unknown on a kept-alive connection
  * that the provider has just closed.
  *
  * A response may contain the only copy of a new refresh token. It is therefore returned as far as it arrived, even if
@@ -10,7 +10,13 @@
  */
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
+import type { Socket } from 'node:net'
 import { contentCodings, decodeContent } from '@integration-host/shared/http/content-coding'
+import {
+  type ProxyFor,
+  withoutProxy,
+} from '@integration-host/shared/http/forward-proxy/forward-proxy'
+import { tunnelTo } from '@integration-host/shared/http/forward-proxy/tunnel'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { callTraced, tracing } from '@integration-host/shared/observability/telemetry'
 
@@ -60,15 +66,26 @@ export class NoResponse extends Error {
  *
  * @throws {NoResponse} if the status of a response did not arrive before the deadline.
  */
-export function sendRequest(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpResponse> {
-  if (tracing === undefined) return send(url, request)
+export function sendRequest(
+  url: URL,
+  request: ProviderHttpRequest,
+  proxyFor: ProxyFor = withoutProxy,
+): Promise<ProviderHttpResponse> {
+  if (tracing === undefined) return send(url, request, proxyFor)
   const traced = (added: Readonly<Record<string, string>>): Promise<ProviderHttpResponse> =>
-    send(url, { ...request, headers: { ...request.headers, ...added } })
+    send(url, { ...request, headers: { ...request.headers, ...added } }, proxyFor)
   return callTraced(tracing, { method: request.method, url }, traced, ({ status }) => status)
 }
 
-async function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpResponse> {
-  const { status, headers, body, cutOff } = await receive(url, request)
+async function send(
+  url: URL,
+  request: ProviderHttpRequest,
+  proxyFor: ProxyFor,
+): Promise<ProviderHttpResponse> {
+  const until = performance.now() + request.deadlineMs
+  const tunnel = await openTunnel(url, request.deadlineMs, proxyFor)
+  const deadlineMs = Math.max(0, until - performance.now())
+  const { status, headers, body, cutOff } = await receive(url, { ...request, deadlineMs }, tunnel)
   const { text, oddities, decodedCutOff } = await textOf(body, headers.get('content-encoding'))
   return {
     status,
@@ -76,6 +93,21 @@ async function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHtt
     text,
     cutOff: cutOff ?? decodedCutOff,
     oddities,
+  }
+}
+
+/**
+ * Opens the tunnel of a request; `null` if the request is sent directly.
+ *
+ * @throws {NoResponse} if no tunnel is established. In this case no byte of the request was sent.
+ */
+async function openTunnel(url: URL, timeoutMs: number, proxyFor: ProxyFor): Promise<Socket | null> {
+  const connect = tunnelTo(proxyFor, url)
+  if (connect === undefined) return null
+  try {
+    return await connect({ timeoutMs })
+  } catch (error) {
+    throw new NoResponse(reasonOf(error), false, { cause: error })
   }
 }
 
@@ -89,16 +121,17 @@ interface Received {
 const TOO_LARGE = 'the response is too large'
 const CUT_OFF = 'the response was cut off'
 
-function receive(url: URL, request: ProviderHttpRequest): Promise<Received> {
+function receive(url: URL, request: ProviderHttpRequest, tunnel: Socket | null): Promise<Received> {
   return new Promise((resolve, reject) => {
-    let wasSent = false
+    // A tunnel is established already, with its TLS. Node sends the request at once.
+    let wasSent = tunnel !== null
     let head: { readonly status: number; readonly headers: Headers } | null = null
     const chunks: Buffer[] = []
     let size = 0
     const open = url.protocol === 'https:' ? requestHttps : requestHttp
     const outgoing = open(url, {
       method: request.method,
-      agent: false,
+      ...(tunnel === null ? { agent: false } : { createConnection: () => tunnel }),
       maxHeaderSize: HEAD_LIMIT_BYTES,
       headers: {
         ...request.headers,
@@ -129,6 +162,7 @@ function receive(url: URL, request: ProviderHttpRequest): Promise<Received> {
     outgoing.once('socket', (socket) => {
       // With https, Node sends the first byte of the request after the TLS handshake. With http, Node sends the first
       // byte as soon as the TCP connection is established.
+      if (tunnel !== null) return
       const connected = url.protocol === 'https:' ? 'secureConnect' : 'connect'
       socket.once(connected, () => {
         wasSent = true

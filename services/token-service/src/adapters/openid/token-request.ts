@@ -6,6 +6,7 @@
  * response.
  */
 import type { Configuration } from 'openid-client'
+import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { ProviderResponse, TokenOutcome } from '../../provider/provider.ts'
@@ -45,6 +46,7 @@ export interface TokenRequestOptions {
   readonly now: () => number
   /** Milliseconds that one HTTP request for signing keys may take. */
   readonly deadlineMs: number
+  readonly proxyFor: ProxyFor
 }
 
 /**
@@ -63,7 +65,7 @@ export type SendTokenRequest = (
 ) => Promise<ReceivedTokens | TokenOutcome>
 
 export function createTokenRequest(options: TokenRequestOptions): SendTokenRequest {
-  const { profile, clientId, clientSecrets, now, deadlineMs } = options
+  const { profile, clientId, clientSecrets, now, deadlineMs, proxyFor } = options
 
   async function sendWithSecret(
     provider: DiscoveredProvider,
@@ -79,10 +81,10 @@ export function createTokenRequest(options: TokenRequestOptions): SendTokenReque
       // openid-client sends only token requests as POST. A request with any other method fetches the JWKS again,
       // because the id token is signed with an unknown key.
       if (outgoing.method !== 'POST')
-        return toLibraryResponse(await sendLibraryRequest(outgoing, url, deadlineMs))
+        return toLibraryResponse(await sendLibraryRequest(outgoing, url, deadlineMs, proxyFor))
       const headers = { ...outgoing.headers, ...profile.token.requestHeaders }
       try {
-        raw = await sendLibraryRequest({ ...outgoing, headers }, url, leftMs)
+        raw = await sendLibraryRequest({ ...outgoing, headers }, url, leftMs, proxyFor)
       } catch (error) {
         failure = outcomeWithoutResponse(
           error instanceof NoResponse ? error : new NoResponse('unknown', true),
