@@ -6,7 +6,7 @@
  * resolves to a different address a moment later therefore has no effect. A forward proxy is asked to connect to that
  * address too, in place of the host name, because the proxy may be able to reach private addresses.
  */
-import { lookup as dnsLookup } from 'node:dns'
+import { lookup as dnsLookup, type LookupAddress, type LookupOptions } from 'node:dns'
 import {
   type ClientRequest,
   type IncomingMessage,
@@ -49,17 +49,23 @@ export function createWebhookPost({
   proxyFor = withoutProxy,
 }: WebhookPostOptions = {}): PostWebhook {
   /** Resolves a host name. Fails if at least one of its addresses is private, even if others are public. */
-  const publicOnly: LookupFunction = (hostname, options, callback) => {
-    const all = { ...options, all: true } as const
-    resolveName(hostname, all, (error, addresses) => {
+  const publicAddresses = (
+    hostname: string,
+    options: LookupOptions,
+    callback: (error: Error | null, addresses: LookupAddress[]) => void,
+  ): void =>
+    resolveName(hostname, { ...options, all: true }, (error, addresses) => {
+      if (error !== null) return callback(error, [])
+      const isPublic = !addresses.some(({ address }) => isPrivateAddress(address))
+      return isPublic ? callback(null, addresses) : callback(new PrivateAddress(), [])
+    })
+  const publicOnly: LookupFunction = (hostname, options, callback) =>
+    publicAddresses(hostname, options, (error, addresses) => {
       if (error !== null) return callback(error, '')
-      if (addresses.some(({ address }) => isPrivateAddress(address)))
-        return callback(new PrivateAddress(), '')
       if (options.all === true) return callback(null, addresses)
       const [{ address, family } = { address: '', family: 4 }] = addresses
       callback(null, address, family)
     })
-  }
 
   /** Opens a tunnel to the checked address of a receiver; a host that is allowed by its name is resolved by the proxy. */
   async function openTunnel(
@@ -69,8 +75,8 @@ export function createWebhookPost({
   ): Promise<Socket> {
     if (isAllowedByName || isIP(hostOf(url)) !== 0) return connect({ timeoutMs, signal })
     const address = await new Promise<string>((resolve, reject) => {
-      publicOnly(url.hostname, {}, (error, found) => {
-        if (error === null) resolve(String(found))
+      publicAddresses(url.hostname, {}, (error, [first]) => {
+        if (error === null) resolve(first?.address ?? '')
         else reject(error)
       })
     })
