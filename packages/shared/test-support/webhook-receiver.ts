@@ -22,6 +22,11 @@ export interface WebhookReceiver extends AsyncDisposable {
   readonly secret: string
   /** The requests with a valid signature, in the order of their arrival. */
   readonly received: readonly ReceivedWebhook[]
+  /**
+   * The first request of each webhook. A webhook whose response comes too late, as on a busy machine, is sent again with
+   * the same id.
+   */
+  readonly delivered: readonly ReceivedWebhook[]
   /** The requests whose signature is wrong. */
   readonly forged: readonly string[]
   /** Sets the function that handles further requests. With `null`, the receiver responds 204. */
@@ -75,6 +80,11 @@ export async function startWebhookReceiver(path = '/hooks'): Promise<WebhookRece
     url,
     secret,
     received,
+    get delivered() {
+      const isFirst = ({ id }: ReceivedWebhook, index: number): boolean =>
+        received.findIndex((other) => other.id === id) === index
+      return received.filter(isFirst)
+    },
     forged,
     respond: (given) => void (handler = given),
     async close() {
