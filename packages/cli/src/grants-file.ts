@@ -9,6 +9,7 @@ import {
   parseGrantLine,
 } from '@integration-host/shared/contracts/grants'
 import { credentialName } from '@integration-host/shared/contracts/realm'
+import { trimmedJson } from '@integration-host/shared/json'
 
 export interface FileLine {
   /** The number of the line in the file, from 1. */
@@ -40,10 +41,7 @@ export async function readGrants(source: AsyncIterable<string | Uint8Array>): Pr
   let number = 0
   for await (const bytes of linesOf(source)) {
     number += 1
-    const text = bytes
-      ?.toString('utf8')
-      .replace(/^\uFEFF/, '')
-      .trim()
+    const text = bytes ? trimmedJson(bytes.toString('utf8').replace(/^\uFEFF/, '')) : undefined
     if (text === '') continue
     const grant =
       text === undefined

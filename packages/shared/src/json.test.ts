@@ -10,6 +10,7 @@ import {
   parseJsonObject,
   parseMessageAs,
   SERVICE_LIMITS,
+  trimmedJson,
 } from './json.ts'
 
 describe('parsing JSON from another process', () => {
@@ -127,5 +128,19 @@ describe('the elements of an array', () => {
     '\u00A0[]',
   ])('the text %j has an element that is not JSON, because it is not an array', (text) => {
     expect([...arrayElements(text)].map((element) => parseJson(element))).toContain(undefined)
+  })
+})
+
+describe('the white space at the ends of a JSON text', () => {
+  it.each([
+    [' \t\r\n{ }\n\r\t ', '{ }'],
+    [' \n', ''],
+    ['', ''],
+    ['\u00A01\u00A0', '\u00A01\u00A0'],
+    ['\uFEFF1', '\uFEFF1'],
+    ['\v1\f', '\v1\f'],
+    ['\u20281', '\u20281'],
+  ])('of %j is removed if JSON allows it there', (text, trimmed) => {
+    expect(trimmedJson(text)).toBe(trimmed)
   })
 })

@@ -162,7 +162,20 @@ export function* arrayElements(text: string): Generator<string> {
   yield ''
 }
 
+const SPACE = ' \t\r\n'
 const isBlank = (text: string): boolean => !/[^ \t\r\n]/.test(text)
+
+/**
+ * Returns the text without the white space of JSON (RFC 8259 §2) at its ends. `trim` must not be used for this: it also
+ * removes other characters, such as U+00A0, with which a text is not JSON.
+ */
+export function trimmedJson(text: string): string {
+  let from = 0
+  let to = text.length
+  while (from < to && SPACE.includes(text.charAt(from))) from += 1
+  while (from < to && SPACE.includes(text.charAt(to - 1))) to -= 1
+  return text.slice(from, to)
+}
 
 /** Returns the position of the next comma or bracket outside of strings; the length of the text if there is none. */
 function nextMark(text: string, from: number): number {

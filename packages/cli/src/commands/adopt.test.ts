@@ -131,7 +131,7 @@ describe('the command `credentials adopt`', () => {
       Buffer.from(`{"Realm":"${tokenOf(6)}","RefreshToken":"9341453908059889"}\n`),
       Buffer.from(`{"Realm":"1","RefreshToken":"${tokenOf(8)}"}\n`),
       Buffer.from([0xff, 0xfe, 0x0a]),
-      Buffer.from(lineOf(10)),
+      Buffer.from(`${lineOf(10)}\n\u00A0${lineOf(11)}`),
     ])
     const { code, json, out, err } = await adopt(content, '--yes', '--json')
     expect(code).toBe(1)
@@ -158,6 +158,7 @@ describe('the command `credentials adopt`', () => {
         Reason: 'line 1 has a grant of the same company',
       },
       { Line: 9, Name: null, Outcome: 'invalid', Reason: 'is not JSON' },
+      { Line: 11, Name: null, Outcome: 'invalid', Reason: 'is not JSON' },
       { Line: 1, Name: 'ACC-1', Outcome: 'stored', Version: 1 },
       { Line: 10, Name: 'ACC-10', Outcome: 'stored', Version: 1 },
     ])

@@ -37,6 +37,7 @@ describe('a body in place of JSON', () => {
     ['{"a":1}', null, null],
     ['', 'text/html', null],
     [' \n', 'text/plain', null],
+    ['\u00A0', 'application/json', 'plain text'],
     ['<Fault/>', 'application/xml', null],
     ['<Fault/>', null, null],
     ['a,b', 'text/csv', null],

@@ -1,5 +1,5 @@
 /** Reads the content of a response: its text, and whether it is the JSON that a call has asked for. */
-import { DOCUMENT_LIMITS, jsonExcess, parseJson } from '@integration-host/shared/json'
+import { DOCUMENT_LIMITS, jsonExcess, parseJson, trimmedJson } from '@integration-host/shared/json'
 
 /** A media type whose content is not text, whatever its bytes are. SVG is text. */
 const BINARY = /^(?:image\/(?!svg)|audio\/|video\/|font\/|application\/(?:pdf|zip|gzip)\b)/i
@@ -58,7 +58,7 @@ const BEGINNING = 1_000
  */
 export function inPlaceOfJson(body: string, contentType: string | null): string | null {
   const beginning = body.slice(0, BEGINNING).trimStart()
-  if (beginning === '' && body.trim() === '') return null
+  if (trimmedJson(body) === '') return null
   if (PAGE.test(beginning)) return 'HTML'
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   // A body that begins like JSON but is incomplete is not a page.

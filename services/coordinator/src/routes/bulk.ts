@@ -134,8 +134,8 @@ async function linesOf(type: string | undefined, text: string): Promise<Line[]> 
 /** The number of characters of lines that are parsed before other requests are served. */
 const YIELD_AFTER = 65_536
 
-// A line from its first character that is not white space. Lines of white space are skipped.
-const NDJSON_LINE = /\S[^\n]*/g
+// A line from its first character that is not white space of JSON. Lines of white space are skipped.
+const NDJSON_LINE = /[^ \t\r\n][^\n]*/g
 
 function* ndjsonLines(text: string): Generator<string> {
   for (const [line] of text.matchAll(NDJSON_LINE)) yield line

@@ -6,6 +6,7 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
+import type { BulkResponse } from './contracts.ts'
 
 let backends: Backends
 let host: Fixture
@@ -87,6 +88,43 @@ describe('the routes of the coordinator', () => {
     expect([response.status, await response.json()]).toMatchObject([
       400,
       { code: 'invalid_request', detail: expect.stringContaining(`${name}: is not a query`) },
+    ])
+  })
+
+  it('a line of a bulk request that begins with a character that is no white space of JSON is invalid, and blank lines are skipped', async () => {
+    const line = JSON.stringify({ TransactionID: 'known', InitialData: 'known' })
+    const begins = ['\u00A0', '\v', '\f', '\u2028', '\u3000', '\uFEFF']
+    const body = [
+      ` \t${line} \r`,
+      '\r',
+      ' ',
+      ...begins.map((space) => space + line),
+      '\u00A0',
+    ].join('\n')
+    const response = await host.call(`${transactions}/bulk`, {
+      method: 'POST',
+      headers: ndjson,
+      body,
+    })
+    const { results, ...counts } = (await response.json()) as BulkResponse
+    expect(counts).toMatchObject({ exists: 1, invalid: begins.length + 1, queued: 0 })
+    expect(results.map(({ outcome }) => outcome)).toEqual([
+      'exists',
+      ...begins.map(() => 'invalid'),
+      'invalid',
+    ])
+  })
+
+  it('a bulk request with the lone byte 0xA0 is not UTF-8 and is rejected', async () => {
+    const body = Buffer.concat([Buffer.from([0xa0]), Buffer.from('{"TransactionID":"a0"}')])
+    const response = await host.call(`${transactions}/bulk`, {
+      method: 'POST',
+      headers: ndjson,
+      body,
+    })
+    expect([response.status, await response.json()]).toMatchObject([
+      400,
+      { detail: 'the body must be UTF-8' },
     ])
   })
 

@@ -219,6 +219,7 @@ describe('POST /imports/grants', () => {
       { Realm: '8', RefreshToken: 'x'.repeat(20_000) },
       { Realm: '9', RefreshToken: secret, Label: 'Acme\u202e' },
       '[]',
+      `\u00A0${JSON.stringify({ Realm: '10', RefreshToken: token })}`,
     )
     const invalid = report.results.filter(({ Outcome }) => Outcome === 'invalid')
     expect(invalid.map(({ Line, Reason }) => `${Line}: ${Reason}`)).toEqual([
@@ -234,6 +235,7 @@ describe('POST /imports/grants', () => {
       '12: has more than 16384 bytes',
       '13: Label: must not have control characters, line separators or bidirectional overrides',
       '14: is not a JSON object',
+      '15: is not JSON',
     ])
     expect(report.results.filter(({ Outcome }) => Outcome === 'stored')).toEqual([
       { Line: 3, Name: 'ACC-2', Outcome: 'stored', Version: 1 },

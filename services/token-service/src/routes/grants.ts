@@ -20,7 +20,7 @@ import {
   linesBody,
   problemResponses,
 } from '@integration-host/shared/http/service-app'
-import { arrayElements, parseJson } from '@integration-host/shared/json'
+import { arrayElements, parseJson, trimmedJson } from '@integration-host/shared/json'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Adoption } from '../credential/adoption-outcome.ts'
 import { labelsChangeOf } from '../credential/labels.ts'
@@ -158,7 +158,7 @@ function* ndjsonLines(text: string): Generator<string> {
   for (let from = 0; from <= text.length;) {
     const end = text.indexOf('\n', from)
     const to = end < 0 ? text.length : end
-    yield text.slice(from, to).trim()
+    yield trimmedJson(text.slice(from, to))
     from = to + 1
   }
 }

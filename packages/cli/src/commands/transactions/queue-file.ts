@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { OWN_TEXT, parseJson } from '@integration-host/shared/json'
+import { OWN_TEXT, parseJson, trimmedJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import { CommandFailed, exitCodes, UsageError } from '../../exit-code.ts'
 import type { ServiceApi } from '../../service-api.ts'
@@ -94,8 +94,9 @@ async function readText(file: string): Promise<string> {
 
 const linesOf = (text: string): Line[] =>
   text
+    .replace(/^\uFEFF/, '')
     .split('\n')
-    .map((line, index) => ({ number: index + 1, text: line.trim() }))
+    .map((line, index) => ({ number: index + 1, text: trimmedJson(line) }))
     .filter(({ text: line }) => line !== '')
 
 const isParseable = (text: string): boolean => parseJson(text, OWN_TEXT) !== undefined

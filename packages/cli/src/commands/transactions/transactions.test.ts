@@ -428,6 +428,7 @@ describe('the command `transactions queue --file`', () => {
   it.each([
     ['', 'has no transactions'],
     ['{"TransactionID": "1"}\n\n{', 'line 3: is not JSON; nothing was queued'],
+    ['\u00A0{"TransactionID": "1"}', 'line 1: is not JSON; nothing was queued'],
   ])(
     '`transactions queue --file` rejects a file that contains %j and sends no request',
     async (content, message) => {
