@@ -12,8 +12,10 @@ import type { TransactionSource } from '../src/transaction/transaction-source.ts
 import { startResealing } from '../src/worker/resealing.ts'
 
 /** Returns a transaction source that encrypts the payloads in `source` with a new key. */
-export const sealed = (source: TransactionSource): TransactionSource =>
-  createSealedSource(source, createPayloads(parseKeyRing(generateKeyRing())))
+export const sealed = <Source extends TransactionSource>(source: Source): Source => ({
+  ...source,
+  ...createSealedSource(source, createPayloads(parseKeyRing(generateKeyRing()))),
+})
 
 /** Runs resealing passes, which encrypt payloads with the active key of `keys`, until a pass replaces no payload. */
 export async function reseal(

@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import type { MovableSource } from '../../test-support/movable-source.ts'
 import { aSearch } from '../../test-support/search.ts'
-import type { ProcessOutline, TransactionSource } from '../transaction/transaction-source.ts'
+import type { ProcessOutline } from '../transaction/transaction-source.ts'
 import { type Schedule, scheduledId } from './schedule.ts'
 import type { ScheduledProcess, StoredSchedule } from './schedule-store.ts'
 
@@ -32,24 +33,12 @@ const of = (...schedules: readonly Schedule[]): readonly ScheduledProcess[] => [
 ]
 const DAY_MS = 86_400_000
 
-/**
- * The tests of stored schedules; both the memory and the PostgreSQL source must pass them.
- *
- * @param open returns the source, and a function that makes all schedules late by the given additional milliseconds, as
- *   if no coordinator had run for this time
- */
-export function schedulesContract(
-  name: string,
-  open: () => Promise<{
-    readonly source: TransactionSource
-    readonly makeLate: (ms: number) => Promise<void>
-  }>,
-): void {
+/** The tests of stored schedules; both the memory and the PostgreSQL source must pass them. */
+export function schedulesContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a store of schedules`, () => {
-    let source: TransactionSource
-    let makeLate: (ms: number) => Promise<void>
+    let source: MovableSource
     beforeEach(async () => {
-      ;({ source, makeLate } = await open())
+      source = await open()
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
@@ -77,7 +66,7 @@ export function schedulesContract(
 
     it('a schedule that is due queues one run whose id contains the scheduled time, and moves to its next time', async () => {
       await source.declareSchedules(process.name, [schedule()])
-      await makeLate(DAY_MS)
+      await source.advance(DAY_MS)
       const { lagMs } = await find('nightly')
       expect(lagMs).toBeGreaterThan(0)
       const { runs, fired } = await source.fireSchedules(of(schedule()), 10)
@@ -100,7 +89,7 @@ export function schedulesContract(
     it('twenty simultaneous checks queue one run for each scheduled time', async () => {
       const every = schedule({ cron: '* * * * *', catchUp: 'all' })
       await source.declareSchedules(process.name, [every])
-      await makeLate(30 * 60_000)
+      await source.advance(30 * 60_000)
       const results = await Promise.all(
         Array.from({ length: 20 }, () => source.fireSchedules(of(every), 10)),
       )
@@ -113,7 +102,7 @@ export function schedulesContract(
 
     it('a scheduled time whose run already exists starts no second run', async () => {
       await source.declareSchedules(process.name, [schedule()])
-      await makeLate(DAY_MS)
+      await source.advance(DAY_MS)
       const TransactionID = scheduledId('nightly', Date.parse((await find('nightly')).nextAt), null)
       await source.queue(process, [{ TransactionID, InitialData: 'by hand' }])
       const { runs, fired } = await source.fireSchedules(of(schedule()), 10)
@@ -127,7 +116,7 @@ export function schedulesContract(
         schedule({ name: catchUp, cron: '0 * * * *', catchUp })
       const all = [each('last'), each('all'), each('none')]
       await source.declareSchedules(process.name, all)
-      await makeLate(3 * 3_600_000)
+      await source.advance(3 * 3_600_000)
       // With catchUp none, a run starts only if the last scheduled time was less than a minute ago.
       const isOnTime = Date.now() % 3_600_000 < 60_000
       const { runs } = await source.fireSchedules(of(...all), 10)
@@ -141,14 +130,14 @@ export function schedulesContract(
 
     it('a coordinator does not fire a schedule that its own definition of the process does not contain', async () => {
       await source.declareSchedules(process.name, [schedule()])
-      await makeLate(DAY_MS)
+      await source.advance(DAY_MS)
       expect((await source.fireSchedules(of(schedule({ name: 'other' })), 10)).fired).toEqual([])
       expect((await source.fireSchedules([], 10)).fired).toEqual([])
     })
 
     it('a removed schedule stays visible and is not fired; when it is declared again, it fires at its next time', async () => {
       await source.declareSchedules(process.name, [schedule()])
-      await makeLate(DAY_MS)
+      await source.advance(DAY_MS)
       await source.declareSchedules(process.name, [])
       expect((await find('nightly')).removedAt).not.toBeNull()
       expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
@@ -160,7 +149,7 @@ export function schedulesContract(
     it('a schedule that is declared again keeps its pause, and keeps its next time unless its cron expression has changed', async () => {
       await source.declareSchedules(process.name, [schedule()])
       await source.setSchedulePaused(process.name, 'nightly', true, anAct)
-      await makeLate(DAY_MS)
+      await source.advance(DAY_MS)
       const before = await find('nightly')
       await source.declareSchedules(process.name, [schedule({ catchUp: 'none' })])
       expect(await find('nightly')).toMatchObject({
@@ -177,16 +166,16 @@ export function schedulesContract(
 
     it('a schedule that is declared again gets an earlier next time if an older release has overlooked it, but no time fires twice', async () => {
       await source.declareSchedules(process.name, [schedule()])
-      await makeLate(-3 * DAY_MS) // as if the stored next time were three days later
+      await source.advance(-3 * DAY_MS) // the stored next time is then three days later
       const before = Date.parse((await find('nightly')).nextAt)
       await source.declareSchedules(process.name, [schedule()])
       const next = Date.parse((await find('nightly')).nextAt)
       expect(next).toBeLessThanOrEqual(before - 2 * DAY_MS)
-      await makeLate(DAY_MS)
+      await source.advance(DAY_MS)
       expect((await source.fireSchedules(of(schedule()), 10)).fired).toHaveLength(1)
       const fired = await find('nightly')
       // The clock of the store goes back beyond the time that has fired.
-      await makeLate(-DAY_MS)
+      await source.advance(-DAY_MS)
       await source.declareSchedules(process.name, [schedule()])
       expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
       expect((await find('nightly')).lastAt).toBe(fired.lastAt)
@@ -197,7 +186,7 @@ export function schedulesContract(
       await source.declareSchedules(process.name, [schedule()])
       const paused = await source.setSchedulePaused(process.name, 'nightly', true, act)
       expect(paused).toMatchObject({ pausedBy: 'ops', reason: 'maintenance' })
-      await makeLate(2 * DAY_MS)
+      await source.advance(2 * DAY_MS)
       expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
       expect((await find('nightly')).lagMs).toBe(0)
       const resumed = await source.setSchedulePaused(process.name, 'nightly', false, act)
@@ -218,7 +207,7 @@ export function schedulesContract(
     it('the runs of companies are queued page by page, and only once if two coordinators queue the same page', async () => {
       const monthly = schedule({ each: 'company' })
       await source.declareSchedules(process.name, [monthly])
-      await makeLate(DAY_MS)
+      await source.advance(DAY_MS)
       expect((await source.fireSchedules(of(monthly), 10)).runs).toEqual([])
       const [tick] = await source.openTicks(of(monthly))
       if (tick === undefined) throw new Error('no open tick')

@@ -1,10 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import type { MovableSource } from '../../test-support/movable-source.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import { type Run, runKey } from './run.ts'
-import type { ProcessOutline, TransactionSource } from './transaction-source.ts'
+import type { ProcessOutline } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
 const other: ProcessOutline = { name: 'OtherProcess', steps: ['only'] }
@@ -20,9 +20,9 @@ const waiting = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' } satis
 /**
  * Tests the counts of an audit; both the memory and the PostgreSQL source must pass these tests.
  */
-export function auditContract(name: string, open: () => Promise<TransactionSource>): void {
+export function auditContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a source that counts its runs`, () => {
-    let source: TransactionSource
+    let source: MovableSource
     beforeEach(async () => {
       source = await open()
     })
@@ -53,7 +53,7 @@ export function auditContract(name: string, open: () => Promise<TransactionSourc
 
     it('unfinished runs are counted by status, step, error class and credential, the largest group first', async () => {
       const first = await queue('1')
-      await sleep(5)
+      await source.advance(5)
       await queue('2')
       await run(await queue('3'), done)
       await run(await queue('4'), waiting)
@@ -82,7 +82,7 @@ export function auditContract(name: string, open: () => Promise<TransactionSourc
 
     it('failed and cancelled runs are counted by error class and step, in total and in doubt', async () => {
       const oldest = await run(await queue('1'), failed)
-      await sleep(5)
+      await source.advance(5)
       await run(await queue('2'), { ...failed, isInDoubt: true })
       await run(await queue('3'), done, failed)
       await queue('4')

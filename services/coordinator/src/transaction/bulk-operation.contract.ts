@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { contractTimes, MARGIN_MS, type MovableSource } from '../../test-support/movable-source.ts'
 import type { AuditContext } from './action.ts'
 import {
   noProgress,
@@ -7,8 +7,6 @@ import {
   type OperationRequest,
   withOutcomes,
 } from './bulk-operation.ts'
-import { contractTimes } from './transaction-source.contract.ts'
-import type { TransactionSource } from './transaction-source.ts'
 
 const request: OperationRequest = {
   Action: 'resume',
@@ -27,9 +25,9 @@ const progress: OperationProgress = withOutcomes({ ...noProgress, Position: 2 },
 ])
 
 /** Tests the store of bulk operations, which is part of the contract of the port `TransactionSource`. */
-export function operationsContract(name: string, open: () => Promise<TransactionSource>): void {
+export function operationsContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a store of bulk operations`, () => {
-    let source: TransactionSource
+    let source: MovableSource
     beforeEach(async () => {
       source = await open()
     })
@@ -67,7 +65,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
     it('bulk operations are listed newest first, page by page', async () => {
       for (const id of ['a', 'b', 'c', 'd', 'e']) {
         await start(id)
-        await sleep(2) // the times of the memory source have a resolution of 1 ms
+        await source.advance(2) // the times of the memory source have a resolution of 1 ms
       }
       const ids: string[][] = []
       let page = await source.operations({ limit: 2 })
@@ -81,7 +79,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
 
     it('bulk operations are claimed oldest first; if the process is not loaded, only cancellations are claimed', async () => {
       await start('a')
-      await sleep(2)
+      await source.advance(2)
       await start('b', { Process: 'Other' })
       await start('c', { Process: 'Unknown' })
       expect(await source.claimOperation(processes, 'one')).toMatchObject({ ID: 'a', ...request })
@@ -95,7 +93,9 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       await start('a')
       await source.claimOperation(processes, 'one')
       expect(await source.recordProgress(lease('a'), progress)).toBe('Running')
-      await sleep(contractTimes.leaseMs + 50)
+      await source.advance(contractTimes.leaseMs - MARGIN_MS)
+      expect(await source.claimOperation(processes, 'two')).toBeNull()
+      await source.advance(MARGIN_MS)
       const taken = await source.claimOperation(processes, 'two')
       expect(taken).toMatchObject({ ID: 'a', Progress: progress, ...request })
       expect(await source.recordProgress(lease('a'), noProgress)).toBeNull()
@@ -110,10 +110,10 @@ export function operationsContract(name: string, open: () => Promise<Transaction
         () => source.renewOperation(lease('a')),
         () => source.recordProgress(lease('a'), progress),
       ]) {
-        await sleep(contractTimes.leaseMs * 0.7)
+        await source.advance(contractTimes.leaseMs * 0.7)
         expect(await renew()).toBeTruthy()
       }
-      await sleep(contractTimes.leaseMs * 0.7)
+      await source.advance(contractTimes.leaseMs * 0.7)
       expect(await source.claimOperation(processes, 'two')).toBeNull()
     })
 
@@ -126,10 +126,10 @@ export function operationsContract(name: string, open: () => Promise<Transaction
 
     it('a bulk operation that a replica has released is claimed again only after the other operations', async () => {
       await start('a')
-      await sleep(2) // the times of the memory source have a resolution of 1 ms
+      await source.advance(2) // the times of the memory source have a resolution of 1 ms
       await start('b')
       await source.claimOperation(processes, 'one')
-      await sleep(2)
+      await source.advance(2)
       await source.recordProgress(lease('a'), progress, { kind: 'release' })
       expect(await source.claimOperation(processes, 'one')).toMatchObject({ ID: 'b' })
       expect(await source.claimOperation(processes, 'one')).toMatchObject({ ID: 'a' })
@@ -176,7 +176,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       await source.recordProgress(lease('completed'), progress, { kind: 'completed' })
       await source.stopOperation('stopped', ada)
       await start('running')
-      await sleep(2) // waits until the age of the ended operations is more than 0 ms
+      await source.advance(2) // waits until the age of the ended operations is more than 0 ms
       expect(await source.forgetOperations(60_000, 10)).toBe(0)
       expect(await source.forgetOperations(0, 1)).toBe(1)
       expect(await source.forgetOperations(0, 10)).toBe(1)

@@ -1,24 +1,24 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import { MARGIN_MS, type MovableSource } from '../../test-support/movable-source.ts'
 import { runKey, type Run } from './run.ts'
 import type {
   ClaimResult,
   NewTransaction,
   ProcessOutline,
   QueueResult,
-  TransactionSource,
 } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
 const HOUR_MS = 3_600_000
 const debounce = { Key: 'invoice 7', Seconds: 3_600, MaxSeconds: 7_200 }
-const soon = { Key: 'invoice 7', Seconds: 1, MaxSeconds: 2 }
+const SOON_MS = 60_000
+const soon = { Key: 'invoice 7', Seconds: 60, MaxSeconds: 120 }
 
 /** Tests debounced transactions; both the memory and the PostgreSQL source must pass these tests. */
-export function debounceContract(name: string, open: () => Promise<TransactionSource>): void {
+export function debounceContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a source of debounced runs`, () => {
-    let source: TransactionSource
+    let source: MovableSource
     beforeEach(async () => {
       source = await open()
     })
@@ -54,7 +54,7 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
         outcome: 'queued',
         run: { DebounceKey: 'invoice 7', Absorbed: 0, InitialData: { of: 'a' } },
       })
-      await sleep(20)
+      await source.advance(20)
       const second = await queue('b', { ConcurrencyKey: 'of b' })
       expect(second).toMatchObject({
         outcome: 'absorbed',
@@ -89,7 +89,9 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
       const { run } = await queue('c', { Debounce: soon })
       await repeated()
       expect(await stored('a')).toEqual(run)
-      await sleep(Math.max(0, Date.parse(run.NotBefore ?? '') - Date.now()) + 20)
+      await source.advance(SOON_MS - MARGIN_MS)
+      expect((await claim(run)).kind).toBe('early')
+      await source.advance(MARGIN_MS)
       const claimed = await claim(run)
       expect(claimed).toMatchObject({ claim: { run: { InitialData: { of: 'c' } } } })
       await repeated()
@@ -118,7 +120,7 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
 
     it('a debounced run starts at most MaxSeconds after the first request, and its start never moves to an earlier time', async () => {
       const { run: first } = await queue('a', { Debounce: { ...debounce, MaxSeconds: 3_600 } })
-      await sleep(20)
+      await source.advance(20)
       const { run } = await queue('b', { Debounce: { ...debounce, MaxSeconds: 9_000 } })
       expect(run.NotBefore).toBe(first.NotBefore)
       const { run: earlier } = await queue('c', { Debounce: { ...debounce, Seconds: 1 } })
@@ -126,8 +128,8 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
     })
 
     it('a debounced request later than MaxSeconds after the first one queues a new run', async () => {
-      const { run } = await queue('a', { Debounce: { ...soon, MaxSeconds: 1 } })
-      await sleep(Math.max(0, Date.parse(run.NotBefore ?? '') - Date.now()) + 20)
+      const { run } = await queue('a', { Debounce: { ...soon, MaxSeconds: soon.Seconds } })
+      await source.advance(SOON_MS)
       expect((await queue('b')).outcome).toBe('queued')
       expect((await claim(run)).kind).toBe('claimed')
     })
@@ -135,7 +137,7 @@ export function debounceContract(name: string, open: () => Promise<TransactionSo
     it('the deadline of a debounced run moves with its start', async () => {
       const outline = { ...process, deadlineMs: HOUR_MS }
       await queue('a', {}, outline)
-      await sleep(20)
+      await source.advance(20)
       const { run } = await queue('b', {}, outline)
       expect(msBetween(run.NotBefore, run.DeadlineAt)).toBe(HOUR_MS)
     })

@@ -1,23 +1,18 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import { contractTimes, MARGIN_MS, type MovableSource } from '../../test-support/movable-source.ts'
 import { DELAYED_RUNS_PER_KEY } from './delayed-runs.ts'
 import { runKey, type Run } from './run.ts'
-import type {
-  ClaimResult,
-  NewTransaction,
-  ProcessOutline,
-  TransactionSource,
-} from './transaction-source.ts'
+import type { ClaimResult, NewTransaction, ProcessOutline } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
 const HOUR_MS = 3_600_000
 const fromStart = { fromStep: null, latest: null }
 
 /** Tests runs with an earliest start time; both the memory and the PostgreSQL source must pass these tests. */
-export function delayedRunsContract(name: string, open: () => Promise<TransactionSource>): void {
+export function delayedRunsContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a source of delayed runs`, () => {
-    let source: TransactionSource
+    let source: MovableSource
     beforeEach(async () => {
       source = await open()
     })
@@ -63,9 +58,10 @@ export function delayedRunsContract(name: string, open: () => Promise<Transactio
     })
 
     it('a delayed run can be claimed as soon as its start time has come', async () => {
-      const run = await queue('1', 1)
+      const run = await queue('1', 60)
+      await source.advance(60_000 - MARGIN_MS)
       expect((await claim(run)).kind).toBe('early')
-      await sleep(1_020)
+      await source.advance(MARGIN_MS)
       expect(await claim(run)).toMatchObject({ kind: 'claimed' })
     })
 
@@ -175,7 +171,7 @@ export function delayedRunsContract(name: string, open: () => Promise<Transactio
     it('a delayed run is not due for the sweeper before its start time, and the audit does not count it as due', async () => {
       await queue('1', 3_600)
       const steps = [{ process: process.name, step: 'order', isFirst: true }]
-      await sleep(600) // longer than the sweep interval of the tested sources
+      await source.advance(contractTimes.sweepMs)
       expect(await source.due(steps, 10)).toEqual([])
       const { unfinished } = await source.audit([process.name])
       expect(unfinished).toMatchObject([{ Count: 1 }])

@@ -1,13 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import { contractTimes, MARGIN_MS, type MovableSource } from '../../test-support/movable-source.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import type { Act } from './action.ts'
 import type { ErasureScope } from './erasure.ts'
 import type { RunDetail } from './run-detail.ts'
-import type { TransactionSource } from './transaction-source.ts'
-import { contractTimes } from './transaction-source.contract.ts'
 
 const steps = ['order', 'report'] as [string, ...string[]]
 const process = { name: 'OrderProcess', steps }
@@ -36,9 +34,9 @@ const failed: StepOutcome = {
 const call = { method: 'GET', url: `http://x/${MARKER}`, traceId: 'trace', responseId: 'response' }
 
 /** Tests the erasure, which is part of the contract of the port `TransactionSource`. */
-export function erasureContract(name: string, open: () => Promise<TransactionSource>): void {
+export function erasureContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a source whose runs can be erased`, () => {
-    let source: TransactionSource
+    let source: MovableSource
     beforeEach(async () => {
       source = await open()
     })
@@ -226,9 +224,10 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       const at = { version: run.Version, step: 'order', isFirst: true, owner: 'worker' }
       await source.claim({ ...run, ...at })
       await source.cancel(process.name, '1', null, anAct)
+      await source.advance(contractTimes.leaseMs - MARGIN_MS)
       expect(await erase(ofRealm('r1'))).toEqual({ erased: 0, notEnded: 1 })
       expect((await detail('1')).run.InitialData).toEqual({ note: MARKER })
-      await sleep(contractTimes.leaseMs + 50)
+      await source.advance(MARGIN_MS)
       expect(await erase(ofRealm('r1'))).toEqual({ erased: 1, notEnded: 0 })
     })
 
@@ -239,7 +238,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       const at = { version: run.Version, step: 'report', isFirst: false, owner: 'worker' }
       await source.claim({ ...run, ...at })
       await source.cancel(process.name, '1', null, anAct)
-      await sleep(contractTimes.leaseMs + 50)
+      await source.advance(contractTimes.leaseMs)
       const settlement = { outcome: 'done', data: { note: MARKER } } as const
       const [settled] = await Promise.allSettled([
         source.settle(process, '1', null, settlement, anAct),

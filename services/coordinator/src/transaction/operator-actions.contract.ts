@@ -1,14 +1,13 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import { contractTimes, MARGIN_MS, type MovableSource } from '../../test-support/movable-source.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import type { Act } from './action.ts'
 import type { Settlement } from './operator-actions.ts'
 import type { ClaimedRun } from './run.ts'
 import { isOver } from './status.ts'
-import { contractTimes } from './transaction-source.contract.ts'
-import type { Claim, ProcessOutline, TransactionSource } from './transaction-source.ts'
+import type { Claim, ProcessOutline } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
 const done: StepOutcome = { kind: 'completed', response: null, data: null, endsRun: false }
@@ -38,12 +37,9 @@ const inOperation = (id: string, replayId: number | null = null): Act => ({
 })
 
 /** Tests the operator actions, which are part of the contract of the port `TransactionSource`. */
-export function operatorActionsContract(
-  name: string,
-  open: () => Promise<TransactionSource>,
-): void {
+export function operatorActionsContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a target of operator actions`, () => {
-    let source: TransactionSource
+    let source: MovableSource
     beforeEach(async () => {
       source = await open()
     })
@@ -208,8 +204,9 @@ export function operatorActionsContract(
       await queue()
       await record(doubtful)
       const { lease, run } = await claim(await retry())
+      await source.advance(contractTimes.leaseMs - MARGIN_MS)
       await expect(settle(notDone)).rejects.toMatchObject({ code: 'step_in_flight' })
-      await sleep(contractTimes.leaseMs + 50)
+      await source.advance(MARGIN_MS)
       expect(await settle(settledDone)).toMatchObject({ Status: 'Running', StepName: 'report' })
       const { attempts } = await read()
       expect(attempts.map(({ Outcome, Attempt }) => [Attempt, Outcome])).toEqual([

@@ -1,16 +1,16 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import type { MovableSource } from '../../test-support/movable-source.ts'
 import { type EndPosition, FIRST_END } from './retention.ts'
 import type { ExportRange } from './run-export.ts'
-import type { ProcessOutline, TransactionSource } from './transaction-source.ts'
+import type { ProcessOutline } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order'] }
 
 /** Tests the export of runs; both the memory and the PostgreSQL source must pass these tests. */
-export function runExportContract(name: string, open: () => Promise<TransactionSource>): void {
+export function runExportContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a source of exports`, () => {
-    let source: TransactionSource
+    let source: MovableSource
     beforeEach(async () => {
       source = await open()
     })
@@ -39,7 +39,7 @@ export function runExportContract(name: string, open: () => Promise<TransactionS
           response: { status: 200, body: id },
         },
       })
-      await sleep(2)
+      await source.advance(2)
       return recorded?.CompletedAt ?? ''
     }
     const now = () => source.exportEnd(null)
@@ -81,7 +81,7 @@ export function runExportContract(name: string, open: () => Promise<TransactionS
       await Promise.all(
         many.map(({ TransactionID }) => source.cancel(process.name, TransactionID, null, anAct)),
       )
-      await sleep(2)
+      await source.advance(2)
       for (const limit of [1, 2, 100])
         expect(ids(await all({}, limit)).toSorted()).toEqual(['0', '1', '2', '3', '4'])
     })

@@ -1,13 +1,13 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import type { MovableSource } from '../../test-support/movable-source.ts'
 import { aSearch, EVERYTHING } from '../../test-support/search.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import type { Run } from './run.ts'
 import type { RunPosition, RunSearch } from './run-search.ts'
-import type { ProcessOutline, TransactionSource } from './transaction-source.ts'
+import type { ProcessOutline } from './transaction-source.ts'
 
 const orders: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'csv'], version: '1' }
 const invoices: ProcessOutline = { name: 'Invoices', steps: ['order', 'csv'], version: '2' }
@@ -19,9 +19,9 @@ const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-r2', error: 'fa
 const all = ['b2', 'b1', 'a7', 'a6', 'a5', 'a4', 'a3', 'a2', 'a1']
 
 /** Tests the search for runs; both the memory and the PostgreSQL source must pass these tests. */
-export function runSearchContract(name: string, open: () => Promise<TransactionSource>): void {
+export function runSearchContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a search for runs`, () => {
-    let source: TransactionSource
+    let source: MovableSource
     const runs = new Map<string, Run>()
     beforeEach(async () => {
       source = await open()
@@ -36,7 +36,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       const [result] = await source.queue(process, [{ TransactionID, InitialData: 1, ...members }])
       if (result?.outcome !== 'queued') throw new Error('not queued')
       runs.set(TransactionID, result.run)
-      await sleep(2) // every run and every transition then has a different time
+      await source.advance(2) // every run and every transition then has a different time
       return result.run
     }
     const attempt = async (run: Run, outcome: StepOutcome): Promise<Run> => {
@@ -47,7 +47,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       const options = { steps: orders.steps, policy: defaultRetryPolicy, random: 0 }
       const { lease, run: claimed } = result.claim
       const state = await source.record(lease, advance(claimed, outcome, options))
-      await sleep(2)
+      await source.advance(2)
       return { ...run, ...state }
     }
     /** Queues runs of two processes, and gives each run a different status. */

@@ -1,12 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import { contractTimes, MARGIN_MS, type MovableSource } from '../../test-support/movable-source.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import { type ClaimedRun, type Run, runKey } from './run.ts'
-import type { Claim, ClaimResult, ProcessOutline, TransactionSource } from './transaction-source.ts'
-import { contractTimes } from './transaction-source.contract.ts'
+import type { Claim, ClaimResult, ProcessOutline } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
 const of = (version: string | null, deadlineMs: number | null = null): ProcessOutline => ({
@@ -15,11 +13,8 @@ const of = (version: string | null, deadlineMs: number | null = null): ProcessOu
   deadlineMs,
 })
 const HOUR_MS = 3_600_000
-/**
- * A time limit of a run, long enough that a test can execute its first statements before the deadline, even on a
- * machine under load.
- */
-const SOON_MS = 1_000
+/** A time limit of a run, shorter than a lease. */
+const SOON_MS = 20_000
 
 const done: StepOutcome = { kind: 'completed', response: null, data: { a: 1 }, endsRun: false }
 const failed = {
@@ -43,9 +38,9 @@ const waitsForCredential: StepOutcome = { kind: 'waiting', credential: 'ACC-1', 
  * Tests the members of a run that come from its process definition; both the memory and the PostgreSQL source must pass
  * these tests.
  */
-export function runTermsContract(name: string, open: () => Promise<TransactionSource>): void {
+export function runTermsContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a source of runs with a version and a deadline`, () => {
-    let source: TransactionSource
+    let source: MovableSource
     beforeEach(async () => {
       source = await open()
     })
@@ -77,8 +72,6 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
       if (found === null) throw new Error('not found')
       return found
     }
-    const passed = ({ DeadlineAt }: ClaimedRun): Promise<unknown> =>
-      sleep(Math.max(0, Date.parse(DeadlineAt ?? '') - Date.now()) + 20)
     /** Returns how long after `UpdatedAt` the deadline of a run is. */
     const deadlineMsOf = ({ DeadlineAt, UpdatedAt }: Run): number =>
       Date.parse(DeadlineAt ?? '') - Date.parse(UpdatedAt)
@@ -122,14 +115,17 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
       await record(await claim(await queue('between two steps', soon)), done)
       const last = await queue('with more time', of(null, HOUR_MS))
       await queue('without deadline', process)
-      expect(await source.failPastDeadline(10)).toEqual([])
       expect(deadlineMsOf(last)).toBe(HOUR_MS)
+      await source.advance(SOON_MS - MARGIN_MS)
+      expect(await source.failPastDeadline(10)).toEqual([])
 
+      await source.advance(MARGIN_MS)
       const failures: Run[] = []
-      await eventually(async () => {
-        failures.push(...(await source.failPastDeadline(2)))
-        expect(failures).toHaveLength(5)
-      })
+      for (const count of [2, 2, 1]) {
+        const page = await source.failPastDeadline(2)
+        expect(page).toHaveLength(count)
+        failures.push(...page)
+      }
       expect(await source.failPastDeadline(10)).toEqual([])
       const passedText =
         'the run has not ended by its deadline; a resume gives it the whole time again'
@@ -160,7 +156,7 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
 
     it('a run whose deadline has passed cannot be claimed', async () => {
       const run = await queue('1', of(null, SOON_MS))
-      await passed(run)
+      await source.advance(SOON_MS)
       expect(await request(run)).toEqual({ kind: 'stale' })
     })
 
@@ -169,7 +165,7 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
       const first = await claim(await queue('first step', soon))
       const before = await record(await claim(await queue('last step', soon)), done)
       const last = await claim(before)
-      await passed(last.run)
+      await source.advance(SOON_MS)
       expect(await source.failPastDeadline(10)).toEqual([])
       const next = await record(first, done)
       expect((await record(last, done)).Status).toBe('Completed')
@@ -183,13 +179,12 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
     })
 
     it('the attempt of a lost worker is recorded as in doubt before its run fails at the deadline', async () => {
-      const claimed = await claim(await queue('1', of(null, SOON_MS)))
-      await passed(claimed.run)
-      await sleep(contractTimes.leaseMs - SOON_MS)
-      await eventually(async () => {
-        expect(await source.failPastDeadline(10)).toEqual([])
-        expect(await source.recoverExpiredLeases(10)).toHaveLength(1)
-      })
+      await claim(await queue('1', of(null, SOON_MS)))
+      await source.advance(SOON_MS)
+      expect(await source.failPastDeadline(10)).toEqual([])
+      await source.advance(contractTimes.leaseMs - SOON_MS)
+      expect(await source.failPastDeadline(10)).toEqual([])
+      expect(await source.recoverExpiredLeases(10)).toHaveLength(1)
       expect(await source.failPastDeadline(10)).toMatchObject([{ Status: 'Failed', InDoubt: true }])
       expect((await stored('1')).attempts).toMatchObject([{ Outcome: 'in_doubt' }])
     })

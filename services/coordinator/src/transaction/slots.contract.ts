@@ -1,20 +1,17 @@
-import { eventually } from '@integration-host/shared/test-support/eventually'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import { contractTimes, type MovableSource } from '../../test-support/movable-source.ts'
 import { aSearch } from '../../test-support/search.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import type { Run, RunKey } from './run.ts'
 import { type Grants, type SlotRequest, WHOLE_PROCESS } from './slots.ts'
-import { contractTimes } from './transaction-source.contract.ts'
 import type {
   Claim,
   ClaimResult,
   NewTransaction,
   ProcessOutline,
   RunState,
-  TransactionSource,
 } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
@@ -24,9 +21,9 @@ const failed: StepOutcome = { kind: 'failed', errorClass: 'no', error: 'no', res
 const faulted: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
 
 /** Tests limits on the number of runs in progress; both the memory and the PostgreSQL source must pass these tests. */
-export function slotsContract(name: string, open: () => Promise<TransactionSource>): void {
+export function slotsContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} with a limit on the number of runs in progress`, () => {
-    let source: TransactionSource
+    let source: MovableSource
     beforeEach(async () => {
       source = await open()
     })
@@ -43,7 +40,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       const runs: Run[] = []
       for (const id of ids) {
         runs.push(await queue(id))
-        await sleep(2) // so that each run becomes due later than the previous run
+        await source.advance(2) // so that each run becomes due later than the previous run
       }
       return runs
     }
@@ -261,11 +258,10 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       ])
       await parked(result?.run as Run)
       await parked(await queue('c'))
-      await eventually(async () =>
-        expect(await source.failPastDeadline(10)).toMatchObject([
-          { TransactionID: 'b', Status: 'Failed', WaitingFor: null },
-        ]),
-      )
+      await source.advance(1_000)
+      expect(await source.failPastDeadline(10)).toMatchObject([
+        { TransactionID: 'b', Status: 'Failed', WaitingFor: null },
+      ])
       await source.cancel(process.name, 'a', null, anAct)
       expect(await grantedTo([a])).toEqual(['c'])
     })
@@ -274,12 +270,10 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       await claimed(a)
       await parked(b)
-      let recovered: readonly Run[] = []
-      await eventually(async () => {
-        expect(await grantedTo(null)).toEqual([])
-        recovered = await source.recoverExpiredLeases(10)
-        expect(recovered.map(({ TransactionID }) => TransactionID)).toEqual(['a'])
-      })
+      await source.advance(contractTimes.leaseMs)
+      expect(await grantedTo(null)).toEqual([])
+      const recovered = await source.recoverExpiredLeases(10)
+      expect(recovered.map(({ TransactionID }) => TransactionID)).toEqual(['a'])
       expect(await grantedTo(null)).toEqual([])
       const ended = await record(await claimed(recovered[0] as Run), failed)
       expect(await grantedTo([ended])).toEqual(['b'])
@@ -289,10 +283,9 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       await claimed(a)
       await parked(b)
-      await eventually(async () => {
-        const result = await claim(a, one, 'another worker')
-        expect(result).toMatchObject({ kind: 'claimed', claim: { run: { InDoubt: true } } })
-      })
+      await source.advance(contractTimes.leaseMs)
+      const result = await claim(a, one, 'another worker')
+      expect(result).toMatchObject({ kind: 'claimed', claim: { run: { InDoubt: true } } })
       expect(await grantedTo(null)).toEqual([])
     })
 
@@ -345,7 +338,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       await claimed(a)
       await parked(b)
-      await sleep(contractTimes.sweepMs * 2)
+      await source.advance(contractTimes.sweepMs * 2)
       const step = { process: process.name, step: 'order', isFirst: true }
       expect(await source.due([step], 10)).toEqual([])
       const { dueBySteps, violations } = await source.audit([process.name])

@@ -1,14 +1,13 @@
-import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { MARGIN_MS, type MovableSource } from '../../test-support/movable-source.ts'
 import type { CallRequest, CallReservation, TargetLimits } from './target-calls.ts'
-import type { TransactionSource } from './transaction-source.ts'
 
 const erp = { Process: 'P', Target: 'erp' }
 
 /** Tests targets with limits; both the memory and the PostgreSQL source must pass these tests. */
-export function targetCallsContract(name: string, open: () => Promise<TransactionSource>): void {
+export function targetCallsContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a counter of calls to limited targets`, () => {
-    let source: TransactionSource
+    let source: MovableSource
     let slots = 0
     beforeEach(async () => {
       source = await open()
@@ -83,20 +82,23 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
 
     it('the slot of a call becomes free when it expires, for example because its worker was lost', async () => {
       const limits = { concurrent: 1 }
-      expect((await reserve(limits, { holdMs: 1_500 })).kind).toBe('reserved')
+      expect((await reserve(limits, { holdMs: 60_000 })).kind).toBe('reserved')
+      await source.advance(60_000 - MARGIN_MS)
       expect(await reserve(limits)).toEqual({ kind: 'full' })
-      await eventually(async () => expect((await reserve(limits)).kind).toBe('reserved'))
+      await source.advance(MARGIN_MS)
+      expect((await reserve(limits)).kind).toBe('reserved')
     })
 
     it('the lifetime of a slot counts from the reserved time of its call, not from the time of the reservation', async () => {
-      const limits = { intervalMs: 1_500, concurrent: 2 }
+      const wait = { maxWaitMs: 3_600_000 }
+      const limits = { intervalMs: 60_000, concurrent: 2 }
       await reserve(limits, { holdMs: 1 })
-      await reserve(limits, { holdMs: 1, maxWaitMs: 60_000 })
+      await reserve(limits, { ...wait, holdMs: 1 })
+      await source.advance(60_000 - MARGIN_MS)
       // The slot of the first call has expired, and the second call was not sent yet.
-      expect(await reserve({ concurrent: 1 }, { maxWaitMs: 60_000 })).toEqual({ kind: 'full' })
-      await eventually(async () =>
-        expect((await reserve({ concurrent: 1 }, { maxWaitMs: 60_000 })).kind).toBe('reserved'),
-      )
+      expect(await reserve({ concurrent: 1 }, wait)).toEqual({ kind: 'full' })
+      await source.advance(MARGIN_MS + 1)
+      expect((await reserve({ concurrent: 1 }, wait)).kind).toBe('reserved')
     })
 
     it('a call that gets no slot of its target does not delay the next call by the interval between calls', async () => {

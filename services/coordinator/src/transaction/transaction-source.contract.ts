@@ -1,25 +1,14 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import { contractTimes, MARGIN_MS, type MovableSource } from '../../test-support/movable-source.ts'
 import { aSearch } from '../../test-support/search.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import type { ClaimedRun, Run } from './run.ts'
-import type {
-  Claim,
-  ClaimRequest,
-  ProcessOutline,
-  StepRef,
-  TransactionSource,
-} from './transaction-source.ts'
+import type { Claim, ClaimRequest, ProcessOutline, StepRef } from './transaction-source.ts'
 
-/**
- * The times that the tested source must use. They are shorter than in production, and longer than the time between two
- * statements on a machine under load.
- */
-export const contractTimes = { leaseMs: 1_400, sweepMs: 500, exportLagMs: 0 }
-
+const { leaseMs, sweepMs } = contractTimes
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report', 'csv'] }
 const refs: StepRef[] = process.steps.map((step, index) => ({
   process: process.name,
@@ -36,12 +25,9 @@ const done: StepOutcome = {
 const fromStart = { fromStep: null, latest: null }
 
 /** The contract of the port `TransactionSource`; both the memory and the PostgreSQL source must pass it. */
-export function transactionSourceContract(
-  name: string,
-  open: () => Promise<TransactionSource>,
-): void {
+export function transactionSourceContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a transaction source`, () => {
-    let source: TransactionSource
+    let source: MovableSource
     beforeEach(async () => {
       source = await open()
     })
@@ -165,7 +151,8 @@ export function transactionSourceContract(
           undefined,
           start,
         )
-        await eventually(async () => expect(await source.recoverExpiredLeases(10)).toHaveLength(1))
+        await source.advance(leaseMs)
+        expect(await source.recoverExpiredLeases(10)).toHaveLength(1)
         expect(await record(lost?.claim as Claim, done)).toBeNull()
         const { run, attempts } = (await source.get(process.name, '3', 0)) ?? {}
         expect(run).toMatchObject({ Status: 'Running', Version: 2, InDoubt: true })
@@ -280,10 +267,11 @@ export function transactionSourceContract(
       it('the redelivered step message of a lost worker can claim the run after its lease has expired', async () => {
         const run = await queue('1')
         const lost = await claim(run)
+        await source.advance(leaseMs - MARGIN_MS)
         expect(await source.claim(request(run, { owner: 'worker-2' }))).toEqual({
           kind: 'stale',
         })
-        await sleep(contractTimes.leaseMs + 20)
+        await source.advance(MARGIN_MS)
         const claimedAgain = await claim(run, { owner: 'worker-2' })
         expect(claimedAgain.run).toMatchObject({ Attempt: 2, Version: 2 })
         expect(await record(lost, done)).toBeNull()
@@ -395,7 +383,7 @@ export function transactionSourceContract(
         const run = await queue('1')
         const claimed = await claim(run)
         for (let n = 0; n < 5; n += 1) {
-          await sleep(contractTimes.leaseMs / 3)
+          await source.advance(leaseMs / 3)
           expect(await source.renew([claimed.lease])).toEqual([])
         }
         expect(await source.claim(request(run, { owner: 'worker-2' }))).toEqual({
@@ -416,8 +404,9 @@ export function transactionSourceContract(
 
       it('the recovery of an expired lease makes its run due again', async () => {
         const claimed = await claim(await queue('1'))
+        await source.advance(leaseMs - MARGIN_MS)
         expect(await source.recoverExpiredLeases(10)).toEqual([])
-        await sleep(contractTimes.leaseMs + 20)
+        await source.advance(MARGIN_MS)
         const [recovered, ...others] = await source.recoverExpiredLeases(10)
         expect(others).toEqual([])
         expect(recovered).toMatchObject({ TransactionID: '1', Version: 2, Attempt: 1 })
@@ -429,7 +418,7 @@ export function transactionSourceContract(
     describe('a run that loses its workers', () => {
       const loseWorkers = async (...runs: readonly ClaimedRun[]): Promise<Run[]> => {
         for (const run of runs) await claim(run)
-        await sleep(contractTimes.leaseMs + 20)
+        await source.advance(leaseMs)
         const recovered = await source.recoverExpiredLeases(10)
         return runs.map(
           ({ TransactionID: id }) =>
@@ -459,10 +448,10 @@ export function transactionSourceContract(
       it('a redelivered message claims the run of a lost worker, but not a run that has lost two', async () => {
         const first = await queue('1')
         await claim(first)
-        await sleep(contractTimes.leaseMs + 20)
+        await source.advance(leaseMs)
         const second = await claim(first)
         expect(second.run).toMatchObject({ Attempt: 2, ErrorClass: 'worker_lost' })
-        await sleep(contractTimes.leaseMs + 20)
+        await source.advance(leaseMs)
         expect((await source.claim(request(second.run))).kind).toBe('stale')
         expect(await source.due(refs, 10)).toEqual([])
         const [recovered] = await source.recoverExpiredLeases(10)
@@ -478,7 +467,7 @@ export function transactionSourceContract(
         const recovered = await claim(await queue('recovered'))
         expect(recovered.run.InDoubt).toBe(false)
         await claim(reclaimed)
-        await sleep(contractTimes.leaseMs + 20)
+        await source.advance(leaseMs)
         expect((await claim(reclaimed, { owner: 'worker-2' })).run.InDoubt).toBe(true)
         const [run] = await source.recoverExpiredLeases(10)
         expect(run?.InDoubt).toBe(true)
@@ -532,7 +521,7 @@ export function transactionSourceContract(
       await record(await claim(await queue('early')), failing(60_000))
       const without = { name: process.name, steps: ['order', 'csv'] } satisfies ProcessOutline
       expect(await source.runsAtUnknownStep([without], 10)).toEqual([])
-      await sleep(contractTimes.sweepMs + 20)
+      await source.advance(sweepMs)
       expect(await source.runsAtUnknownStep([without], 10)).toMatchObject([next as ClaimedRun])
       expect(await source.runsAtUnknownStep([process], 10)).toEqual([])
       expect(await source.runsAtUnknownStep([{ ...without, name: 'Other' }], 10)).toEqual([])
@@ -540,25 +529,13 @@ export function transactionSourceContract(
 
     describe('publishing the step messages of overdue runs', () => {
       it('due() returns an unclaimed run again and again, at growing intervals', async () => {
-        const queuedAt = performance.now()
         const run = await queue('1')
-        expect(await source.due(refs, 10)).toEqual([])
-        // The source sets the time of the next check while a call of `due` runs. So the time between two checks is at
-        // most the time from the beginning of the earlier call to the end of the later call.
-        const calls: { readonly beganAt: number; readonly endedAt: number }[] = []
-        while (calls.length < 3) {
-          const beganAt = performance.now()
-          for (const found of await source.due(refs, 10)) {
-            expect(found).toEqual(run)
-            calls.push({ beganAt, endedAt: performance.now() })
-          }
-          await sleep(5)
+        for (const intervalMs of [sweepMs, sweepMs, sweepMs * 2]) {
+          await source.advance(intervalMs - MARGIN_MS)
+          expect(await source.due(refs, 10)).toEqual([])
+          await source.advance(MARGIN_MS)
+          expect(await source.due(refs, 10)).toEqual([run])
         }
-        const waits = calls.map(({ endedAt }, n) => endedAt - (calls[n - 1]?.beganAt ?? queuedAt))
-        const { sweepMs } = contractTimes
-        expect(waits[0]).toBeGreaterThan(sweepMs * 0.9)
-        expect(waits[1]).toBeGreaterThan(sweepMs * 0.9)
-        expect(waits[2]).toBeGreaterThan(sweepMs * 1.9)
       })
 
       it('due() returns at most `limit` runs, and no run that is leased, finished, not due yet or at another step', async () => {
@@ -567,8 +544,8 @@ export function transactionSourceContract(
         await record(await claim(await queue('early')), failing(60_000))
         await queue('a')
         await queue('b')
-        await sleep(contractTimes.sweepMs + 20)
-        await claim(inFlight) // only now, because the lease must not expire on a slow machine
+        await source.advance(sweepMs)
+        await claim(inFlight)
         const others = refs.filter(({ step }) => step !== 'order')
         expect(await source.due(others, 10)).toEqual([])
         expect(await source.due([], 10)).toEqual([])
@@ -580,7 +557,7 @@ export function transactionSourceContract(
 
       it('if several sweepers call due() concurrently, each run is returned to only one of them', async () => {
         await Promise.all(Array.from({ length: 40 }, (_, n) => queue(String(n))))
-        await sleep(contractTimes.sweepMs + 20)
+        await source.advance(sweepMs)
         const found = await Promise.all(Array.from({ length: 8 }, () => source.due(refs, 10)))
         const ids = found.flat().map(({ TransactionID }) => TransactionID)
         expect(new Set(ids).size).toBe(ids.length)
@@ -774,31 +751,31 @@ export function transactionSourceContract(
     it('audit() returns for each step how long its oldest claimable run has been due', async () => {
       const queuedAt = performance.now()
       const first = await queue('1')
-      await sleep(50)
+      await source.advance(50_000)
       await queue('2')
       const audited = async () => (await source.audit([process.name])).dueBySteps
       const [both] = await audited()
       expect(both).toMatchObject({ due: 2 })
-      // The oldest run has been due for 50 ms. The two clocks have a resolution of 1 ms, so 49 ms is accepted.
-      expect(both?.oldestMs).toBeGreaterThan(48)
-      expect(both?.oldestMs).toBeLessThan(performance.now() - queuedAt + 2)
+      // The oldest run has been due for 50 s. The two clocks have a resolution of 1 ms.
+      expect(both?.oldestMs).toBeGreaterThan(49_998)
+      expect(both?.oldestMs).toBeLessThan(performance.now() - queuedAt + 50_002)
 
       await claim(first)
       const [second] = await audited()
       expect(second).toMatchObject({ due: 1 })
-      expect(second?.oldestMs).toBeLessThan(performance.now() - queuedAt - 48)
+      expect(second?.oldestMs).toBeLessThan(performance.now() - queuedAt + 2)
     })
 
     it('audit() counts a run as due from the time when its lease expired', async () => {
       const claimedAt = performance.now()
       await claim(await queue('1'))
       expect((await source.audit([process.name])).dueBySteps).toEqual([])
-      await sleep(contractTimes.leaseMs + 20)
+      await source.advance(leaseMs + 1_000)
       const [abandoned] = (await source.audit([process.name])).dueBySteps
       expect(abandoned).toMatchObject({ due: 1 })
-      expect(abandoned?.oldestMs).toBeLessThan(
-        performance.now() - claimedAt - contractTimes.leaseMs + 2,
-      )
+      // The two clocks have a resolution of 1 ms.
+      expect(abandoned?.oldestMs).toBeGreaterThan(998)
+      expect(abandoned?.oldestMs).toBeLessThan(performance.now() - claimedAt + 1_002)
     })
   })
 }

@@ -1,14 +1,12 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { WEBHOOK_PROCESS, WEBHOOK_STEP } from '@integration-host/shared/contracts/webhook'
-import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
+import { contractTimes, type MovableSource } from '../../test-support/movable-source.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import type { ClaimedRun, Run } from './run.ts'
 import { isOver } from './status.ts'
-import { contractTimes } from './transaction-source.contract.ts'
-import type { Claim, NewWebhook, ProcessOutline, TransactionSource } from './transaction-source.ts'
+import type { Claim, NewWebhook, ProcessOutline } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order'] }
 const done: StepOutcome = { kind: 'completed', response: null, data: null, endsRun: false }
@@ -32,9 +30,9 @@ const webhook = (id: string, Realm: string | null = 'r1', Receiver = 'one'): New
 })
 
 /** Tests stored webhooks; both the memory and the PostgreSQL source must pass these tests. */
-export function webhooksContract(name: string, open: () => Promise<TransactionSource>): void {
+export function webhooksContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a store of webhooks`, () => {
-    let source: TransactionSource
+    let source: MovableSource
     beforeEach(async () => {
       source = await open()
     })
@@ -135,11 +133,12 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       await source.queue({ ...process, deadlineMs: 1 }, [
         { TransactionID: 'too late', InitialData: 1 },
       ])
-      await eventually(async () => expect(await source.failPastDeadline(10)).toHaveLength(1))
+      await source.advance(1)
+      expect(await source.failPastDeadline(10)).toHaveLength(1)
       const taken = await queue('taken over')
       await claim(taken)
       await claim(await queue('recovered'))
-      await sleep(contractTimes.leaseMs + 20)
+      await source.advance(contractTimes.leaseMs)
       await claim(taken)
       await source.recoverExpiredLeases(10)
       expect((await deliverAll()).toSorted()).toEqual([

@@ -1,11 +1,23 @@
 import { appendFileSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
-import { copyFile, mkdtemp, open, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import {
+  copyFile,
+  mkdtemp,
+  open as openFile,
+  readdir,
+  readFile,
+  rm,
+  writeFile,
+} from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
+import {
+  type MovableSource,
+  openMovableMemorySource,
+} from '../../../test-support/movable-source.ts'
 import { aSearch } from '../../../test-support/search.ts'
 import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import { auditContract } from '../../transaction/audit.contract.ts'
@@ -21,10 +33,7 @@ import { runExportContract } from '../../transaction/run-export.contract.ts'
 import { payloadContract } from '../../transaction/payload.contract.ts'
 import { sealedKeysContract } from '../../transaction/sealed-keys.contract.ts'
 import { sealed } from '../../../test-support/payload-keys.ts'
-import {
-  contractTimes,
-  transactionSourceContract,
-} from '../../transaction/transaction-source.contract.ts'
+import { transactionSourceContract } from '../../transaction/transaction-source.contract.ts'
 import { operationsContract } from '../../transaction/bulk-operation.contract.ts'
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
 import { changeCursorsContract } from '../../change-feed/change-cursors.contract.ts'
@@ -45,112 +54,34 @@ afterEach(async () => {
   for (const folder of folders.splice(0)) await rm(folder, { recursive: true })
 })
 
-transactionSourceContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
+const open = async (): Promise<MovableSource> => openMovableMemorySource(await newFolder())
+const openSealed = async (): Promise<MovableSource> => sealed(await open())
 
-slotsContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-schedulesContract('ITSourceMemory.json', async () => {
-  let lateMs = 0
-  const options = { ...contractTimes, now: () => Date.now() + lateMs }
-  const source = await createMemoryTransactionSource(await newFolder(), options)
-  const makeLate = async (ms: number): Promise<void> => {
-    lateMs += ms
-  }
-  return { source, makeLate }
-})
-
-schedulesContract('an encrypting source', async () => {
-  let lateMs = 0
-  const options = { ...contractTimes, now: () => Date.now() + lateMs }
-  const source = sealed(await createMemoryTransactionSource(await newFolder(), options))
-  const makeLate = async (ms: number): Promise<void> => {
-    lateMs += ms
-  }
-  return { source, makeLate }
-})
-
-slotsContract('an encrypting source', async () =>
-  sealed(await createMemoryTransactionSource(await newFolder(), contractTimes)),
-)
-
-actionLogContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-auditContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-deadLetterContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-runDetailContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-runExportContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-operationsContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-retentionContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-operatorActionsContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-webhooksContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-targetCallsContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-subscriptionsContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-changeCursorsContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-debounceContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-delayedRunsContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-runTermsContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-runSearchContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-sealedKeysContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-payloadContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
-transactionSourceContract('ITSourceMemory.json with payload keys', async () =>
-  sealed(await createMemoryTransactionSource(await newFolder(), contractTimes)),
-)
-
-erasureContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
+transactionSourceContract('ITSourceMemory.json', open)
+slotsContract('ITSourceMemory.json', open)
+schedulesContract('ITSourceMemory.json', open)
+actionLogContract('ITSourceMemory.json', open)
+auditContract('ITSourceMemory.json', open)
+deadLetterContract('ITSourceMemory.json', open)
+runDetailContract('ITSourceMemory.json', open)
+runExportContract('ITSourceMemory.json', open)
+operationsContract('ITSourceMemory.json', open)
+retentionContract('ITSourceMemory.json', open)
+operatorActionsContract('ITSourceMemory.json', open)
+webhooksContract('ITSourceMemory.json', open)
+targetCallsContract('ITSourceMemory.json', open)
+subscriptionsContract('ITSourceMemory.json', open)
+changeCursorsContract('ITSourceMemory.json', open)
+debounceContract('ITSourceMemory.json', open)
+delayedRunsContract('ITSourceMemory.json', open)
+runTermsContract('ITSourceMemory.json', open)
+runSearchContract('ITSourceMemory.json', open)
+sealedKeysContract('ITSourceMemory.json', open)
+payloadContract('ITSourceMemory.json', open)
+erasureContract('ITSourceMemory.json', open)
+transactionSourceContract('ITSourceMemory.json with payload keys', openSealed)
+schedulesContract('an encrypting source', openSealed)
+slotsContract('an encrypting source', openSealed)
 
 describe('the files of the in-memory transaction source', () => {
   const process = { name: 'OrderProcess', steps: ['order', 'report'] as const }
@@ -280,7 +211,7 @@ describe('the files of the in-memory transaction source', () => {
     let isFull = false
     const source = await createMemoryTransactionSource(folder, {
       openFile: async (path) => {
-        const file = await open(path, 'a+')
+        const file = await openFile(path, 'a+')
         return {
           appendFile: async (lines) => {
             if (isFull) throw new Error('ENOSPC')

@@ -6,7 +6,14 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
-import { createDatabase, emptyTables, type TestDatabase } from '../../../test-support/database.ts'
+import {
+  createDatabase,
+  emptyTables,
+  type MovableTime,
+  type TestDatabase,
+  withMovableTime,
+} from '../../../test-support/database.ts'
+import { contractTimes, type MovableSource } from '../../../test-support/movable-source.ts'
 import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import { auditContract } from '../../transaction/audit.contract.ts'
 import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
@@ -23,10 +30,7 @@ import { runExportContract } from '../../transaction/run-export.contract.ts'
 import { payloadContract } from '../../transaction/payload.contract.ts'
 import { sealedKeysContract } from '../../transaction/sealed-keys.contract.ts'
 import { sealed } from '../../../test-support/payload-keys.ts'
-import {
-  contractTimes,
-  transactionSourceContract,
-} from '../../transaction/transaction-source.contract.ts'
+import { transactionSourceContract } from '../../transaction/transaction-source.contract.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
 import { changeCursorsContract } from '../../change-feed/change-cursors.contract.ts'
 import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
@@ -42,10 +46,12 @@ const outline = { name: 'OrderProcess', steps: ['order', 'report'] as [string, .
 const refs = [{ process: 'OrderProcess', step: 'order', isFirst: true }]
 
 let database: TestDatabase
+let time: MovableTime
 /** The connection of the sources that `open` returns. */
 let connection: PostgresConnection
 beforeAll(async () => {
   database = await createDatabase()
+  time = await withMovableTime(database)
   const connected = connect(database.url)
   ;({ connection } = connected)
   await connected.ready()
@@ -64,11 +70,13 @@ function connect(url: string) {
   return { connection: connected, source, health, ready }
 }
 
-/** Returns a source whose tables are empty. All sources that this function returns share a connection. */
-async function open(): Promise<TransactionSource> {
+/** Returns a source whose tables are empty and whose clock is right. All sources that this function returns share a connection. */
+async function open(): Promise<MovableSource> {
   await emptyTables(database.sql)
+  await time.reset()
   return {
     ...createPostgresTransactionSource(connection, contractTimes),
+    advance: time.advance,
     async [Symbol.asyncDispose]() {},
   }
 }
@@ -77,12 +85,7 @@ transactionSourceContract('Postgres', open)
 
 slotsContract('Postgres', open)
 
-schedulesContract('Postgres', async () => ({
-  source: await open(),
-  async makeLate(ms) {
-    await database.sql`update "Order_Schedule" set "NextAt" = "NextAt" - ${ms} * interval '1 ms'`
-  },
-}))
+schedulesContract('Postgres', open)
 
 describe('the slots of a process on two replicas', () => {
   it('concurrent claims of two replicas never get more slots than the limit', async () => {
@@ -344,7 +347,8 @@ describe('the tables of the PostgreSQL source', () => {
       owner: 'a worker that dies',
     })
     expect(claimed.kind).toBe('claimed')
-    await eventually(async () => expect(await source.recoverExpiredLeases(10)).toHaveLength(1))
+    await source.advance(contractTimes.leaseMs)
+    expect(await source.recoverExpiredLeases(10)).toHaveLength(1)
   })
 
   it('a finished run that SQL sets to Queued is due again, even if SQL does not clear CompletedAt', async () => {
