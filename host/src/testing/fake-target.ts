@@ -1,7 +1,7 @@
 /** Fake services that the steps of a test call. They respond, or fail, as an HTTP server does. */
 import type { JsonInput } from '@integration-host/coordinator/api'
 import type { CallOutcome, CallRequest } from '@integration-host/coordinator/http-call'
-import { parseJson } from '@integration-host/shared/json'
+import { OWN_TEXT, parseJson } from '@integration-host/shared/json'
 import { type CallExpectation, requireCalls } from './expected-calls.ts'
 import { type Duration, milliseconds } from './duration.ts'
 import { requireKnownMembers, requireOneOf } from './known-members.ts'
@@ -26,7 +26,7 @@ export interface TargetResponse {
   /** The status of the response. Default: 200. */
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
-  /** The body. Text is sent unchanged and without a `Content-Type`, any other value as JSON. `headers` may name another type. */
+  /** The body. Text is sent unchanged, any other value as JSON. Text that is not JSON has the type `text/plain`, unless `headers` name another one. */
   readonly body?: JsonInput | undefined
   /** The time until the response, on the clock of the test host. By default, the response is immediate. */
   readonly after?: Duration
@@ -176,6 +176,12 @@ const noRoute = ({ method, path }: TargetCall): TargetResponse => ({
   body: { error: `the fake target has no reply to ${method} ${path}` },
 })
 
+/** Returns the media type of a body. A step that asks for JSON retries a response of text. */
+const typeOf = (body: JsonInput): string =>
+  typeof body !== 'string' || parseJson(body, OWN_TEXT) !== undefined
+    ? 'application/json'
+    : 'text/plain'
+
 function repliedOf(reply: TargetReply): Replied {
   switch (reply) {
     case 'refuse':
@@ -187,9 +193,8 @@ function repliedOf(reply: TargetReply): Replied {
     default: {
       const { status = 200, headers = {}, body, after = 0 } = reply
       const isText = typeof body === 'string' || body === undefined
-      // A text has no Content-Type unless the reply names one: a step that asks for JSON retries a response of text/plain.
       const sent = new Headers({
-        ...(!isText && { 'content-type': 'application/json' }),
+        ...(body !== undefined && { 'content-type': typeOf(body) }),
         ...headers,
       })
       return {

@@ -182,11 +182,20 @@ describe('a test host', () => {
       step.execute({ url: `${ERP}/slow` }, { timeoutMs: 1_400_000 }),
     )
     await using host = await startTestHost({ processes: slow })
-    const erp = host.target(ERP).on('GET /slow', { after: '20 minutes', body: 'done' })
+    const erp = host.target(ERP).on('GET /slow', { after: '20 minutes', body: { done: true } })
     const run = await host.run(slow, 's-1')
     await host.advance('1 hour')
     expect(run.status).toBe('Completed')
     erp.toHaveCalled('GET /slow', { times: 1 })
+  })
+
+  it('a step that asks for JSON retries a text of its target, as it does with a server', async () => {
+    await using fixture = await startOrders()
+    fixture.erp.on('POST /orders', [{ body: 'Back soon' }, { status: 201, body: '{"id":"8"}' }])
+    const run = await fixture.host.run('Orders', 'o-1', { amount: 1 })
+    expect(run.errorClass).toBe('response_not_json')
+    await fixture.host.advance('1 minute')
+    expect(run.data('order')).toBe('8')
   })
 
   it('a test host retries a step after a refused connection and after a closed connection', async () => {

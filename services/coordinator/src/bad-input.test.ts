@@ -155,7 +155,11 @@ describe('an unusual response of a target', () => {
       respondWith(404, 'x'.repeat(52_428_800)),
       { ErrorClass: 'http_404' },
     ],
-    ['truncated JSON', respondWith(200, '{"name":'), { ErrorClass: 'response_invalid' }],
+    [
+      'truncated JSON',
+      respondWith(200, '{"name":', { 'content-type': 'application/json' }),
+      { ErrorClass: 'response_invalid' },
+    ],
     ['an empty body', respondWith(200), { ErrorClass: 'response_invalid' }],
     ['JSON of another shape', respondWith(200, '[]'), { ErrorClass: 'response_invalid' }],
     ['a redirect', respondWith(302, '', { location: '/order' }), { ErrorClass: 'http_302' }],

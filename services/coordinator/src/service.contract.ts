@@ -321,12 +321,15 @@ export function coordinatorContract(
 
       it('if a step cannot parse the response to its call, its run fails and the response is stored', async () => {
         const host = await start()
-        host.target.on('/order', respondWith(200, '<html>'))
+        host.target.on(
+          '/order',
+          respondWith(200, '{"Order":', { 'content-type': 'application/json' }),
+        )
         const id = fresh()
         await host.queue(id)
         const run = await host.reached(id, 'Failed')
         expect(run).toMatchObject({ ErrorClass: 'response_invalid' })
-        expect(run.Items[0]).toMatchObject({ ResponseStatus: 200, ResponseBody: '<html>' })
+        expect(run.Items[0]).toMatchObject({ ResponseStatus: 200, ResponseBody: '{"Order":' })
       })
 
       it('a run waits while its credential cannot be refreshed, and no attempt is counted', async () => {

@@ -175,10 +175,11 @@ describe('a sweep of the change feed', () => {
       answered(400, '{"Fault":{}}'),
       { kind: 'failed', errorClass: 'change_feed_rejected' },
     ],
+    ['another document', answered(200, '{}'), { kind: 'retry', errorClass: 'response_invalid' }],
     [
-      'another document',
+      'a page without a Content-Type',
       answered(200, '<html></html>'),
-      { kind: 'retry', errorClass: 'response_invalid' },
+      { kind: 'retry', errorClass: 'response_not_json' },
     ],
     [
       'the end of the access to the company',

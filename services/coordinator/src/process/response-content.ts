@@ -53,8 +53,9 @@ const mayBeJson = (text: string): boolean =>
 const BEGINNING = 1_000
 
 /**
- * Returns what a body is in place of JSON, `HTML` or `plain text`; `null` if it is empty, JSON, or of another kind. Pages
- * of maintenance and refusals of intermediaries are such bodies, and some pages have the media type of JSON or none.
+ * Returns what a body is in place of JSON, such as `HTML`; `null` if it is empty, JSON, or of another media type. Pages of
+ * maintenance and refusals of intermediaries are such bodies, and some have the media type of JSON or none. A body without
+ * a media type is judged by its content alone: it is JSON, or it stands in place of JSON.
  */
 export function inPlaceOfJson(body: string, contentType: string | null): string | null {
   const beginning = body.slice(0, BEGINNING).trimStart()
@@ -63,7 +64,8 @@ export function inPlaceOfJson(body: string, contentType: string | null): string 
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   // A body that begins like JSON but is incomplete is not a page.
   const isMislabelled = JSON_TYPE.test(type) && !/^[[{"]/.test(beginning)
-  if (!(TEXTS.has(type) || isMislabelled) || mayBeJson(body)) return null
+  if (!(type === '' || TEXTS.has(type) || isMislabelled) || mayBeJson(body)) return null
+  if (type === '') return 'text without a Content-Type'
   if (isMislabelled) return beginning.startsWith('<') ? 'HTML' : 'plain text'
   return type === 'text/html' ? 'HTML' : 'plain text'
 }
@@ -75,5 +77,5 @@ const PAGE =
 /** Matches the media types of JSON documents. The types of several documents, such as `application/x-ndjson`, differ. */
 const JSON_TYPE = /^[^/]{1,100}\/(?:[^/]{1,100}\+)?json$/
 
-/** The media types of HTML and plain text. A body without a media type is only recognised as HTML by its beginning. */
+/** The media types of HTML and plain text. */
 const TEXTS: ReadonlySet<string> = new Set(['text/plain', 'text/html', 'application/xhtml+xml'])

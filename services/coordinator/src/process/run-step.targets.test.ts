@@ -278,7 +278,8 @@ describe('the secret of a target', () => {
     ['canary+/<"\\ü key', String.raw`a=canary\u002b\/\u003C\"\\\u00fc key`, 'a=[secret]'],
     ['canary+/<"\\ü key', 'a=canary%2b%2f%3C%22%5c%c3%BC+key&b=1', 'a=[secret]&b=1'],
   ])('a response is stored without the secret: %s in %s', async (value, body, stored) => {
-    const { outcome } = await outcomeOf(sendTo({}), [answered(200, body)], {
+    const response = { ...answered(200, body), headers: ['Content-Type', 'text/csv'] }
+    const { outcome } = await outcomeOf(sendTo({}), [response], {
       definition: define('basic', value),
     })
     expect(outcome).toMatchObject({ kind: 'completed', response: { body: stored } })

@@ -129,7 +129,7 @@ describe('an HTTP call that a step makes', () => {
         await step.execute({ url: 'http://x/a', query: { q: 'ä&b', n: 1 } })
         await step.execute({ url: 'http://x/b', method: 'post', body: { a: 1 } })
       },
-      [answered(200), answered(201, 'done')],
+      [answered(200), answered(201, '"done"')],
     )
     expect(calls.map(({ headers }) => headers['idempotency-key'])).toEqual([
       'P/a%2Fb/2/second',
@@ -141,7 +141,7 @@ describe('an HTTP call that a step makes', () => {
       body: '{"a":1}',
       headers: { 'content-type': 'application/json', traceparent: TRACEPARENT },
     })
-    expect(outcome).toMatchObject({ kind: 'completed', response: { status: 201, body: 'done' } })
+    expect(outcome).toMatchObject({ kind: 'completed', response: { status: 201, body: '"done"' } })
   })
 
   it.each([
@@ -510,12 +510,25 @@ describe('a successful response without the JSON that a step has asked for', () 
     ['execute with parse', (step) => step.execute(post, { parse: () => null })],
     ['fetch', (step) => step.fetch(post)],
   ])('is retried in doubt and never completes the step: %s', async (_, run) => {
-    const { outcome } = await outcomeOf(run, [page('text/html', '<!doctype html>Back soon')])
-    expect(outcome).toMatchObject({
-      kind: 'retry',
-      errorClass: 'response_not_json',
-      isInDoubt: true,
-    })
+    for (const response of [page('text/html', '<!doctype html>Back soon'), answered(200, 'ok')]) {
+      const { outcome } = await outcomeOf(run, [response])
+      expect(outcome).toMatchObject({
+        kind: 'retry',
+        errorClass: 'response_not_json',
+        isInDoubt: true,
+      })
+    }
+  })
+
+  it('without a Content-Type, a body is judged by its content: JSON completes the step', async () => {
+    const run = (step: Step) => step.execute(post)
+    const outcomes = await Promise.all(
+      ['{"a":1}', 'true', '', 'true story', '{"a":'].map(async (body) => {
+        const { outcome } = await outcomeOf(run, [answered(200, body)])
+        return outcome?.kind
+      }),
+    )
+    expect(outcomes).toEqual(['completed', 'completed', 'completed', 'retry', 'retry'])
   })
 
   it('completes a step that has asked for text, and a step that gets no body', async () => {
