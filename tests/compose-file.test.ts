@@ -98,6 +98,20 @@ describe('the compose file', () => {
     )
   })
 
+  it('the forward proxy is passed to exactly the services and commands that call other parties', () => {
+    const passed = all.filter(([, { environment }]) => environment?.['HTTPS_PROXY'] !== undefined)
+    expect(passed.map(([name]) => name)).toEqual([
+      'token-service',
+      'accounting-gateway',
+      'coordinator',
+      'console',
+      'doctor',
+      'cli',
+    ])
+    for (const [name, { environment }] of passed)
+      expect(environment?.['NO_PROXY'], name).toMatch(/^sandbox-provider,/)
+  })
+
   it('every container drops all capabilities, has a read-only file system and has resource limits', () => {
     const oneShots = ['init', 'real-provider', 'doctor', 'cli']
     for (const [name, service] of all) {
