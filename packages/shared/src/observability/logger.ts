@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events'
 import { pino } from 'pino'
 import type { logLevels } from '../process/config.ts'
 import { IntegrationError } from '../errors.ts'
@@ -25,8 +26,32 @@ export function createLogger(
     formatters: { level: (label) => ({ level: label }) },
     serializers: { err: describeError },
   }
-  const to = destination ?? (process.stdout.isTTY ? terminalLog(process.stdout) : undefined)
-  return to === undefined ? pino(options) : pino(options, to)
+  const to = destination ?? (process.stdout.isTTY ? terminalLog(process.stdout) : linesOut())
+  return pino(options, to)
+}
+
+let standardOutput: pino.DestinationStream | undefined
+/**
+ * Returns the stream to standard output, which all loggers of the OS process share. pino writes in the background: with
+ * a stream for each logger, the last line of one logger could be written before earlier lines of another.
+ */
+const linesOut = (): pino.DestinationStream => (standardOutput ??= pino.destination())
+
+/** How long lines may take to be written. A reader of standard output that has stopped must not keep the process. */
+const WRITTEN_MS = 1_000
+
+/**
+ * Calls `then` when the lines of all loggers are written, and after a second at the latest. The logger must have logged a
+ * line in this turn of the event loop.
+ */
+export function whenWritten(logger: Logger, then: () => void): void {
+  const stream = (logger as unknown as Record<symbol, unknown>)[pino.symbols.streamSym]
+  if (stream !== standardOutput || !(stream instanceof EventEmitter)) return then()
+  const timer = setTimeout(then, WRITTEN_MS)
+  stream.once('drain', () => {
+    clearTimeout(timer)
+    then()
+  })
 }
 
 /**

@@ -43,4 +43,20 @@ describe('an error that nothing handles', () => {
       expect(last).toMatchObject({ level: 'fatal', err: { message: cause } })
     },
   )
+
+  it('the cause follows the lines that other loggers of the service have logged before, although they are written in the background', async () => {
+    const { stdout } = await runServiceWith(`
+      const { createLogger } = await import(${JSON.stringify(import.meta.resolve('../observability/logger.ts'))})
+      const logger = createLogger('other', 'info')
+      setTimeout(() => {
+        for (let n = 0; n < 1_000; n += 1) logger.info({ n, pad: 'x'.repeat(1_000) }, 'line')
+        throw new Error('the cause')
+      }, 1)`)
+    const lines = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { msg: string })
+    expect(lines.filter(({ msg }) => msg === 'line')).toHaveLength(1_000)
+    expect(lines.at(-1)).toMatchObject({ level: 'fatal', err: { message: 'the cause' } })
+  })
 })

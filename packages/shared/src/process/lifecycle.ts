@@ -5,7 +5,7 @@ import { ConfigError } from './config.ts'
 import { attributeErrors } from './error-owner.ts'
 import { disableNodeProxy } from '../http/forward-proxy/node-proxy-switch.ts'
 import { reasonOf } from '../observability/health.ts'
-import { createLogger, type Logger, type LogLevel } from '../observability/logger.ts'
+import { createLogger, type Logger, type LogLevel, whenWritten } from '../observability/logger.ts'
 import type { LogStream } from '../observability/terminal-log.ts'
 import { useTracing } from '../observability/telemetry.ts'
 
@@ -162,9 +162,16 @@ function startupMessageOf(error: unknown): string | null {
 // An unhandled error without an owner is a defect of the service. The error is logged without secrets, and the OS process
 // exits.
 function exitOnUnhandledError(logger: Logger): void {
+  let isExiting = false
   const exit = (error: unknown): void => {
-    logger.fatal({ err: asError(error) }, 'service is exiting after an unexpected error')
-    process.exit(1)
+    if (isExiting) return
+    isExiting = true
+    logger.error('an unexpected error ends the service')
+    // The cause is the last line of the output, so the lines before it are written first.
+    whenWritten(logger, () => {
+      logger.fatal({ err: asError(error) }, 'service is exiting after an unexpected error')
+      process.exit(1)
+    })
   }
   attributeErrors()
   process.on('uncaughtException', exit)
