@@ -21,6 +21,7 @@ import type { TransactionSource } from './transaction/transaction-source.ts'
 import { startChangeIntake } from './worker/change-intake.ts'
 import type { PausedNames } from './worker/gate.ts'
 import type { Operations } from './worker/operations.ts'
+import { createScheduleStore } from './schedule/schedule-store.ts'
 import { createScheduleOperations, type ScheduleOperations } from './worker/schedule-operations.ts'
 import { startScheduler } from './worker/scheduler.ts'
 import { startStartIntake } from './worker/start-intake.ts'
@@ -78,11 +79,12 @@ export function startTriggers(deps: TriggersDeps): Triggers {
     isBatched: tracing === undefined,
     isDurable: bus.isDurable,
   }
+  const store = createScheduleStore(source)
   const stack = new AsyncDisposableStack()
   const scheduler = stack.use(
     startScheduler({
       ...polling,
-      source,
+      store,
       companies,
       publisher,
       processes,
@@ -91,7 +93,14 @@ export function startTriggers(deps: TriggersDeps): Triggers {
     }),
   )
   const { now } = clock
-  const schedules = createScheduleOperations({ source, processes, publisher, scheduler, now })
+  const schedules = createScheduleOperations({
+    store,
+    source,
+    processes,
+    publisher,
+    scheduler,
+    now,
+  })
   const feed = stack.use(
     startFeedWatch({
       ...polling,

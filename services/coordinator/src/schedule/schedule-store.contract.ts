@@ -4,7 +4,12 @@ import type { MovableSource } from '../../test-support/movable-source.ts'
 import { aSearch } from '../../test-support/search.ts'
 import type { ProcessOutline } from '../transaction/transaction-source.ts'
 import { type Schedule, scheduledId } from './schedule.ts'
-import type { ScheduledProcess, StoredSchedule } from './schedule-store.ts'
+import {
+  createScheduleStore,
+  type ScheduledProcess,
+  type ScheduleStore,
+  type StoredSchedule,
+} from './schedule-store.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
 const schedule = (change: Partial<Schedule> = {}): Schedule => ({
@@ -37,13 +42,15 @@ const DAY_MS = 86_400_000
 export function schedulesContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a store of schedules`, () => {
     let source: MovableSource
+    let store: ScheduleStore
     beforeEach(async () => {
       source = await open()
+      store = createScheduleStore(source)
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
     const find = async (wanted: string): Promise<StoredSchedule> => {
-      const found = (await source.schedules()).find((one) => one.name === wanted)
+      const found = (await store.schedules()).find((one) => one.name === wanted)
       if (found === undefined) throw new Error(`no schedule ${wanted}`)
       return found
     }
@@ -53,23 +60,23 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
     }
 
     it('a new schedule is due at its next scheduled time instead of at once', async () => {
-      await source.declareSchedules(process.name, [schedule()])
+      await store.declareSchedules(process.name, [schedule()])
       const { nextAt, lagMs, lastAt } = await find('nightly')
       expect(nextAt).toMatch(/T02:00:00.000Z$/)
       expect(Date.parse(nextAt) - Date.now()).toBeGreaterThan(-60_000)
       expect({ lagMs, lastAt }).toEqual({ lagMs: 0, lastAt: null })
-      const { runs, fired, nextInMs } = await source.fireSchedules(of(schedule()), 10)
+      const { runs, fired, nextInMs } = await store.fireSchedules(of(schedule()), 10)
       expect({ runs, fired }).toEqual({ runs: [], fired: [] })
       expect(nextInMs).toBeGreaterThan(0)
       expect(nextInMs).toBeLessThanOrEqual(DAY_MS)
     })
 
     it('a schedule that is due queues one run whose id contains the scheduled time, and moves to its next time', async () => {
-      await source.declareSchedules(process.name, [schedule()])
+      await store.declareSchedules(process.name, [schedule()])
       await source.advance(DAY_MS)
       const { lagMs } = await find('nightly')
       expect(lagMs).toBeGreaterThan(0)
-      const { runs, fired } = await source.fireSchedules(of(schedule()), 10)
+      const { runs, fired } = await store.fireSchedules(of(schedule()), 10)
       const { lastAt, nextAt } = await find('nightly')
       expect(runs).toMatchObject([
         {
@@ -83,15 +90,15 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
         { process: process.name, name: 'nightly', at: Date.parse(lastAt ?? '') },
       ])
       expect(Date.parse(nextAt) - Date.parse(lastAt ?? '')).toBe(DAY_MS)
-      expect((await source.fireSchedules(of(schedule()), 10)).runs).toEqual([])
+      expect((await store.fireSchedules(of(schedule()), 10)).runs).toEqual([])
     })
 
     it('twenty simultaneous checks queue one run for each scheduled time', async () => {
       const every = schedule({ cron: '* * * * *', catchUp: 'all' })
-      await source.declareSchedules(process.name, [every])
+      await store.declareSchedules(process.name, [every])
       await source.advance(30 * 60_000)
       const results = await Promise.all(
-        Array.from({ length: 20 }, () => source.fireSchedules(of(every), 10)),
+        Array.from({ length: 20 }, () => store.fireSchedules(of(every), 10)),
       )
       const ids = results.flatMap(({ runs }) => runs.map(({ TransactionID }) => TransactionID))
       expect(ids.length).toBeGreaterThanOrEqual(29)
@@ -101,11 +108,11 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
     })
 
     it('a scheduled time whose run already exists starts no second run', async () => {
-      await source.declareSchedules(process.name, [schedule()])
+      await store.declareSchedules(process.name, [schedule()])
       await source.advance(DAY_MS)
       const TransactionID = scheduledId('nightly', Date.parse((await find('nightly')).nextAt), null)
       await source.queue(process, [{ TransactionID, InitialData: 'by hand' }])
-      const { runs, fired } = await source.fireSchedules(of(schedule()), 10)
+      const { runs, fired } = await store.fireSchedules(of(schedule()), 10)
       expect(runs).toEqual([])
       expect(fired).toHaveLength(1)
       expect(await queuedIds()).toEqual([TransactionID])
@@ -115,49 +122,49 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
       const each = (catchUp: Schedule['catchUp']) =>
         schedule({ name: catchUp, cron: '0 * * * *', catchUp })
       const all = [each('last'), each('all'), each('none')]
-      await source.declareSchedules(process.name, all)
+      await store.declareSchedules(process.name, all)
       await source.advance(3 * 3_600_000)
       // With catchUp none, a run starts only if the last scheduled time was less than a minute ago.
       const isOnTime = Date.now() % 3_600_000 < 60_000
-      const { runs } = await source.fireSchedules(of(...all), 10)
+      const { runs } = await store.fireSchedules(of(...all), 10)
       const count = (prefix: string): number =>
         runs.filter(({ TransactionID }) => TransactionID.startsWith(`${prefix}@`)).length
       expect(count('last')).toBe(1)
       expect(count('all')).toBe(3)
       expect(count('none')).toBe(isOnTime ? 1 : 0)
-      expect((await source.fireSchedules(of(...all), 10)).runs).toEqual([])
+      expect((await store.fireSchedules(of(...all), 10)).runs).toEqual([])
     })
 
     it('a coordinator does not fire a schedule that its own definition of the process does not contain', async () => {
-      await source.declareSchedules(process.name, [schedule()])
+      await store.declareSchedules(process.name, [schedule()])
       await source.advance(DAY_MS)
-      expect((await source.fireSchedules(of(schedule({ name: 'other' })), 10)).fired).toEqual([])
-      expect((await source.fireSchedules([], 10)).fired).toEqual([])
+      expect((await store.fireSchedules(of(schedule({ name: 'other' })), 10)).fired).toEqual([])
+      expect((await store.fireSchedules([], 10)).fired).toEqual([])
     })
 
     it('a removed schedule stays visible and is not fired; when it is declared again, it fires at its next time', async () => {
-      await source.declareSchedules(process.name, [schedule()])
+      await store.declareSchedules(process.name, [schedule()])
       await source.advance(DAY_MS)
-      await source.declareSchedules(process.name, [])
+      await store.declareSchedules(process.name, [])
       expect((await find('nightly')).removedAt).not.toBeNull()
-      expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
-      await source.declareSchedules(process.name, [schedule()])
+      expect((await store.fireSchedules(of(schedule()), 10)).fired).toEqual([])
+      await store.declareSchedules(process.name, [schedule()])
       expect(await find('nightly')).toMatchObject({ removedAt: null, lagMs: 0 })
-      expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
+      expect((await store.fireSchedules(of(schedule()), 10)).fired).toEqual([])
     })
 
     it('a schedule that is declared again keeps its pause, and keeps its next time unless its cron expression has changed', async () => {
-      await source.declareSchedules(process.name, [schedule()])
-      await source.setSchedulePaused(process.name, 'nightly', true, anAct)
+      await store.declareSchedules(process.name, [schedule()])
+      await store.setSchedulePaused(process.name, 'nightly', true, anAct)
       await source.advance(DAY_MS)
       const before = await find('nightly')
-      await source.declareSchedules(process.name, [schedule({ catchUp: 'none' })])
+      await store.declareSchedules(process.name, [schedule({ catchUp: 'none' })])
       expect(await find('nightly')).toMatchObject({
         nextAt: before.nextAt,
         pausedAt: before.pausedAt,
         timing: { catchUp: 'none' },
       })
-      await source.declareSchedules(process.name, [schedule({ cron: '30 3 * * *' })])
+      await store.declareSchedules(process.name, [schedule({ cron: '30 3 * * *' })])
       const { nextAt, pausedAt } = await find('nightly')
       expect(nextAt).toMatch(/T03:30:00.000Z$/)
       expect(Date.parse(nextAt)).toBeGreaterThan(Date.now() - 60_000)
@@ -165,33 +172,33 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
     })
 
     it('a schedule that is declared again gets an earlier next time if an older release has overlooked it, but no time fires twice', async () => {
-      await source.declareSchedules(process.name, [schedule()])
+      await store.declareSchedules(process.name, [schedule()])
       await source.advance(-3 * DAY_MS) // the stored next time is then three days later
       const before = Date.parse((await find('nightly')).nextAt)
-      await source.declareSchedules(process.name, [schedule()])
+      await store.declareSchedules(process.name, [schedule()])
       const next = Date.parse((await find('nightly')).nextAt)
       expect(next).toBeLessThanOrEqual(before - 2 * DAY_MS)
       await source.advance(DAY_MS)
-      expect((await source.fireSchedules(of(schedule()), 10)).fired).toHaveLength(1)
+      expect((await store.fireSchedules(of(schedule()), 10)).fired).toHaveLength(1)
       const fired = await find('nightly')
       // The clock of the store goes back beyond the time that has fired.
       await source.advance(-DAY_MS)
-      await source.declareSchedules(process.name, [schedule()])
-      expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
+      await store.declareSchedules(process.name, [schedule()])
+      expect((await store.fireSchedules(of(schedule()), 10)).fired).toEqual([])
       expect((await find('nightly')).lastAt).toBe(fired.lastAt)
     })
 
     it('a paused schedule is not fired, and continues with its next time after it is resumed', async () => {
       const act = { ...anAct, reason: 'maintenance' }
-      await source.declareSchedules(process.name, [schedule()])
-      const paused = await source.setSchedulePaused(process.name, 'nightly', true, act)
+      await store.declareSchedules(process.name, [schedule()])
+      const paused = await store.setSchedulePaused(process.name, 'nightly', true, act)
       expect(paused).toMatchObject({ pausedBy: 'ops', reason: 'maintenance' })
       await source.advance(2 * DAY_MS)
-      expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
+      expect((await store.fireSchedules(of(schedule()), 10)).fired).toEqual([])
       expect((await find('nightly')).lagMs).toBe(0)
-      const resumed = await source.setSchedulePaused(process.name, 'nightly', false, act)
+      const resumed = await store.setSchedulePaused(process.name, 'nightly', false, act)
       expect(resumed).toMatchObject({ pausedAt: null, pausedBy: null, reason: null, lagMs: 0 })
-      expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
+      expect((await store.fireSchedules(of(schedule()), 10)).fired).toEqual([])
       const entries = await source.actions({ process: process.name, limit: 10 })
       expect(entries).toMatchObject([
         { Action: 'resume_schedule', TransactionID: 'nightly@', Reason: 'maintenance' },
@@ -200,21 +207,21 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
     })
 
     it('a schedule that does not exist can be neither paused nor started by an operator', async () => {
-      expect(await source.setSchedulePaused(process.name, 'none', true, anAct)).toBeNull()
-      expect(await source.openTick(process.name, 'none', anAct)).toBeNull()
+      expect(await store.setSchedulePaused(process.name, 'none', true, anAct)).toBeNull()
+      expect(await store.openTick(process.name, 'none', anAct)).toBeNull()
     })
 
     it('the runs of companies are queued page by page, and only once if two coordinators queue the same page', async () => {
       const monthly = schedule({ each: 'company' })
-      await source.declareSchedules(process.name, [monthly])
+      await store.declareSchedules(process.name, [monthly])
       await source.advance(DAY_MS)
-      expect((await source.fireSchedules(of(monthly), 10)).runs).toEqual([])
-      const [tick] = await source.openTicks(of(monthly))
+      expect((await store.fireSchedules(of(monthly), 10)).runs).toEqual([])
+      const [tick] = await store.openTicks(of(monthly))
       if (tick === undefined) throw new Error('no open tick')
       expect(tick).toMatchObject({ process: process.name, name: 'nightly', cursor: null })
       // While the runs of one scheduled time are being queued, the schedule is not fired for another time.
-      expect((await source.fireSchedules(of(monthly), 10)).fired).toEqual([])
-      expect(await source.openTick(process.name, 'nightly', anAct)).toBeNull()
+      expect((await store.fireSchedules(of(monthly), 10)).fired).toEqual([])
+      expect(await store.openTick(process.name, 'nightly', anAct)).toBeNull()
       const page = (...realms: readonly string[]) =>
         realms.map((Realm) => ({
           TransactionID: scheduledId('nightly', tick.at, Realm),
@@ -222,16 +229,16 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
           Realm,
         }))
       const first = await Promise.all([
-        source.queueTick(process, tick, page('1', '2'), 'ACC-2'),
-        source.queueTick(process, tick, page('1', '2'), 'ACC-2'),
+        store.queueTick(process, tick, page('1', '2'), 'ACC-2'),
+        store.queueTick(process, tick, page('1', '2'), 'ACC-2'),
       ])
       expect(first.filter((runs) => runs === null)).toHaveLength(1)
       expect(first.flatMap((runs) => runs ?? [])).toHaveLength(2)
-      const [moved] = await source.openTicks(of(monthly))
+      const [moved] = await store.openTicks(of(monthly))
       expect(moved).toEqual({ ...tick, cursor: 'ACC-2' })
-      const last = await source.queueTick(process, moved ?? tick, page('3'), null)
+      const last = await store.queueTick(process, moved ?? tick, page('3'), null)
       expect(last).toMatchObject([{ Realm: '3' }])
-      expect(await source.openTicks(of(monthly))).toEqual([])
+      expect(await store.openTicks(of(monthly))).toEqual([])
       expect(await queuedIds()).toEqual(
         page('1', '2', '3').map(({ TransactionID }) => TransactionID),
       )
@@ -239,10 +246,10 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
 
     it('a start by an operator does not change the next time of the schedule, and is recorded in the action log', async () => {
       const monthly = schedule({ each: 'company' })
-      await source.declareSchedules(process.name, [monthly])
+      await store.declareSchedules(process.name, [monthly])
       const { nextAt } = await find('nightly')
-      const tick = await source.openTick(process.name, 'nightly', anAct)
-      expect(await source.openTicks(of(monthly))).toEqual([tick])
+      const tick = await store.openTick(process.name, 'nightly', anAct)
+      expect(await store.openTicks(of(monthly))).toEqual([tick])
       expect((await find('nightly')).nextAt).toBe(nextAt)
       expect(await source.actions({ process: process.name, limit: 10 })).toMatchObject([
         { Action: 'run_schedule', TransactionID: scheduledId('nightly', tick?.at ?? 0, null) },

@@ -1,16 +1,23 @@
 /**
- * The part of the port `TransactionSource` that stores schedules.
+ * The store of schedules.
  *
- * T1  The runs of a scheduled time, and the next time of the schedule, are committed in one database transaction. The
- *     id of a run contains its scheduled time, so no scheduled time starts two runs.
- * T2  There is no leader: each coordinator fires the due schedules that no other coordinator is firing.
+ * T1  The runs of a scheduled time are queued before its schedule moves to the next time. The id of a run contains its
+ *     scheduled time, so after a crash between the two, or if two coordinators fire at once, no time starts two runs.
+ * T2  There is no leader. Of two coordinators that fire the same time, one moves the schedule.
  * T3  A coordinator fires only schedules that its own definitions have. It uses the stored cron expression, which is
  *     the one that was declared last.
  */
-import type { Act } from '../transaction/action.ts'
+import type { RecordKind } from '../records/records.ts'
+import { type Act, type ActionKind, entryOf } from '../transaction/action.ts'
+import { pausedBy } from '../transaction/pause.ts'
 import type { Run } from '../transaction/run.ts'
-import type { NewTransaction, ProcessOutline } from '../transaction/transaction-source.ts'
-import type { Schedule, ScheduleTiming } from './schedule.ts'
+import type {
+  NewTransaction,
+  ProcessOutline,
+  TransactionSource,
+} from '../transaction/transaction-source.ts'
+import { type Schedule, scheduledId, type ScheduleTiming } from './schedule.ts'
+import { dueTicks, firstTick, isOverlooked } from './ticks.ts'
 
 export interface ScheduleStore {
   /**
@@ -109,3 +116,246 @@ export interface StoredSchedule {
    */
   readonly lagMs: number
 }
+
+/** A row of `Order_Schedule`. */
+export interface ScheduleRow {
+  readonly Process: string
+  readonly Name: string
+  readonly Cron: string
+  readonly TimeZone: string
+  readonly Each: ScheduleTiming['each']
+  readonly CatchUp: ScheduleTiming['catchUp']
+  readonly JitterSeconds: number
+  readonly NextAt: string
+  readonly LastAt: string | null
+  readonly TickAt: string | null
+  readonly TickCursor: string | null
+  readonly PausedAt: string | null
+  readonly PausedBy: string | null
+  readonly Reason: string | null
+  readonly RemovedAt: string | null
+  readonly UpdatedAt: string
+}
+
+export const SCHEDULES: RecordKind<ScheduleRow> = {
+  table: 'Order_Schedule',
+  key: ['Process', 'Name'],
+}
+
+const NEVER = {
+  LastAt: null,
+  TickAt: null,
+  TickCursor: null,
+  PausedAt: null,
+  PausedBy: null,
+  Reason: null,
+}
+
+const iso = (at: number): string => new Date(at).toISOString()
+const isWaiting = ({ PausedAt, TickAt }: ScheduleRow): boolean =>
+  PausedAt === null && TickAt === null
+const timingOf = ({
+  Cron,
+  TimeZone,
+  Each,
+  CatchUp,
+  JitterSeconds,
+}: ScheduleRow): ScheduleTiming => ({
+  cron: Cron,
+  timeZone: TimeZone,
+  each: Each,
+  catchUp: CatchUp,
+  jitterSeconds: JitterSeconds,
+})
+const tickOf = (row: ScheduleRow, at: string): OpenTick => ({
+  process: row.Process,
+  name: row.Name,
+  timing: timingOf(row),
+  at: Date.parse(at),
+  cursor: row.TickCursor,
+})
+const storedOf = (row: ScheduleRow, now: number): StoredSchedule => {
+  const { PausedAt, RemovedAt, NextAt, TickAt } = row
+  const since = TickAt ?? (PausedAt === null && RemovedAt === null ? NextAt : null)
+  return {
+    process: row.Process,
+    name: row.Name,
+    timing: timingOf(row),
+    nextAt: NextAt,
+    lastAt: row.LastAt,
+    tickAt: TickAt,
+    pausedAt: PausedAt,
+    pausedBy: row.PausedBy,
+    reason: row.Reason,
+    removedAt: RemovedAt,
+    lagMs: since === null ? 0 : Math.max(0, now - Date.parse(since)),
+  }
+}
+/** Returns the row that a definition declares, with the rest of the row that is stored. */
+function declaredRow(
+  process: string,
+  { name, cron, timeZone, each, catchUp, jitterSeconds }: Schedule,
+  known: ScheduleRow | undefined,
+  now: number,
+): ScheduleRow {
+  const next = firstTick({ cron, timeZone, each, catchUp, jitterSeconds }, now)
+  const isSame =
+    known?.RemovedAt === null &&
+    known.Cron === cron &&
+    known.TimeZone === timeZone &&
+    !isOverlooked(next, { nextAt: known.NextAt, lastAt: known.LastAt })
+  return {
+    ...NEVER,
+    UpdatedAt: iso(now),
+    ...known,
+    Process: process,
+    Name: name,
+    Cron: cron,
+    TimeZone: timeZone,
+    Each: each,
+    CatchUp: catchUp,
+    JitterSeconds: jitterSeconds,
+    NextAt: isSame ? known.NextAt : iso(next),
+    RemovedAt: null,
+  }
+}
+
+export function createScheduleStore(
+  source: Pick<TransactionSource, 'queue' | 'records'>,
+): ScheduleStore {
+  const records = source.records(SCHEDULES)
+  const find = async (process: string, name: string): Promise<ScheduleRow | undefined> =>
+    (await records.rows(process, name))[0]
+  const replace = (
+    before: ScheduleRow | undefined,
+    after: ScheduleRow,
+    now: number,
+    action?: ReturnType<typeof entryOf>,
+  ): Promise<boolean> =>
+    before !== undefined && action === undefined && JSON.stringify(before) === JSON.stringify(after)
+      ? Promise.resolve(true)
+      : records.replace(before, { ...after, UpdatedAt: iso(now) }, action)
+  /**
+   * Queues runs. Returns the new ones, and those without a transition: a coordinator that was lost, or that fires the
+   * same time, has queued them, and may not have published their messages.
+   */
+  const queued = async (process: ProcessOutline, list: readonly NewTransaction[]): Promise<Run[]> =>
+    list.length === 0
+      ? []
+      : (await source.queue(process, list)).flatMap(({ outcome, run }) =>
+          outcome === 'queued' || (outcome === 'exists' && run.Version === 0) ? [run] : [],
+        )
+  const declared = async (processes: readonly ScheduledProcess[]) =>
+    (await records.rows()).flatMap((row) => {
+      const known = processes.find(({ outline }) => outline.name === row.Process)
+      const transactionAt = known?.schedules.get(row.Name)
+      return known === undefined || transactionAt === undefined || row.RemovedAt !== null
+        ? []
+        : [{ row, outline: known.outline, transactionAt }]
+    })
+
+  return {
+    async declareSchedules(process, given) {
+      const names = new Set(given.map(({ name }) => name))
+      for (let isDone = false; !isDone;) {
+        const now = await records.now()
+        const stored = await records.rows(process)
+        isDone = true
+        for (const schedule of given) {
+          const known = stored.find(({ Name }) => Name === schedule.name)
+          isDone &&= await replace(known, declaredRow(process, schedule, known, now), now)
+        }
+        const removed = { RemovedAt: iso(now), TickAt: null, TickCursor: null }
+        for (const row of stored)
+          if (row.RemovedAt === null && !names.has(row.Name))
+            isDone &&= await replace(row, { ...row, ...removed }, now)
+      }
+    },
+
+    async fireSchedules(processes, limit) {
+      const now = await records.now()
+      const runs: Run[] = []
+      const fired: { process: string; name: string; at: number }[] = []
+      const due = (await declared(processes))
+        .filter(({ row }) => isWaiting(row) && Date.parse(row.NextAt) <= now)
+        .toSorted((a, b) => Date.parse(a.row.NextAt) - Date.parse(b.row.NextAt))
+      for (const { row, outline, transactionAt } of due.slice(0, limit)) {
+        const timing = timingOf(row)
+        const ticks = dueTicks(timing, Date.parse(row.NextAt), now)
+        const last = ticks.due.at(-1)
+        const isOnce = timing.each === 'once'
+        const added = isOnce ? ticks.due.map((at) => transactionAt(timing, at)) : []
+        const started = await queued(outline, added)
+        const moved = {
+          ...row,
+          NextAt: iso(ticks.nextAt),
+          ...(last !== undefined && { LastAt: iso(last) }),
+          ...(!isOnce && last !== undefined && { TickAt: iso(last) }),
+        }
+        if (!(await replace(row, moved, now))) continue // another coordinator has moved the schedule
+        runs.push(...started)
+        fired.push(...ticks.due.map((at) => ({ process: row.Process, name: row.Name, at })))
+      }
+      const next = (await declared(processes)).flatMap(({ row }) =>
+        isWaiting(row) ? [Date.parse(row.NextAt) - now] : [],
+      )
+      return { runs, fired, nextInMs: next.length === 0 ? null : Math.min(...next) }
+    },
+
+    openTicks: async (processes) =>
+      (await declared(processes))
+        .flatMap(({ row }) => (row.TickAt === null ? [] : [tickOf(row, row.TickAt)]))
+        .toSorted((a, b) => a.at - b.at),
+
+    async queueTick(process, { name, at, cursor }, transactions, next) {
+      const row = await find(process.name, name)
+      const isCurrent = row?.TickAt === iso(at) && row.TickCursor === cursor
+      if (!isCurrent || row.RemovedAt !== null) return null
+      const runs = await queued(process, transactions)
+      const moved = { ...row, TickCursor: next, ...(next === null && { TickAt: null }) }
+      return (await replace(row, moved, await records.now())) ? runs : null
+    },
+
+    async schedules() {
+      const now = await records.now()
+      return (await records.rows()).map((row) => storedOf(row, now))
+    },
+
+    async setSchedulePaused(process, name, isPaused, act) {
+      for (;;) {
+        const row = await find(process, name)
+        if (row === undefined) return null
+        const now = await records.now()
+        const pause = isPaused
+          ? { PausedAt: iso(now), PausedBy: pausedBy(act), Reason: act.reason }
+          : {
+              PausedAt: null,
+              PausedBy: null,
+              Reason: null,
+              NextAt: iso(firstTick(timingOf(row), now)),
+            }
+        const after = isPaused === (row.PausedAt !== null) ? row : { ...row, ...pause }
+        const kind = isPaused ? 'pause_schedule' : 'resume_schedule'
+        if (await replace(row, after, now, actionOf(kind, act, process, `${name}@`, now)))
+          return storedOf(after, now)
+      }
+    },
+
+    async openTick(process, name, act) {
+      const row = await find(process, name)
+      if (row === undefined || row.TickAt !== null || row.RemovedAt !== null) return null
+      const now = await records.now()
+      const after = { ...row, TickAt: iso(now), TickCursor: null, LastAt: iso(now) }
+      const action = actionOf('run_schedule', act, process, scheduledId(name, now, null), now)
+      return (await replace(row, after, now, action)) ? tickOf(after, iso(now)) : null
+    },
+  }
+}
+
+const actionOf = (
+  kind: ActionKind,
+  act: Act,
+  Process: string,
+  TransactionID: string,
+  now: number,
+) => entryOf(kind, act, { Process, TransactionID }, { now })

@@ -13,7 +13,6 @@ import type { KeyColumn, PayloadColumn, PayloadPlace, Payloads, PayloadStore } f
 import type { Retention } from './retention.ts'
 import { hasInitialData, isRepeated, type Run, type RunKey } from './run.ts'
 import type { RunDetail } from './run-detail.ts'
-import type { ScheduleStore } from '../schedule/schedule-store.ts'
 import type { Subscriptions } from './subscriptions.ts'
 import type { TargetCalls } from './target-calls.ts'
 import type {
@@ -42,7 +41,6 @@ type PassedThrough =
   | keyof PauseStore
   | keyof PayloadStore
   | keyof Retention
-  | Exclude<keyof ScheduleStore, 'fireSchedules' | 'queueTick'>
   | keyof Subscriptions
   | keyof TargetCalls
   | 'actions'
@@ -53,6 +51,7 @@ type PassedThrough =
   | 'exportEnd'
   | 'grantSlots'
   | 'recordWithoutChange'
+  | 'records'
   | 'renew'
   | 'runsOf'
   | 'startWebhooks'
@@ -216,24 +215,6 @@ export function createSealedSource(
     async search(request) {
       const page = await source.search(request)
       return { ...page, runs: page.runs.map(readable) }
-    },
-    async fireSchedules(processes, limit) {
-      const sealed = processes.map(({ outline, schedules }) => ({
-        outline,
-        schedules: new Map(
-          [...schedules].map(([name, transactionAt]) => [
-            name,
-            (...tick: Parameters<typeof transactionAt>) =>
-              sealNew(outline.name, transactionAt(...tick)),
-          ]),
-        ),
-      }))
-      const fired = await source.fireSchedules(sealed, limit)
-      return { ...fired, runs: fired.runs.map(readable) }
-    },
-    async queueTick(process, tick, transactions, next) {
-      const sealed = transactions.map((transaction) => sealNew(process.name, transaction))
-      return (await source.queueTick(process, tick, sealed, next))?.map(readable) ?? null
     },
     due: async (...args) => (await source.due(...args)).map(readable),
     recoverExpiredLeases: async (...args) =>

@@ -13,7 +13,7 @@ import type { Audit } from './audit.ts'
 import type { FinishedItem } from './item.ts'
 import type { PauseStore } from './pause.ts'
 import type { RunReader } from './run-detail.ts'
-import type { ScheduleStore } from '../schedule/schedule-store.ts'
+import type { RecordKind, Records } from '../records/records.ts'
 import type { OperatorActions } from './operator-actions.ts'
 import type { Retention } from './retention.ts'
 import type { RunSearchSource } from './run-search.ts'
@@ -50,11 +50,12 @@ export interface TransactionSource
     RunExports,
     RunReader,
     RunSearchSource,
-    ScheduleStore,
     Slots,
     Subscriptions,
     TargetCalls,
     AsyncDisposable {
+  /** Returns the rows of a table that a store of its own reads and replaces. */
+  records<Row extends object>(kind: RecordKind<Row>): Records<Row>
   /**
    * Queues run 0 of each transaction. The results are in the order of the transactions. With `by`, each new transaction
    * is recorded as an action. With `start`, the same statement claims the first runs that are due now. All transactions

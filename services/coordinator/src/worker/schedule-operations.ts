@@ -1,7 +1,7 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import { outlineOf, type ProcessDefinition } from '../process/definition.ts'
 import type { Schedule } from '../schedule/schedule.ts'
-import type { StoredSchedule } from '../schedule/schedule-store.ts'
+import type { ScheduleStore, StoredSchedule } from '../schedule/schedule-store.ts'
 import type { Act } from '../transaction/action.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { type Scheduler, transactionOf } from './scheduler.ts'
@@ -33,7 +33,8 @@ export interface StartedRuns {
 }
 
 export interface ScheduleOperationsDeps {
-  readonly source: Pick<TransactionSource, 'schedules' | 'setSchedulePaused' | 'openTick' | 'queue'>
+  readonly store: ScheduleStore
+  readonly source: Pick<TransactionSource, 'queue'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly publisher: Pick<TransitionPublisher, 'publishSteps'>
   readonly scheduler: Pick<Scheduler, 'soon'>
@@ -41,7 +42,7 @@ export interface ScheduleOperationsDeps {
 }
 
 export function createScheduleOperations(deps: ScheduleOperationsDeps): ScheduleOperations {
-  const { source, processes, publisher, scheduler } = deps
+  const { store, source, processes, publisher, scheduler } = deps
   const find = (process: string, name: string): readonly [ProcessDefinition, Schedule] => {
     const definition = processes.get(process)
     if (definition === undefined)
@@ -51,9 +52,9 @@ export function createScheduleOperations(deps: ScheduleOperationsDeps): Schedule
     return [definition, schedule]
   }
   return {
-    list: () => source.schedules(),
+    list: () => store.schedules(),
     async setPaused(process, name, isPaused, act) {
-      const changed = await source.setSchedulePaused(process, name, isPaused, act)
+      const changed = await store.setSchedulePaused(process, name, isPaused, act)
       if (changed === null) throw notFound(process, name)
       scheduler.soon()
       return changed
@@ -61,7 +62,7 @@ export function createScheduleOperations(deps: ScheduleOperationsDeps): Schedule
     async run(process, name, act) {
       const [definition, schedule] = find(process, name)
       if (schedule.each === 'company') {
-        const tick = await source.openTick(process, name, act)
+        const tick = await store.openTick(process, name, act)
         if (tick === null)
           throw new IntegrationError(
             'schedule_in_progress',

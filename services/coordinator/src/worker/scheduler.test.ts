@@ -11,6 +11,7 @@ import { aSearch } from '../../test-support/search.ts'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
 import type { ConnectedCompanies } from '../company/connected-companies.ts'
 import { defineProcess } from '../process/define-process.ts'
+import { createScheduleStore } from '../schedule/schedule-store.ts'
 import { startScheduler } from './scheduler.ts'
 
 const PAGE = 50
@@ -24,6 +25,7 @@ it('three schedulers queue one run for each of 1,000 companies, although token-s
   await using stack = new AsyncDisposableStack()
   stack.defer(() => rm(dataDir, { recursive: true }))
   const source = stack.use(await createMemoryTransactionSource(dataDir))
+  const store = createScheduleStore(source)
   let calls = 0
   const companies: Pick<ConnectedCompanies, 'page'> = {
     async page(after) {
@@ -38,7 +40,7 @@ it('three schedulers queue one run for each of 1,000 companies, although token-s
   const start = () =>
     stack.use(
       startScheduler({
-        source,
+        store,
         companies,
         publisher: { publishSteps() {} },
         processes: new Map([[definition.name, definition]]),
@@ -53,10 +55,10 @@ it('three schedulers queue one run for each of 1,000 companies, although token-s
       }),
     )
   const schedulers = [start(), start(), start()]
-  await until(async () => (await source.schedules()).length === 1)
-  await source.openTick(definition.name, 'monthly', anAct)
+  await until(async () => (await store.schedules()).length === 1)
+  await store.openTick(definition.name, 'monthly', anAct)
   for (const scheduler of schedulers) scheduler.soon()
-  await until(async () => (await source.schedules())[0]?.tickAt === null)
+  await until(async () => (await store.schedules())[0]?.tickAt === null)
   await until(() => counted === realms.length)
 
   const { runs } = await source.search(aSearch(definition.name, { limit: 2_000 }))

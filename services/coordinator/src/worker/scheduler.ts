@@ -1,6 +1,6 @@
 /**
  * Queues the runs of schedules at their times. Every coordinator does so for the schedules of its own definitions. The
- * transaction source ensures that each scheduled time starts its runs only once.
+ * store of schedules ensures that each scheduled time starts its runs only once.
  *
  * A schedule with a run per company fires in two parts. First its time is stored as an open tick. Then the runs are
  * queued, one page of companies at a time. The position in the list of companies is stored together with the runs of
@@ -14,9 +14,14 @@ import type { ConnectedCompanies } from '../company/connected-companies.ts'
 import { acceptedKey } from '../process/concurrency.ts'
 import { outlineOf, type ProcessDefinition } from '../process/definition.ts'
 import { type Schedule, scheduledId } from '../schedule/schedule.ts'
-import type { OpenTick, ScheduledProcess, StoredSchedule } from '../schedule/schedule-store.ts'
+import type {
+  OpenTick,
+  ScheduledProcess,
+  ScheduleStore,
+  StoredSchedule,
+} from '../schedule/schedule-store.ts'
 import { delaySeconds, firstTick, isOverlooked } from '../schedule/ticks.ts'
-import type { NewTransaction, TransactionSource } from '../transaction/transaction-source.ts'
+import type { NewTransaction } from '../transaction/transaction-source.ts'
 import { startPolling } from './polling.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 
@@ -26,10 +31,7 @@ export interface Scheduler extends AsyncDisposable {
 }
 
 export interface SchedulerDeps {
-  readonly source: Pick<
-    TransactionSource,
-    'declareSchedules' | 'fireSchedules' | 'openTicks' | 'queueTick' | 'schedules'
-  >
+  readonly store: ScheduleStore
   readonly companies: Pick<ConnectedCompanies, 'page'>
   readonly publisher: Pick<TransitionPublisher, 'publishSteps'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
@@ -44,7 +46,7 @@ export interface SchedulerDeps {
   readonly onSchedules: (schedules: readonly StoredSchedule[]) => void
 }
 
-/** The maximum number of schedules that fire in one database transaction. */
+/** The maximum number of schedules that fire before the messages of their runs are published. */
 const BATCH = 20
 const MAX_BATCHES = 20
 /** The maximum number of pages of companies that one check reads for an open tick. */
@@ -53,7 +55,7 @@ const MAX_PAGES = 20
 const MAX_TIMER_MS = 2_147_483_647
 
 export function startScheduler(deps: SchedulerDeps): Scheduler {
-  const { source, companies, publisher, processes, log, clock, random, intervalMs } = deps
+  const { store, companies, publisher, processes, log, clock, random, intervalMs } = deps
   /** The definitions whose schedules are stored. */
   const declared = new Map<string, ProcessDefinition>()
   let timer: Timer | null = null
@@ -63,7 +65,7 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
     for (const definition of processes.values()) {
       const { name } = definition
       if (declared.get(name) === definition) continue
-      await source.declareSchedules(name, definition.schedules)
+      await store.declareSchedules(name, definition.schedules)
       declared.set(name, definition)
     }
   }
@@ -71,7 +73,7 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
   /** Fires schedules until none is due. Resolves with the time until the next schedule is due. */
   async function fire(scheduled: readonly ScheduledProcess[]): Promise<number | null> {
     for (let batch = 1; ; batch += 1) {
-      const { runs, fired, nextInMs } = await source.fireSchedules(scheduled, BATCH)
+      const { runs, fired, nextInMs } = await store.fireSchedules(scheduled, BATCH)
       publisher.publishSteps(runs)
       for (const { process, name, at } of fired)
         log.info({ process, schedule: name, time: new Date(at).toISOString() }, 'schedule fired')
@@ -96,7 +98,7 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
       const transactions = realms.map((realm) =>
         transactionOf(definition, { ...schedule, ...tick.timing }, tick.at, realm),
       )
-      const runs = await source.queueTick(outline, { ...tick, cursor }, transactions, next)
+      const runs = await store.queueTick(outline, { ...tick, cursor }, transactions, next)
       if (runs === null) return true // another coordinator continues this tick
       publisher.publishSteps(runs)
       deps.onRuns(tick.process, tick.name, runs.length)
@@ -108,7 +110,7 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
 
   async function continueTicks(scheduled: readonly ScheduledProcess[]): Promise<boolean> {
     let isDone = true
-    for (const tick of await source.openTicks(scheduled)) {
+    for (const tick of await store.openTicks(scheduled)) {
       try {
         isDone = (await continueTick(scheduled, tick)) && isDone
       } catch (error) {
@@ -130,7 +132,7 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
     const isDone = await continueTicks(scheduled)
     const isOwn = ({ process, name }: StoredSchedule): boolean =>
       scheduled.some(({ outline, schedules }) => outline.name === process && schedules.has(name))
-    const stored = (await source.schedules()).filter(isOwn)
+    const stored = (await store.schedules()).filter(isOwn)
     deps.onSchedules(stored)
     // While replicas of an earlier release run, they may store next times by other rules. The next check declares such
     // a schedule again, which corrects its next time.

@@ -25,7 +25,8 @@ import { damaged, type JournalOptions, openJournal, readJournal } from './journa
 import { createOperationTable, type OperationChange, type OperationTable } from './operations.ts'
 import { type Absorbed, createRunTable, type RunTable } from './run-table.ts'
 import type { CursorRow } from './change-cursors.ts'
-import { createScheduleTable, type ScheduleRow, type ScheduleTable } from './schedules.ts'
+import { createRecordTables, type RecordChange, type RecordTables } from './records.ts'
+import { type EarlierSchedule, scheduleChange } from './earlier-schedules.ts'
 import { createWebhookQueue, type StoredWebhook, type WebhookQueue } from './webhook-queue.ts'
 
 interface State {
@@ -45,8 +46,10 @@ interface State {
   readonly absorbed?: readonly Absorbed[]
   /** Missing in a snapshot that was written before retention existed. */
   readonly retention?: RetentionState
-  /** Missing in a snapshot that was written before schedules existed. */
-  readonly schedules?: readonly ScheduleRow[]
+  /** The rows of the tables of `Records`. */
+  readonly records?: readonly RecordChange[]
+  /** The schedules in the files of an earlier version. */
+  readonly schedules?: readonly EarlierSchedule[]
   /** Missing in a snapshot that was written before the change feed existed. */
   readonly cursors?: readonly CursorRow[]
   /** The time at which the provider has last delivered an event, epoch ms. */
@@ -90,7 +93,8 @@ export type Entry = { readonly action?: Action; readonly retention?: RetentionSt
   | { readonly removedDeadLetters: readonly number[] }
   | { readonly operation: OperationChange }
   | { readonly forgottenOperation: string }
-  | { readonly schedule: ScheduleRow }
+  | { readonly record: RecordChange }
+  | { readonly schedule: EarlierSchedule }
   | { readonly cursor: CursorRow }
   | { readonly removedCursor: string }
   | { readonly deliveredAt: number }
@@ -137,7 +141,7 @@ export interface MemoryStore extends AsyncDisposable {
   readonly webhooks: WebhookQueue
   readonly deadLetters: DeadLetterTable
   readonly operations: OperationTable
-  readonly schedules: ScheduleTable
+  readonly records: RecordTables
   /** The cursors of the change feeds, by realm. */
   readonly cursors: ReadonlyMap<string, CursorRow>
   readonly deliveredAt: () => number | null
@@ -174,7 +178,7 @@ export async function openMemoryStore(
   const webhooks = createWebhookQueue(table)
   const deadLetters = createDeadLetterTable()
   const operations = createOperationTable()
-  const schedules = createScheduleTable()
+  const records = createRecordTables()
   const cursors = new Map<string, CursorRow>()
   let deliveredAt: number | null = null
   let paused: Pauses = new Map()
@@ -201,7 +205,8 @@ export async function openMemoryStore(
     if ('removedDeadLetters' in entry) deadLetters.remove(entry.removedDeadLetters)
     if ('operation' in entry) operations.put(entry.operation)
     if ('forgottenOperation' in entry) operations.remove(entry.forgottenOperation)
-    if ('schedule' in entry) schedules.put(entry.schedule)
+    if ('record' in entry) records.apply(entry.record)
+    if ('schedule' in entry) records.apply(scheduleChange(entry.schedule))
     if ('cursor' in entry) cursors.set(entry.cursor.realm, entry.cursor)
     if ('removedCursor' in entry) cursors.delete(entry.removedCursor)
     if ('deliveredAt' in entry) deliveredAt = entry.deliveredAt
@@ -224,7 +229,9 @@ export async function openMemoryStore(
         (loaded.state as State).lastDeadLetterId,
       )
       for (const operation of (loaded.state as State).operations ?? []) operations.put(operation)
-      for (const schedule of (loaded.state as State).schedules ?? []) schedules.put(schedule)
+      for (const schedule of (loaded.state as State).schedules ?? [])
+        records.apply(scheduleChange(schedule))
+      for (const record of (loaded.state as State).records ?? []) records.apply(record)
       for (const cursor of (loaded.state as State).cursors ?? []) cursors.set(cursor.realm, cursor)
       deliveredAt = (loaded.state as State).deliveredAt ?? null
     }
@@ -250,7 +257,7 @@ export async function openMemoryStore(
           deadLetters: deadLetters.all(),
           lastDeadLetterId: deadLetters.lastId,
           operations: operations.all(),
-          schedules: schedules.all(),
+          records: records.all(),
           absorbed: table.allAbsorbed(),
           cursors: [...cursors.values()],
           deliveredAt,
@@ -290,8 +297,8 @@ export async function openMemoryStore(
           : 'forgottenOperation' in entry
             ? entry.forgottenOperation
             : ''
-      const scheduleBefore =
-        'schedule' in entry ? schedules.get(entry.schedule.process, entry.schedule.name) : undefined
+      const recordBefore =
+        'record' in entry ? records.get(entry.record.table, entry.record.key) : null
       const operationBefore = operations.get(operationId)
       const cursorRealm =
         'cursor' in entry ? entry.cursor.realm : 'removedCursor' in entry ? entry.removedCursor : ''
@@ -310,8 +317,7 @@ export async function openMemoryStore(
         if (removed !== undefined) webhooks.restore(removed)
         if ('deadLetter' in entry) deadLetters.remove([entry.deadLetter.ID])
         deadLetters.add(removedLetters)
-        if (scheduleBefore !== undefined) schedules.put(scheduleBefore)
-        else if ('schedule' in entry) schedules.remove(entry.schedule)
+        if ('record' in entry) records.apply({ ...entry.record, row: recordBefore ?? null })
         if (operationBefore !== undefined) operations.put(operationBefore)
         else if ('operation' in entry) operations.remove(entry.operation.ID)
         if (cursorBefore !== undefined) cursors.set(cursorRealm, cursorBefore)
@@ -341,7 +347,7 @@ export async function openMemoryStore(
     webhooks,
     deadLetters,
     operations,
-    schedules,
+    records,
     cursors,
     deliveredAt: () => deliveredAt,
     paused: () => paused,

@@ -49,7 +49,7 @@ import { runReader } from './run-reader.ts'
 import { createMemoryRetention } from './retention.ts'
 import { countUnfinished, searchRuns, storedProcesses } from './search-runs.ts'
 import { createMemoryPayloads } from './payloads.ts'
-import { createMemorySchedules } from './schedules.ts'
+import { memoryRecords } from './records.ts'
 import { createMemorySlots, mayHaveSlot, slotKeyOf } from './slots.ts'
 import { type Entry, openMemoryStore } from './store.ts'
 import { createMemoryTargetCalls } from './target-calls.ts'
@@ -310,7 +310,7 @@ export async function createMemoryTransactionSource(
     ...createMemoryErasures(store, { now, leaseMs }),
     ...createMemoryOperations(store, { now, leaseMs }),
     ...createMemoryPayloads(store, now),
-    ...createMemorySchedules(store, times),
+    records: (kind) => memoryRecords(store, now, kind),
     ...createMemoryTargetCalls(now),
     ...createMemoryChangeCursors(store, now),
     paused: async () => store.paused(),

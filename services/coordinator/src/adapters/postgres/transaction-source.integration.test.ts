@@ -34,6 +34,9 @@ import { transactionSourceContract } from '../../transaction/transaction-source.
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
 import { changeCursorsContract } from '../../change-feed/change-cursors.contract.ts'
 import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
+import { recordsContract } from '../../records/records.contract.ts'
+import type { Schedule } from '../../schedule/schedule.ts'
+import { createScheduleStore, SCHEDULES } from '../../schedule/schedule-store.ts'
 import { slotsContract } from '../../transaction/slots.contract.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
 import { subscriptionsContract } from '../../transaction/subscriptions.contract.ts'
@@ -84,6 +87,23 @@ async function open(): Promise<MovableSource> {
 transactionSourceContract('Postgres', open)
 
 slotsContract('Postgres', open)
+
+recordsContract('Postgres', open)
+
+it('a row that another program has written meanwhile is not replaced', async () => {
+  await using source = await open()
+  const store = createScheduleStore(source)
+  const schedule = { name: 'a', cron: '0 2 * * *', timeZone: 'UTC', each: 'once', catchUp: 'last' }
+  await store.declareSchedules('OrderProcess', [
+    { ...schedule, jitterSeconds: 0, input: null } as Schedule,
+  ])
+  const records = source.records(SCHEDULES)
+  const [before] = await records.rows()
+  if (before === undefined) throw new Error('no schedule')
+  // As a replica of an earlier release does, without another change.
+  await database.sql`update "Order_Schedule" set "UpdatedAt" = "UpdatedAt"`
+  expect(await records.replace(before, { ...before, Reason: 'outdated' })).toBe(false)
+})
 
 schedulesContract('Postgres', open)
 

@@ -33,6 +33,7 @@ import {
 } from '../../transaction/transaction-source.ts'
 import type { PostgresConnection } from './connection.ts'
 import { listActions, recordWithoutChange } from './statements/actions.ts'
+import { postgresRecords } from './records.ts'
 import { auditTables } from './statements/audit.ts'
 import { cancelRun } from './statements/cancel-run.ts'
 import {
@@ -108,15 +109,6 @@ import {
   purgeRuns,
 } from './statements/retention.ts'
 import { runsAtUnknownStep } from './statements/runs-at-unknown-step.ts'
-import {
-  declareSchedules,
-  fireSchedules,
-  listSchedules,
-  openTick,
-  openTicks,
-  queueTick,
-  setSchedulePaused,
-} from './statements/schedules.ts'
 import { searchRuns } from './statements/search-runs.ts'
 import { settleRun } from './statements/settle-run.ts'
 import { grantSlots } from './statements/slots.ts'
@@ -336,14 +328,7 @@ export function createPostgresTransactionSource(
     forget: (dedupeMs, limit) => run((sql) => forgetRuns(sql, dedupeMs, limit)),
     forgetOperations: (keptMs, limit) => run((sql) => forgetOperations(sql, keptMs, limit)),
     oldestKept: (processes) => run((sql) => oldestKept(sql, processes)),
-    declareSchedules: (...given) => run((sql) => sql.begin((tx) => declareSchedules(tx, ...given))),
-    fireSchedules: (processes, limit) =>
-      run((sql) => sql.begin((tx) => fireSchedules(tx, processes, limit, times))),
-    openTicks: (processes) => run((sql) => openTicks(sql, processes)),
-    queueTick: (...what) => run((sql) => sql.begin((tx) => queueTick(tx, ...what, times))),
-    schedules: () => run(listSchedules),
-    setSchedulePaused: (...what) => run((sql) => sql.begin((tx) => setSchedulePaused(tx, ...what))),
-    openTick: (...what) => run((sql) => sql.begin((tx) => openTick(tx, ...what))),
+    records: (kind) => postgresRecords(connection, kind),
     reserveCall: (request) => run((sql) => reserveCall(sql, request)),
     releaseCalls: (target, slots) => run((sql) => releaseCalls(sql, target, slots)),
     coolDownTarget: (target, ms) => run((sql) => coolDownTarget(sql, target, ms)),

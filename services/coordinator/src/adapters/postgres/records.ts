@@ -1,0 +1,80 @@
+import type { RecordKind, Records } from '../../records/records.ts'
+import type { PostgresConnection } from './connection.ts'
+
+/** Returns a list of quoted names of columns. The names come from this code, never from a request. */
+const listOf = (names: readonly string[]): string => names.map((name) => `"${name}"`).join(', ')
+
+/** The columns of an entry of the action log. The database adds `ID` and `At`. */
+const ACTION = listOf([
+  'KeyID',
+  'Person',
+  'Action',
+  'Process',
+  'TransactionID',
+  'ReplayID',
+  'Realm',
+  'Reason',
+  'Outcome',
+  'OperationID',
+])
+
+/**
+ * The rows of a table in PostgreSQL. The version of a row is its `xmin`, the id of the database transaction that has
+ * written it (PostgreSQL manual, section 5.5). Therefore a change by any program counts, also by a replica of an
+ * earlier release. A statement that had to wait for the lock of a row compares the version again.
+ */
+export function postgresRecords<Row extends object>(
+  { run }: Pick<PostgresConnection, 'run'>,
+  { table, key }: RecordKind<Row>,
+): Records<Row> {
+  const versions = new WeakMap<object, string>()
+  return {
+    now: () =>
+      run(async (sql) => {
+        const [clock] = await sql<[{ ms: number }]>`
+          select floor(extract(epoch from clock_timestamp()) * 1000)::float8 as ms`
+        return clock.ms
+      }),
+
+    rows: (...values) =>
+      run(async (sql) => {
+        const wanted = values.map((_, n) => `and "${key[n]}" = $${n + 1}`).join(' ')
+        const found = await sql.unsafe<({ xmin: string } & Row)[]>(
+          `select *, xmin::text as xmin from "${table}" where true ${wanted} order by ${listOf(key)}`,
+          values as string[],
+          { prepare: true },
+        )
+        return found.map(({ xmin, ...columns }) => {
+          const row = columns as unknown as Row
+          versions.set(row, xmin)
+          return row
+        })
+      }),
+
+    replace: (before, after, action) =>
+      run(async (sql) => {
+        const columns = listOf(Object.keys(after))
+        const values = `select ${columns} from jsonb_populate_record(null::"${table}", $1::text::jsonb)`
+        const change =
+          before === undefined
+            ? `insert into "${table}" (${columns}) ${values} on conflict do nothing`
+            : `update "${table}" set (${columns}) = (${values})
+               where (${listOf(key)}) = (select ${listOf(key)} from jsonb_populate_record(null::"${table}", $1::text::jsonb))
+                 and xmin = $3::text::xid`
+        const rows = await sql.unsafe(
+          `with changed as (${change} returning 1), recorded as (
+             insert into "Order_Action" (${ACTION})
+             select ${ACTION} from jsonb_populate_record(null::"Order_Action", $2::text::jsonb), changed
+             where "KeyID" is not null)
+           select 1 from changed`,
+          [
+            JSON.stringify(after),
+            JSON.stringify(action ?? {}),
+            ...(before === undefined ? [] : [versions.get(before) ?? '0']),
+          ],
+          { prepare: true },
+        )
+        return rows.length > 0
+      }),
+  }
+}
