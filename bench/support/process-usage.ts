@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 
 const CLOCK_TICKS_PER_SECOND = 100
 
@@ -17,3 +17,11 @@ export function cpuSeconds(pid: number): number {
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   return (Number(fields[11]) + Number(fields[12])) / CLOCK_TICKS_PER_SECOND
 }
+
+/** Returns the processor time, in milliseconds, that all threads of a process have used since its start. */
+export const processorMs = (pid: number): number =>
+  readdirSync(`/proc/${pid}/task`)
+    .map((task) =>
+      Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ')[0]),
+    )
+    .reduce((sum, nanoseconds) => sum + nanoseconds / 1_000_000, 0)

@@ -54,7 +54,9 @@ export interface SandboxProviderDeps {
   readonly webhooks?: WebhookSender
 }
 
-const MAX_BODY_BYTES = 16 * 1_024 * 1_024 // large enough for attachments that are uploaded through the gateway
+const MAX_BODY_BYTES = 1_048_576
+/** Large enough for attachments that are uploaded through the gateway. They are not parsed. */
+const MAX_UPLOAD_BYTES = 16 * 1_048_576
 
 /** Creates the app of a fake accounting provider, which contains an identity provider and an accounting API. */
 export function createApp(deps: SandboxProviderDeps): Hono {
@@ -95,6 +97,7 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       // the service that called it.
       continuesTraces: () => true,
       maxBodyBytes: MAX_BODY_BYTES,
+      maxBodyBytesAt: { '*/upload': MAX_UPLOAD_BYTES },
     },
     (app) => {
       app.route('/', hostGuard(deps.addresses))

@@ -10,7 +10,7 @@ import {
   normalizedJson,
 } from '../process/json-normalization.ts'
 
-export const MAX_BULK_BYTES = 33_554_432
+export const MAX_BULK_BYTES = 12_582_912
 export const MAX_BULK_LINES = 10_000
 
 /** Any JSON that can be stored unchanged, from a body that `parseClientJson` has parsed. */

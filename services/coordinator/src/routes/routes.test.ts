@@ -517,7 +517,7 @@ describe('queueing in bulk', () => {
     ['an empty array', '[]', json, 400],
     ['more than 10,000 lines', '1\n'.repeat(10_001), ndjson, 400],
     ['the content type text/csv', '[]', { 'Content-Type': 'text/csv' }, 415],
-    ['a body of more than 32 MiB', 'x'.repeat(33_554_433), ndjson, 413],
+    ['a body of more than 12 MiB', 'x'.repeat(12_582_913), ndjson, 413],
   ])('a bulk request is rejected if it has %s', async (_, body, headers, status) => {
     expect((await send(body, headers)).status).toBe(status)
   })

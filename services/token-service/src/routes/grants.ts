@@ -126,8 +126,14 @@ async function linesOf(type: string | undefined, body: string): Promise<Line[]> 
     )
   const found: { readonly number: number; readonly text: string }[] = []
   let number = 0
+  let unyielded = 0
   for (const line of isList ? arrayElements(text) : ndjsonLines(text)) {
     number += 1
+    unyielded += line.length + 1
+    if (unyielded > YIELD_AFTER) {
+      unyielded = 0
+      await setImmediate()
+    }
     if (isList || line !== '') found.push({ number, text: line })
     if (found.length > MAX_GRANT_LINES) break
   }
@@ -143,6 +149,9 @@ async function linesOf(type: string | undefined, body: string): Promise<Line[]> 
   }
   return lines
 }
+
+/** The number of characters of lines after which other requests are served. Blank lines have one. */
+const YIELD_AFTER = 65_536
 
 /** @throws {IntegrationError} if an element is not JSON, because the whole body then is not a list. */
 function elementOf(text: string): GrantLine | InvalidLine {

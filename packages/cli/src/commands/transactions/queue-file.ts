@@ -7,7 +7,7 @@ import { createProgress, plain, print, notify, type Terminal } from '../../termi
 
 /** The limits of one request, slightly below the limits that the coordinator enforces. */
 const MOST_LINES = 10_000
-const MOST_BYTES = 30 * 1_048_576
+const MOST_BYTES = 11 * 1_048_576
 
 const BulkResponse = z.object({
   queued: z.int(),
