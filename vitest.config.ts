@@ -33,7 +33,7 @@ const FLOWS = [
   'books',
   'change-feed',
   'cli-doctor-work',
-  'cli-transactions',
+  'batch-in-doubt',
   'dead-letters',
   'order',
   'provider-webhooks',

@@ -8,7 +8,7 @@ import { startVitest } from 'vitest/node'
 
 const files = [
   'services/coordinator/src/process/progress.model.test.ts',
-  'services/coordinator/src/adapters/memory/crash.test.ts',
+  'services/coordinator/src/adapters/memory/crash.campaign.test.ts',
   'tests/faults/coordinator-',
 ]
 

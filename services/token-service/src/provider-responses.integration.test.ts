@@ -140,7 +140,7 @@ const rows: readonly Row[] = [
     { body: gzipSync(Buffer.alloc(20_000_000)), headers: { 'Content-Encoding': 'gzip' } },
     tooLarge,
   ),
-  unusable('60,000 unclosed arrays', { body: '['.repeat(60_000) }, /^\[{1000}…$/),
+  unread('60,000 unclosed arrays', { body: '['.repeat(60_000) }, /^\[{1000}…$/),
   unusable('a body in UTF-16', { body: Buffer.from('null', 'utf16le') }, 'null'),
   unusable('a byte order mark before null', { body: '\ufeffnull' }, 'null'),
 ]

@@ -37,7 +37,10 @@ let backends: Backends
 let host: Fixture
 beforeAll(async () => {
   backends = await openBackends('embedded')
-  host = await startFixture(backends, { processes: [sale, tree, doubled, any, everything] })
+  host = await startFixture(backends, {
+    times: { sweepMs: 200 },
+    processes: [sale, tree, doubled, any, everything],
+  })
 })
 afterAll(async () => {
   await host[Symbol.asyncDispose]()

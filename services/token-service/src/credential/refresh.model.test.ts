@@ -1,7 +1,7 @@
 /**
  * Tests the refresh protocol on a model of three processes, a store that fails over twice, and a provider that accepts
  * each refresh token once. Every seed gives a different interleaving: the processes lose the primary during their
- * calls, and reach the next primary at different times. failover.integration.test.ts runs single interleavings on real
+ * calls, and reach the next primary at different times. failover.campaign.test.ts runs single interleavings on real
  * Redis.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
