@@ -132,7 +132,9 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
         item: null,
       })
       const data = { note: MARKER }
-      await sealed.settle(process, '1', null, { outcome: 'done', data }, anAct)
+      expect(
+        await sealed.settle(process, '1', null, { outcome: 'done', data }, anAct),
+      ).toMatchObject({ InitialData: request.initialData })
       expect(await stored('1')).not.toContain(MARKER)
       expect(await claim('1')).toMatchObject({
         run: { InitialData: request.initialData },

@@ -9,7 +9,9 @@ import { aSearch } from '../../test-support/search.ts'
 import { createPayloads } from './payload.ts'
 import { runKey, type Run } from './run.ts'
 import { createSealedSource } from './sealed-source.ts'
+import { WHOLE_PROCESS } from './slots.ts'
 import type {
+  ClaimRequest,
   ClaimResult,
   NewTransaction,
   ProcessOutline,
@@ -51,15 +53,16 @@ export function sealedKeysContract(name: string, open: () => Promise<Transaction
     }
     const queueKeyed = async (id: string, source = sealed): Promise<Run> =>
       (await queue(id, { ConcurrencyKey: CUSTOMER }, source)).run
-    const claim = (
+    const claimRequest = (run: Run, key: string | null = null): ClaimRequest => {
+      const { Version: version, StepName: step } = run
+      const slot = { limit: 1, key }
+      return { ...runKey(run), version, step, isFirst: true, owner: 'worker', slot }
+    }
+    const claim = async (
       run: Run,
       source = sealed,
       key: string | null = null,
-    ): Promise<ClaimResult['kind']> => {
-      const { Version: version, StepName: step } = run
-      const request = { ...runKey(run), version, step, isFirst: true, owner: 'worker' }
-      return source.claim({ ...request, slot: { limit: 1, key } }).then(({ kind }) => kind)
-    }
+    ): Promise<ClaimResult['kind']> => (await source.claim(claimRequest(run, key))).kind
     const grantedAfterEndOf = async (id: string, source = sealed): Promise<readonly string[]> => {
       const ended = await source.cancel(process.name, id, null, anAct)
       const { runs } = await source.grantSlots([{ process: process.name, limit: 1 }], [ended])
@@ -90,10 +93,19 @@ export function sealedKeysContract(name: string, open: () => Promise<Transaction
       expect(await grantedAfterEndOf('1')).toEqual(['2'])
     })
 
+    it('a limit for the whole process counts all of its runs, also those of a replica without keys', async () => {
+      const [one, two] = [await queueKeyed('1'), await queueKeyed('2', plain)]
+      expect(await claim(one, sealed, WHOLE_PROCESS)).toBe('claimed')
+      expect(await claim(two, plain, WHOLE_PROCESS)).toBe('no_slot')
+    })
+
     it('a key that is computed for the first claim of a run, or for the new data of a replay, is stored sealed', async () => {
       await claim(await queueKeyed('1'))
       const { run } = await queue('2', {})
-      expect(await claim(run)).toBe('unkeyed')
+      expect(await sealed.claim(claimRequest(run))).toMatchObject({
+        kind: 'unkeyed',
+        initialData: '2',
+      })
       expect(await claim(run, sealed, CUSTOMER)).toBe('no_slot')
       expect(await keysOf('2', plain)).toEqual(await keysOf('1', plain))
       await sealed.cancel(process.name, '2', null, anAct)
@@ -108,9 +120,24 @@ export function sealedKeysContract(name: string, open: () => Promise<Transaction
       await queue('1', debounced('invoice 7'))
       expect(await queue('2', debounced('invoice 7'))).toMatchObject({
         outcome: 'absorbed',
-        run: { TransactionID: '1', DebounceKey: 'invoice 7' },
+        run: { TransactionID: '1', DebounceKey: 'invoice 7', InitialData: '2' },
       })
+      for (const id of ['1', '2'])
+        expect((await queue(id, debounced('invoice 7'))).outcome).toBe('exists')
       expect((await queue('3', debounced('invoice 8'))).outcome).toBe('queued')
+    })
+
+    it('the data of a debounced run is readable after requests of one call have replaced it', async () => {
+      const results = await sealed.queue(
+        process,
+        ['1', '2'].map((id) => ({ TransactionID: id, InitialData: id, ...debounced('invoice 7') })),
+      )
+      const latest = { TransactionID: '1', InitialData: '2' }
+      expect(results).toMatchObject([
+        { outcome: 'queued', run: latest },
+        { outcome: 'absorbed', run: latest },
+      ])
+      expect((await sealed.get(process.name, '1', null))?.run).toMatchObject(latest)
     })
 
     it.each([

@@ -31,8 +31,11 @@ import { delayedRunsContract } from '../../transaction/delayed-runs.contract.ts'
 import { runTermsContract } from '../../transaction/run-terms.contract.ts'
 import { runExportContract } from '../../transaction/run-export.contract.ts'
 import { payloadContract } from '../../transaction/payload.contract.ts'
+import { sealedRunsContract } from '../../transaction/sealed-runs.contract.ts'
 import { sealedKeysContract } from '../../transaction/sealed-keys.contract.ts'
 import { sealed } from '../../../test-support/payload-keys.ts'
+import { leasesContract } from '../../transaction/leases.contract.ts'
+import { runStepsContract } from '../../transaction/run-steps.contract.ts'
 import { transactionSourceContract } from '../../transaction/transaction-source.contract.ts'
 import { operationsContract } from '../../transaction/bulk-operation.contract.ts'
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
@@ -55,8 +58,9 @@ afterEach(async () => {
 })
 
 const open = async (): Promise<MovableSource> => openMovableMemorySource(await newFolder())
-const openSealed = async (): Promise<MovableSource> => sealed(await open())
 
+runStepsContract('ITSourceMemory.json', open)
+leasesContract('ITSourceMemory.json', open)
 transactionSourceContract('ITSourceMemory.json', open)
 slotsContract('ITSourceMemory.json', open)
 schedulesContract('ITSourceMemory.json', open)
@@ -77,11 +81,10 @@ delayedRunsContract('ITSourceMemory.json', open)
 runTermsContract('ITSourceMemory.json', open)
 runSearchContract('ITSourceMemory.json', open)
 sealedKeysContract('ITSourceMemory.json', open)
+sealedRunsContract('ITSourceMemory.json', open)
 payloadContract('ITSourceMemory.json', open)
 erasureContract('ITSourceMemory.json', open)
-transactionSourceContract('ITSourceMemory.json with payload keys', openSealed)
-schedulesContract('an encrypting source', openSealed)
-slotsContract('an encrypting source', openSealed)
+runStepsContract('ITSourceMemory.json with payload keys', async () => sealed(await open()))
 
 describe('the files of the in-memory transaction source', () => {
   const process = { name: 'OrderProcess', steps: ['order', 'report'] as const }

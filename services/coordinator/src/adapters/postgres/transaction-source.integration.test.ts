@@ -28,8 +28,11 @@ import { delayedRunsContract } from '../../transaction/delayed-runs.contract.ts'
 import { runTermsContract } from '../../transaction/run-terms.contract.ts'
 import { runExportContract } from '../../transaction/run-export.contract.ts'
 import { payloadContract } from '../../transaction/payload.contract.ts'
+import { sealedRunsContract } from '../../transaction/sealed-runs.contract.ts'
 import { sealedKeysContract } from '../../transaction/sealed-keys.contract.ts'
 import { sealed } from '../../../test-support/payload-keys.ts'
+import { leasesContract } from '../../transaction/leases.contract.ts'
+import { runStepsContract } from '../../transaction/run-steps.contract.ts'
 import { transactionSourceContract } from '../../transaction/transaction-source.contract.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
 import { changeCursorsContract } from '../../change-feed/change-cursors.contract.ts'
@@ -84,6 +87,8 @@ async function open(): Promise<MovableSource> {
   }
 }
 
+runStepsContract('Postgres', open)
+leasesContract('Postgres', open)
 transactionSourceContract('Postgres', open)
 
 slotsContract('Postgres', open)
@@ -164,15 +169,13 @@ runSearchContract('Postgres', open)
 runTermsContract('Postgres', open)
 delayedRunsContract('Postgres', open)
 debounceContract('Postgres', open)
-debounceContract('Postgres with payload keys', async () => sealed(await open()))
 erasureContract('Postgres', open)
 payloadContract('Postgres', open)
 
 sealedKeysContract('Postgres', open)
+sealedRunsContract('Postgres', open)
 
-slotsContract('Postgres with payload keys', async () => sealed(await open()))
-
-transactionSourceContract('Postgres with payload keys', async () => sealed(await open()))
+runStepsContract('Postgres with payload keys', async () => sealed(await open()))
 
 describe('the tables of the PostgreSQL source', () => {
   it('three coordinator replicas that start together on an empty database apply the migrations once', async () => {
