@@ -7,6 +7,7 @@ import { type Schedule, scheduledId } from './schedule.ts'
 import {
   createScheduleStore,
   type ScheduledProcess,
+  SCHEDULES,
   type ScheduleStore,
   type StoredSchedule,
 } from './schedule-store.ts'
@@ -105,6 +106,49 @@ export function schedulesContract(name: string, open: () => Promise<MovableSourc
       expect(ids.length).toBeLessThanOrEqual(32)
       expect(new Set(ids).size).toBe(ids.length)
       expect(await queuedIds()).toEqual(ids.toSorted())
+    })
+
+    it('declaring a schedule again without a change does not write its row', async () => {
+      await store.declareSchedules(process.name, [schedule()])
+      const records = source.records(SCHEDULES)
+      const [before] = await records.rows()
+      if (before === undefined) throw new Error('no schedule')
+      await store.declareSchedules(process.name, [schedule()])
+      expect(await records.replace(before, { ...before, Reason: 'unchanged' })).toBe(true)
+    })
+
+    it('a pause between the queueing of the runs and the next time of the schedule keeps both', async () => {
+      await store.declareSchedules(process.name, [schedule()])
+      await source.advance(DAY_MS)
+      const pausing = createScheduleStore({
+        records: (kind) => source.records(kind),
+        async queue(...given) {
+          await store.setSchedulePaused(process.name, 'nightly', true, anAct)
+          return source.queue(...given)
+        },
+      })
+      const { runs, fired } = await pausing.fireSchedules(of(schedule()), 10)
+      expect([runs.length, fired.length]).toEqual([1, 1])
+      const { lastAt, pausedAt } = await find('nightly')
+      expect([lastAt, pausedAt]).toEqual([expect.any(String), expect.any(String)])
+      expect((await store.fireSchedules(of(schedule()), 10)).runs).toEqual([])
+    })
+
+    it('if a schedule cannot be fired, the runs of earlier schedules are still returned', async () => {
+      const two = [schedule({ name: 'first' }), schedule({ name: 'second', cron: '1 2 * * *' })]
+      await store.declareSchedules(process.name, two)
+      await source.advance(DAY_MS)
+      const failing = createScheduleStore({
+        records: (kind) => source.records(kind),
+        async queue(outline, transactions) {
+          if (transactions[0]?.TransactionID.startsWith('second') === true) throw new Error('lost')
+          return source.queue(outline, transactions)
+        },
+      })
+      const { fired, nextInMs } = await failing.fireSchedules(of(...two), 10)
+      expect([fired.map((one) => one.name), nextInMs]).toEqual([['first'], 0])
+      await expect(failing.fireSchedules(of(...two), 10)).rejects.toThrow('lost')
+      expect((await store.fireSchedules(of(...two), 10)).runs).toHaveLength(1)
     })
 
     it('a scheduled time whose run already exists starts no second run', async () => {

@@ -7,6 +7,7 @@
  * T3  A coordinator fires only schedules that its own definitions have. It uses the stored cron expression, which is
  *     the one that was declared last.
  */
+import { isDeepStrictEqual } from 'node:util'
 import type { RecordKind } from '../records/records.ts'
 import { type Act, type ActionKind, entryOf } from '../transaction/action.ts'
 import { pausedBy } from '../transaction/pause.ts'
@@ -232,7 +233,7 @@ export function createScheduleStore(
     now: number,
     action?: ReturnType<typeof entryOf>,
   ): Promise<boolean> =>
-    before !== undefined && action === undefined && JSON.stringify(before) === JSON.stringify(after)
+    action === undefined && isDeepStrictEqual(before, after)
       ? Promise.resolve(true)
       : records.replace(before, { ...after, UpdatedAt: iso(now) }, action)
   /**
@@ -253,6 +254,49 @@ export function createScheduleStore(
         ? []
         : [{ row, outline: known.outline, transactionAt }]
     })
+
+  /** Changes the row while `next` returns another one, even if someone else changes the row meanwhile. */
+  async function move(
+    first: ScheduleRow,
+    next: (row: ScheduleRow) => Partial<ScheduleRow> | null,
+    now: number,
+  ): Promise<boolean> {
+    for (
+      let row: ScheduleRow | undefined = first;
+      row !== undefined;
+      row = await find(first.Process, first.Name)
+    ) {
+      const change = next(row)
+      if (change === null) return false
+      if (await replace(row, { ...row, ...change }, now)) return true
+    }
+    return false
+  }
+  /**
+   * Fires a schedule that is due. If an operator pauses it after its runs were queued, the pause counts as the later of
+   * the two. Nothing is returned if another coordinator has moved the schedule meanwhile.
+   */
+  async function fire(
+    row: ScheduleRow,
+    outline: ProcessOutline,
+    transactionAt: (timing: ScheduleTiming, at: number) => NewTransaction,
+    now: number,
+  ): Promise<{ readonly started: readonly Run[]; readonly times: readonly number[] }> {
+    const timing = timingOf(row)
+    const { due, nextAt } = dueTicks(timing, Date.parse(row.NextAt), now)
+    const last = due.at(-1)
+    const isOnce = timing.each === 'once'
+    const started = await queued(outline, isOnce ? due.map((at) => transactionAt(timing, at)) : [])
+    const moved = {
+      NextAt: iso(nextAt),
+      ...(last !== undefined && { LastAt: iso(last) }),
+      ...(!isOnce && last !== undefined && { TickAt: iso(last) }),
+    }
+    const isUnmoved = ({ NextAt, TickAt }: ScheduleRow): boolean =>
+      NextAt === row.NextAt && TickAt === null
+    const isMoved = await move(row, (current) => (isUnmoved(current) ? moved : null), now)
+    return isMoved ? { started, times: due } : { started: [], times: [] }
+  }
 
   return {
     async declareSchedules(process, given) {
@@ -280,21 +324,15 @@ export function createScheduleStore(
         .filter(({ row }) => isWaiting(row) && Date.parse(row.NextAt) <= now)
         .toSorted((a, b) => Date.parse(a.row.NextAt) - Date.parse(b.row.NextAt))
       for (const { row, outline, transactionAt } of due.slice(0, limit)) {
-        const timing = timingOf(row)
-        const ticks = dueTicks(timing, Date.parse(row.NextAt), now)
-        const last = ticks.due.at(-1)
-        const isOnce = timing.each === 'once'
-        const added = isOnce ? ticks.due.map((at) => transactionAt(timing, at)) : []
-        const started = await queued(outline, added)
-        const moved = {
-          ...row,
-          NextAt: iso(ticks.nextAt),
-          ...(last !== undefined && { LastAt: iso(last) }),
-          ...(!isOnce && last !== undefined && { TickAt: iso(last) }),
+        try {
+          const { started, times } = await fire(row, outline, transactionAt, now)
+          runs.push(...started)
+          fired.push(...times.map((at) => ({ process: row.Process, name: row.Name, at })))
+        } catch (error) {
+          // The caller publishes what was fired before. Its next call begins with this schedule.
+          if (fired.length === 0) throw error
+          return { runs, fired, nextInMs: 0 }
         }
-        if (!(await replace(row, moved, now))) continue // another coordinator has moved the schedule
-        runs.push(...started)
-        fired.push(...ticks.due.map((at) => ({ process: row.Process, name: row.Name, at })))
       }
       const next = (await declared(processes)).flatMap(({ row }) =>
         isWaiting(row) ? [Date.parse(row.NextAt) - now] : [],
@@ -308,12 +346,14 @@ export function createScheduleStore(
         .toSorted((a, b) => a.at - b.at),
 
     async queueTick(process, { name, at, cursor }, transactions, next) {
+      const isOpen = (row: ScheduleRow | undefined): boolean =>
+        row?.TickAt === iso(at) && row.TickCursor === cursor && row.RemovedAt === null
       const row = await find(process.name, name)
-      const isCurrent = row?.TickAt === iso(at) && row.TickCursor === cursor
-      if (!isCurrent || row.RemovedAt !== null) return null
+      if (row === undefined || !isOpen(row)) return null
       const runs = await queued(process, transactions)
-      const moved = { ...row, TickCursor: next, ...(next === null && { TickAt: null }) }
-      return (await replace(row, moved, await records.now())) ? runs : null
+      const moved = { TickCursor: next, ...(next === null && { TickAt: null }) }
+      const now = await records.now()
+      return (await move(row, (current) => (isOpen(current) ? moved : null), now)) ? runs : null
     },
 
     async schedules() {
@@ -342,12 +382,14 @@ export function createScheduleStore(
     },
 
     async openTick(process, name, act) {
-      const row = await find(process, name)
-      if (row === undefined || row.TickAt !== null || row.RemovedAt !== null) return null
-      const now = await records.now()
-      const after = { ...row, TickAt: iso(now), TickCursor: null, LastAt: iso(now) }
-      const action = actionOf('run_schedule', act, process, scheduledId(name, now, null), now)
-      return (await replace(row, after, now, action)) ? tickOf(after, iso(now)) : null
+      for (;;) {
+        const row = await find(process, name)
+        if (row === undefined || row.TickAt !== null || row.RemovedAt !== null) return null
+        const now = await records.now()
+        const after = { ...row, TickAt: iso(now), TickCursor: null, LastAt: iso(now) }
+        const action = actionOf('run_schedule', act, process, scheduledId(name, now, null), now)
+        if (await replace(row, after, now, action)) return tickOf(after, iso(now))
+      }
     },
   }
 }

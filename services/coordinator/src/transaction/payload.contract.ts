@@ -229,6 +229,14 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect(await stored('1')).toBe(before)
     })
 
+    it('a replica that starts makes a pass, which seals what replicas with other keys have written since the last one', async () => {
+      await resealWith(k2, k1)
+      await queue('1') // with the key k1
+      expect(await outdated('k2')).toBe(1)
+      await resealWith(k2, k1)
+      expect(await outdated('k2')).toBe(0)
+    })
+
     it('after a resealing pass that continued at a recorded position, the next pass covers all payloads', async () => {
       await queue('1', plain)
       const { run } = (await plain.get(process.name, '1', null)) ?? {}

@@ -33,6 +33,11 @@ const PAUSE_MS = 20
  * The time between two passes with the same key. Later passes encrypt what other programs have inserted in plain text.
  */
 const EVERY_MS = 86_400_000
+/**
+ * Each process makes a pass when it starts, and another one after this time. Until then, a replica with other keys may
+ * have been running, and may have written payloads that the last pass has not seen.
+ */
+const SETTLED_MS = 600_000
 
 /**
  * Encrypts with the active key all payloads that are in plain text or encrypted with another key. The work is done in
@@ -47,12 +52,22 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
   const { source, keys, owner, log, clock, random, intervalMs, onProgress } = deps
   const payloads = createPayloads(keys)
   const keyId = keys.activeKeyId
+  const startedAt = clock.now()
+  /** Whether this process has completed a pass since it started. */
+  let hasPassed = false
   let isClosed = false
   /** Whether it was already logged that all payloads are sealed, so that the daily passes do not log this again. */
   let isReported = false
 
+  /** The age of the last pass from which on another pass is due. */
+  function everyMs(): number {
+    if (!hasPassed) return 0
+    const age = clock.now() - startedAt
+    return age >= SETTLED_MS && age < 2 * SETTLED_MS ? SETTLED_MS : EVERY_MS
+  }
+
   async function poll(): Promise<boolean> {
-    let progress = await source.beginResealing(owner, keyId, EVERY_MS)
+    let progress = await source.beginResealing(owner, keyId, everyMs())
     if (progress === null) {
       onProgress(await source.resealing())
       return true
@@ -87,6 +102,7 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
     const isDone = isWhole && replaced === 0
     progress = { keyId, after: null, outdated: isDone ? unreadable : null, isDone }
     await save(progress)
+    hasPassed ||= isDone
     if (!isDone) isReported = false
     else if (unreadable > 0)
       log.error({ keyId, unreadable }, 'payloads cannot be decrypted: check PAYLOAD_KEYS')

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { RecordKind, Records } from '../../records/records.ts'
 import type { PostgresConnection } from './connection.ts'
 
@@ -53,7 +54,12 @@ export function postgresRecords<Row extends object>(
 
     replace: (before, after, action) =>
       run(async (sql) => {
-        const columns = listOf(Object.keys(after))
+        // The columns that a later release has added keep their values.
+        const isChanged = (name: string): boolean =>
+          before === undefined ||
+          !isDeepStrictEqual(before[name as keyof Row], after[name as keyof Row])
+        const changes = Object.keys(after).filter(isChanged)
+        const columns = listOf(changes.length === 0 ? key : changes)
         const values = `select ${columns} from jsonb_populate_record(null::"${table}", $1::text::jsonb)`
         const change =
           before === undefined
