@@ -56,6 +56,7 @@ export function grantRoutes({ adoptions, actionQuota }: GrantRoutesDeps): Hono {
           413: 'too large',
           415: 'neither NDJSON nor JSON',
           429: 'the key has used its actions of this day; nothing was adopted',
+          503: 'the store is not available; nothing was adopted',
         }),
       },
     }),
