@@ -137,6 +137,16 @@ describe('a pool whose connections lead through a forward proxy', () => {
     expect(received).toEqual([])
   })
 
+  it('checks the certificate of an origin that is given as an IP address against this address', async () => {
+    const proxy = await startAll()
+    const failure = await failureOf(get(poolThrough(through(proxy), 'https://192.0.2.1')))
+    expect(failure).toMatchObject({
+      kind: 'unreachable',
+      cause: { code: 'ERR_TLS_CERT_ALTNAME_INVALID', host: '192.0.2.1' },
+    })
+    expect(received).toEqual([])
+  })
+
   it('fails a request with its cause if no tunnel is opened, and opens one for the next request', async () => {
     const proxy = await startAll()
     const pool = poolThrough(through(proxy), 'https://origin.test')

@@ -58,6 +58,8 @@ export async function openTunnel(
     if (!isTls) return tunnel
     const secure = connectTls({
       socket: tunnel,
+      // Not connected to, but the certificate is checked against it. Without it, Node would take the name of the proxy.
+      host,
       ...(isIP(host) === 0 && { servername: host }),
       ALPNProtocols: ['http/1.1'],
     })
@@ -145,6 +147,7 @@ function readHead(socket: Socket, address: string, signal: AbortSignal): Promise
     const onAbort = (): void => onError(new Error('aborted'))
     signal.addEventListener('abort', onAbort, { once: true })
     socket.on('data', onData).on('error', onError).on('close', onClose)
+    if (signal.aborted) onAbort()
   })
 }
 

@@ -77,13 +77,19 @@ export function sendRequest(
   return callTraced(tracing, { method: request.method, url }, traced, ({ status }) => status)
 }
 
+/**
+ * The share of the deadline within which the tunnel must be open. A token that is sent later may be rotated by a response
+ * for which no time is left, whereas a request that was not sent rotates nothing.
+ */
+const TUNNEL_SHARE = 0.7
+
 async function send(
   url: URL,
   request: ProviderHttpRequest,
   proxyFor: ProxyFor,
 ): Promise<ProviderHttpResponse> {
   const until = performance.now() + request.deadlineMs
-  const tunnel = await openTunnel(url, request.deadlineMs, proxyFor)
+  const tunnel = await openTunnel(url, request.deadlineMs * TUNNEL_SHARE, proxyFor)
   const deadlineMs = Math.max(0, until - performance.now())
   const { status, headers, body, cutOff } = await receive(url, { ...request, deadlineMs }, tunnel)
   const { text, oddities, decodedCutOff } = await textOf(body, headers.get('content-encoding'))
