@@ -73,6 +73,10 @@ describe('a POST with the provider profile intuit', () => {
     ['a number as id', batch(7)],
     ['items without an id', JSON.stringify({ BatchItemRequest: [{}] })],
     ['no item', batch()],
+    [
+      '30,000 members',
+      JSON.stringify({ BatchItemRequest: [{ bId: '1', Line: Array(30_000).fill(0) }] }),
+    ],
     ['XML', `<IntuitBatchRequest><BatchItemRequest bId="bid1"/></IntuitBatchRequest>`],
   ])('the gateway adds a requestid to a batch with %s', (_, body) => {
     const marked = markBatch({ path, headers: {}, body: [Buffer.from(body)] })

@@ -1,6 +1,6 @@
 /** Adds an idempotency key to a POST request. The provider profile defines where the key is sent. */
 import { hash } from 'node:crypto'
-import { asObject, parseJsonObject } from '@integration-host/shared/json'
+import { asObject, DOCUMENT_LIMITS, parseJsonObject } from '@integration-host/shared/json'
 import type {
   ProviderProfile,
   RepeatablePost,
@@ -73,7 +73,8 @@ const derivedKey = (key: string | string[] | undefined): string | null =>
 /** Returns the length of the longest `bId` in the body of a batch; `null` if the body cannot be read. */
 function longestItemId(body: Buffer): number | null {
   const text = body.toString('utf8')
-  const items = parseJsonObject(text)?.['BatchItemRequest']
+  // A body that the gateway keeps in memory may have more elements than a request to a service of this product.
+  const items = parseJsonObject(text, DOCUMENT_LIMITS)?.['BatchItemRequest']
   const ids = Array.isArray(items)
     ? items.flatMap((item) =>
         Object.entries(asObject(item) ?? {})

@@ -40,6 +40,9 @@ const Found = z.object({
   status: z.string().optional(),
   MetaData: z.object({ CreateTime: time.optional(), LastUpdatedTime: time }),
 })
+/** The 8 MiB that a sweep reads may have more elements than a step's response: 8 bytes are enough for one. */
+const LIMITS = { ...DOCUMENT_LIMITS, entries: 1_048_576 }
+
 const Response = z.record(z.string(), z.unknown())
 const ChangeData = Time.extend({
   CDCResponse: z.array(z.looseObject({ QueryResponse: z.array(Response) })),
@@ -48,7 +51,7 @@ const QueryDocument = Time.extend({ QueryResponse: Response })
 
 /** Reads the response to `GET /v3/company/<realm>/cdc`; returns `null` for any other document. */
 export function readChangeData(body: string): FeedDocument | null {
-  const document = ChangeData.safeParse(parseJson(body, DOCUMENT_LIMITS))
+  const document = ChangeData.safeParse(parseJson(body, LIMITS))
   if (!document.success) return null
   const { CDCResponse, time: at } = document.data
   const responses = CDCResponse.flatMap(({ QueryResponse }) => QueryResponse)
@@ -59,7 +62,7 @@ export function readChangeData(body: string): FeedDocument | null {
 
 /** Reads the response to `GET /v3/company/<realm>/query`; returns `null` for any other document. */
 export function readQueried(body: string): FeedDocument | null {
-  const document = QueryDocument.safeParse(parseJson(body, DOCUMENT_LIMITS))
+  const document = QueryDocument.safeParse(parseJson(body, LIMITS))
   return document.success ? documentOf([document.data.QueryResponse], document.data.time) : null
 }
 

@@ -29,8 +29,11 @@ const KeyCheckQuery = z.object({
   limit: wholeNumber(1, 500).optional(),
 })
 
-/** The size limit of an import body. It is sufficient for 500 credentials, the most of one export, with 8 KB of tokens each. */
-export const MAX_IMPORT_BYTES = 6 * 1_048_576
+/**
+ * The size limit of an import body. It is sufficient for 500 credentials, the most of one export, with the longest tokens
+ * that are stored. What was exported is no longer refreshed, so a document must never be too large to be imported.
+ */
+export const MAX_IMPORT_BYTES = 32 * 1_048_576
 
 export interface CustodyRoutesDeps {
   readonly logger: Pick<Logger, 'warn'>
