@@ -320,7 +320,8 @@ export function createScheduleStore(
       const now = await records.now()
       const runs: Run[] = []
       const fired: { process: string; name: string; at: number }[] = []
-      const due = (await declared(processes))
+      const stored = await declared(processes)
+      const due = stored
         .filter(({ row }) => isWaiting(row) && Date.parse(row.NextAt) <= now)
         .toSorted((a, b) => Date.parse(a.row.NextAt) - Date.parse(b.row.NextAt))
       for (const { row, outline, transactionAt } of due.slice(0, limit)) {
@@ -334,7 +335,9 @@ export function createScheduleStore(
           return { runs, fired, nextInMs: 0 }
         }
       }
-      const next = (await declared(processes)).flatMap(({ row }) =>
+      // Most checks find nothing due, and need no second reading.
+      const present = due.length === 0 ? stored : await declared(processes)
+      const next = present.flatMap(({ row }) =>
         isWaiting(row) ? [Date.parse(row.NextAt) - now] : [],
       )
       return { runs, fired, nextInMs: next.length === 0 ? null : Math.min(...next) }
