@@ -66,7 +66,7 @@ describe('the Markdown documents of the repository', () => {
             await writeFile(join(folder, `${basename(path, '.md')}-${count}.ts`), example)
           }
       expect(count).toBeGreaterThan(3)
-      const declared = '../../packages/shared/src/http/client/llhttp.d.ts'
+      const declared = '../../packages/fast-http/src/llhttp.d.ts'
       const config = { extends: '../../tsconfig.json', include: ['*.ts', declared] }
       await writeFile(join(folder, 'tsconfig.json'), JSON.stringify(config))
       const args = ['scripts/bootstrap.mjs', '--dev', '--bin', 'tsc', '--project', folder]

@@ -215,7 +215,7 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
 
 describe('the gateway with a plain http address of the accounting API or of the discovery document', () => {
   const fixture = (name: string): URL =>
-    new URL(`../../packages/shared/src/http/client/fixtures/${name}`, import.meta.url)
+    new URL(`../../packages/fast-http/src/client/fixtures/${name}`, import.meta.url)
   const read = (name: string): string => readFileSync(fixture(name), 'utf8')
 
   it.each(['http:', 'HTTP:'])(

@@ -63,7 +63,7 @@ const platformExceptions: ReadonlyMap<string, readonly string[]> = new Map([
   ['services/accounting-gateway/src/proxy/request-body.ts', ['node:http']],
 ])
 
-const outerFolders = new Set(['adapters', 'routes', 'fast-path'])
+const outerFolders = new Set(['adapters', 'routes'])
 
 /**
  * Returns the domain folder that contains a file (such as `services/coordinator/src/worker`); undefined for tests

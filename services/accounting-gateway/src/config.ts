@@ -48,7 +48,7 @@ const shape = {
   /** The number of metered calls per month that the provider's plan allows, over all companies. */
   MONTHLY_BUDGET: integer(1, 1_000_000_000).optional(),
   METRICS_BY_REALM: onOff(),
-  /** `off` disables the fast path (src/fast-path), so that `node:http` serves every connection. */
+  /** `off` disables the fast path (packages/fast-http), so that `node:http` serves every connection. */
   FAST_PATH: onOff('on'),
   ...forwardProxySettings(),
 }

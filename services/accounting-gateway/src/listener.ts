@@ -14,7 +14,7 @@ import { type AccessKeys, unauthorized } from '@integration-host/shared/access/a
 import type { Caller } from '@integration-host/shared/access/caller'
 import type { Scope } from '@integration-host/shared/access/scope'
 import { serveTraced, tracing } from '@integration-host/shared/observability/telemetry'
-import type { BufferedRequest } from './fast-path/request-reader.ts'
+import type { BufferedRequest } from '@integration-host/fast-http/buffered-request'
 import type { GatewayMetrics } from './gateway-metrics.ts'
 import type { CallerRequest, CallerResponse } from './proxy/caller.ts'
 import type { CallResult, CompanyCall } from './proxy/company-call.ts'

@@ -2,12 +2,12 @@ import {
   type Flow,
   HttpFailure,
   type Receiver,
-} from '@integration-host/shared/http/client/exchange'
+} from '@integration-host/fast-http/exchange'
 import {
   type HeaderList,
   headerPairs,
   headerValue,
-} from '@integration-host/shared/http/client/header-list'
+} from '@integration-host/shared/http/header-list'
 import type { CallerRequest, CallerResponse } from './caller.ts'
 import { responseHeaders } from './headers.ts'
 

@@ -1,5 +1,5 @@
 import { IntegrationError } from '@integration-host/shared/errors'
-import type { HttpFailure } from '@integration-host/shared/http/client/exchange'
+import type { HttpFailure } from '@integration-host/fast-http/exchange'
 
 /** Returns the error for the caller after an attempt failed without a response and is not repeated. */
 export function upstreamError(cause: HttpFailure): IntegrationError {

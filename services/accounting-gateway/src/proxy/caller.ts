@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { HeaderList } from '@integration-host/shared/http/client/header-list'
+import type { HeaderList } from '@integration-host/shared/http/header-list'
 
 /**
  * The parts of a caller's request that the proxy uses. Implemented by Node's `IncomingMessage` and by the requests of

@@ -1,6 +1,6 @@
 /** Selects the request headers that are forwarded upstream and the response headers that are relayed to the caller. */
 import { IntegrationError } from '@integration-host/shared/errors'
-import { type HeaderList, headerValue } from '@integration-host/shared/http/client/header-list'
+import { type HeaderList, headerValue } from '@integration-host/shared/http/header-list'
 
 const at = (list: HeaderList, index: number): string => list[index] ?? ''
 

@@ -13,8 +13,8 @@
  * I3  The call ends when the caller's connection closes. No response begins after the deadline.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
-import type { HttpFailure, HttpRequest } from '@integration-host/shared/http/client/exchange'
-import { type HeaderList, headerValue } from '@integration-host/shared/http/client/header-list'
+import type { HttpFailure, HttpRequest } from '@integration-host/fast-http/exchange'
+import { type HeaderList, headerValue } from '@integration-host/shared/http/header-list'
 import type { AccessToken, AccessTokens } from '../realm/access-token.ts'
 import { acquirePermit, type GatewayLimits, type Permit } from '../realm/throttle.ts'
 import { Attempt, type AttemptResult } from './attempt.ts'

@@ -1,4 +1,4 @@
-import type { HttpRequest, Receiver } from '@integration-host/shared/http/client/exchange'
+import type { HttpRequest, Receiver } from '@integration-host/fast-http/exchange'
 
 /** The port to the accounting API. `send` sends one request and passes the parts of the response to `receiver`. */
 export interface Upstream {

@@ -1,4 +1,4 @@
-import type { HeaderList } from '@integration-host/shared/http/client/header-list'
+import type { HeaderList } from '@integration-host/shared/http/header-list'
 import type { StepAbort } from './step-abort.ts'
 
 /**

@@ -2,7 +2,7 @@
  * Calls a step function with its `step` argument, and derives the outcome of the step from what the function does
  * (rules O1 to O3 in run-step.ts).
  */
-import { headerValue } from '@integration-host/shared/http/client/header-list'
+import { headerValue } from '@integration-host/shared/http/header-list'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import {
   disownErrors,

@@ -1,6 +1,6 @@
 /** Sends the calls of steps: checks whether a call may be sent, and waits until the limits of its target permit it. */
 import { credentialName } from '@integration-host/shared/contracts/realm'
-import { headerValue } from '@integration-host/shared/http/client/header-list'
+import { headerValue } from '@integration-host/shared/http/header-list'
 import type { ClaimedRun } from '../transaction/run.ts'
 import type { ProcessDefinition } from './definition.ts'
 import type { CallOutcome, HttpCall, StepCall } from './http-call.ts'

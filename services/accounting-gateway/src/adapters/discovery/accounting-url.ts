@@ -8,8 +8,8 @@ import { StartupError } from '@integration-host/shared/process/lifecycle'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
-import { HttpFailure } from '@integration-host/shared/http/client/exchange'
-import { requestText } from '@integration-host/shared/http/client/request-text'
+import { HttpFailure } from '@integration-host/fast-http/exchange'
+import { requestText } from '@integration-host/fast-http/request-text'
 import { connectUpstream } from '../http/upstream.ts'
 
 const Document = z.looseObject({

@@ -1,5 +1,5 @@
-import { headerPairs } from '@integration-host/shared/http/client/header-list'
-import { Pool, type PoolOptions } from '@integration-host/shared/http/client/pool'
+import { headerPairs } from '@integration-host/shared/http/header-list'
+import { Pool, type PoolOptions } from '@integration-host/fast-http/pool'
 import {
   callTraced,
   type CallResult,

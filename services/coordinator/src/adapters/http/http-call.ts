@@ -5,13 +5,13 @@ import {
 } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { tunnelTo } from '@integration-host/shared/http/forward-proxy/tunnel'
 import { reasonOf } from '@integration-host/shared/observability/health'
-import type { Flow, HttpFailure } from '@integration-host/shared/http/client/exchange'
+import type { Flow, HttpFailure } from '@integration-host/fast-http/exchange'
 import {
   type HeaderList,
   headerValue,
   headerValues,
-} from '@integration-host/shared/http/client/header-list'
-import { Pool } from '@integration-host/shared/http/client/pool'
+} from '@integration-host/shared/http/header-list'
+import { Pool } from '@integration-host/fast-http/pool'
 import {
   callTraced,
   type CallResult,

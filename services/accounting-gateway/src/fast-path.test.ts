@@ -3,13 +3,15 @@
  * same responses as `node:http`.
  */
 import { once } from 'node:events'
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { assert as holds, asyncProperty, integer, uniqueArray } from 'fast-check'
-import { eventually } from '@integration-host/shared/test-support/eventually'
+import {
+  LONG,
+  slowCaller,
+  startFastPath,
+} from '@integration-host/fast-http/test-support/start-fast-path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { createFastPath, type Serve } from './fast-path.ts'
-import { Attempt } from '../proxy/attempt.ts'
-import type { CallerResponse } from '../proxy/caller.ts'
+import { Attempt } from './proxy/attempt.ts'
 import {
   bodyOf,
   echo,
@@ -18,8 +20,8 @@ import {
   startFakeServer,
   startFakeTokenService,
   startRawUpstream,
-} from '../../test-support/fake-servers.ts'
-import { type Gateway, startGateway } from '../../test-support/harness.ts'
+} from '../test-support/fake-servers.ts'
+import { type Gateway, startGateway } from '../test-support/harness.ts'
 
 const HEAD = `Host: x\r\nAuthorization: Bearer ${KEY}\r\n`
 const get = (path = '/v3/company/1/x', more = ''): string =>
@@ -304,140 +306,9 @@ it('at shutdown, the gateway sends Connection: close with the response to a call
   await over
 })
 
-/** Starts a fast path without a gateway behind it. The function `serve` of the test responds to the requests. */
-async function startFastPath(serve: Serve, mayBuffer = true) {
-  const fastPath = createFastPath({ serve, mayBuffer: () => mayBuffer })
-  const sockets: Socket[] = []
-  const server = createServer({ allowHalfOpen: true }, (socket) => {
-    sockets.push(socket)
-    fastPath.accept(socket, () => socket.destroy())
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  opened.defer(() => {
-    fastPath.shutDown()
-    server.close()
-    for (const socket of sockets) socket.destroy()
-  })
-  return { fastPath, sockets, port: (server.address() as AddressInfo).port }
-}
-
-/** Opens a caller's connection that reads no bytes until `reads` is called. */
-async function slowCaller(port: number) {
-  const socket = connect(port, '127.0.0.1')
-  opened.defer(() => void socket.destroy())
-  socket.on('error', () => {})
-  await once(socket, 'connect')
-  /** Resolves with true when the caller has read `bytes` bytes, or with false if the connection closes earlier. */
-  const reads = (bytes: number): Promise<boolean> =>
-    new Promise((resolve) => {
-      let count = 0
-      socket.on('data', (part: Buffer) => {
-        count += part.length
-        if (count >= bytes) resolve(true)
-      })
-      socket.on('close', () => resolve(false))
-    })
-  return { socket, reads }
-}
-
-/**
- * The body is longer than the socket buffers of both sides together. A caller that does not read therefore causes
- * backpressure.
- */
-const LONG = Buffer.alloc(16_000_000, 'x')
-
-const respondLong: Serve = (_request, response) => {
-  response.writeHead(200, ['Content-Length', String(LONG.length)])
-  response.end(LONG)
-  return true
-}
-
-it('the fast path serves a POST whose body arrives in several parts', async () => {
-  const bodies: string[] = []
-  const { port, sockets } = await startFastPath((request, response) => {
-    bodies.push(Buffer.concat(request.body).toString('latin1'))
-    response.writeHead(200, ['Content-Length', '0'])
-    response.end()
-    return true
-  })
-  const { socket, answer } = await caller(port)
-  const request = post('a'.repeat(1_000))
-  for (const [from, to] of [
-    [0, 300],
-    [300, 700],
-  ] as const) {
-    await written(socket, request.slice(from, to))
-    await eventually(() => expect(sockets[0]?.bytesRead).toBe(to))
-  }
-  expect(bodies).toEqual([])
-  await written(socket, request.slice(700))
-  expect((await answer()).head).toMatch('HTTP/1.1 200 ')
-  expect(bodies).toEqual(['a'.repeat(1_000)])
-})
-
-it('the fast path hands a POST of a caller without a valid key over to node:http and does not buffer its body', async () => {
-  const serve = vi.fn<Serve>()
-  const { port } = await startFastPath(serve, false)
-  const { socket, closed } = await caller(port)
-  socket.write(post('a'.repeat(1_000)).slice(0, 500))
-  await closed() // `startFastPath` closes the connections that are handed over.
-  expect(serve).not.toHaveBeenCalled()
-})
-
-it('at shutdown, the fast path hands a POST whose body is incomplete over to node:http', async () => {
-  const serve = vi.fn<Serve>()
-  const { port, fastPath, sockets } = await startFastPath(serve)
-  const { socket, closed } = await caller(port)
-  socket.write(post('a'.repeat(1_000)).slice(0, 500))
-  await eventually(() => expect(sockets[0]?.bytesRead).toBe(500))
-  fastPath.shutDown()
-  await closed()
-  expect(serve).not.toHaveBeenCalled()
-})
-
-it('at shutdown, the fast path completes a response that the caller has not read yet before it closes the connection', async () => {
-  const { fastPath, port, sockets } = await startFastPath(respondLong)
-  const { socket, reads } = await slowCaller(port)
-  socket.write(get())
-  await eventually(() => expect(sockets[0]?.writableNeedDrain).toBe(true))
-  fastPath.shutDown()
-  const closed = once(socket, 'close')
-  expect(await reads(LONG.length)).toBe(true)
-  await closed
-})
-
-it('during shutdown, the fast path closes a connection after its last response, even if the caller keeps it open', async () => {
-  const requested = Promise.withResolvers<CallerResponse>()
-  const { fastPath, port, sockets } = await startFastPath((_request, response) => {
-    requested.resolve(response)
-    return true
-  })
-  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
-  opened.defer(() => void socket.destroy())
-  socket.write(get())
-  const response = await requested.promise
-  fastPath.shutDown()
-  response.writeHead(200, ['Content-Length', '0'])
-  response.end()
-  await eventually(() => expect(sockets[0]?.closed).toBe(true))
-})
-
-it('the fast path accepts no further requests from a caller that does not read its responses', async () => {
-  const serve = vi.fn<Serve>(respondLong)
-  const { port, sockets } = await startFastPath(serve)
-  const { socket, reads } = await slowCaller(port)
-  for (let n = 1; n <= 3; n += 1) {
-    await written(socket, get())
-    await eventually(() => expect(sockets[0]?.bytesRead).toBe(n * get().length))
-  }
-  expect(serve).toHaveBeenCalledOnce()
-  expect(await reads(3 * LONG.length)).toBe(true)
-})
-
 it('the connection of a caller stays open if the whole response was written before the caller read it', async () => {
   const flow = { isSent: true, pause() {}, resume() {}, abort() {} }
-  const { port } = await startFastPath((request, response) => {
+  const { port } = await startFastPath(opened, (request, response) => {
     const attempt = new Attempt({ request, response, bearer: 'x', judge: () => ({ add: [] }) })
     attempt.onStart(flow)
     attempt.onHeaders(200, ['Content-Length', String(2 * LONG.length)])
@@ -448,7 +319,7 @@ it('the connection of a caller stays open if the whole response was written befo
   })
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
   opened.defer(() => void vi.useRealTimers())
-  const { socket, reads } = await slowCaller(port)
+  const { socket, reads } = await slowCaller(opened, port)
   for (let n = 0; n < 2; n += 1) {
     socket.write(get())
     expect(await reads(2 * LONG.length)).toBe(true)

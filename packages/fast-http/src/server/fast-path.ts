@@ -22,9 +22,9 @@
  *     RFC 9112 §9.3.2) are parsed only after the response has been written and the socket's write buffer has drained.
  */
 import type { Socket } from 'node:net'
-import type { CallerResponse } from '../proxy/caller.ts'
 import { FastPathConnection } from './connection.ts'
 import { type BufferedRequest, RequestReader } from './request-reader.ts'
+import type { FastPathResponse } from './response.ts'
 
 export interface FastPath {
   /** Serves a new connection on the fast path. Calls `handOver` to hand the connection over to `node:http`. */
@@ -37,7 +37,7 @@ export interface FastPath {
 }
 
 /** Serves a request. Returns false, without any effect, if `node:http` has to serve the request. */
-export type Serve = (request: BufferedRequest, response: CallerResponse) => boolean
+export type Serve = (request: BufferedRequest, response: FastPathResponse) => boolean
 
 export interface FastPathDeps {
   readonly serve: Serve

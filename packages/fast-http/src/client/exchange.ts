@@ -1,4 +1,4 @@
-import type { HeaderList } from './header-list.ts'
+import type { HeaderList } from '@integration-host/shared/http/header-list'
 
 export interface HttpRequest {
   readonly method: string

@@ -4,16 +4,15 @@ import {
   type HeaderList,
   headerPairs,
   headerValue,
-} from '@integration-host/shared/http/client/header-list'
+} from '@integration-host/shared/http/header-list'
 import {
   type Head,
   HttpParser,
   type MessageReceiver,
-} from '@integration-host/shared/http/client/parser'
-import type { CallerRequest } from '../proxy/caller.ts'
+} from '../parser.ts'
 
 /** A GET or POST request of HTTP/1.1 whose body, if it has one, has a `Content-Length`. */
-export class BufferedRequest implements CallerRequest {
+export class BufferedRequest {
   readonly httpVersion = '1.1'
   readonly method: 'GET' | 'POST'
   readonly url: string

@@ -1,4 +1,4 @@
-import type { ConnectSocket } from '../forward-proxy/tunnel.ts'
+import type { ConnectSocket } from '@integration-host/shared/http/forward-proxy/tunnel'
 import { Connection } from './connection.ts'
 import { HttpFailure, type HttpRequest, type Receiver } from './exchange.ts'
 

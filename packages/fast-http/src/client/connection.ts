@@ -1,6 +1,6 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import { afterThisTurn } from '../../batching/coalesce-writes.ts'
+import { afterThisTurn } from '@integration-host/shared/batching/coalesce-writes'
 import {
   type FailureKind,
   type Flow,
@@ -8,9 +8,9 @@ import {
   type HttpRequest,
   type Receiver,
 } from './exchange.ts'
-import { type HeaderList, headerValue, headerValues } from './header-list.ts'
-import type { ConnectSocket } from '../forward-proxy/tunnel.ts'
-import { type Head, HttpParser, type MessageReceiver } from './parser.ts'
+import { type HeaderList, headerValue, headerValues } from '@integration-host/shared/http/header-list'
+import type { ConnectSocket } from '@integration-host/shared/http/forward-proxy/tunnel'
+import { type Head, HttpParser, type MessageReceiver } from '../parser.ts'
 
 const MAX_HEAD_BYTES = 65_536
 /** The maximum size of a request body that is copied into one buffer together with its head. */

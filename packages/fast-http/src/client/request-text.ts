@@ -1,5 +1,5 @@
 import { type Flow, HttpFailure, type HttpRequest, type Receiver } from './exchange.ts'
-import { type HeaderList, headerValue } from './header-list.ts'
+import { type HeaderList, headerValue } from '@integration-host/shared/http/header-list'
 
 export interface TextResponse {
   readonly status: number

@@ -2,8 +2,7 @@ import { EventEmitter } from 'node:events'
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { afterThisTurn } from '@integration-host/shared/batching/coalesce-writes'
-import { headerValue } from '@integration-host/shared/http/client/header-list'
-import type { CallerResponse } from '../proxy/caller.ts'
+import { headerValue } from '@integration-host/shared/http/header-list'
 
 /**
  * How long a connection may stay idle between two requests. The HTTP server's `keepAliveTimeout` has the same value.
@@ -35,7 +34,7 @@ interface ResponseConnection {
  * Writes one response with the framing of RFC 9112 §6. The body is delimited by `Content-Length` if the accounting API
  * sent this header, and by chunks (§7.1) otherwise. Responses with status 204 or 304 have no body.
  */
-export class FastPathResponse extends EventEmitter implements CallerResponse {
+export class FastPathResponse extends EventEmitter {
   statusCode = 200
   headersSent = false
   writableEnded = false

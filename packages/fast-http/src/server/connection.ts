@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net'
 import { type ConnectionState, connectionState } from '@integration-host/shared/http/connections'
-import type { CallerResponse } from '../proxy/caller.ts'
 import type { BufferedRequest, RequestReader } from './request-reader.ts'
 import { FastPathResponse, KEEP_ALIVE_TIMEOUT_MS } from './response.ts'
 
@@ -19,7 +18,7 @@ const MAX_PARTS = 256
 
 export interface FastPathConnectionDeps {
   readonly reader: RequestReader
-  readonly serve: (request: BufferedRequest, response: CallerResponse) => boolean
+  readonly serve: (request: BufferedRequest, response: FastPathResponse) => boolean
   /** Returns whether `serve` will serve this request when the body of the request is complete. */
   readonly mayBuffer: (request: BufferedRequest) => boolean
   /** Hands the connection's socket over to `node:http`. */
