@@ -6,9 +6,10 @@ ARG NODE_IMAGE=node:24-bookworm-slim
 FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /app
 COPY package.json pnpm-lock.yaml pnpm-workspace.yaml ./
-COPY patches patches
 COPY packages/shared/package.json packages/shared/
 COPY packages/fast-http/package.json packages/fast-http/
+COPY packages/postgres/package.json packages/postgres/
+COPY packages/postgres/patches packages/postgres/patches
 COPY packages/cli/package.json packages/cli/
 COPY services/token-service/package.json services/token-service/
 COPY services/accounting-gateway/package.json services/accounting-gateway/

@@ -13,7 +13,7 @@ import {
   seconds,
   serviceKeys,
 } from '@integration-host/shared/process/config'
-import { postgresUrl } from '@integration-host/shared/postgres/address'
+import { postgresUrl } from '@integration-host/postgres/address'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { keyRing } from '@integration-host/shared/secrets/key-ring'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createDatabase, type TestDatabase } from '../test-support/database.ts'
+import { createDatabase, type TestDatabase } from '@integration-host/postgres/test-support/database'
 import { sealed } from '../test-support/payload-keys.ts'
 import { openPostgresSource } from '../test-support/postgres-source.ts'
 import { anAct } from '../test-support/act.ts'

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { TestDatabase } from '@integration-host/postgres/test-support/database'
 import {
   changesTopology,
   credentialsTopology,
@@ -29,7 +30,7 @@ import type { ProcessDefinition } from '../src/process/definition.ts'
 import type { CoordinatorAdapters } from '../src/coordinator-adapters.ts'
 import { startCoordinator } from '../src/service.ts'
 import type { TransactionSource } from '../src/transaction/transaction-source.ts'
-import { takeDatabase, type TestDatabase } from './database.ts'
+import { takeDatabase } from './database.ts'
 import { startTarget, type Target } from './fake-target.ts'
 import { openPostgresSource } from './postgres-source.ts'
 

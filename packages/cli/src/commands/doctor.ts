@@ -8,7 +8,7 @@ import {
   problem,
   skipped,
 } from '@integration-host/shared/observability/checks/check-result'
-import { postgresUrl } from '@integration-host/shared/postgres/address'
+import { postgresUrl } from '@integration-host/postgres/address'
 import {
   backendUrl,
   httpUrl,

@@ -14,9 +14,9 @@ import {
   checkPostgresStandbys,
   readPostgresReplication,
 } from '@integration-host/shared/observability/checks/postgres-standbys'
-import { parsePostgresUrl, type TlsPaths } from '@integration-host/shared/postgres/address'
-import { driverOptions } from '@integration-host/shared/postgres/driver-options'
-import { createServerSockets } from '@integration-host/shared/postgres/server-sockets'
+import { parsePostgresUrl, type TlsPaths } from '@integration-host/postgres/address'
+import { driverOptions } from '@integration-host/postgres/driver-options'
+import { createServerSockets } from '@integration-host/postgres/server-sockets'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
 

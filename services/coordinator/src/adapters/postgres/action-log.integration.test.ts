@@ -1,7 +1,7 @@
 import type postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
-import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
+import { createDatabase, type TestDatabase } from '@integration-host/postgres/test-support/database'
 import { openPostgresSource } from '../../../test-support/postgres-source.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
 import { listActions } from './statements/actions.ts'

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { RecordKind, Records } from '../../records/records.ts'
-import type { PostgresConnection } from './connection.ts'
+import type { PostgresConnection } from '@integration-host/postgres/connection'
 
 /** Returns a list of quoted names of columns. The names come from this code, never from a request. */
 const listOf = (names: readonly string[]): string => names.map((name) => `"${name}"`).join(', ')

@@ -5,7 +5,7 @@ import type { EndPosition } from '../../transaction/retention.ts'
 import type { Run, RunKey } from '../../transaction/run.ts'
 import { isOver } from '../../transaction/status.ts'
 import type { Claim, ClaimRequest, Lease, RunState } from '../../transaction/transaction-source.ts'
-import { isoTime } from './client.ts'
+import { isoTime } from '@integration-host/postgres/iso-time'
 import type { orderAttempt, orderHeader, orderItem } from './schema/runs.ts'
 
 export type RunRow = typeof orderHeader.$inferSelect

@@ -1,7 +1,7 @@
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
+import { createDatabase, type TestDatabase } from '@integration-host/postgres/test-support/database'
 import { openPostgresSource } from '../../../test-support/postgres-source.ts'
 import { aSearch } from '../../../test-support/search.ts'
 import type { RunOrder, RunPosition, RunSearch } from '../../transaction/run-search.ts'

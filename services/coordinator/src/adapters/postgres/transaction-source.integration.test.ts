@@ -1,4 +1,6 @@
 import { readFile } from 'node:fs/promises'
+import type { PostgresConnection } from '@integration-host/postgres/connection'
+import { createDatabase, type TestDatabase } from '@integration-host/postgres/test-support/database'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
@@ -6,13 +8,7 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
-import {
-  createDatabase,
-  emptyTables,
-  type MovableTime,
-  type TestDatabase,
-  withMovableTime,
-} from '../../../test-support/database.ts'
+import { emptyTables, type MovableTime, withMovableTime } from '../../../test-support/database.ts'
 import { contractTimes, type MovableSource } from '../../../test-support/movable-source.ts'
 import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import { auditContract } from '../../transaction/audit.contract.ts'
@@ -44,7 +40,7 @@ import { slotsContract } from '../../transaction/slots.contract.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
 import { subscriptionsContract } from '../../transaction/subscriptions.contract.ts'
 import { targetCallsContract } from '../../transaction/target-calls.contract.ts'
-import { connectPostgres, type PostgresConnection } from './connection.ts'
+import { connectPostgres } from './connection.ts'
 import { createPostgresTransactionSource } from './transaction-source.ts'
 
 const logger = createLogger('test', 'silent')

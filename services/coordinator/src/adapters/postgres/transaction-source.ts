@@ -31,7 +31,7 @@ import {
   type TransactionSource,
   type WebhooksOf,
 } from '../../transaction/transaction-source.ts'
-import type { PostgresConnection } from './connection.ts'
+import type { PostgresConnection } from '@integration-host/postgres/connection'
 import { listActions, recordWithoutChange } from './statements/actions.ts'
 import { postgresRecords } from './records.ts'
 import { auditTables } from './statements/audit.ts'

@@ -1,7 +1,7 @@
 import type postgres from 'postgres'
 import type { EndPosition } from '../../../transaction/retention.ts'
 import type { ExportPage, ExportRange } from '../../../transaction/run-export.ts'
-import { isoTime } from '../client.ts'
+import { isoTime } from '@integration-host/postgres/iso-time'
 import { isRunOf } from '../predicates.ts'
 import {
   attemptOf,

@@ -10,9 +10,9 @@ import {
   decoded,
   parseServerList,
   type Server,
-} from '../process/server-list.ts'
-import type { Secret } from '../secrets/secret.ts'
-import { tlsProblems } from '../tls/tls-files.ts'
+} from '@integration-host/shared/process/server-list'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import { tlsProblems } from '@integration-host/shared/tls/tls-files'
 
 const sslModes = ['disable', 'allow', 'prefer', 'require', 'verify-ca', 'verify-full'] as const
 /** How a connection is encrypted and what is verified (PostgreSQL manual, section 34.19.1). */

@@ -3,7 +3,7 @@ import { copyFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
-import type { TlsPaths } from '@integration-host/shared/postgres/address'
+import type { TlsPaths } from './address.ts'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import {
   type Authority,
@@ -15,7 +15,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   type PostgresNode,
   startPrimary,
-} from '../../../../../tests/support/backends/postgres-nodes.ts'
+} from '../../../tests/support/backends/postgres-nodes.ts'
 import { connectPostgres } from './connection.ts'
 
 const PASSWORD = 'never-shown'

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Activity, ServerSockets } from '@integration-host/shared/postgres/server-sockets'
 import type postgres from 'postgres'
+import type { Activity, ServerSockets } from './server-sockets.ts'
 
 export interface MonitorDeps {
   /** Creates the database client with which the monitor observes the server. The client has one connection. */

@@ -2,9 +2,9 @@
 import { lookup } from 'node:dns/promises'
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls, type ConnectionOptions } from 'node:tls'
-import type { TlsContent } from '../tls/tls-files.ts'
+import type { TlsContent } from '@integration-host/shared/tls/tls-files'
+import type { Server } from '@integration-host/shared/process/server-list'
 import type { SslMode } from './address.ts'
-import type { Server } from '../process/server-list.ts'
 
 /** One of the IP addresses of a server. */
 export interface ServerAddress {

@@ -1,6 +1,6 @@
-import { UnsupportedBackend } from '../observability/checks/check-result.ts'
-import { reasonOf } from '../observability/health.ts'
-import { tlsFailure } from '../tls/tls-failure.ts'
+import { UnsupportedBackend } from '@integration-host/shared/observability/checks/check-result'
+import { reasonOf } from '@integration-host/shared/observability/health'
+import { tlsFailure } from '@integration-host/shared/tls/tls-failure'
 import { NoUsableServer } from './server-socket.ts'
 
 const STANDBY = 'the server is a standby (read-only)'

@@ -1,8 +1,9 @@
 import { backoffMs } from '@integration-host/shared/process/backoff'
-import type { PostgresAddress } from '@integration-host/shared/postgres/address'
-import { driverOptions } from '@integration-host/shared/postgres/driver-options'
-import type { ServerSockets, Unresponsive } from '@integration-host/shared/postgres/server-sockets'
 import postgres from 'postgres'
+import type { PostgresAddress } from './address.ts'
+import { driverOptions } from './driver-options.ts'
+import { isoTime } from './iso-time.ts'
+import type { ServerSockets, Unresponsive } from './server-sockets.ts'
 
 /**
  * The time format that `isoTime` can parse. It is set on each connection, whatever the settings of the database are.
@@ -50,18 +51,6 @@ export function createClient(
 }
 
 /**
- * Returns a time in ISO 8601 with milliseconds, in the format of `toISOString`. The input is a time as PostgreSQL
- * prints it in UTC: `2026-11-20 09:30:00.25+00`, or in JSON `2026-11-20T09:30:00.25+00:00`. The input is parsed by
- * character index, because this function runs several times per transaction.
- */
-export function isoTime(value: string): string {
-  let digits = 0
-  if (value[19] === '.') while (digits < 3 && isDigit(value.charCodeAt(20 + digits))) digits += 1
-  const fraction = value.slice(20, 20 + digits).padEnd(3, '0')
-  return `${value.slice(0, 10)}T${value.slice(11, 19)}.${fraction}Z`
-}
-
-/**
  * Returns a function that returns the previous string while its argument is unchanged. The rows of a batch have the same
  * times, so they share one string instead of each keeping a copy.
  */
@@ -76,5 +65,3 @@ function rememberingLast(parse: (value: string) => string): (value: string) => s
     return parsed
   }
 }
-
-const isDigit = (code: number): boolean => code >= 48 && code <= 57

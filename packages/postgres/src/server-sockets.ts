@@ -10,8 +10,8 @@
  *   commits the transaction without waiting for the standby.
  */
 import type { Socket } from 'node:net'
-import { tlsFailure } from '../tls/tls-failure.ts'
-import { tlsFiles } from '../tls/tls-files.ts'
+import { tlsFailure } from '@integration-host/shared/tls/tls-failure'
+import { tlsFiles } from '@integration-host/shared/tls/tls-files'
 import type { PostgresAddress, TlsPaths } from './address.ts'
 import {
   NoUsableServer,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { ConfigError, parseConfig } from '../process/config.ts'
+import { ConfigError, parseConfig } from '@integration-host/shared/process/config'
 import { z } from 'zod'
 import { parsePostgresUrl, postgresUrl } from './address.ts'
 

@@ -10,7 +10,7 @@ import {
   type PostgresNode,
   startPrimary,
   startStandby,
-} from '../../../../../tests/support/backends/postgres-nodes.ts'
+} from '../../../tests/support/backends/postgres-nodes.ts'
 import { connectPostgres } from './connection.ts'
 
 const POOL = 10
