@@ -47,7 +47,7 @@ const Metadata = z.looseObject({
 })
 
 /** The signature algorithms that are verified with a public key (RFC 7518 §3.1 and RFC 8037). */
-const ASYMMETRIC = /^(?:RS|PS|ES)(?:256|384|512)$|^EdDSA$|^Ed25519$/
+export const ASYMMETRIC = /^(?:RS|PS|ES)(?:256|384|512)$|^EdDSA$|^Ed25519$/
 
 const Jwks = z.object({ keys: z.array(z.unknown()).max(1_000) })
 const Jwk = z.looseObject({ kty: z.string() })
@@ -67,6 +67,11 @@ export interface Discovery extends AsyncDisposable {
    * fails.
    */
   current(): Promise<DiscoveredProvider | null>
+  /**
+   * Fetches the signing keys again, for an id token that is signed with an unknown key. Resolves with `null` if they
+   * cannot be fetched.
+   */
+  refetchKeys(): Promise<DiscoveredProvider['jwks']>
   /**
    * The reason why there is no usable document; `null` if there is one. The reason contains no text from the provider.
    */
@@ -134,6 +139,12 @@ export function watchDiscovery(
   return {
     async current() {
       return known ?? fetchOnce()
+    },
+    async refetchKeys() {
+      const url = known?.metadata.jwks_uri
+      const jwks = url === undefined ? null : await fetchKeys(new URL(url), options.proxyFor)
+      if (known !== null && jwks !== null) known = { ...known, jwks }
+      return jwks
     },
     get problem() {
       return problem

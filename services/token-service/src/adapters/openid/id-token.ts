@@ -1,47 +1,119 @@
 /**
- * Reads claims of an id token for checks that openid-client does not make. The functions in this file do not verify the
- * signature, so callers use their results only after openid-client has verified the signature.
+ * Verifies id tokens (OpenID Connect Core §3.1.3.7) with jose. openid-client verifies an id token only together with the
+ * token response around it, which this service reads itself.
  */
-import { parseJson } from '@integration-host/shared/json'
+import {
+  JOSEAlgNotAllowed,
+  JOSENotSupported,
+  JWKSMultipleMatchingKeys,
+  JWKSNoMatchingKey,
+  JWSSignatureVerificationFailed,
+  JWTClaimValidationFailed,
+  JWTExpired,
+} from 'jose/errors'
+import { createLocalJWKSet } from 'jose/jwks/local'
+import { jwtVerify } from 'jose/jwt/verify'
+import { ASYMMETRIC, type DiscoveredProvider } from './discovery.ts'
 
-/** Returns the claims of an id token without verifying its signature; an empty object if it cannot be parsed. */
-export function claimsOf(idToken: string | undefined): Readonly<Record<string, unknown>> {
-  const payload = Buffer.from(idToken?.split('.')[1] ?? '', 'base64url').toString('utf8')
-  const claims = parseJson(payload)
-  return typeof claims === 'object' && claims !== null ? (claims as Record<string, unknown>) : {}
-}
+/** The claims of an id token whose signature is valid. */
+export type Claims = Readonly<Record<string, unknown>>
 
 /**
  * The error for a rejected id token. `member` is the invalid claim, the invalid header parameter or the invalid part of
- * the token.
+ * the token: `signature`, or `form` for the format as a whole.
  */
-class InvalidIdToken extends Error {
+export class InvalidIdToken extends Error {
   override readonly name = 'InvalidIdToken'
   readonly member: string
+  /** The claims; empty if they are not known to be the provider's. */
+  readonly claims: Claims
 
-  constructor(member: string, options?: ErrorOptions) {
-    super(`the id token is not valid: ${member}`, options)
+  constructor(member: string, claims: Claims = {}) {
+    super(`the id token is not valid: ${member}`)
     this.member = member
+    this.claims = claims
   }
 }
 
+export interface IdTokenChecks {
+  readonly clientId: string
+  /** The current time in epoch milliseconds. */
+  readonly now: number
+  /** Fetches the signing keys again, because the provider may have added one; `null` if they cannot be fetched. */
+  readonly refetchKeys: () => Promise<DiscoveredProvider['jwks']>
+}
+
+/** The tolerated difference between the clock of the provider and the clock of this process. */
+const CLOCK_TOLERANCE_SECONDS = 30
+
 /**
- * Returns the realm in the claim `claim` of an id token; `null` if the claim is absent. The name of the claim is
- * case-insensitive, because Intuit writes `realmid` in its samples and `realmId` in its .NET SDK.
+ * Verifies the signature, the issuer, the audience, the expiry and the subject of an id token. Returns its claims.
  *
- * @throws {InvalidIdToken} if the claim occurs twice with different values, or is not a string.
+ * @throws {InvalidIdToken} in any other case, also if the signing keys are unavailable.
  */
-export function realmOf(claims: Readonly<Record<string, unknown>>, claim: string): string | null {
-  const values = Object.entries(claims)
-    .filter(([name]) => name.toLowerCase() === claim)
-    .map(([, value]) => value)
-  const [realm] = values
-  if (realm === undefined) return null
-  // A realm id that is a JSON number is rejected, because JSON.parse rounds numbers with more digits than a double can
-  // represent.
-  if (typeof realm !== 'string' || values.some((value) => value !== realm))
-    throw new InvalidIdToken(claim)
-  return realm
+export async function verifyIdToken(
+  idToken: string,
+  { metadata, jwks }: DiscoveredProvider,
+  { clientId, now, refetchKeys }: IdTokenChecks,
+): Promise<Claims> {
+  const verifyWith = async (set: DiscoveredProvider['jwks']): Promise<Claims> => {
+    if (set === null) throw new InvalidIdToken('signature')
+    const { payload } = await jwtVerify(idToken, createLocalJWKSet({ keys: [...set.keys] }), {
+      algorithms: algorithmsOf(metadata),
+      issuer: metadata.issuer,
+      audience: clientId,
+      requiredClaims: ['exp', 'iat', 'sub'],
+      clockTolerance: CLOCK_TOLERANCE_SECONDS,
+      currentDate: new Date(now),
+    })
+    return payload
+  }
+  const verified = async (): Promise<Claims> => {
+    try {
+      return await verifyWith(jwks)
+    } catch (error) {
+      if (jwks !== null && !(error instanceof JWKSNoMatchingKey)) throw error
+      return verifyWith(await refetchKeys())
+    }
+  }
+  const claims = await verified().catch((error: unknown) => {
+    throw rejectionOf(error)
+  })
+  const { sub, aud, azp } = claims
+  if (typeof sub !== 'string' || sub.trim() === '') throw new InvalidIdToken('sub', claims)
+  // With several audiences, the token must have been issued to this client (§3.1.3.7, 3 to 5).
+  if (Array.isArray(aud) && aud.length > 1 && azp !== clientId)
+    throw new InvalidIdToken(azp === undefined ? 'aud' : 'azp', claims)
+  return claims
+}
+
+/** The default is that of OpenID Connect Core §3.1.3.7, 7. An algorithm with a shared secret is never accepted. */
+function algorithmsOf({ id_token_signing_alg_values_supported: listed }: DiscoveredProvider['metadata']) {
+  return (listed ?? ['RS256']).filter((name) => ASYMMETRIC.test(name))
+}
+
+function rejectionOf(error: unknown): InvalidIdToken {
+  if (error instanceof InvalidIdToken) return error
+  if (error instanceof JWTClaimValidationFailed || error instanceof JWTExpired)
+    return new InvalidIdToken(error.claim, error.payload)
+  if (error instanceof JOSEAlgNotAllowed) return new InvalidIdToken('alg')
+  if (error instanceof JOSENotSupported) return new InvalidIdToken('crit')
+  const isOfSignature =
+    error instanceof JWSSignatureVerificationFailed ||
+    error instanceof JWKSNoMatchingKey ||
+    error instanceof JWKSMultipleMatchingKeys
+  return new InvalidIdToken(isOfSignature ? 'signature' : 'form')
+}
+
+/**
+ * Checks the nonce of an id token (OpenID Connect Core §3.1.3.7, 11). An id token without a nonce is valid unless
+ * `isRequired` (docs/adr/0017).
+ *
+ * @throws {InvalidIdToken} if the nonce is not `requested`, or is missing although it is required.
+ */
+export function checkNonce(claims: Claims, requested: string, isRequired: boolean): void {
+  const { nonce } = claims
+  if (nonce === undefined ? isRequired : nonce !== requested) throw new InvalidIdToken('nonce', claims)
 }
 
 /**
@@ -55,19 +127,29 @@ const LONGEST_AGE_SECONDS = 600
  *
  * @throws {InvalidIdToken} if its `iat` is more than ten minutes before or after `now`.
  */
-export function checkIssuedNow(claims: Readonly<Record<string, unknown>>, now: number): void {
+export function checkIssuedNow(claims: Claims, now: number): void {
   const { iat } = claims
   if (typeof iat !== 'number' || Math.abs(now / 1_000 - iat) > LONGEST_AGE_SECONDS)
-    throw new InvalidIdToken('iat')
+    throw new InvalidIdToken('iat', claims)
 }
 
 /**
- * Checks that an id token names its subject (OpenID Connect Core §2).
+ * Returns the realm in the claim `claim` of an id token; `null` if the claim is absent. The name of the claim is
+ * case-insensitive, because Intuit writes `realmid` in its samples and `realmId` in its .NET SDK.
  *
- * @throws {InvalidIdToken} if `sub` is missing, is not a string or is blank.
+ * @throws {InvalidIdToken} if the claim occurs twice with different values, or is not a string.
  */
-export function checkSubject({ sub }: Readonly<Record<string, unknown>>): void {
-  if (typeof sub !== 'string' || sub.trim() === '') throw new InvalidIdToken('sub')
+export function realmOf(claims: Claims, claim: string): string | null {
+  const values = Object.entries(claims)
+    .filter(([name]) => name.toLowerCase() === claim)
+    .map(([, value]) => value)
+  const [realm] = values
+  if (realm === undefined) return null
+  // A realm id that is a JSON number is rejected, because JSON.parse rounds numbers with more digits than a double can
+  // represent.
+  if (typeof realm !== 'string' || values.some((value) => value !== realm))
+    throw new InvalidIdToken(claim, claims)
+  return realm
 }
 
 /** The claims that are compared with the clock. */
@@ -79,30 +161,7 @@ const SMALLEST_DIFFERENCE_SECONDS = 30
  * Returns by how many seconds the clock of the provider is ahead of `now`, measured by the `iat` of an id token that was
  * issued just now; `null` if the clocks do not explain why `member` is invalid.
  */
-export function clockDifference(
-  { iat }: Readonly<Record<string, unknown>>,
-  member: string,
-  now: number,
-): number | null {
+export function clockDifference({ claims: { iat }, member }: InvalidIdToken, now: number): number | null {
   const seconds = TIMES.has(member) && typeof iat === 'number' ? Math.round(iat - now / 1_000) : 0
   return Math.abs(seconds) > SMALLEST_DIFFERENCE_SECONDS ? seconds : null
-}
-
-/**
- * Returns which part of an id token openid-client has rejected. The error messages of openid-client name an invalid
- * claim in quotes. An error without such a name concerns the signature (`signature`) or the format of the token
- * (`form`).
- */
-export function rejectedMember(error: unknown): string {
-  if (error instanceof InvalidIdToken) return error.member
-  const messages: string[] = []
-  for (let at = error; at instanceof Error && messages.length < 5; at = at.cause)
-    messages.push(at.message)
-  for (const message of messages) {
-    const member = /"(?:response" body ")?([a-z_]{2,20})"/.exec(message)?.[1]
-    if (member !== undefined) return member
-  }
-  return messages.some((message) => /signature|applicable keys|ambiguous/i.test(message))
-    ? 'signature'
-    : 'form'
 }

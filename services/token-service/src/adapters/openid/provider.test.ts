@@ -842,7 +842,7 @@ describe('a response of the token endpoint to a refresh', () => {
       await reopen(undefined, step.latencyMs === undefined ? 2_000 : 200)
       const outcome = await refreshWith(step)
       expect(outcome).toMatchObject(expected)
-      // openid-client did not retry: the provider got one POST for the code exchange and one for the refresh.
+      // There was no retry: the provider got one POST for the code exchange and one for the refresh.
       expect(scripted.requests).toHaveLength(2)
       expect(JSON.stringify(outcome)).not.toMatch(/at-secr|rt-[0-9a-f]{8}/)
     },

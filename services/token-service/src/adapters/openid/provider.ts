@@ -1,37 +1,31 @@
 /**
- * The provider adapter for OpenID Connect: authorization URL, code exchange, refresh and revocation. openid-client
- * builds the requests and validates the responses; token-request.ts sends them.
+ * The provider adapter for OpenID Connect: authorization URL, code exchange, refresh and revocation. openid-client builds
+ * the authorization request; token-request.ts sends token requests and reads their responses.
  */
 import {
-  authorizationCodeGrant,
+  allowInsecureRequests,
   buildAuthorizationUrl,
   calculatePKCECodeChallenge,
-  refreshTokenGrant,
+  Configuration,
 } from 'openid-client'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { Secret } from '@integration-host/shared/secrets/secret'
-import type {
-  CodeExchange,
-  ExchangeOutcome,
-  Provider,
-  TokenOutcome,
-  TokenSet,
-} from '../../provider/provider.ts'
+import type { ExchangeOutcome, Provider, TokenOutcome } from '../../provider/provider.ts'
 import { createClientSecrets } from './client-secrets.ts'
-import { configure } from './configuration.ts'
 import type { DiscoveredProvider, Discovery } from './discovery.ts'
 import {
   checkIssuedNow,
-  checkSubject,
-  claimsOf,
+  checkNonce,
+  type Claims,
   clockDifference,
+  InvalidIdToken,
   realmOf,
-  rejectedMember,
+  verifyIdToken,
 } from './id-token.ts'
 import { revoke } from './revocation.ts'
-import { createTokenRequest, type Grant } from './token-request.ts'
+import { createTokenRequest } from './token-request.ts'
 import { presentable, type TokenResponse } from './token-response.ts'
 
 export interface OpenIdProviderOptions {
@@ -68,8 +62,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
   const { discovery, profile, clientId, redirectUri, requestsIdToken, now, deadlineMs, proxyFor } =
     options
   const clientSecrets = createClientSecrets(options.clientSecrets)
-  const requestOptions = { profile, clientId, clientSecrets, now, deadlineMs, proxyFor }
-  const sendTokenRequest = createTokenRequest(requestOptions)
+  const sendTokenRequest = createTokenRequest({ profile, clientId, clientSecrets, now, proxyFor })
 
   async function timed<Outcome extends ExchangeOutcome>(
     call: 'exchange' | 'refresh',
@@ -103,22 +96,39 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     (Array.isArray(metadata['claims_supported']) && metadata['claims_supported'].includes('nonce'))
 
   /**
-   * Returns the nonce that openid-client must require in the id token of `response`. With `undefined`, openid-client
-   * accepts only an id token without a nonce.
+   * Returns the verified claims of the id token of a response; `null` if there is no id token. Without `jwks_uri` an id
+   * token cannot be verified, and is ignored: the discovery document has this member if id tokens are requested.
    *
-   * If this service sent the authorization request, the function returns the nonce of the request. If another
-   * application sent the request, this service does not know its nonce and cannot compare it. The function then returns
-   * the nonce of the id token itself, so that openid-client accepts the token.
+   * @throws {InvalidIdToken} if the id token is not valid.
    */
-  function expectedNonce(
+  async function claimsOf(
     provider: DiscoveredProvider,
-    requested: CodeExchange['nonce'],
-    response: TokenResponse | null,
-  ): string | undefined {
-    const { nonce } = claimsOf(response?.wire.id_token)
-    const own = typeof nonce === 'string' ? nonce : undefined
-    if (requested === null || !requestsIdToken) return own
-    return isNonceRequired(provider) || own !== undefined ? requested : undefined
+    { idToken }: TokenResponse,
+  ): Promise<Claims | null> {
+    if (idToken === null || provider.metadata.jwks_uri === undefined) return null
+    const { refetchKeys } = discovery
+    return verifyIdToken(idToken, provider, { clientId, now: now(), refetchKeys })
+  }
+
+  /**
+   * Returns the tokens of a response, and the realm that its id token names. Without claims, the id token is dropped.
+   *
+   * @throws {InvalidIdToken} if the realm claim of the id token is ambiguous or not a string.
+   */
+  function granted(
+    { accessToken, refreshToken, idToken, oddities, ...lifetimes }: TokenResponse,
+    claims: Claims | null,
+  ): Extract<TokenOutcome, { kind: 'granted' }> {
+    const secret = (token: string | null): Secret | null =>
+      token === null ? null : new Secret(token)
+    const tokens = {
+      ...lifetimes,
+      accessToken: new Secret(accessToken),
+      refreshToken: secret(refreshToken),
+      idToken: claims === null ? null : secret(idToken),
+      realm: claims === null ? null : realmOf(claims, profile.authorization.realmClaim),
+    }
+    return { kind: 'granted', tokens, ...(oddities.length > 0 && { oddities }) }
   }
 
   return {
@@ -128,9 +138,10 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     },
 
     async authorizationUrl({ state, nonce, codeVerifier }) {
-      const configuration = configure(await discovered(), clientId, new Secret('unused'), () =>
-        Promise.reject(new TypeError('building a URL sends no request')),
-      )
+      const { metadata } = await discovered()
+      const configuration = new Configuration(metadata, clientId)
+      // discovery.ts rejects http endpoints in a document that was fetched over https.
+      if (metadata.authorization_endpoint.startsWith('http:')) allowInsecureRequests(configuration)
       const url = buildAuthorizationUrl(configuration, {
         redirect_uri: redirectUri,
         scope: options.scope,
@@ -158,36 +169,31 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
         const provider = await discovery.current()
         if (provider === null) return NOT_DISCOVERED
         if (!hasKeys(provider)) return { ...NOT_DISCOVERED, body: `no response (${NO_KEYS})` }
-        const callback = new URL(redirectUri)
-        callback.searchParams.set('code', code.reveal())
-        // openid-client requires the parameter `iss` of the callback if the discovery document says that the provider
-        // always sends it (RFC 9207 §3). This service has already compared `iss`.
-        if (provider.metadata['authorization_response_iss_parameter_supported'] === true) {
-          callback.searchParams.set('iss', provider.metadata.issuer)
+        const grant = {
+          grant_type: 'authorization_code',
+          code: code.reveal(),
+          redirect_uri: redirectUri,
+          ...(codeVerifier !== null && { code_verifier: codeVerifier.reveal() }),
         }
-        const grant: Grant = (configuration, response) =>
-          authorizationCodeGrant(configuration, callback, {
-            ...(codeVerifier !== null && { pkceCodeVerifier: codeVerifier.reveal() }),
-            idTokenExpected: nonce !== null && requestsIdToken,
-            // `expectedNonce` is a getter, because its value depends on the response. openid-client reads it only after
-            // the response has arrived.
-            get expectedNonce() {
-              return expectedNonce(provider, nonce, response()) as string
-            },
-          })
-        const outcome = await sendTokenRequest(provider, grant, [code.reveal()], until)
+        const endpoint = new URL(provider.metadata.token_endpoint)
+        const outcome = await sendTokenRequest(endpoint, grant, [code.reveal()], until)
         if (outcome.kind !== 'received') return outcome
-        const { raw, response, rejection } = outcome
+        const { raw, response } = outcome
         try {
-          if (rejection !== null) throw rejection
-          const tokens = tokensOf(response, profile)
-          if (nonce !== null && response.wire.id_token !== undefined)
-            checkIssuedNow(claimsOf(response.wire.id_token), now())
-          return granted(tokens, response)
+          const claims = await claimsOf(provider, response)
+          // Another application has sent the authorization request if `nonce` is null: this service does not know that
+          // nonce, and the id token may be missing or older.
+          if (nonce !== null && requestsIdToken) {
+            if (claims === null) throw new InvalidIdToken('id_token')
+            checkNonce(claims, nonce, isNonceRequired(provider))
+          }
+          if (nonce !== null && claims !== null) checkIssuedNow(claims, now())
+          return granted(response, claims)
         } catch (error) {
-          const member = rejectedMember(error)
+          if (!(error instanceof InvalidIdToken)) throw error
+          const { member } = error
           const body = `the id token is not valid: ${member}`
-          const clockAheadSeconds = clockDifference(claimsOf(response.wire.id_token), member, now())
+          const clockAheadSeconds = clockDifference(error, now())
           const shown = { ...presentable(raw, []), member, body, clockAheadSeconds }
           return { kind: 'invalid_id_token', ...shown }
         }
@@ -199,42 +205,40 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
         const provider = await discovery.current()
         if (provider === null) return NOT_DISCOVERED
         const token = refreshToken.reveal()
-        const grant: Grant = (configuration) =>
-          refreshTokenGrant(configuration, token, { redirect_uri: redirectUri })
-        const outcome = await sendTokenRequest(provider, grant, [token], until)
+        const grant = {
+          grant_type: 'refresh_token',
+          refresh_token: token,
+          redirect_uri: redirectUri,
+        }
+        const endpoint = new URL(provider.metadata.token_endpoint)
+        const outcome = await sendTokenRequest(endpoint, grant, [token], until)
         if (outcome.kind !== 'received') return outcome
-        const { response, rejection } = outcome
+        const { response } = outcome
         try {
-          if (rejection !== null) throw rejection
-          return granted(tokensOf(response, profile), response)
+          return granted(response, await claimsOf(provider, response))
         } catch (error) {
           // An invalid id token of a refresh is dropped, and the token pair is kept. The provider may already have
           // invalidated the previous token pair, so access to the company would be lost without the new pair. No other
           // part of the service needs the id token.
-          options.onIdTokenRejected?.(rejectedMember(error))
-          const { id_token: _, ...wire } = response.wire
-          const tokens = tokensOf({ ...response, wire }, profile)
-          return granted(tokens, response)
+          options.onIdTokenRejected?.(error instanceof InvalidIdToken ? error.member : 'form')
+          return granted(response, null)
         }
       }),
 
     async revoke(refreshToken) {
       const startedAt = performance.now()
-      const isRevoked = await revoke(await discovery.current(), refreshToken, requestOptions)
+      const isRevoked = await revoke(await discovery.current(), refreshToken, {
+        profile,
+        clientId,
+        clientSecrets,
+        deadlineMs,
+        proxyFor,
+      })
       options.observe?.('revoke', isRevoked ? 'revoked' : 'refused', performance.now() - startedAt)
       return isRevoked
     },
   }
 }
-
-const granted = (
-  tokens: TokenSet,
-  { oddities }: TokenResponse,
-): Extract<TokenOutcome, { kind: 'granted' }> => ({
-  kind: 'granted',
-  tokens,
-  ...(oddities.length > 0 && { oddities }),
-})
 
 const NO_KEYS = 'the signing keys of the provider (jwks_uri) cannot be fetched or are not usable'
 
@@ -244,25 +248,3 @@ const NOT_DISCOVERED = {
   body: 'no response (the discovery document could not be fetched yet)',
   traceId: null,
 } as const satisfies TokenOutcome
-
-/**
- * Returns the tokens of a response, and the realm that its id token names.
- *
- * @throws {InvalidIdToken} if the id token has no subject, or if its realm claim is ambiguous or not a string.
- */
-const tokensOf = (
-  { wire, idleSeconds, hardSeconds }: TokenResponse,
-  { authorization }: ProviderProfile,
-): TokenSet => {
-  const claims = claimsOf(wire.id_token)
-  if (wire.id_token !== undefined) checkSubject(claims)
-  return {
-    accessToken: new Secret(wire.access_token),
-    refreshToken: wire.refresh_token === undefined ? null : new Secret(wire.refresh_token),
-    idToken: wire.id_token === undefined ? null : new Secret(wire.id_token),
-    realm: realmOf(claims, authorization.realmClaim),
-    lifetimeSeconds: wire.expires_in,
-    idleSeconds,
-    hardSeconds,
-  }
-}

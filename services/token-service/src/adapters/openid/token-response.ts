@@ -24,14 +24,12 @@ const TOKEN_ENDPOINT_ERRORS: ReadonlySet<string> = new Set([
 ])
 
 export interface TokenResponse {
-  /** The token response exactly in the form of RFC 6749 §5.1, which is the only form that openid-client accepts. */
-  readonly wire: {
-    readonly access_token: string
-    readonly token_type: 'bearer'
-    readonly expires_in: number
-    readonly refresh_token?: string
-    readonly id_token?: string
-  }
+  readonly accessToken: string
+  /** `null` if the response contains none: the previous refresh token then stays valid (RFC 6749 §6). */
+  readonly refreshToken: string | null
+  /** The id token, which is not verified yet; `null` if the response contains none. */
+  readonly idToken: string | null
+  readonly lifetimeSeconds: number
   /** Seconds without a refresh after which the grant ends; `null` if the response does not contain this number. */
   readonly idleSeconds: number | null
   /** Seconds after which the grant ends in any case; `null` if the response does not contain this number. */
@@ -101,13 +99,10 @@ export function readTokenResponse(
   const secondsOf = (member: string | null): number | null =>
     member === null ? null : grantSeconds(json[member])
   return {
-    wire: {
-      access_token: accessToken,
-      token_type: 'bearer',
-      expires_in: lifetimeSeconds(json['expires_in']),
-      ...(hasRefreshToken && isText && { refresh_token: refreshToken }),
-      ...(typeof idToken === 'string' && idToken !== '' && { id_token: idToken }),
-    },
+    accessToken,
+    refreshToken: hasRefreshToken && isText ? refreshToken : null,
+    idToken: typeof idToken === 'string' && idToken !== '' ? idToken : null,
+    lifetimeSeconds: lifetimeSeconds(json['expires_in']),
     idleSeconds: secondsOf(members.idleExpiryMember),
     hardSeconds: secondsOf(members.hardExpiryMember),
     oddities,
