@@ -66,10 +66,7 @@ const REJECTED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
 
 export function createListener(deps: ListenerDeps): Listener {
   const { app, proxy, keys, logger, metrics, activity } = deps
-  // The running calls are in an array instead of a Set. After many additions and deletions, V8 has replaced the
-  // internal table of a Set many times, and the replaced tables are linked to each other. Finished calls in these
-  // tables would stay in memory until the next full garbage collection.
-  const calls: ProxyCall[] = []
+  const calls = new Set<ProxyCall>()
   /**
    * Connections that close after the response to a rejected request. Later requests on these connections are ignored.
    */
@@ -84,7 +81,7 @@ export function createListener(deps: ListenerDeps): Listener {
     const { request, response, target, requestId } = companyCall
     const startedAt = performance.now()
     const call = new ProxyCall(proxy, companyCall)
-    calls.push(call)
+    calls.add(call)
     try {
       const result = await call.run()
       if (result.error !== null && !response.headersSent)
@@ -103,8 +100,7 @@ export function createListener(deps: ListenerDeps): Listener {
       logCall(companyCall, result, status, durationMs)
       return status
     } finally {
-      const last = calls.pop()
-      if (last !== undefined && last !== call) calls[calls.indexOf(call)] = last
+      calls.delete(call)
     }
   }
 

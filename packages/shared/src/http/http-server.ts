@@ -1,10 +1,4 @@
-import {
-  createServer,
-  type IncomingMessage,
-  type OutgoingHttpHeaders,
-  type Server,
-  type ServerResponse,
-} from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import {
   type AddressInfo,
   createServer as createNetServer,
@@ -12,11 +6,10 @@ import {
   type Socket,
 } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
-import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
-import type { Context, Hono } from 'hono'
-import type { ContentfulStatusCode } from 'hono/utils/http-status'
+import type { Hono } from 'hono'
 import type { Metrics } from '../observability/metrics.ts'
 import { Connections, trackRequest } from './connections.ts'
+import { type NodeEnv, sendRaw } from './without-web-streams.ts'
 
 export type NodeListener = (request: IncomingMessage, response: ServerResponse) => void
 
@@ -42,33 +35,13 @@ export interface ListenOptions {
   readonly onSocket?: (socket: Socket, serve: () => void) => void
 }
 
-/** The value of `c.env` in a handler, which comes from `@hono/node-server`. */
-interface NodeEnv {
-  readonly incoming: IncomingMessage
-  readonly outgoing: ServerResponse
-  /** Writes the body. Set by `rawResponse`. */
-  startWriting?: () => void
-  /** The body that `rawJson` has prepared; `null` if the handler did not call it. */
-  json: string | null
-}
-
 /** Returns a `node:http` listener for a Hono app, without replacing the global Request and Response. */
 export const honoListener = (app: Hono): NodeListener => {
-  const respond = async (request: Request, env: NodeEnv): Promise<Response> => {
-    const response = await app.fetch(request, env)
-    const { outgoing, startWriting, json } = env
-    const isJson = json !== null && response.body === null
-    if ((startWriting === undefined && !isJson) || !response.ok) return response
-    const headers: OutgoingHttpHeaders = Object.fromEntries(response.headers)
-    if (isJson) headers['content-length'] = Buffer.byteLength(json)
-    outgoing.writeHead(response.status, headers)
-    if (isJson) outgoing.end(json)
-    else startWriting?.()
-    return RESPONSE_ALREADY_SENT
-  }
   const listener = getRequestListener(
-    (request, { incoming, outgoing }) =>
-      respond(request, { incoming, outgoing, json: null } as NodeEnv),
+    async (request, { incoming, outgoing }) => {
+      const env = { incoming, outgoing, json: null } as NodeEnv
+      return sendRaw(await app.fetch(request, env), env)
+    },
     { overrideGlobalObjects: false },
   )
   return (request, response) => void listener(request, response)
@@ -76,51 +49,6 @@ export const honoListener = (app: Hono): NodeListener => {
 
 const MAX_CONNECTIONS = 4_096
 const CHECK_INTERVAL_MS = 1_000
-
-/**
- * Returns a 200 response whose body the handler writes directly to Node's response object. With many slow clients, a
- * Web stream for each of them would need several times the memory and processor time.
- *
- * `open` is called immediately and returns the function that writes the body. This function is called after the head
- * has been sent with the headers of all middleware. For HEAD, neither function is called. The app must be served by
- * `honoListener`.
- */
-export function rawResponse(
-  c: Context,
-  headers: Record<string, string>,
-  open: (outgoing: ServerResponse) => () => void,
-): Response {
-  const env = c.env as NodeEnv
-  if (env.incoming.method !== 'HEAD') env.startWriting = open(env.outgoing)
-  // This stream is never read, because `honoListener` writes the response itself. The stream only marks the response as
-  // having a body.
-  return c.body(new ReadableStream(), 200, headers)
-}
-
-/**
- * Returns a JSON response like `c.json`, for routes that are called often. `honoListener` writes its body directly to
- * Node's response object, because a Response makes a Web stream of its body, which takes longer than all middleware
- * together. Middleware sees a response without a body. If `honoListener` does not serve the app, the result is that of
- * `c.json`.
- */
-export function rawJson(c: Context, value: object, status: ContentfulStatusCode = 200): Response {
-  const env = c.env as Partial<NodeEnv> | undefined
-  if (env?.json === undefined) return c.json(value, status)
-  env.json = JSON.stringify(value)
-  // Content-Length is added when the response is sent: Hono would copy it to an error response that replaces this one.
-  return c.body(null, status, { 'Content-Type': 'application/json' })
-}
-
-/**
- * Calls `listener` when the response has been sent, or when the connection has been closed, whichever is first. The
- * signal of Hono's request reports this too, but creating it takes longer than the rest of a short request. If
- * `honoListener` does not serve the app, `listener` is not called.
- */
-export function onResponseClosed(c: Context, listener: () => void): void {
-  const { outgoing } = (c.env ?? {}) as Partial<NodeEnv>
-  if (outgoing?.closed === true) listener()
-  else outgoing?.once('close', listener)
-}
 
 /**
  * Serves requests until the returned server is disposed. Disposing stops accepting requests, waits up to `drainMs` for

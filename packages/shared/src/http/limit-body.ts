@@ -1,15 +1,15 @@
-import type { IncomingMessage } from 'node:http'
 import type { Context, MiddlewareHandler } from 'hono'
 import { IntegrationError } from '../errors.ts'
+import { keepArrivedBody } from './without-web-streams.ts'
 
 /** Whether requests with this method may have a body. */
 export const hasBody = (method: string): boolean => method !== 'GET' && method !== 'HEAD'
 
 /**
  * Responds with 413 to a body larger than the limit of its path; `null` stands for no limit. Hono's own middleware is
- * not used. For every body, it builds a whole Request with a Web stream, which takes longer than all other middleware
- * together. It also copies a Request with a chunked body, and the Request class of @hono/node-server can be copied only
- * if it replaces the global Request, which `honoListener` does not do.
+ * not used, because it makes a Web stream of every body (without-web-streams.ts). It also copies a Request with a chunked
+ * body, and the Request class of @hono/node-server can be copied only if it replaces the global Request, which
+ * `honoListener` does not do.
  */
 export function limitBody(maxBytesAt: (path: string) => number | null): MiddlewareHandler {
   return async (c, next) => {
@@ -19,14 +19,11 @@ export function limitBody(maxBytesAt: (path: string) => number | null): Middlewa
     const length = headers.get('Content-Length')
     if (length !== null && !headers.has('Transfer-Encoding')) {
       if (Number(length) > maxBytes) throw tooLarge(maxBytes)
-      // Node's parser adds the body to the request only after its callback for the head, which calls this middleware, has
-      // returned. Microtasks run after that.
-      await Promise.resolve()
-      keepArrivedBody(c, Number(length))
+      await keepArrivedBody(c, Number(length))
       return next()
     }
-    // The property `raw.body` is read last, because reading it builds a whole Request with a Web stream. As long as
-    // this property is not read, @hono/node-server reads the body directly, which costs far less.
+    // The property `raw.body` is read last, because reading it makes a Web stream. As long as this property is not read,
+    // @hono/node-server reads the body directly.
     const { body } = c.req.raw
     if (body === null) return next()
     c.req.raw = new Request(c.req.url, {
@@ -38,21 +35,6 @@ export function limitBody(maxBytesAt: (path: string) => number | null): Middlewa
     return next()
   }
 }
-
-/**
- * Reads the body if all of it has arrived with the head, as most bodies do. @hono/node-server then uses this buffer
- * instead of reading a stream, which takes longer than all checks of a small body.
- */
-function keepArrivedBody(c: Context, length: number): void {
-  const { incoming } = (c.env ?? {}) as { readonly incoming?: WithRawBody }
-  if (incoming === undefined || incoming.readableDidRead) return
-  if (incoming.readableLength !== length) return
-  incoming.rawBody = (incoming.read() as Buffer | null) ?? Buffer.alloc(0)
-  incoming.resume() // only a stream that flows reports its end, which Node awaits before the next request
-}
-
-/** The member from which @hono/node-server takes a body that was read before. */
-type WithRawBody = IncomingMessage & { rawBody?: Buffer }
 
 /**
  * Reads a request body completely.

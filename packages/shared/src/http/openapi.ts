@@ -79,7 +79,7 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
     return document
   }
   // The document is generated only once, at the first request. Otherwise unauthenticated clients could cause much work,
-  // because the document needs no key and generating it takes 3 to 15 ms of processor time.
+  // because the document needs no key and generating it takes 3 to 15 ms.
   let generated: ReturnType<typeof generate> | null = null
   const specs = () => (generated ??= generate())
   const page = createReferencePage(info)

@@ -23,8 +23,7 @@ export interface Metrics {
   read(): Promise<string>
   /**
    * Returns the result of `read`. If the metrics are requested more than four times a second, the result may be up to
-   * 250 ms old. This limits the load that clients without a key can cause, because one computation takes 2 to 4 ms of
-   * processor time.
+   * 250 ms old. This limits the load that clients without a key can cause, because one computation takes 2 to 4 ms.
    */
   readForScrape(): Promise<string>
 }

@@ -1,8 +1,7 @@
 import { once } from 'node:events'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import { ConfigError } from './config.ts'
 import { attributeErrors } from './error-owner.ts'
+import { collectStartGarbage, disablePretenuring } from './v8-options.ts'
 import { disableNodeProxy } from '../http/forward-proxy/node-proxy-switch.ts'
 import { reasonOf } from '../observability/health.ts'
 import { createLogger, type Logger, type LogLevel, whenWritten } from '../observability/logger.ts'
@@ -119,24 +118,6 @@ function withoutOpenTelemetry(error: unknown): never {
     'OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed: install the peerDependencies of the package integration-host',
     { cause: error },
   )
-}
-
-/**
- * Turns off V8's allocation-site pretenuring for this OS process. V8 allocates objects directly in the old generation if most
- * earlier objects of the same allocation site survived young collections. In a service with many requests in flight these
- * objects survive, but soon become garbage. A young collection cannot see that, and copies everything they refer to until
- * the next full collection (docs/adr/0048).
- */
-export function disablePretenuring(): void {
-  setFlagsFromString('--no-allocation-site-pretenuring')
-}
-
-// Runs the garbage collector, which Node exposes only under a flag. An idle process would otherwise keep the garbage of
-// stripping types and compiling the sources. In demo-api this garbage is 17 MB of 118 MB resident memory.
-function collectStartGarbage(): void {
-  setFlagsFromString('--expose-gc')
-  const collect = runInNewContext('gc') as (options: object) => void
-  collect({ type: 'major', execution: 'sync', flavor: 'last-resort' })
 }
 
 /**

@@ -1,4 +1,4 @@
-import { rawResponse } from '@integration-host/shared/http/http-server'
+import { rawResponse } from '@integration-host/shared/http/without-web-streams'
 import { problemResponses, textResponse } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'

@@ -8,8 +8,7 @@ import type { Transition } from './transition.ts'
 /**
  * The runs are followed in two generations. A run that changes moves to the newer one. When the newer one has this many
  * runs, it becomes the older one, and the runs of the older one are dropped. So the last 25,000 to 50,000 runs that
- * changed are followed. The corrections contain a dropped run until the coordinator counts again. A single map whose
- * first run is dropped would take more time, because V8 rehashes a map from which many entries were deleted.
+ * changed are followed. The corrections contain a dropped run until the coordinator counts again.
  */
 const GENERATION = 25_000
 const MINUTE_MS = 60_000

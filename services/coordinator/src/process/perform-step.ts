@@ -20,6 +20,7 @@ import {
   mayHaveTakenEffect,
   parseBody,
 } from './judge-call.ts'
+import { type LazyMembers, withLazyMembers } from './lazy-members.ts'
 import type { Response, StepOutcome } from './progress.ts'
 import type {
   AnyStep,
@@ -30,7 +31,6 @@ import type {
   Step,
   StepItem,
 } from './step.ts'
-import type { StepAbort } from './step-abort.ts'
 import type { StepRequest, TargetRequest } from './step-request.ts'
 import { type Json, type JsonInput, normalizedJson, normalizedText } from './json-normalization.ts'
 import { redactedResult, shortRedacted } from './redacted-step.ts'
@@ -65,43 +65,6 @@ export interface StepInput {
 
 /** The argument of a step function and of its `confirm`. */
 type GivenStep = Step<unknown, AnyStep | null> & Pick<InDoubtStep<AnyStep>, 'find'>
-
-const INTERNALS = Symbol('internals of the step')
-interface WithInternals {
-  readonly [INTERNALS]: { readonly abort: StepAbort; readonly log: () => StepLog }
-}
-/**
- * The members of a step whose value is created only if it is read. All steps share these two accessors, because V8 stores
- * an object whose accessors are functions of its own as a hash table, which takes three times as long to create and
- * 1.5 KB of memory for each step.
- */
-const lazyMembers = {
-  signal: {
-    enumerable: true,
-    configurable: true,
-    get(this: WithInternals) {
-      return this[INTERNALS].abort.signal
-    },
-  },
-  log: {
-    enumerable: true,
-    configurable: true,
-    get(this: WithInternals) {
-      return this[INTERNALS].log()
-    },
-  },
-}
-
-/**
- * Adds `signal` and `log` to the step and returns it. There are two calls, because `Object.defineProperties` takes twice as
- * long.
- */
-function withLazyMembers(
-  members: Omit<GivenStep, keyof typeof lazyMembers> & WithInternals,
-): GivenStep {
-  Object.defineProperty(members, 'signal', lazyMembers.signal)
-  return Object.defineProperty(members, 'log', lazyMembers.log) as GivenStep & WithInternals
-}
 
 /** Calls a step function or its `confirm`. The outcome is `null` if the function returned without a status. */
 export async function perform(
@@ -233,8 +196,7 @@ export async function perform(
     return { status: judged.status, body: judged.body, data }
   }
 
-  const step = withLazyMembers({
-    [INTERNALS]: { abort: deps.abort, log },
+  const members: Omit<GivenStep, keyof LazyMembers> = {
     process: run.Process,
     name: run.StepName,
     transactionId: run.TransactionID,
@@ -302,7 +264,8 @@ export async function perform(
     setStatus() {
       completion = { data: completion?.data ?? null, endsRun: true }
     },
-  })
+  }
+  const step: GivenStep = withLazyMembers(members, { abort: deps.abort, log })
 
   let returned: unknown
   try {

@@ -81,8 +81,8 @@ export const WATCHERS: PlaceLimits = { total: 100, perKey: 50 }
 const MAX_UNREAD_BYTES = 1_048_576
 const MAX_UNREAD_MS = 5_000
 /**
- * The maximum number of writes per second. Each write is a system call of about 13 µs, so 1,000 writes take 1.3 % of a
- * processor core.
+ * After a batch for n streams, no batch is written for n times this number of milliseconds, because 1,000 writes a second
+ * take more than a hundredth of a processor core.
  */
 const MS_PER_WRITE = 1
 /** After a batch of n events, no batch is written for n times this number of milliseconds, up to `LONGEST_BATCH_MS`. */
@@ -112,8 +112,7 @@ const STILL_HERE = Buffer.from(': still here\n\n')
 
 /**
  * The member of an event that stores the serialised text of the event. Each event is therefore serialised only once,
- * even if several clients have missed it and get it later. Storing the texts in a WeakMap would cost more than
- * serialising each event again.
+ * even if several clients have missed it and get it later.
  */
 const TEXT = Symbol('text')
 type KeptEvent = TransactionEvent & { [TEXT]?: string }

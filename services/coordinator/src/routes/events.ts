@@ -1,6 +1,6 @@
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import type { Caller } from '@integration-host/shared/access/caller'
-import { rawResponse } from '@integration-host/shared/http/http-server'
+import { rawResponse } from '@integration-host/shared/http/without-web-streams'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { problemResponses, textResponse, validate } from '@integration-host/shared/http/service-app'

@@ -8,7 +8,7 @@ import { AttemptView, ItemView } from '@integration-host/shared/contracts/transa
 import { RunResponse } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { rawResponse } from '@integration-host/shared/http/http-server'
+import { rawResponse } from '@integration-host/shared/http/without-web-streams'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { problemResponses, validate } from '@integration-host/shared/http/service-app'
 import type { Logger } from '@integration-host/shared/observability/logger'

@@ -2,6 +2,11 @@
 import type { ConsumeMessage, Options } from 'amqplib'
 import type { Delivery, OutgoingMessage } from '../message-bus.ts'
 
+/**
+ * Only the headers that the publisher has set are sent. If a delivery is published again, the headers that the broker has
+ * added to it are not copied. With a copied header `x-death`, the broker would detect a dead-letter cycle and drop the
+ * message.
+ */
 export const publishOptions = (message: OutgoingMessage): Options.Publish => ({
   persistent: true,
   mandatory: message.mandatory,
@@ -9,32 +14,9 @@ export const publishOptions = (message: OutgoingMessage): Options.Publish => ({
   messageId: message.messageId,
   type: message.type,
   timestamp: Math.floor(Date.now() / 1_000),
-  headers: headersOf(message),
+  headers: { ...message.headers },
   ...(message.correlationId !== undefined && { correlationId: message.correlationId }),
 })
-
-/**
- * These objects are used for all messages that have no header, or only `traceparent`, as step messages have. amqplib makes
- * the given headers the prototype of an object, and V8 creates a hidden class for each object that becomes a prototype,
- * which takes ten times as long as the rest of the encoding.
- */
-const noHeaders = {}
-const onlyTraceparent = { traceparent: '' }
-
-/**
- * Returns the headers to send. The object is valid until the next call; amqplib encodes it before `publish` returns.
- *
- * Only the headers that the publisher has set are sent. If a delivery is published again, the headers that the broker
- * has added to it are not copied. With a copied header `x-death`, the broker would detect a dead-letter cycle and drop
- * the message.
- */
-function headersOf({ headers = {} }: OutgoingMessage): Readonly<Record<string, unknown>> {
-  const [name, ...others] = Object.keys(headers)
-  if (name === undefined) return noHeaders
-  if (name !== 'traceparent' || others.length > 0) return { ...headers }
-  onlyTraceparent.traceparent = headers['traceparent'] as string
-  return onlyTraceparent
-}
 
 /** @param prefix - the prefix of exchange names (`AMQP_PREFIX`), which the delivery does not contain */
 export function deliveryOf(message: ConsumeMessage, prefix: string): Delivery {
