@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import type { BulkAction, BulkView } from '../../src/contracts/bulk.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { duration, full } from '../clock.ts'
 import { notify } from '../notice.ts'
@@ -13,7 +14,7 @@ import { State, type StateGlyph, type Tone } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
-import { errorPage, runPage, useQueryText } from '../router.ts'
+import { errorPage, useQueryText } from '../router.ts'
 
 const READ_MS = 1_000
 const SHOWN_FAILURES = 100

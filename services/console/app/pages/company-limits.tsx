@@ -1,5 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import type { CompanyLimitsView } from '../../src/contracts/limits.ts'
+import { companyPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { Ago } from '../parts/ago.tsx'
 import { State } from '../parts/glyph.tsx'
@@ -9,7 +10,7 @@ import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { SilentGateways } from '../parts/silent-gateways.tsx'
 import { Outside } from '../parts/text.tsx'
-import { companyPage, errorPage } from '../router.ts'
+import { errorPage } from '../router.ts'
 
 const READ_AGAIN_MS = 5_000
 

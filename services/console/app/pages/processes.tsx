@@ -2,9 +2,10 @@ import { useQuery } from '@tanstack/react-query'
 import { type ReactNode, useEffect } from 'react'
 import type { ProcessesView } from '../../src/contracts/processes.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { counted, numberText } from '../../src/isomorphic/count-text.ts'
+import { deadLettersPage, scheduleFragment } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { duration, full } from '../clock.ts'
-import { counted, numberText } from '../count-text.ts'
 import { useRunCounts } from '../now.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
@@ -16,7 +17,7 @@ import { ReadProblem } from '../parts/problem.tsx'
 import { ResumeProcessButton } from '../parts/resume-process-button.tsx'
 import { Outside } from '../parts/text.tsx'
 import { exact } from '../parts/timeline.tsx'
-import { scheduleFragment, useFragment } from '../router.ts'
+import { useFragment } from '../router.ts'
 import { IN_FLIGHT, type Status } from '../run-query.ts'
 import { visible } from '../visible.ts'
 
@@ -158,7 +159,7 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
           <Link to={runsOf(name, ['Failed'])}>{numberText(counts.Failed)} failed</Link>
         )}
         {role === undefined && (
-          <Link to={`/dead-letters/${encodeURIComponent(name)}`}>
+          <Link to={deadLettersPage(name)}>
             {process.DeadLetters === 0
               ? 'Dead letters'
               : counted(process.DeadLetters, 'dead letter')}

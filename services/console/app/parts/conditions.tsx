@@ -1,6 +1,6 @@
 import type { ConditionAction, ConditionView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
-import { numberText } from '../count-text.ts'
+import { numberText } from '../../src/isomorphic/count-text.ts'
 import { goTo, runbookPage } from '../router.ts'
 import { Ago, AsOf } from './ago.tsx'
 import { BlockableButton, roleReason } from './blockable-button.tsx'

@@ -1,5 +1,5 @@
 import { useMemo, useState } from 'react'
-import { counted } from '../count-text.ts'
+import { counted } from '../../src/isomorphic/count-text.ts'
 import { prettyJson } from '../json-text.ts'
 import { type DiffRow, foldEqual, type Line, lineDiff } from '../line-diff.ts'
 import { Outside } from './text.tsx'

@@ -1,9 +1,9 @@
 import { useQuery } from '@tanstack/react-query'
 import { useEffect, useRef, useState } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { readText } from '../api.ts'
 import { copyId } from '../queued-data.ts'
-import { runApi } from '../router.ts'
 import { ReadProblem } from './problem.tsx'
 import { QueueFile } from './queue-file.tsx'
 import { QueueForm } from './queue-form.tsx'
@@ -73,7 +73,7 @@ function Copy({ run, onClose }: { readonly run: RunView; readonly onClose: () =>
   const { Process: process, TransactionID: id, ReplayID, Realm, Tags } = run
   const data = useQuery({
     queryKey: ['run-text', process, id, ReplayID, 'initial'],
-    queryFn: () => readText(`${runApi(process, id)}/text?run=${ReplayID}&of=initial`),
+    queryFn: () => readText(`${runPage(process, id)}/text?run=${ReplayID}&of=initial`),
     gcTime: 0,
   })
   // For a run without initial data, the data of the copy is null.

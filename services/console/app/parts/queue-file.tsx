@@ -1,9 +1,10 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useEffect, useRef, useState } from 'react'
 import type { QueuedLines } from '../../src/contracts/queue.ts'
+import { counted } from '../../src/isomorphic/count-text.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { call, hasEnded } from '../api.ts'
 import { copy, download } from '../copy.ts'
-import { counted } from '../count-text.ts'
 import { readAllAgain } from '../live.ts'
 import {
   type LineFile,
@@ -14,7 +15,6 @@ import {
   resultText,
   summaryOf,
 } from '../queue-lines.ts'
-import { runPage } from '../router.ts'
 import { visible } from '../visible.ts'
 import { BlockedNotice, useBlocked } from './blockable-button.tsx'
 import { FieldName } from './field-name.tsx'

@@ -2,9 +2,9 @@ import { useQuery } from '@tanstack/react-query'
 import { useEffect, useRef } from 'react'
 import type { QueuedRun } from '../../src/contracts/queue.ts'
 import type { RunDataView } from '../../src/contracts/runs.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { call, Problem } from '../api.ts'
 import { prettyJson } from '../json-text.ts'
-import { runApi, runPage } from '../router.ts'
 import { DiffView } from './diff-view.tsx'
 import { Link } from './link.tsx'
 import { ProblemHelp, ReadProblem } from './problem.tsx'
@@ -89,7 +89,7 @@ export interface QueueConflictProps {
 export function QueueConflict({ process, id, realm, tags, data }: QueueConflictProps) {
   const stored = useQuery({
     queryKey: ['run', process, id, '0', 'conflict'],
-    queryFn: () => call<RunDataView>('GET', `${runApi(process, id)}/data?run=0`),
+    queryFn: () => call<RunDataView>('GET', `${runPage(process, id)}/data?run=0`),
   })
   const other = stored.data
   return (

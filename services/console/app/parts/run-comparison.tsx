@@ -1,8 +1,9 @@
 import { useQuery } from '@tanstack/react-query'
 import { type FormEvent, useState } from 'react'
 import type { Excerpt, RunDataView, RunView } from '../../src/contracts/runs.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
-import { runApi, runPage, setQuery } from '../router.ts'
+import { setQuery } from '../router.ts'
 import { visible } from '../visible.ts'
 import { DiffView } from './diff-view.tsx'
 import { FieldName } from './field-name.tsx'
@@ -164,7 +165,7 @@ const useRunData = (process: string, { id, run }: Compared) =>
     queryFn: () =>
       call<RunDataView>(
         'GET',
-        `${runApi(process, id)}/data${run === null ? '' : `?run=${encodeURIComponent(run)}`}`,
+        `${runPage(process, id)}/data${run === null ? '' : `?run=${encodeURIComponent(run)}`}`,
       ),
   })
 

@@ -2,9 +2,10 @@ import { useQuery } from '@tanstack/react-query'
 import { lazy, useState } from 'react'
 import type { Excerpt, RunDataView, RunText, RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { call, readText } from '../api.ts'
 import { sizeText } from '../clock.ts'
-import { runApi, showFragment, useFragment, useQueryText } from '../router.ts'
+import { showFragment, useFragment, useQueryText } from '../router.ts'
 import { BlockableButton, dataReason } from './blockable-button.tsx'
 import { JsonView } from './json-view.tsx'
 import { LaterPart } from './later.tsx'
@@ -34,7 +35,7 @@ export function RunData({ session, run }: RunDataProps) {
   const isCompared = isComparing || COMPARED.some((name) => query.has(name))
   const data = useQuery({
     queryKey: ['run', process, id, String(run.ReplayID), 'data', run.Version],
-    queryFn: () => call<RunDataView>('GET', `${runApi(process, id)}/data?run=${run.ReplayID}`),
+    queryFn: () => call<RunDataView>('GET', `${runPage(process, id)}/data?run=${run.ReplayID}`),
     enabled: isShown && session.SeesData,
   })
   const blocked = dataReason(session)
@@ -100,7 +101,7 @@ interface TextProps {
 
 function Text({ run, name, of, step, excerpt }: TextProps) {
   const [isWhole, setWhole] = useState(false)
-  const path = `${runApi(run.Process, run.TransactionID)}/text?${new URLSearchParams({
+  const path = `${runPage(run.Process, run.TransactionID)}/text?${new URLSearchParams({
     run: String(run.ReplayID),
     of,
     ...(step !== undefined && { step }),

@@ -1,7 +1,7 @@
 import { useRef } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
+import { counted } from '../../src/isomorphic/count-text.ts'
 import { duration, fullMs, useSeconds } from '../clock.ts'
-import { counted } from '../count-text.ts'
 import { setQuery, useQueryText } from '../router.ts'
 import { timeAxis } from '../time-axis.ts'
 import { axisOfRange, barOf, rangeOf, rangeText, type TimeRange } from '../timeline-view.ts'

@@ -3,7 +3,7 @@ import { problemResponses, textResponse } from '@integration-host/shared/http/se
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import type { Asset, BuiltApp } from '../build-app.ts'
-import { pages } from '../contracts/pages.ts'
+import { pages } from '../isomorphic/pages.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
 
 const YEAR_SECONDS = 31_536_000

@@ -47,10 +47,6 @@ export const mostUrgentFirst = (conditions: readonly Condition[]): readonly Cond
 export const withoutCovered = (conditions: readonly Condition[]): readonly Condition[] =>
   conditions.filter(({ coveredBy }) => !conditions.some(({ name }) => name === coveredBy))
 
-/** Returns a count with its noun, such as `1 run` or `12 runs`. */
-export const counted = (count: number, one: string, many = `${one}s`): string =>
-  `${new Intl.NumberFormat('en').format(count)} ${count === 1 ? one : many}`
-
 /** The name by which people know a company: its label, or else its realm. */
 export const companyName = ({ Label, Environment, Name }: CredentialView): string =>
   Label || Environment || Name

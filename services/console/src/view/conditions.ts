@@ -5,11 +5,11 @@
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
-import { companyStateTexts } from '../contracts/company-states.ts'
-import { faultTexts } from '../contracts/fault-texts.ts'
-import { companyPage, pages } from '../contracts/pages.ts'
+import { companyStateTexts, faultText } from '../isomorphic/company-texts.ts'
+import { counted } from '../isomorphic/count-text.ts'
+import { companyPage, pages } from '../isomorphic/pages.ts'
 import type { Windows } from './alert-rule.ts'
-import { companyName, type Condition, counted, listed, mostUrgentFirst } from './condition.ts'
+import { companyName, type Condition, listed, mostUrgentFirst } from './condition.ts'
 import { failureRemedy, isDataRejected } from './error-class.ts'
 import { type Installation, responding, type RunGroup } from './installation.ts'
 import { conditionsOfMetrics } from './metric-conditions.ts'
@@ -182,15 +182,12 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
 
 /** Returns the names of `count` companies and the classes of their faults. */
 function namesAndClasses(credentials: readonly CredentialView[], count: number): string {
-  const classes = Map.groupBy(credentials, ({ Fault }) => textOfClass(Fault?.Code ?? 'ended'))
+  const classes = Map.groupBy(credentials, ({ Fault }) => faultText(Fault?.Code ?? 'ended'))
   const byClass = [...classes]
     .map(([name, items]) => (classes.size === 1 ? name : `${name} ${items.length}`))
     .join(' · ')
   return [listed(credentials.map(companyName), count), byClass].filter(Boolean).join(' · ')
 }
-
-const textOfClass = (code: string): string =>
-  new Map<string, string>(Object.entries(faultTexts)).get(code) ?? code
 
 const faultTime = (fault: CredentialView['Fault']): readonly number[] =>
   fault === undefined ? [] : [Date.parse(fault.Since ?? fault.At)]

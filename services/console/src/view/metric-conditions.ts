@@ -3,9 +3,10 @@
  * same limits and times, and the words of docs/runbook.md.
  */
 import { realmOf } from '@integration-host/shared/contracts/realm'
-import { companyPage, pages } from '../contracts/pages.ts'
+import { counted } from '../isomorphic/count-text.ts'
+import { companyPage, pages } from '../isomorphic/pages.ts'
 import { type AlertRule, exceeding, type Windows } from './alert-rule.ts'
-import { companyName, type Condition, counted, listed } from './condition.ts'
+import { companyName, type Condition, listed } from './condition.ts'
 import type { FigureSource } from './figure-history.ts'
 import type { Installation } from './installation.ts'
 import { lateReason } from './late-runs.ts'
