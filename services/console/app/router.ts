@@ -60,13 +60,6 @@ export function showFragment(name: string): void {
   changed()
 }
 
-/** Returns the address of the runbook section about a condition. */
-export const runbookPage = (condition: string): string => `/help/runbook#${condition.toLowerCase()}`
-
-/** Returns the address of the help section about an error code. */
-export const errorPage = (code: string): string =>
-  `/help/errors#${encodeURIComponent(code.toWellFormed())}`
-
 let isHeadingDue = false
 
 /** Moves the focus to the heading of a page that was just opened, so that screen readers announce it. */

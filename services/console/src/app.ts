@@ -7,7 +7,7 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { Hono } from 'hono'
 import { except } from 'hono/combine'
 import { describeRoute } from 'hono-openapi'
-import { MAX_FILE_BODY_BYTES, MAX_QUEUE_BYTES } from './contracts/queue.ts'
+import { MAX_QUEUE_BYTES } from './contracts/queue.ts'
 import type { BuiltApp } from './build-app.ts'
 import { type ActivityRouteDeps, activityRoutes } from './routes/activity.ts'
 import { assetRoutes, respondToFailure } from './routes/assets.ts'
@@ -84,7 +84,6 @@ export function createApp(deps: AppDeps): Hono {
       maxBodyBytesAt: {
         '/api/bulk': MAX_BULK_BYTES,
         '/api/queue': MAX_QUEUE_BYTES,
-        '/api/queue/lines': MAX_FILE_BODY_BYTES,
       },
       responseHeaders: securityHeaders,
       errorResponses: { respond: respondToFailure(deps.built), content: PROBLEM_CONTENT },

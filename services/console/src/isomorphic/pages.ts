@@ -15,8 +15,6 @@ export const pages = {
   charts: '/charts',
   activity: '/activity',
   sandbox: '/sandbox',
-  help: '/help',
-  helpDocument: '/help/:document',
   signIn: '/sign-in',
 } as const
 

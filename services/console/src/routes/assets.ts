@@ -34,13 +34,14 @@ export function assetRoutes(app: BuiltApp): Hono {
     describeRoute({
       operationId: 'getAsset',
       tags: ['pages'],
-      summary: 'A file of the browser program; its name contains a hash of its content',
+      summary: 'A file of the browser program, or a document; its name contains a hash of its content',
       responses: {
         200: {
           description: 'the file',
           content: {
             'text/javascript': { schema: { type: 'string' } },
             'text/css': { schema: { type: 'string' } },
+            'text/plain': { schema: { type: 'string' } },
           },
         },
         ...problemResponses({ 404: 'no such file' }),
