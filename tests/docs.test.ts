@@ -43,6 +43,35 @@ describe('the Markdown documents of the repository', () => {
     expect(missing).toEqual([])
   })
 
+  it.each([
+    'CredentialsFaulted',
+    'TokenNearExpiry',
+    'RefreshesFailing',
+    'GrantsExpiring',
+    'A credential is faulted',
+    'RunsFailed',
+    'RunsInDoubt',
+    'RunsWaiting',
+    'DeadMessages',
+    'ProcessPaused',
+  ])(
+    'the section %s of docs/runbook.md says what to do in the console before it names a command',
+    async (heading) => {
+      const section = (await read('docs/runbook.md'))
+        .split(/^##+ /m)
+        .find((text) => text.startsWith(`${heading}\n`))
+        ?.replaceAll(/^> .*$/gm, '')
+      // The names of pages and buttons are in italics. A command may stand without the name of the program.
+      const page = section?.search(/(?<!\*)\*[^*\n]+\*(?!\*)/) ?? -1
+      const command =
+        section?.search(
+          /`(?:npx --no -- )?(?:integration-host |credentials |transactions |dead-letters |processes )/,
+        ) ?? -1
+      expect(page).toBeGreaterThanOrEqual(0)
+      expect(command === -1 || page < command).toBe(true)
+    },
+  )
+
   it('docs/security.md names only existing tests, by file and title', async () => {
     const text = await read('docs/security.md')
     const references = [...text.matchAll(/`([\w./-]+\.test\.ts)`: ((?:"[^"]+"(?:, )?)+)/g)].flatMap(

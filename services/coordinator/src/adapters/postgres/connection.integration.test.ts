@@ -431,7 +431,7 @@ describe('a coordinator with an unsupported database', () => {
       expect.objectContaining({
         check: 'clock',
         found: expect.stringMatching(/^\d+\.\d s ahead of this machine$/),
-        remediation: expect.stringContaining('NTP'),
+        remedy: expect.stringContaining('NTP'),
       }),
     ])
   })
