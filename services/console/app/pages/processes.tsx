@@ -16,7 +16,6 @@ import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { ResumeProcessButton } from '../parts/resume-process-button.tsx'
 import { Outside } from '../parts/text.tsx'
-import { exact } from '../parts/timeline.tsx'
 import { useFragment } from '../router.ts'
 import { IN_FLIGHT, type Status } from '../run-query.ts'
 import { visible } from '../visible.ts'
@@ -117,20 +116,16 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
             <th scope="col">Step</th>
             <th scope="col">Due now</th>
             <th scope="col">Oldest</th>
-            <th scope="col" title="95 % of the attempts of the last hour took at most this time">
-              Time, 95 %
-            </th>
           </tr>
         </thead>
         <tbody>
-          {process.Queues.map(({ Step, Due, OldestSeconds, P95Seconds }) => (
+          {process.Queues.map(({ Step, Due, OldestSeconds }) => (
             <tr key={Step}>
               <td className="outside">
                 <Outside text={Step} />
               </td>
               <td>{numberText(Due)}</td>
               <td>{Due === 0 ? '—' : duration(OldestSeconds)}</td>
-              <td>{P95Seconds === null ? '—' : exact(P95Seconds * 1_000)}</td>
             </tr>
           ))}
         </tbody>
