@@ -23,6 +23,7 @@ const read = (file: string): string => readFileSync(join(root, file), 'utf8')
 const copied = [
   'services/coordinator/migrations',
   'services/console/app',
+  'services/console/src/isomorphic',
   'deploy',
   'docker-compose.yml',
   'host/template',

@@ -31,6 +31,7 @@ describe('the import direction of the source files', () => {
         'services/coordinator/src/worker',
         'services/coordinator/src/processes',
         'services/webhook-receiver/src/delivery',
+        'services/console/src/isomorphic',
         'services/console/src/session',
         'services/console/src/view',
       ]),
@@ -117,7 +118,23 @@ describe('the check of the import direction', () => {
       expect(violationsOf({ [path]: line }), line).toHaveLength(1)
     expect(
       violationsOf({
-        [path]: `import type { x } from '../../src/contracts/now.ts'\nimport { y } from '../api.ts'\nimport { z } from 'react'`,
+        [path]: `import type { x } from '../../src/contracts/now.ts'\nimport { y } from '../api.ts'\nimport { z } from 'react'\nimport { a } from '../../src/isomorphic/pages.ts'`,
+      }),
+    ).toEqual([])
+  })
+
+  it('the import check reports an isomorphic file that imports what only a browser or only a server has', () => {
+    const path = 'services/console/src/isomorphic/pages.ts'
+    for (const line of [
+      `import { x } from 'node:path'`,
+      `import { x } from '../../app/router.ts'`,
+      `import { x } from '../view/installation.ts'`,
+      `import { x } from '../contracts/now.ts'`,
+    ])
+      expect(violationsOf({ [path]: line }), line).toHaveLength(1)
+    expect(
+      violationsOf({
+        [path]: `import type { x } from '../contracts/now.ts'\nimport { y } from './count-text.ts'`,
       }),
     ).toEqual([])
   })

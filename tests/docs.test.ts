@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { errorCodes } from '@integration-host/shared/errors'
@@ -18,6 +19,58 @@ describe('the Markdown documents of the repository', () => {
       Object.fromEntries(Object.entries(errorCodes).map(([code, { status }]) => [code, status])),
     )
   })
+
+  it('every link between documents leads to an existing file and heading', async () => {
+    const folder = new URL('../', import.meta.url)
+    const names = (await readdir(new URL('docs/', folder), { recursive: true }))
+      .filter((name) => name.endsWith('.md') && !name.startsWith('reference/'))
+      .map((name) => `docs/${name}`)
+    const texts = new Map<string, string>()
+    for (const path of [...names, 'README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md'])
+      texts.set(path, (await read(path)).replaceAll(/^```.*?^```/gms, ''))
+    const missing: string[] = []
+    for (const [path, text] of texts)
+      for (const [, link = ''] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
+        if (/^[a-z]+:/.test(link)) continue
+        const [file = '', anchor] = link.split('#')
+        const target = file === '' ? path : join(path, '..', file)
+        const isFound =
+          anchor === undefined || !texts.has(target)
+            ? existsSync(new URL(target, folder))
+            : anchorsOf(texts.get(target) ?? '').has(anchor)
+        if (!isFound) missing.push(`${path}: ${link}`)
+      }
+    expect(missing).toEqual([])
+  })
+
+  it.each([
+    'CredentialsFaulted',
+    'TokenNearExpiry',
+    'RefreshesFailing',
+    'GrantsExpiring',
+    'A credential is faulted',
+    'RunsFailed',
+    'RunsInDoubt',
+    'RunsWaiting',
+    'DeadMessages',
+    'ProcessPaused',
+  ])(
+    'the section %s of docs/runbook.md says what to do in the console before it names a command',
+    async (heading) => {
+      const section = (await read('docs/runbook.md'))
+        .split(/^##+ /m)
+        .find((text) => text.startsWith(`${heading}\n`))
+        ?.replaceAll(/^> .*$/gm, '')
+      // The names of pages and buttons are in italics. A command may stand without the name of the program.
+      const page = section?.search(/(?<!\*)\*[^*\n]+\*(?!\*)/) ?? -1
+      const command =
+        section?.search(
+          /`(?:npx --no -- )?(?:integration-host |credentials |transactions |dead-letters |processes )/,
+        ) ?? -1
+      expect(page).toBeGreaterThanOrEqual(0)
+      expect(command === -1 || page < command).toBe(true)
+    },
+  )
 
   it('docs/security.md names only existing tests, by file and title', async () => {
     const text = await read('docs/security.md')
@@ -114,3 +167,16 @@ describe('the Markdown documents of the repository', () => {
     expect({ undocumented, unknown }).toEqual({ undocumented: [], unknown: [] })
   })
 })
+
+/** Returns the anchors of the headings of a document. Of equal headings, those after the first one have a number. */
+function anchorsOf(text: string): ReadonlySet<string> {
+  const anchors = new Set<string>()
+  for (const [, heading = ''] of text.matchAll(/^#+ (.*)$/gm)) {
+    const words = heading.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1').toLowerCase()
+    const anchor = words.replaceAll(/[^\p{L}\p{N}_\- ]/gu, '').replaceAll(' ', '-')
+    let count = 0
+    while (anchors.has(count === 0 ? anchor : `${anchor}-${count}`)) count += 1
+    anchors.add(count === 0 ? anchor : `${anchor}-${count}`)
+  }
+  return anchors
+}

@@ -253,7 +253,7 @@ function warnOfChanges(
     logger.warn(
       {
         processes: waiting.map(({ name }) => name),
-        remediation:
+        remedy:
           'set WEBHOOK_VERIFIER_TOKENS to the verifier token of the webhooks page of the app, then restart',
       },
       'webhooks are not received: these processes get changes from the daily change feed only',

@@ -1,10 +1,13 @@
-// Writes the generated parts of docs/errors.md and docs/settings.md: `npm run docs`.
+// Writes the generated parts of docs/ and the alert rules of Prometheus: `npm run docs`.
 import { readFileSync, writeFileSync } from 'node:fs'
+import { alertRules, withConditionHeads } from './condition-documents.ts'
 import { errorsTable, settingsTables, withGenerated } from './reference-tables.ts'
 
-const write = (name: string, mark: string, content: string): void => {
-  const path = new URL(`../../docs/${name}`, import.meta.url)
-  writeFileSync(path, withGenerated(readFileSync(path, 'utf8'), mark, content))
+function change(file: string, next: (text: string) => string): void {
+  const path = new URL(`../../${file}`, import.meta.url)
+  writeFileSync(path, next(readFileSync(path, 'utf8')))
 }
-write('errors.md', 'errors', errorsTable())
-write('settings.md', 'settings', settingsTables())
+change('docs/errors.md', (text) => withGenerated(text, 'errors', errorsTable()))
+change('docs/settings.md', (text) => withGenerated(text, 'settings', settingsTables()))
+change('docs/runbook.md', withConditionHeads)
+change('deploy/prometheus/alerts.yml', alertRules)

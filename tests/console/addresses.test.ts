@@ -84,19 +84,8 @@ const SELECTIONS: readonly {
   },
   {
     path: `/runs/${PROCESS}/broken?run=0`,
-    async select(page) {
-      await page.getByRole('link', { name: /^Attempts/ }).click()
-      await page.getByRole('button', { name: 'Zoom in' }).click()
-    },
-    address: /\?run=0&zoom=\d+-\d+#attempts$/,
-  },
-  {
-    path: `/runs/${PROCESS}/patient?run=0`,
-    async select(page) {
-      await page.getByLabel('True scale').check()
-      await page.getByRole('link', { name: 'Data', exact: true }).click()
-    },
-    address: /\?run=0&scale=true#data$/,
+    select: (page) => page.getByRole('link', { name: /^Attempts/ }).click(),
+    address: /\?run=0#attempts$/,
   },
 ]
 
@@ -121,19 +110,6 @@ describe('the addresses of the pages of the console', () => {
           FinishedAt: new Date(Date.UTC(2026, 0, 1, 0, Attempt, 30)).toISOString(),
         }),
       ),
-    })
-    // The timeline of this run has a long wait, so its scale can be chosen.
-    at.fake.add(['patient'], {
-      CreatedAt: new Date(Date.UTC(2026, 0, 1)).toISOString(),
-      CompletedAt: new Date(Date.UTC(2026, 0, 1, 0, 5, 1)).toISOString(),
-      Attempts: [
-        failedAttempt(),
-        failedAttempt({
-          Attempt: 2,
-          StartedAt: new Date(Date.UTC(2026, 0, 1, 0, 5)).toISOString(),
-          FinishedAt: new Date(Date.UTC(2026, 0, 1, 0, 5, 1)).toISOString(),
-        }),
-      ],
     })
     page = await at.signIn()
     other = await at.another()

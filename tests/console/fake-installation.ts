@@ -8,6 +8,7 @@ import type { ActionView } from '@integration-host/shared/contracts/action'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { DeadLetterView } from '@integration-host/shared/contracts/dead-letter'
+import type { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
 import type { OperationDetail } from '@integration-host/shared/contracts/operation'
 import type { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
 import type { RealmCalls } from '@integration-host/shared/contracts/realm-activity'
@@ -51,8 +52,8 @@ export interface FakeInstallation extends AsyncDisposable {
   dependencies: HealthReport['dependencies']
   /** Overrides members of the only process, which by default is not paused and has three steps. */
   process: Readonly<Record<string, unknown>>
-  /** The text of `/metrics`. */
-  metrics: string
+  /** What `/metrics/summary` says of the coordinator. */
+  counts: NonNullable<MetricsSummary['Coordinator']>
   /** Returns the problem with which a request is rejected; `null` if the request gets the usual response. */
   reject: (
     method: string,
@@ -315,7 +316,14 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
     received.set(url.pathname, (received.get(url.pathname) ?? 0) + 1)
     if (url.pathname === '/health/ready')
       return sendJson(response, { status: 'ready', dependencies: at.dependencies })
-    if (url.pathname === '/metrics') return void response.end(at.metrics)
+    if (url.pathname === '/metrics/summary')
+      return sendJson(response, {
+        Version: '0.0.0',
+        StartedAt: new Date(BEGAN).toISOString(),
+        LagMs: 11,
+        MemoryBytes: 1_000_000,
+        Coordinator: at.counts,
+      } satisfies MetricsSummary)
     if (url.pathname === '/events') return openStream(incoming, response)
     const content = await text(incoming)
     const request: FakeRequest = {
@@ -366,7 +374,7 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
     schedules: [],
     dependencies: {},
     process: {},
-    metrics: '',
+    counts: { Runs: {}, Steps: {}, Due: [], DeadLetters: {}, Violations: {}, Online: true },
     reject: () => null,
     received,
     acted,

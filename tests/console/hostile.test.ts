@@ -98,7 +98,7 @@ const PAGES: readonly {
     ] as [string, string][]).toString()}`,
     ready: name === 'charts' ? 'Charts' : 'Filter',
   })),
-  ...['/runs/x/', '/companies/', '/limits/', '/bulk/', '/dead-letters/', '/help/'].map(
+  ...['/runs/x/', '/companies/', '/limits/', '/bulk/', '/dead-letters/'].map(
     (folder) => ({ path: folder + encodeURIComponent(ALL.toWellFormed()), ready: 'Now' }),
   ),
 ]

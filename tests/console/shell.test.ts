@@ -5,10 +5,11 @@ import type { AddressInfo } from 'node:net'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { COMPANY, connectCompany } from '../../host/src/story.ts'
+import { connectCompany } from '../../host/src/story.ts'
 import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 import { enter, expectVisibleFocus, focusedText, tabTo } from './keyboard.ts'
+import { loseCompany } from './lose-company.ts'
 
 /**
  * The step `order` sends this text in the query of a URL. The text is so long that the demo API rejects the request
@@ -42,20 +43,6 @@ describe('signing in, the page Now and the page Health of the console', () => {
       },
       ...(body !== undefined && { body: JSON.stringify(body) }),
     })
-
-  /**
-   * Requests refreshes until token-service reports that the company must be reconnected. token-service retries a
-   * rejected refresh token a few times before that.
-   */
-  async function refreshUntilRejectedFinally(): Promise<void> {
-    const credential = `${at.host.tokenService}/credentials/ACC-${COMPANY.realm}`
-    await eventually(async () => {
-      const refreshed = await request(`${credential}/refresh`, 'POST', {})
-      expect(refreshed.status).toBe(424)
-      const { State } = (await (await request(credential)).json()) as { State: string }
-      expect(State).toBe('must_reconnect')
-    })
-  }
 
   it('a one-time link signs in a person only once, and its secret is removed from the address', async () => {
     const link = at.console.signInLink() ?? ''
@@ -93,8 +80,7 @@ describe('signing in, the page Now and the page Health of the console', () => {
     const page = await at.signIn()
     await connectCompany(at.host, { stage() {}, line() {} })
     await page.getByText('1 of 1 company active').waitFor()
-    await at.sandbox(`realms/${COMPANY.realm}/revoke`)
-    await refreshUntilRejectedFinally()
+    await loseCompany(at)
     await page.getByRole('heading', { name: '1 company must be reconnected' }).waitFor()
     expect(await heading(page)).toBe('One thing needs you')
     expect(await page.title()).toBe('(1) Now · Console')
@@ -306,5 +292,21 @@ describe('signing in, the page Now and the page Health of the console', () => {
     await page.waitForURL(/idPrefix=by-/)
     await expectVisibleFocus(page)
     expect(await page.evaluate('document.activeElement.name')).toBe('idPrefix')
+  })
+
+  it('on a narrow screen, the navigation is a drawer that closes when a person presses Escape or follows a link', async () => {
+    const page = await at.signIn()
+    await page.setViewportSize({ width: 400, height: 800 })
+    const pages = page.getByRole('navigation', { name: 'Pages' })
+    await pages.waitFor({ state: 'hidden' })
+    const button = page.getByRole('button', { name: 'Pages' })
+    await button.click()
+    await pages.waitFor()
+    await page.keyboard.press('Escape')
+    await pages.waitFor({ state: 'hidden' })
+    await button.click()
+    await pages.getByRole('link', { name: 'Health' }).click()
+    await page.getByRole('heading', { name: 'Health', level: 1 }).waitFor()
+    expect(await pages.isVisible()).toBe(false)
   })
 })

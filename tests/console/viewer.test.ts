@@ -30,8 +30,6 @@ const WITHOUT_ACTIONS = [
   '/charts',
   '/activity',
   '/sandbox',
-  '/help',
-  '/help/0',
 ]
 
 describe('the pages of the console for a viewer', () => {

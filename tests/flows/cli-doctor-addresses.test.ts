@@ -24,7 +24,7 @@ async function doctor(only: string, env: Record<string, string>) {
   )
   return {
     found: results.map(({ Verdict, Found }) => `${Verdict}: ${Found}`),
-    remediations: results.flatMap(({ Mend }) => (Mend === null ? [] : [Mend])),
+    remedies: results.flatMap(({ Mend }) => (Mend === null ? [] : [Mend])),
   }
 }
 
@@ -85,7 +85,7 @@ describe('the doctor command with the addresses of backend clusters', () => {
     const mistrusting = await doctor('redis', { REDIS_URL, REDIS_CA_FILE: stranger.caFile })
     expect(mistrusting).toEqual({
       found: [`problem: ${server.address}: the server's certificate is from an unknown authority`],
-      remediations: [
+      remedies: [
         'Set REDIS_CA_FILE to the certificate of the authority that issued it (REDIS_URL)',
       ],
     })

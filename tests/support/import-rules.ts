@@ -116,11 +116,12 @@ function crossing(from: string, to: string): string | undefined {
   const app = browserAppOf(from)
   if (
     app !== undefined &&
-    !to.startsWith(`${app}/app/`) &&
-    !to.startsWith(`${app}/src/contracts/`) &&
+    ![`${app}/app/`, `${app}/src/contracts/`, `${app}/src/isomorphic/`].some((folder) =>
+      to.startsWith(folder),
+    ) &&
     !/^docs\/[\w-]+\.md$/.test(to)
   )
-    return 'the program of a browser imports only its own files, documents, and types of contracts/'
+    return 'the program of a browser imports only its own files, documents, isomorphic/, and types of contracts/'
   if (to.startsWith('host/') && (own !== undefined || from.startsWith('packages/'))) {
     return 'host/ stands above the services and packages'
   }
@@ -210,9 +211,12 @@ function isModule(specifier: string, name: string): boolean {
   return specifier === name || specifier.startsWith(`${name}/`)
 }
 
-/** Returns the folder of the service whose browser program contains a file; undefined for all other files. */
+/**
+ * Returns the folder of the service whose browser program contains a file; undefined for all other files. The files of
+ * `src/isomorphic/` are part of the browser program and of the server.
+ */
 function browserAppOf(path: string): string | undefined {
-  return /^(services\/[^/]+)\/app\//.exec(path)?.[1]
+  return /^(services\/[^/]+)\/(?:app|src\/isomorphic)\//.exec(path)?.[1]
 }
 
 function serviceOf(path: string): string | undefined {

@@ -20,7 +20,7 @@ export async function checkPooling(
   const rows = await sql<{ name: string; value: string }[]>`
     select name, reset_val as value from pg_settings where name in ${sql(Object.keys(settings))}`
   const missing = rows.filter(({ name, value }) => settings[name] !== value)
-  const remediations = [
+  const remedies = [
     ...(missing.length === 0
       ? []
       : [
@@ -30,11 +30,11 @@ export async function checkPooling(
         ]),
     ...(canListen ? [] : ['Set DATABASE_LISTEN_URL to an address that is not pooled.']),
   ]
-  return remediations.length === 0
+  return remedies.length === 0
     ? ok(CHECK, 'pools transactions')
     : warning(
         CHECK,
         'pools transactions, so that settings and LISTEN of a session have no lasting effect',
-        remediations.join(' '),
+        remedies.join(' '),
       )
 }

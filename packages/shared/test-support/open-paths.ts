@@ -5,6 +5,7 @@ export const openPaths: readonly string[] = [
   '/health/live',
   '/health/ready',
   '/metrics',
+  '/metrics/summary',
   '/openapi.json',
   '/docs',
 ]

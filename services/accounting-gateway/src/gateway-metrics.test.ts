@@ -43,6 +43,30 @@ describe('the request metrics of the gateway', () => {
   })
 })
 
+describe('the summary of the metrics of the gateway', () => {
+  it('the summary counts calls by class, and has the times of the calls of the last minute', async () => {
+    const clock = { ms: 1_000 }
+    const metrics = createMetrics('test')
+    const counted = createGatewayMetrics(metrics, {
+      byRealm: false,
+      budget: 500,
+      now: () => clock.ms,
+    })
+    counted.callCompleted('1', 200, 90_000, 0)
+    clock.ms += 60_000
+    for (let ms = 100; ms > 0; ms -= 1) counted.callCompleted('1', ms > 98 ? 503 : 204, ms, 0)
+    expect((await metrics.summary()).Gateway).toEqual({
+      Calls: { '2xx': 99, '5xx': 2 },
+      CallTimes: { P50Seconds: 0.051, P95Seconds: 0.096 },
+      CoolingDown: 0,
+      MeteredCalls: null,
+      MonthlyBudget: 500,
+    })
+    clock.ms += 60_000
+    expect((await metrics.summary()).Gateway?.CallTimes).toBeNull()
+  })
+})
+
 describe('metrics of the rate limits', () => {
   const permit: Permit = { release() {} }
   const waitLimit = () => ({ until: 0, signal: new AbortController().signal })
@@ -56,7 +80,11 @@ describe('metrics of the rate limits', () => {
     })
     const limits: RealmLimits = { acquire, coolDown() {} }
     const { calls } = watching.measured({ calls: limits, batches: limits })
-    return { calls, clock, readMetrics: () => metrics.read() }
+    return {
+      ...{ calls, clock },
+      readMetrics: () => metrics.read(),
+      readSummary: () => metrics.summary(),
+    }
   }
 
   it('gateway_throttle_wait_seconds counts only permits for which a call had to wait, and measures these waits', async () => {
@@ -84,11 +112,12 @@ describe('metrics of the rate limits', () => {
   })
 
   it('gateway_realms_on_hold counts each realm until its cool-down ends', async () => {
-    const { calls, clock, readMetrics } = watch(() => permit)
+    const { calls, clock, readMetrics, readSummary } = watch(() => permit)
     calls.coolDown('1', 1_000)
     calls.coolDown('2', 5_000)
     calls.coolDown('2', 2_000)
     expect(await readMetrics()).toContain('gateway_realms_on_hold{service="test"} 2\n')
+    expect((await readSummary()).Gateway?.CoolingDown).toBe(2)
     clock.ms += 3_000
     expect(await readMetrics()).toContain('gateway_realms_on_hold{service="test"} 1\n')
     clock.ms += 2_000

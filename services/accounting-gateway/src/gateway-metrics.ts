@@ -3,6 +3,10 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { GatewayLimits, RealmLimits } from './realm/throttle.ts'
 import { type CallCounts, type CallKind, meteredOf } from './usage/usage.ts'
 
+/** How many of the last calls the summary takes into account, and for how long. */
+const TIMED_CALLS = 1_000
+const TIMED_MS = 60_000
+
 /** The metrics that only the gateway has. They have the label `realm` only if `METRICS_BY_REALM` is on. */
 export interface GatewayMetrics {
   /**
@@ -75,6 +79,21 @@ export function createGatewayMetrics(
     metrics
       .gauge('gateway_monthly_budget', 'MONTHLY_BUDGET: the metered calls that the plan allows')
       .set(budget)
+  const callsByClass: Record<string, number> = {}
+  const times = new Float64Array(TIMED_CALLS)
+  const endedAt = new Float64Array(TIMED_CALLS).fill(Number.NEGATIVE_INFINITY)
+  let completed = 0
+  let meteredCalls: number | null = null
+
+  /** Returns the quantiles of the times of the calls that have ended within the last minute. */
+  function callTimes(): { readonly P50Seconds: number; readonly P95Seconds: number } | null {
+    const since = now() - TIMED_MS
+    const recent = times.filter((_, index) => (endedAt[index] ?? 0) > since).toSorted()
+    const secondsAt = (share: number): number =>
+      (recent[Math.min(recent.length - 1, Math.floor(share * recent.length))] ?? 0) / 1_000
+    return recent.length === 0 ? null : { P50Seconds: secondsAt(0.5), P95Seconds: secondsAt(0.95) }
+  }
+
   const coolDownUntil = new Map<string, number>()
   const removeEnded = (): void => {
     for (const [realm, until] of coolDownUntil) if (until <= now()) coolDownUntil.delete(realm)
@@ -82,6 +101,18 @@ export function createGatewayMetrics(
   metrics.beforeEach(() => {
     removeEnded()
     coolingDown.set(coolDownUntil.size)
+  })
+  metrics.summarize(() => {
+    removeEnded()
+    return {
+      Gateway: {
+        Calls: callsByClass,
+        CallTimes: callTimes(),
+        CoolingDown: coolDownUntil.size,
+        MeteredCalls: meteredCalls,
+        MonthlyBudget: budget,
+      },
+    }
   })
 
   const measure = (limits: RealmLimits): RealmLimits => ({
@@ -115,11 +146,19 @@ export function createGatewayMetrics(
     callCompleted(realm, status, durationMs, waitedMs) {
       calls.inc({ status: String(status), ...(byRealm && { realm: realm ?? '' }) })
       duration.observe(durationMs / 1_000)
+      const name = `${Math.floor(status / 100)}xx`
+      callsByClass[name] = (callsByClass[name] ?? 0) + 1
+      times[completed % TIMED_CALLS] = durationMs
+      endedAt[completed % TIMED_CALLS] = now()
+      completed += 1
       if (waitedMs >= 1) waits.observe(waitedMs / 1_000)
     },
     retry: (reason) => retries.inc({ reason }),
     coolDownStarted: () => coolDowns.inc(),
     usageCounted: (kind) => usage.inc({ kind }),
-    usageTotal: (total) => metered.set(meteredOf(total)),
+    usageTotal(total) {
+      meteredCalls = meteredOf(total)
+      metered.set(meteredCalls)
+    },
   }
 }

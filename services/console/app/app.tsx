@@ -30,16 +30,6 @@ const CompanyLimitsPage = lazy(async () => ({
 }))
 const ChartsPage = lazy(async () => ({ default: (await import('./later.ts')).ChartsPage }))
 const SandboxPage = lazy(async () => ({ default: (await import('./later.ts')).SandboxPage }))
-const HelpPage = lazy(async () => ({ default: (await import('./later.ts')).HelpPage }))
-const RunbookPage = lazy(() => manual('runbook.md', import('../../../docs/runbook.md')))
-const ErrorsPage = lazy(() => manual('errors.md', import('../../../docs/errors.md')))
-
-/** Waits until the browser has loaded the page for a document and the text of the document, and returns this page. */
-async function manual(file: string, document: Promise<{ readonly default: string }>) {
-  const [{ Manual }, { default: text }] = await Promise.all([import('./later.ts'), document])
-  return { default: () => <Manual file={file} text={text} /> }
-}
-
 async function readSession(): Promise<SessionView | null> {
   const sentAt = Date.now()
   try {
@@ -120,9 +110,6 @@ function Page({ session, path }: { readonly session: SessionView; readonly path:
   if (path === '/charts') return <ChartsPage />
   if (path === '/sandbox') return <SandboxPage session={session} />
   if (path === '/activity') return <ActivityPage />
-  if (path === '/help/runbook') return <RunbookPage />
-  if (path === '/help/errors') return <ErrorsPage />
-  if (path === '/help' || match('/help/:document', path) !== null) return <HelpPage />
   if (path === '/') return <NowPage session={session} />
   return <NoSuchPage path={path} />
 }

@@ -20,9 +20,13 @@ describe('the geometry of the charts in the console', () => {
   })
 
   it('a gap interrupts the line of a chart, and a single point is drawn as a dot', () => {
-    expect(linePath([0, 5, null, 10], 10, SIZE)).toBe('M0 10L10 5M30 0L30 0')
-    expect(linePath([null, null], 10, SIZE)).toBe('')
-    expect(linePath([5], 10, SIZE)).toBe('M0 5L0 5')
+    expect(linePath([0, 5, null, 10], [0, 10, 20, 30], 10, SIZE)).toBe('M0 10L10 5M30 0L30 0')
+    expect(linePath([null, null], [0, 1], 10, SIZE)).toBe('')
+    expect(linePath([5], [7], 10, SIZE)).toBe('M0 5L0 5')
+  })
+
+  it('the distance of two points of a chart is the time between them', () => {
+    expect(linePath([0, 0, 0], [100, 110, 130], 10, SIZE)).toBe('M0 10L10 10L30 10')
   })
 
   it('valueText() returns a value with its unit, and returns no unit for a gap', () => {

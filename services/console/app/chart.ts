@@ -1,4 +1,5 @@
 /** Computes the geometry of a small chart without a browser. */
+import type { ChartView } from '../src/contracts/charts.ts'
 
 const FACTORS = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10] as const
 
@@ -11,15 +12,18 @@ export function roundedMaximum(highest: number): number {
 }
 
 /**
- * Returns the path of a line through the points, in a drawing of this size. A gap interrupts the line. A point between
- * two gaps is drawn as a line without length; the round ends of the stroke show it as a dot.
+ * Returns the path of a line through the points at these times, in a drawing of this size. A gap interrupts the line. A
+ * point between two gaps is drawn as a line without length; the round ends of the stroke show it as a dot.
  */
 export function linePath(
   points: readonly (number | null)[],
+  times: readonly number[],
   maximum: number,
   { width, height }: { readonly width: number; readonly height: number },
 ): string {
-  const x = (index: number): string => rounded((index / Math.max(1, points.length - 1)) * width)
+  const [from = 0] = times
+  const length = Math.max(1, (times.at(-1) ?? from) - from)
+  const x = (index: number): string => rounded((((times[index] ?? from) - from) / length) * width)
   const y = (value: number): string => rounded(height - (value / maximum) * height)
   let isOpen = false
   return points
@@ -40,12 +44,10 @@ export function linePath(
 
 const rounded = (value: number): string => String(Math.round(value * 10) / 10)
 
-export type Unit = 'count' | 'per_minute' | 'seconds'
-
 const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 })
 
 /** Returns a value with its unit, such as `12`, `3.5/min`, `40 ms` or `2.1 s`. */
-export function valueText(value: number | null, unit: Unit): string {
+export function valueText(value: number | null, unit: ChartView['Unit']): string {
   if (value === null) return '—'
   if (unit === 'count') return number.format(value)
   if (unit === 'per_minute') return `${number.format(value)}/min`

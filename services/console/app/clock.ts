@@ -1,30 +1,23 @@
 /** Shows times by the clock of the server, because the clock of the browser may be wrong. */
-import { useSyncExternalStore } from 'react'
-import { counted } from './count-text.ts'
+import { counted } from '../src/isomorphic/count-text.ts'
 import { serverNow } from './server-clock.ts'
 import { currentSettings } from './settings.ts'
+import { createStore } from './store.ts'
 import { type TimeFormat, timeFormat, withEvenWidth, zoneOf } from './time-format.ts'
 
-const listeners = new Set<() => void>()
-
 const serverSeconds = (): number => Math.floor(serverNow() / 1_000)
+const tick = createStore(serverSeconds())
 
 /** Returns the server's time as ISO 8601. */
 export const serverTimeText = (): string => new Date(serverNow()).toISOString()
 
 // One timer serves the whole page. It pauses while the page is hidden.
 setInterval(() => {
-  if (document.hidden) return
-  for (const listener of listeners) listener()
+  if (!document.hidden) tick.set(serverSeconds())
 }, 1_000)
 
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener)
-  return () => void listeners.delete(listener)
-}
-
 /** Returns the server's time in whole seconds; the component is rendered again each second. */
-export const useSeconds = (): number => useSyncExternalStore(subscribe, serverSeconds)
+export const useSeconds = (): number => tick.use(serverSeconds)
 
 /** Returns a duration as text, such as `12 s`, `4 min`, `3 h 12 min` or `27 days`. */
 export function duration(totalSeconds: number): string {

@@ -7,13 +7,3 @@ export function copy(text: string): void {
     () => notify('The browser does not allow copying.'),
   )
 }
-
-/** Makes the browser save a text as a file, without a request to the console. */
-export function download(text: string, name: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: 'text/plain' }))
-  const link = document.createElement('a')
-  link.href = url
-  link.download = name
-  link.click()
-  URL.revokeObjectURL(url)
-}

@@ -1,5 +1,6 @@
 declare module '*.css'
 declare module '*.md' {
-  const text: string
-  export default text
+  /** The address at which the console serves the document. */
+  const address: string
+  export default address
 }

@@ -9,13 +9,13 @@
  *     their pages every 5 s.
  */
 import type { QueryClient, QueryKey } from '@tanstack/react-query'
-import { useSyncExternalStore } from 'react'
 import type { NowView } from '../src/contracts/now.ts'
 import { call } from './api.ts'
 import { serverTimeText } from './clock.ts'
 import { setAnswered } from './reach.ts'
 import { createReadAgain } from './read-again.ts'
 import { setServerTime } from './server-clock.ts'
+import { createStore } from './store.ts'
 import { readStream } from './stream-reader.ts'
 
 export type LiveState = 'connecting' | 'live' | 'polling' | 'lost'
@@ -78,28 +78,23 @@ export async function readState<View>(name: StateName, queries: QueryClient): Pr
   return received[name] === before ? view : (queries.getQueryData<View>([name]) ?? view)
 }
 
-let state: LiveState = 'connecting'
-/** The time at which the connection was lost, by the server's clock; `null` while there is a connection. */
-let lostSince: string | null = null
-const listeners = new Set<() => void>()
+interface Connection {
+  readonly state: LiveState
+  /** The time at which the connection was lost, by the server's clock; `null` while there is a connection. */
+  readonly lostSince: string | null
+}
+const connection = createStore<Connection>({ state: 'connecting', lostSince: null })
 
-function setState(next: LiveState): void {
-  if (state === next) return
-  state = next
-  lostSince = next === 'lost' ? serverTimeText() : null
-  if (next === 'live') setAnswered(true)
-  for (const listener of listeners) listener()
+function setState(state: LiveState): void {
+  if (connection.get().state === state) return
+  connection.set({ state, lostSince: state === 'lost' ? serverTimeText() : null })
+  if (state === 'live') setAnswered(true)
 }
 
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener)
-  return () => void listeners.delete(listener)
-}
-
-export const useLiveState = (): LiveState => useSyncExternalStore(subscribe, () => state)
+export const useLiveState = (): LiveState => connection.use(({ state }) => state)
 
 /** Returns the time since which there is no connection; `null` while the connection exists. */
-export const useLostSince = (): string | null => useSyncExternalStore(subscribe, () => lostSince)
+export const useLostSince = (): string | null => connection.use(({ lostSince }) => lostSince)
 
 /**
  * The queries that `readAllAgain` does not repeat. The session is read whenever the stream ends, and the visible rows
@@ -214,7 +209,7 @@ export function followStream(queries: QueryClient): () => void {
   let reported = 0
   channel.addEventListener('message', ({ data }: MessageEvent<Message>) => {
     if (data === 'which state?') {
-      if (isReading) channel.postMessage({ state: polling === null ? state : 'polling' })
+      if (isReading) channel.postMessage({ state: polling === null ? connection.get().state : 'polling' })
     } else if (hasLocks) receive(data)
     else reported += 1
   })
@@ -269,7 +264,8 @@ export function followStream(queries: QueryClient): () => void {
     void navigator.locks.request(CHANNEL, { signal }, () => lead(true)).catch(() => {})
     // A tab without the lock assumes that the stream works unless the tab with the lock has reported another state.
     void pause(STATE_REPORTED_MS, signal).then(() => {
-      if (state === 'connecting' && !isReading && polling === null) setState('live')
+      if (connection.get().state === 'connecting' && !isReading && polling === null)
+        setState('live')
     })
   } else void leadWithoutLock()
   return () => {
@@ -277,6 +273,6 @@ export function followStream(queries: QueryClient): () => void {
     readAgain.stop()
     setPolling(false)
     channel.close()
-    state = 'connecting'
+    setState('connecting')
   }
 }

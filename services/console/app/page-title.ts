@@ -1,13 +1,8 @@
 /** The title that a page sets for itself. It replaces the name that the page has in the navigation. */
-import { useEffect, useSyncExternalStore } from 'react'
+import { useEffect } from 'react'
+import { createStore } from './store.ts'
 
-let own: string | null = null
-const listeners = new Set<() => void>()
-
-function set(title: string | null): void {
-  own = title
-  for (const listener of listeners) listener()
-}
+const own = createStore<string | null>(null)
 
 /**
  * Sets the title of the page while the component is shown. With `null`, the title is the name of the page in the
@@ -15,14 +10,9 @@ function set(title: string | null): void {
  */
 export function usePageTitle(title: string | null): void {
   useEffect(() => {
-    set(title)
-    return () => set(null)
+    own.set(title)
+    return () => own.set(null)
   }, [title])
 }
 
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener)
-  return () => void listeners.delete(listener)
-}
-
-export const useOwnTitle = (): string | null => useSyncExternalStore(subscribe, () => own)
+export const useOwnTitle = (): string | null => own.use((title) => title)

@@ -3,33 +3,24 @@
  * response. The state of the event stream is not sufficient, because a proxy may end the stream repeatedly although
  * every request gets a response.
  */
-import { useSyncExternalStore } from 'react'
+import { createStore } from './store.ts'
 
-let hasAnswered = true
-const listeners = new Set<() => void>()
-
-function changed(): void {
-  for (const listener of listeners) listener()
-}
+const hasNetwork = createStore(true)
+const hasAnswered = createStore(true)
 
 /** Records whether the last request got a response. */
-export function setAnswered(answered: boolean): void {
-  if (hasAnswered === answered) return
-  hasAnswered = answered
-  changed()
-}
+export const setAnswered = hasAnswered.set
 
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener)
-  if (listeners.size === 1)
-    for (const name of ['online', 'offline']) window.addEventListener(name, changed)
-  return () => {
-    listeners.delete(listener)
-    if (listeners.size === 0)
-      for (const name of ['online', 'offline']) window.removeEventListener(name, changed)
-  }
+/** Follows whether the browser has a network. Called once, before any page is shown. */
+export function followNetwork(): void {
+  const read = (): void => hasNetwork.set(navigator.onLine)
+  read()
+  for (const name of ['online', 'offline']) window.addEventListener(name, read)
 }
 
 /** Returns whether an action can probably reach the console. */
-export const useReach = (): boolean =>
-  useSyncExternalStore(subscribe, () => navigator.onLine && hasAnswered)
+export function useReach(): boolean {
+  const isOnline = hasNetwork.use((has) => has)
+  const isAnswered = hasAnswered.use((has) => has)
+  return isOnline && isAnswered
+}

@@ -1,25 +1,23 @@
 /** The address of the shown page. Links change it without loading the page again. */
-import { useSyncExternalStore } from 'react'
+import { createStore } from './store.ts'
 
-const listeners = new Set<() => void>()
+/** The address of the page. The hooks read its parts from `location`. */
+const address = createStore('')
+const changed = (): void => address.set(location.href)
 
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener)
-  window.addEventListener('popstate', listener)
-  return () => {
-    listeners.delete(listener)
-    window.removeEventListener('popstate', listener)
-  }
+/** Follows the buttons *Back* and *Forward* of the browser. Called once, before any page is shown. */
+export function followAddress(): void {
+  changed()
+  window.addEventListener('popstate', changed)
 }
 
-export const usePath = (): string => useSyncExternalStore(subscribe, () => location.pathname)
+export const usePath = (): string => address.use(() => location.pathname)
 
 /** Returns the query of the address, such as `?status=Failed`. */
-export const useQueryText = (): string => useSyncExternalStore(subscribe, () => location.search)
+export const useQueryText = (): string => address.use(() => location.search)
 
 /** Returns the fragment of the address without `#`, such as `runsfailed`. */
-export const useFragment = (): string =>
-  useSyncExternalStore(subscribe, () => location.hash.slice(1))
+export const useFragment = (): string => address.use(() => location.hash.slice(1))
 
 /**
  * Returns the parameters of a path in the form of `pattern`, such as `/runs/:process/:id`. Returns `null` for a path in
@@ -45,23 +43,6 @@ export function match(pattern: string, path: string): Readonly<Record<string, st
   return parameters
 }
 
-/**
- * Returns the address of the page of a run. Without `run`, returns the address of the latest run of the transaction.
- */
-export const runPage = (process: string, id: string, run?: number): string =>
-  `/runs/${encodeURIComponent(process.toWellFormed())}/${encodeURIComponent(id.toWellFormed())}${run === undefined ? '' : `?run=${run}`}`
-
-/** Returns the path of a run in the API of the console. */
-export const runApi = (process: string, id: string): string =>
-  `/runs/${encodeURIComponent(process.toWellFormed())}/${encodeURIComponent(id.toWellFormed())}`
-
-/** Returns the address of the page of a company. */
-export const companyPage = (realm: string): string => `/companies/${encodeURIComponent(realm)}`
-
-/** Returns the fragment of the part of the page Processes that shows a schedule. It is the id of that part, too. */
-export const scheduleFragment = (process: string, name: string): string =>
-  `${encodeURIComponent(process.toWellFormed())}/${encodeURIComponent(name)}`
-
 /** Replaces the query of the address. The page, the fragment and the focus stay the same. */
 export function setQuery(query: URLSearchParams): void {
   const text = query.toString()
@@ -70,21 +51,14 @@ export function setQuery(query: URLSearchParams): void {
     '',
     location.pathname + (text === '' ? '' : `?${text}`) + location.hash,
   )
-  for (const listener of listeners) listener()
+  changed()
 }
 
 /** Puts a fragment into the address. The page is not scrolled. */
 export function showFragment(name: string): void {
   history.replaceState(null, '', `${location.pathname}${location.search}#${name}`)
-  for (const listener of listeners) listener()
+  changed()
 }
-
-/** Returns the address of the runbook section about a condition. */
-export const runbookPage = (condition: string): string => `/help/runbook#${condition.toLowerCase()}`
-
-/** Returns the address of the help section about an error code. */
-export const errorPage = (code: string): string =>
-  `/help/errors#${encodeURIComponent(code.toWellFormed())}`
 
 let isHeadingDue = false
 
@@ -101,9 +75,9 @@ export function focusHeading(): void {
  * Shows another page. If the address has a fragment, shows that part of the page. Otherwise the heading gets the focus,
  * unless `movesFocus` is false because no control of the page before had the focus.
  */
-export function goTo(address: string, movesFocus = true): void {
-  history.pushState(null, '', address)
-  for (const listener of listeners) listener()
+export function goTo(to: string, movesFocus = true): void {
+  history.pushState(null, '', to)
+  changed()
   if (location.hash !== '') return
   window.scrollTo(0, 0)
   isHeadingDue = movesFocus

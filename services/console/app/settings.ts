@@ -2,7 +2,7 @@
  * The settings that a person has chosen in this browser. The settings are in the local storage of the browser, and
  * contain no secrets.
  */
-import { useSyncExternalStore } from 'react'
+import { createStore } from './store.ts'
 import { type TimeStyle, timeStyles } from './time-format.ts'
 
 export const themes = ['system', 'light', 'dark'] as const
@@ -25,8 +25,7 @@ export interface Settings {
 /** The time zones that the browser knows. */
 export const zones: readonly string[] = ['UTC', ...Intl.supportedValuesOf('timeZone')]
 
-let settings = read()
-const listeners = new Set<() => void>()
+const settings = createStore(read())
 
 function read(): Settings {
   // If no valid value is stored, the first of the possible values is used.
@@ -46,14 +45,14 @@ function read(): Settings {
 
 function apply(): void {
   const { dataset } = document.documentElement
-  dataset['theme'] = settings.theme
-  dataset['density'] = settings.density
+  const { theme, density } = settings.get()
+  dataset['theme'] = theme
+  dataset['density'] = density
 }
 
 function readAgain(): void {
-  settings = read()
+  settings.set(read())
   apply()
-  for (const listener of listeners) listener()
 }
 
 /**
@@ -70,12 +69,7 @@ export function choose<Name extends keyof Settings>(name: Name, value: Settings[
   readAgain()
 }
 
-export const currentSettings = (): Settings => settings
-
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener)
-  return () => void listeners.delete(listener)
-}
+export const currentSettings = settings.get
 
 /** Returns the settings; the component is rendered again when a setting changes. */
-export const useSettings = (): Settings => useSyncExternalStore(subscribe, currentSettings)
+export const useSettings = (): Settings => settings.use((current) => current)

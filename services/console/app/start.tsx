@@ -5,10 +5,14 @@ import { App } from './app.tsx'
 import { Problem } from './api.ts'
 import { followAttendance } from './attendance.ts'
 import { keepFocus } from './focus-keeper.ts'
+import { followNetwork } from './reach.ts'
+import { followAddress } from './router.ts'
 import { followSettings } from './settings.ts'
 
 followSettings()
 followAttendance()
+followNetwork()
+followAddress()
 
 const queries = new QueryClient({
   defaultOptions: {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { RunView } from '../src/contracts/runs.ts'
 import { numberedAttempts } from './attempts.ts'
-import { type Lane, waterfall } from './waterfall.ts'
+import { barOf, type Lane, waterfall } from './waterfall.ts'
 
 const START = Date.parse('2026-11-22T02:31:00.000Z')
 const at = (ms: number): string => new Date(START + ms).toISOString()
@@ -280,5 +280,13 @@ describe('the timeline of a run', () => {
       0,
     ).lanes
     expect(shown(order)).toEqual([['completed', 3_000, 3_100]])
+  })
+
+  it('the width of a bar is its share of the time, and a bar that would be too thin to see has a minimum width', () => {
+    const of = { from: 1_000, until: 2_000 }
+    expect(barOf(of, { from: 1_100, until: 1_300 })).toEqual({ left: 0.1, width: 0.2 })
+    expect(barOf(of, { from: 1_100, until: 1_101 })).toEqual({ left: 0.1, width: 0.004 })
+    expect(barOf(of, { from: 2_000, until: 2_000 })).toEqual({ left: 0.996, width: 0.004 })
+    expect(barOf(of, of)).toEqual({ left: 0, width: 1 })
   })
 })

@@ -37,6 +37,19 @@ export interface Waterfall {
   readonly lanes: readonly Lane[]
 }
 
+/** The width of the shortest bar, as a share of the drawing: about 3 pixels, so that it can still be seen. */
+const SHORTEST_BAR = 0.004
+
+/** Returns the left end and the width of the bar of a segment, from 0 to 1 of the whole timeline. */
+export function barOf(
+  whole: Pick<Waterfall, 'from' | 'until'>,
+  { from, until }: Pick<Segment, 'from' | 'until'>,
+): { readonly left: number; readonly width: number } {
+  const length = whole.until - whole.from
+  const width = Math.max(SHORTEST_BAR, (until - from) / length)
+  return { left: Math.min((from - whole.from) / length, 1 - width), width }
+}
+
 /** If a lane has too many attempts, this many are shown at the beginning of the lane, and as many at its end. */
 const SHOWN_AT_ENDS = 6
 /** The shortest gap that is shown as a wait. A shorter gap is the usual time between two steps. */

@@ -7,16 +7,16 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { Hono } from 'hono'
 import { except } from 'hono/combine'
 import { describeRoute } from 'hono-openapi'
-import { MAX_FILE_BODY_BYTES, MAX_QUEUE_BYTES } from './contracts/queue.ts'
+import { MAX_QUEUE_BYTES } from './contracts/queue.ts'
 import type { BuiltApp } from './build-app.ts'
 import { type ActivityRouteDeps, activityRoutes } from './routes/activity.ts'
 import { assetRoutes, respondToFailure } from './routes/assets.ts'
 import { announceActions, onlyOwnPages } from './routes/browser-guard.ts'
 import { type BulkRouteDeps, bulkRoutes, MAX_BULK_BYTES } from './routes/bulk.ts'
+import { type ChartRouteDeps, chartRoutes } from './routes/charts.ts'
 import { createRepeatedRequests, recognizeRepeats } from './routes/repeated-requests.ts'
 import { securityHeaders } from './routes/security-headers.ts'
 import { type CompanyRouteDeps, companyRoutes } from './routes/companies.ts'
-import { type FiguresRouteDeps, figuresRoutes } from './routes/figures.ts'
 import { type LimitsRouteDeps, limitsRoutes } from './routes/limits.ts'
 import { type ProcessRouteDeps, processRoutes } from './routes/processes.ts'
 import { type OpenIdSignInDeps, openIdSignInRoutes } from './routes/openid-sign-in.ts'
@@ -48,7 +48,7 @@ export interface AppDeps
     ActivityRouteDeps,
     SearchRouteDeps,
     LimitsRouteDeps,
-    FiguresRouteDeps,
+    ChartRouteDeps,
     SandboxRouteDeps {
   readonly logger: Logger
   readonly health: Health
@@ -67,7 +67,7 @@ const MAX_BODY_BYTES = 65_536
  * accept any host name. A page that reads them by DNS rebinding gets counts and the states of dependencies, but no data
  * of a company or a person.
  */
-const SCRAPED = ['/metrics', '/health/live', '/health/ready']
+const SCRAPED = ['/metrics', '/metrics/summary', '/health/live', '/health/ready']
 
 /** Creates the HTTP app of the console: the pages for browsers, and the JSON API that only these pages can call. */
 export function createApp(deps: AppDeps): Hono {
@@ -84,7 +84,6 @@ export function createApp(deps: AppDeps): Hono {
       maxBodyBytesAt: {
         '/api/bulk': MAX_BULK_BYTES,
         '/api/queue': MAX_QUEUE_BYTES,
-        '/api/queue/lines': MAX_FILE_BODY_BYTES,
       },
       responseHeaders: securityHeaders,
       errorResponses: { respond: respondToFailure(deps.built), content: PROBLEM_CONTENT },
@@ -132,7 +131,7 @@ export function createApp(deps: AppDeps): Hono {
       app.route('/api', activityRoutes(deps))
       app.route('/api', searchRoutes(deps))
       app.route('/api', limitsRoutes(deps))
-      app.route('/api', figuresRoutes(deps))
+      app.route('/api', chartRoutes(deps))
       app.route('/api', sandboxRoutes(deps))
     },
   )

@@ -18,7 +18,7 @@ describe('the browser bundle of the console', () => {
   })
 
   const textOf = ({ body }: Asset): string => Buffer.from(body).toString()
-  const documents = /\/(?:runbook|errors)-[^/]*\.js$/
+  const isDocument = ({ path }: Asset): boolean => path.endsWith('.md')
 
   /**
    * Returns the files that the browser loads together with a file: those that it imports statically, and their
@@ -55,8 +55,8 @@ describe('the browser bundle of the console', () => {
   })
 
   it('each console page that is loaded on demand adds at most 25 KB', () => {
-    const later = app.assets.filter((asset) => !firstLoad().has(asset))
-    expect(later.length).toBeGreaterThanOrEqual(3)
+    const later = app.assets.filter((asset) => !firstLoad().has(asset) && !isDocument(asset))
+    expect(later.length).toBeGreaterThanOrEqual(2)
     for (const asset of later)
       expect(
         bytesOf([...loadedWith(asset)].filter((file) => !firstLoad().has(file))),
@@ -68,9 +68,9 @@ describe('the browser bundle of the console', () => {
     const text = app.assets.map(textOf).join('\n')
     for (const path of ['/token', '/exports', '/imports', '/key-rotations', '/v3/'])
       expect(text).not.toContain(`"${path}`)
-    // The help documents contain addresses as text, and one address as a link that a person may follow.
+    // The documents contain addresses as text.
     const program = app.assets
-      .filter(({ path }) => !documents.test(path))
+      .filter((asset) => !isDocument(asset))
       .map(textOf)
       .join('\n')
     const hosts = [...program.matchAll(/https?:\/\/([\w.-]+)/g)].map(([, host]) => host)
@@ -95,7 +95,7 @@ describe('the browser bundle of the console', () => {
   it('the HTML of the console has no inline script or style, which its Content-Security-Policy would block', () => {
     const html = Buffer.from(app.shell.body).toString()
     expect(html).not.toMatch(/<style|style="|<script(?![^>]*\bsrc=)/)
-    for (const { path } of app.assets) expect(path).toMatch(/^\/assets\/[\w-]+-\w{8}\.(js|css)$/)
+    for (const { path } of app.assets) expect(path).toMatch(/^\/assets\/[\w-]+-\w{8}\.(js|css|md)$/)
   })
 })
 

@@ -35,6 +35,8 @@ export const BUNDLE = join(import.meta.dirname, '../dist')
 const TYPES: Readonly<Record<string, string>> = {
   js: 'text/javascript; charset=utf-8',
   css: 'text/css; charset=utf-8',
+  // A browser shows a text of this type, and would save Markdown as a file.
+  md: 'text/plain; charset=utf-8',
 }
 
 /**
@@ -59,7 +61,8 @@ export async function buildApp(esbuild: Bundler): Promise<BuiltApp> {
       minify: true,
       metafile: true,
       write: false,
-      loader: { '.md': 'text' },
+      assetNames: '[name]-[hash]',
+      loader: { '.md': 'file' },
       legalComments: 'none',
       define: { 'process.env.NODE_ENV': '"production"' },
       tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } },

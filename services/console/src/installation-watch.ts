@@ -12,11 +12,9 @@ import type { NowView } from './contracts/now.ts'
 import type { ServicesView } from './contracts/services.ts'
 import { ALERTS_MS, CHANGES_MS, COMPANIES_MS, HEALTH_MS, PROCESSES_MS } from './read-intervals.ts'
 import { type ReadLoop, startReadLoop } from './read-loop.ts'
-import type { Windows } from './view/alert-rule.ts'
 import { changesOf } from './view/changes.ts'
 import { createConditionTimes } from './view/condition-times.ts'
 import { conditionsOf } from './view/conditions.ts'
-import type { FigureHistory } from './view/figure-history.ts'
 import { type FiringAlert, withFiringAlerts } from './view/firing-alerts.ts'
 import type { Frames } from './view/frames.ts'
 import type { Installation, ProcessState, ServiceState } from './view/installation.ts'
@@ -40,7 +38,6 @@ export interface InstallationWatchDeps {
   /** The readers of the replicas by the name of their service, in the order of the page Health. */
   readonly replicas: ReadonlyMap<string, ReplicaReader>
   readonly frames: Frames
-  readonly figures: FigureHistory
   /** Reads the firing alerts of Prometheus; `null` without `PROMETHEUS_URL`. */
   readonly readAlerts: ReadAlerts | null
   readonly logger: Logger
@@ -81,6 +78,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     audit: null,
   }
   let services: readonly ServiceState[] = []
+  let metricsAt: number | null = null
   let actions: Awaited<ReturnType<InstallationReader['readActions']>> = []
   let audit: Awaited<ReturnType<InstallationReader['readAudit']>> = { audit: [], names: {} }
   let changes: NowView['Changes'] = []
@@ -98,6 +96,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   const installation = (): Installation => ({
     ...companies,
     services,
+    metricsAt,
     asOf: { companies: outdated(readAt.companies), processes: outdated(readAt.processes) },
     processes:
       processes?.map((process) => ({
@@ -113,13 +112,12 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   function build(): { readonly now: NowView; readonly services: ServicesView } {
     const at = Date.now()
     const state = installation()
-    const windows: Windows = (query, minutes) => deps.figures.over(query, minutes, at)
     return {
       now: nowView({
         at,
         watchedSince,
         installation: state,
-        conditions: times.dated(withFiringAlerts(conditionsOf(state, windows), alerts), at),
+        conditions: times.dated(withFiringAlerts(conditionsOf(state), alerts), at),
         prometheusFailedSince,
         lastEnded: times.lastEnded,
         minutes: tracker.minutes(at),
@@ -176,7 +174,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     else if ((error.status === 401 || error.status === 403) && !isKeyRejected) {
       isKeyRejected = true // every read fails until the key is replaced, so this is logged once
       logger.error(
-        { status: error.status, remediation: 'check OPERATOR_API_KEY and its scopes' },
+        { status: error.status, remedy: 'check OPERATOR_API_KEY and its scopes' },
         'a service rejects the key of the console',
       )
     }
@@ -222,7 +220,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
         replicas: await replicaReader.read(withMetrics),
       })),
     )
-    if (withMetrics) deps.figures.add(Date.now(), services)
+    if (withMetrics) metricsAt = Date.now()
     onChecked()
   })
   const acted = [

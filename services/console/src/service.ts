@@ -44,10 +44,7 @@ import { createSessions } from './session/sessions.ts'
 import { createFlowSeal } from './session/sign-in-flow.ts'
 import { createSignInLog, withSignInLog } from './session/sign-in-log.ts'
 import { createSignInDelay } from './session/sign-in-delay.ts'
-import { charts } from './view/charts.ts'
-import { createFigureHistory } from './view/figure-history.ts'
 import { createFrames } from './view/frames.ts'
-import { conditionSources } from './view/metric-conditions.ts'
 
 export interface ServiceDeps {
   readonly logger: Logger
@@ -85,7 +82,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
   if (config.openId !== null) logForwardProxies(config, logger)
   if (config.OPERATOR_API_KEY === undefined)
     logger.warn(
-      { remediation: 'set OPERATOR_API_KEY to a key without the scope credentials:token' },
+      { remedy: 'set OPERATOR_API_KEY to a key without the scope credentials:token' },
       'the console uses a service key that may also read access tokens; give the console a key of its own',
     )
   const clientOf = (name: string, serviceUrl: string) =>
@@ -131,7 +128,6 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     signInLog,
   )
   const frames = createFrames(randomBytes(6).toString('hex'), () => performance.now())
-  const figures = createFigureHistory([...charts, ...conditionSources])
   const watch = opened.use(
     watchInstallation({
       coordinator,
@@ -151,7 +147,6 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
         ),
       ),
       frames,
-      figures,
       readAlerts:
         config.PROMETHEUS_URL === undefined ? null : createAlertReader(config.PROMETHEUS_URL),
       logger,
@@ -216,7 +211,6 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     },
     signInLog,
     sandbox: config.SANDBOX_URL === undefined ? null : createSandboxClient(config.SANDBOX_URL),
-    figures,
     readRange:
       config.PROMETHEUS_URL === undefined ? null : createRangeReader(config.PROMETHEUS_URL),
     grafanaUrl: config.GRAFANA_URL ?? null,

@@ -1,14 +1,17 @@
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
+import type { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
 import {
   CURRENT,
   type Installation,
   type ProcessState,
+  type Replica,
   type RunGroup,
 } from '../src/view/installation.ts'
 
 /** An installation of which the console knows nothing yet. */
 export const unknownInstallation: Installation = {
   services: [],
+  metricsAt: null,
   companies: null,
   faulted: [],
   processes: null,
@@ -64,4 +67,32 @@ export const company = (
   RefreshedAt: AT,
   Attempts: 1,
   Fault: { Code: 'invalid_grant', Message: '', At: AT, Attempts: 1 },
+})
+
+type Coordinator = NonNullable<MetricsSummary['Coordinator']>
+
+/** Returns what a coordinator that has counted nothing reports. `over` replaces single members. */
+export const coordinatorSummary = (over: Partial<Coordinator> = {}): Coordinator => ({
+  Runs: {},
+  Steps: {},
+  Due: [],
+  DeadLetters: {},
+  Violations: {},
+  Online: true,
+  ...over,
+})
+
+/** Returns a replica that is ready. Of the summary of its metrics, `summary` replaces single members. */
+export const replica = (
+  summary: Partial<MetricsSummary> = {},
+  over: Partial<Replica> = {},
+): Replica => ({
+  address: '10.0.0.1:80',
+  misses: 0,
+  since: 0,
+  reason: null,
+  report: { status: 'ready', dependencies: {} },
+  summary: { Version: '1.2.3', StartedAt: AT, LagMs: 11, MemoryBytes: 100, ...summary },
+  clockOffsetMs: 0,
+  ...over,
 })

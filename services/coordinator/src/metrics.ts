@@ -1,3 +1,4 @@
+import type { ServiceSummary } from '@integration-host/shared/contracts/metrics-summary'
 import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import { WAITS_FOR_SLOT } from './process/concurrency.ts'
@@ -12,6 +13,8 @@ import type { StartResult } from './worker/start-intake.ts'
 import type { WaitingMessages } from './adapters/message-bus/waiting-messages.ts'
 import type { StoredSchedule } from './schedule/schedule-store.ts'
 import type { RetentionAges } from './worker/retention.ts'
+
+type Summary = NonNullable<ServiceSummary['Coordinator']>
 
 export interface CoordinatorMetrics {
   /** Counts the outcome of a step. `ms`, the duration of the step, is given only if the outcome was recorded. */
@@ -186,14 +189,43 @@ export function createCoordinatorMetrics(
   )
   const online = metrics.gauge('coordinator_online', '1 while a probe reaches the internet')
 
+  const outcomes: Record<string, number> = {}
+  /** When this process ended the last attempt of each step, as JSON texts of process and step. */
+  const stepEndedAt = new Map<string, number>()
+  const startedAt = performance.now()
+  let isOnline: boolean | null = null
+  let latest: Pick<Summary, 'Runs' | 'DeadLetters' | 'Violations'> & {
+    readonly due: readonly Omit<Summary['Due'][number], 'IdleSeconds'>[]
+  } = { Runs: {}, DeadLetters: {}, Violations: {}, due: [] }
+  metrics.summarize(() => {
+    const { due: runs, ...counts } = latest
+    const idleSeconds = (process: string, step: string): number => {
+      const endedAt = stepEndedAt.get(JSON.stringify([process, step])) ?? startedAt
+      return Math.round((performance.now() - endedAt) / 1_000)
+    }
+    return {
+      Coordinator: {
+        ...counts,
+        Steps: outcomes,
+        Due: runs.map((one) => ({ ...one, IdleSeconds: idleSeconds(one.Process, one.Step) })),
+        Online: isOnline,
+      },
+    }
+  })
+
   return {
     countStep(process, step, outcome, ms) {
       steps.inc({ process, step, outcome })
+      outcomes[outcome] = (outcomes[outcome] ?? 0) + 1
+      stepEndedAt.set(JSON.stringify([process, step]), performance.now())
       if (ms !== undefined) stepTimes.observe({ process, step }, ms / 1_000)
     },
     countSwept: (count) => swept.inc(count),
     countRecovered: (count) => recovered.inc(count),
-    setOnline: (isOnline) => online.set(isOnline ? 1 : 0),
+    setOnline(next) {
+      isOnline = next
+      online.set(next ? 1 : 0)
+    },
     countCutStream: (reason) => cutStreams.inc({ reason }),
     watchStreams: (count) => metrics.beforeEach(() => watchers.set(count())),
     watchWaiting: (count) => metrics.beforeEach(() => waitingRequests.set(count())),
@@ -254,6 +286,7 @@ export function createCoordinatorMetrics(
       )
       inDoubt.set({ state: 'unfinished' }, inDoubtOf(audit.unfinished))
       inDoubt.set({ state: 'ended' }, inDoubtOf(audit.endedBadly))
+      const dueRuns: (typeof latest)['due'][number][] = []
       for (const { name: process, stepNames } of processes.values())
         for (const step of stepNames) {
           // A row that another program has inserted may have no step name: its run is at the first step. The audit
@@ -265,11 +298,25 @@ export function createCoordinatorMetrics(
           const oldestMs = Math.max(0, ...here.map((runs) => runs.oldestMs))
           due.set({ process, step }, count)
           oldestDue.set({ process, step }, oldestMs / 1_000)
+          dueRuns.push({
+            Process: process,
+            Step: step,
+            Count: count,
+            OldestSeconds: oldestMs / 1_000,
+          })
         }
       const deadLetters = await countDeadLetters()
       // The metrics of a process that is no longer loaded are set only while it has dead letters.
       deadMessages.reset()
       for (const [process, count] of deadLetters) deadMessages.set({ process }, count)
+      latest = {
+        Runs: Object.fromEntries(
+          headerStatuses.map((status) => [status, audit.runsByStatus[status] ?? 0]),
+        ),
+        Violations: { ...audit.violations },
+        DeadLetters: Object.fromEntries(deadLetters),
+        due: dueRuns,
+      }
       for (const { process, kind, count } of await countWaiting())
         waitingMessages.set({ process, kind }, count)
     },

@@ -1,3 +1,4 @@
+import type { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Backends, openBackends, startFixture } from '../test-support/fixture.ts'
@@ -48,6 +49,22 @@ describe('the metrics of the coordinator', () => {
     expect(text).toMatch(/coordinator_step_duration_seconds_count\{[^}]*step="good"[^}]*\} 2\n/)
     expect(text).toMatch(/coordinator_step_duration_seconds_count\{[^}]*step="bad"[^}]*\} 2\n/)
     expect(text).not.toContain('canary')
+    const { Coordinator } = (await (
+      await fetch(`${host.url}/metrics/summary`)
+    ).json()) as MetricsSummary
+    expect(Coordinator).toMatchObject({
+      Runs: { Completed: 1, Failed: 1, Running: 0 },
+      Steps: { completed: 3, failed: 1 },
+      DeadLetters: { Measured: 0 },
+      Online: true,
+    })
+    expect(Coordinator?.Due).toContainEqual({
+      Process: 'Measured',
+      Step: 'bad',
+      Count: 0,
+      OldestSeconds: 0,
+      IdleSeconds: expect.any(Number),
+    })
   })
 
   it('coordinator_transactions counts a run only under its present status', async () => {

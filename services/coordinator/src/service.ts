@@ -274,7 +274,7 @@ export async function startCoordinator(
         },
         (error) =>
           log.error(
-            { err: error, remediation: 'save a process file again, or restart' },
+            { err: error, remedy: 'save a process file again, or restart' },
             'changed process files could not be applied',
           ),
       ),

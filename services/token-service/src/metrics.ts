@@ -12,6 +12,7 @@ export interface TokenServiceMetrics {
   /** Records the duration of a token request. `durationMs` is in milliseconds, and the metric is in seconds. */
   observeProviderRequest(call: string, outcome: string, durationMs: number): void
   setClientRejected(isRejected: boolean): void
+  isClientRejected(): boolean
 }
 
 export function createTokenServiceMetrics(
@@ -42,6 +43,7 @@ export function createTokenServiceMetrics(
     'provider_client_refused',
     '1 while the provider rejects the client credentials',
   )
+  let isRejectedNow = false
   return {
     countRefresh(report) {
       refreshes.inc({
@@ -55,7 +57,11 @@ export function createTokenServiceMetrics(
     countRejectedIdToken: () => rejectedIdTokens.inc(),
     observeProviderRequest: (call, outcome, durationMs) =>
       latency.observe({ call, outcome }, durationMs / 1_000),
-    setClientRejected: (isRejected) => clientRejected.set(isRejected ? 1 : 0),
+    setClientRejected(isRejected) {
+      isRejectedNow = isRejected
+      clientRejected.set(isRejected ? 1 : 0)
+    },
+    isClientRejected: () => isRejectedNow,
   }
 }
 
@@ -82,11 +88,12 @@ export function watchCredentials(
     readonly store: Pick<CredentialStore, 'counts'>
     /** Returns the number of rotated token pairs in this process that the store has not accepted yet. */
     readonly uncommittedCount: () => number
+    readonly isClientRejected: () => boolean
     readonly now: () => number
     readonly onError: (error: unknown) => void
   },
 ): Disposable {
-  const { store, uncommittedCount, now, onError } = deps
+  const { store, uncommittedCount, isClientRejected, now, onError } = deps
   const stored = metrics.gauge('credentials_stored', 'Credentials in the store')
   const faulted = metrics.gauge('credentials_faulted', 'Credentials with a fault')
   const nearestExpiry = metrics.gauge(
@@ -98,10 +105,18 @@ export function watchCredentials(
     'Rotated token pairs that only this process has, because the store did not accept them yet',
   )
   let nextExpiryAt: number | null = null
+  const secondsUntilExpiry = (): number | null =>
+    nextExpiryAt === null ? null : (nextExpiryAt - now()) / 1_000
   metrics.beforeEach(() => {
     uncommitted.set(uncommittedCount())
-    nearestExpiry.set(nextExpiryAt === null ? Number.NaN : (nextExpiryAt - now()) / 1_000)
+    nearestExpiry.set(secondsUntilExpiry() ?? Number.NaN)
   })
+  metrics.summarize(() => ({
+    TokenService: {
+      ClientRejected: isClientRejected(),
+      NearestExpirySeconds: secondsUntilExpiry(),
+    },
+  }))
   const count = async (): Promise<void> => {
     try {
       const counts = await store.counts()

@@ -1,3 +1,4 @@
+import type { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { createLogger } from '@integration-host/shared/observability/logger'
@@ -65,6 +66,11 @@ describe('the metrics of token-service', () => {
       expect(Number(left)).toBeGreaterThan(3_500)
       expect(Number(left)).toBeLessThanOrEqual(3_600)
     })
+    const { TokenService } = (await (
+      await fetch(`${service.url}/metrics/summary`)
+    ).json()) as MetricsSummary
+    expect(TokenService?.ClientRejected).toBe(false)
+    expect(TokenService?.NearestExpirySeconds).toBeGreaterThan(3_500)
   })
 
   it('a metric counts a rotated token pair that is lost at shutdown, and the log names its company', async () => {
@@ -96,7 +102,7 @@ describe('the metrics of token-service', () => {
     expect(JSON.parse(line)).toMatchObject({
       level: 'error',
       name: 'ACC-1',
-      remediation: expect.stringContaining('Reconnect ACC-1'),
+      remedy: expect.stringContaining('Reconnect ACC-1'),
     })
   })
 })

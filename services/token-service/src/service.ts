@@ -383,7 +383,8 @@ export async function startTokenService(
   )
   opened.use(startIndexUpkeep({ store, sleep, onError }))
   const uncommittedCount = (): number => refreshRoutine.uncommittedCount()
-  opened.use(watchCredentials(metrics, { store, uncommittedCount, now, onError }))
+  const { isClientRejected } = counted
+  opened.use(watchCredentials(metrics, { store, uncommittedCount, isClientRejected, now, onError }))
 
   const server = opened.use(
     await listen(honoListener(app), { host: config.HOST, port: config.PORT, metrics }),
@@ -419,12 +420,12 @@ function logRefresh(
   retry: 'refresh' | 'adoption' = 'refresh',
 ): void {
   if (report.outcome === 'rotation_dropped') {
-    const remediation = `Reconnect ${report.name} unless its next ${retry} succeeds: the provider has rotated the refresh token, and the new one is lost.`
-    logger.error({ ...report, remediation }, 'rotated token pair dropped: the store is unavailable')
+    const remedy = `Reconnect ${report.name} unless its next ${retry} succeeds: the provider has rotated the refresh token, and the new one is lost.`
+    logger.error({ ...report, remedy }, 'rotated token pair dropped: the store is unavailable')
   } else if (report.outcome === 'rotation_rescued') {
-    const remediation =
+    const remedy =
       'Start token-service again with the same RESCUE_DIR and CREDENTIAL_KEYS. Until then the only copy of the pair is the file.'
-    logger.error({ ...report, remediation }, 'rotated token pair written to RESCUE_DIR')
+    logger.error({ ...report, remedy }, 'rotated token pair written to RESCUE_DIR')
   } else {
     const isOrdinary = report.outcome === 'refreshed' && report.oddities === undefined
     logger[isOrdinary ? 'info' : 'warn'](report, 'credential refresh ended')

@@ -74,7 +74,7 @@ export async function startWebhookReceiver(
         if (hasCode(error, 'signature_invalid') && rejectionLog.take())
           logger.warn(
             {
-              remediation:
+              remedy:
                 'compare WEBHOOK_VERIFIER_TOKENS with the token on the webhooks page of the app',
             },
             'signature of a webhook matches no verifier token',

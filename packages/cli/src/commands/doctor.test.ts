@@ -200,7 +200,7 @@ describe('the command `doctor`', () => {
       'no usable token_endpoint',
     ],
   ])(
-    'doctor prints a problem with its remediation and exits with code 1 for the discovery response %j',
+    'doctor prints a problem with its remedy and exits with code 1 for the discovery response %j',
     async (bad, found) => {
       discoveryResponse = bad
       const { code, out, err } = await doctor()

@@ -135,7 +135,7 @@ Examples:
     ) =>
       value === undefined && isEmbedded
         ? async () => [
-            { ...skipped('connection', 'the embedded host has none', ''), remediation: null },
+            { ...skipped('connection', 'the embedded host has none', ''), remedy: null },
           ]
         : given(value, variable, examine)
     let list: Promise<QueryResult<ProcessList>> | null = null
@@ -208,11 +208,11 @@ Examples:
       const [header = '', ...rows] = table(
         shown.map((result) => [result.verdict, result.subject, result.check, result.found]),
       )
-      const lines = shown.flatMap(({ verdict, remediation }, index) => {
+      const lines = shown.flatMap(({ verdict, remedy }, index) => {
         const row = rows[index] ?? ''
         return [
           paint(colours[verdict], row.slice(0, verdict.length)) + row.slice(verdict.length),
-          ...(remediation === null ? [] : [`${' '.repeat(9)}→ ${plain(remediation)}`]),
+          ...(remedy === null ? [] : [`${' '.repeat(9)}→ ${plain(remedy)}`]),
         ]
       })
       await print(terminal, header, ...lines)
@@ -252,13 +252,13 @@ const documentOf = ({
   check,
   verdict,
   found,
-  remediation,
+  remedy,
 }: CheckResult & { subject: Subject }) => ({
   Subject: subject,
   Check: check,
   Verdict: verdict,
   Found: found,
-  Mend: remediation,
+  Mend: remedy,
 })
 
 const summaryOf = (counts: Readonly<Record<CheckResult['verdict'], number>>): string =>

@@ -48,12 +48,12 @@ export async function examineBroker(
   if (!isReached(overAmqp)) return overAmqp
   if (hasManagement) return [...overAmqp, ...managed.results, ...unknown]
   const why = managed === null ? 'AMQP_MANAGEMENT_URL is not set' : `management API: ${managed.why}`
-  const remediation =
+  const remedy =
     'Set AMQP_MANAGEMENT_URL to its address with a user who has the tag monitoring: http://user:password@host:15672'
   return [
     ...overAmqp,
     ...unknown,
-    (settings.AMQP_MANAGEMENT_URL === undefined ? skipped : warning)('policies', why, remediation),
+    (settings.AMQP_MANAGEMENT_URL === undefined ? skipped : warning)('policies', why, remedy),
   ]
 }
 

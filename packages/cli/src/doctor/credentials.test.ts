@@ -47,6 +47,6 @@ describe('the check of companies by doctor', () => {
     expect(checked(expiring)).toEqual([
       'warning expiring: the grants of 1 of 1 end soon: ACC-1 (2026-12-01)',
     ])
-    expect(checkCredentials([expiring])[0]?.remediation).toMatch(/credentials connect --realm 1$/)
+    expect(checkCredentials([expiring])[0]?.remedy).toMatch(/credentials connect --realm 1\. /)
   })
 })

@@ -1,4 +1,5 @@
 /** Reads the audit log and all credentials once, and checks both. */
+import { remedyFor } from '@integration-host/shared/conditions'
 import { AuditPage } from '@integration-host/shared/contracts/audit'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import {
@@ -97,7 +98,10 @@ export function checkCredentials(credentials: readonly CredentialView[]): CheckR
           problem(
             'companies',
             `${of(lost)} must be connected again (${classesOf(lost)}): ${named(lost)}`,
-            `integration-host credentials show ${lost[0]?.Name ?? ''}, then connect it again (docs/runbook.md#a-credential-is-faulted)`,
+            remedyFor(
+              'CredentialsFaulted',
+              `integration-host credentials show ${lost[0]?.Name ?? ''}`,
+            ),
           ),
         ]),
     ...(failing.length === 0
@@ -106,7 +110,10 @@ export function checkCredentials(credentials: readonly CredentialView[]): CheckR
           problem(
             'companies',
             `${of(failing)} cannot be refreshed now (${classesOf(failing)}): ${named(failing)}`,
-            `integration-host credentials show ${failing[0]?.Name ?? ''} shows why; the refresh is repeated (docs/runbook.md#a-credential-is-faulted)`,
+            remedyFor(
+              'CredentialsFaulted',
+              `integration-host credentials show ${failing[0]?.Name ?? ''}`,
+            ),
           ),
         ]),
     ...(delayed.length === 0
@@ -115,7 +122,7 @@ export function checkCredentials(credentials: readonly CredentialView[]): CheckR
           warning(
             'refreshes',
             `the last refresh of ${of(delayed)} has failed; their access tokens are valid until ${earliest(delayed)} or longer: ${named(delayed)}`,
-            'The refresh is repeated. Check that the token endpoint is available (docs/runbook.md#refreshesfailing).',
+            remedyFor('RefreshesFailing', 'Check that the token endpoint is available'),
           ),
         ]),
     ...(expiring.length === 0
@@ -124,7 +131,10 @@ export function checkCredentials(credentials: readonly CredentialView[]): CheckR
           warning(
             'expiring',
             `the grants of ${of(expiring)} end soon: ${named(expiring, ({ HardExpiry }) => HardExpiry?.slice(0, 10))}`,
-            `Connect them again before that: integration-host credentials connect --realm ${realmOf(expiring[0]?.Name ?? '')}`,
+            remedyFor(
+              'GrantsExpiring',
+              `integration-host credentials connect --realm ${realmOf(expiring[0]?.Name ?? '')}`,
+            ),
           ),
         ]),
   ]

@@ -33,7 +33,7 @@ describe('the explanations of the error codes of backends', () => {
     expect(unreachable('host:1', 'SOME_URL', error)).toMatchObject({
       verdict: 'problem',
       found: `host:1: ${found}`,
-      remediation: expect.stringMatching(/\(SOME_URL\)$/),
+      remedy: expect.stringMatching(/\(SOME_URL\)$/),
     })
   })
 

@@ -1,6 +1,6 @@
 /** What the error codes of sockets, drivers and servers mean, and what an operator can do about them. */
 
-type Meaning = readonly [found: string, remediation: string]
+type Meaning = readonly [found: string, remedy: string]
 
 const CREDENTIALS_REJECTED: Meaning = [
   'rejects the user or the password',
@@ -158,7 +158,7 @@ const amqp: Readonly<Record<string, Meaning>> = {
 
 const meanings = { ...socket, ...redis, ...postgres, ...amqp }
 
-/** Returns the meaning of an error code and its remediation; `undefined` if the code is unknown. */
+/** Returns the meaning of an error code and its remedy; `undefined` if the code is unknown. */
 export const meaningOf = (code: string): Meaning | undefined =>
   Object.hasOwn(meanings, code) ? meanings[code as keyof typeof meanings] : undefined
 

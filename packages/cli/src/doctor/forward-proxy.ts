@@ -26,12 +26,12 @@ export async function examineForwardProxy(
   } catch (error) {
     // Any other error is one of the TLS connection to the provider. The check of the provider reports it.
     if (error instanceof ForwardProxyError)
-      return [problem(CHECK, error.message, remediationOf(error.code, url))]
+      return [problem(CHECK, error.message, remedyOf(error.code, url))]
   }
   return [ok(CHECK, `${proxy.address} connects to ${url.host}`)]
 }
 
-function remediationOf(code: ForwardProxyFailure, url: URL): string {
+function remedyOf(code: ForwardProxyFailure, url: URL): string {
   const setting = url.protocol === 'https:' ? 'HTTPS_PROXY' : 'HTTP_PROXY'
   switch (code) {
     case 'PROXY_UNREACHABLE':

@@ -125,7 +125,7 @@ describe('checks of RabbitMQ by the management API', () => {
         check: 'policy dead-letters',
         verdict: 'warning',
         found: expect.stringMatching(/no policy applies.*returned to them more than 20 times/),
-        remediation: expect.stringContaining('import_definitions deploy/definitions.json'),
+        remedy: expect.stringContaining('import_definitions deploy/definitions.json'),
       },
     ])
   })

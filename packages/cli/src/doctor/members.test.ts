@@ -28,14 +28,14 @@ describe('the check of quorum queue members by doctor', () => {
         check: 'members',
         verdict: 'problem',
         found: '1 of 3: q1, q2, q3, and 1 more queue',
-        remediation: `rabbitmq-queues grow ${B} all && rabbitmq-queues grow ${C} all (docs/rabbitmq.md)`,
+        remedy: `rabbitmq-queues grow ${B} all && rabbitmq-queues grow ${C} all (docs/rabbitmq.md)`,
       },
     ])
   })
 
   it('doctor proposes members on only two further nodes, even if the RabbitMQ cluster has more nodes', () => {
     const [found] = amiss([queue([B])], [...NODES, 'rabbit@d', 'rabbit@e'])
-    expect(found?.remediation).toMatch(
+    expect(found?.remedy).toMatch(
       /^rabbitmq-queues grow rabbit@a all && rabbitmq-queues grow rabbit@c all \(/,
     )
   })

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { remedyFor } from '@integration-host/shared/conditions'
 import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
 import { isLoopback } from '@integration-host/shared/http/loopback'
@@ -186,8 +187,10 @@ async function examineTokenEndpoint(
 }
 
 const TOKEN_ENDPOINT = 'token endpoint'
-const NOTHING_REFRESHED =
-  "No company is refreshed until it responds. Check the provider's status page (docs/runbook.md#refreshesfailing)."
+const NOTHING_REFRESHED = remedyFor(
+  'RefreshesFailing',
+  "No company is refreshed until it responds: check the provider's status page",
+)
 
 const failing = (response: ProviderResponse, profile: ProviderProfile): CheckResult =>
   problem(TOKEN_ENDPOINT, `fails: ${described(response, profile)}`, NOTHING_REFRESHED)

@@ -24,7 +24,7 @@ export const reached = (host: string): CheckResult => ok('connection', host)
  */
 export function unreachable(host: string, variable: string, error: unknown): CheckResult {
   const reason = reasonFor(error)
-  const [found, remediation] = meaningOfTls(error, variable) ??
+  const [found, remedy] = meaningOfTls(error, variable) ??
     meaningOf(reason) ?? [
       `cannot be used (${reason})`,
       'Check that the address is right and the server is running.',
@@ -32,7 +32,7 @@ export function unreachable(host: string, variable: string, error: unknown): Che
   return problem(
     'connection',
     `${host}: ${found}`,
-    `${remediation.replace(/\.$/, '')} (${variable})`,
+    `${remedy.replace(/\.$/, '')} (${variable})`,
   )
 }
 
@@ -46,7 +46,7 @@ function meaningOfTls(error: unknown, variable: string): readonly [string, strin
   const [, prefix] = /^(REDIS|AMQP|DATABASE)_URL$/.exec(variable) ?? []
   const failure = tlsFailure(error instanceof Error ? (error.cause ?? error) : error)
   if (prefix === undefined || failure === null) return undefined
-  return [failure.reason, failure.remediation.replaceAll('*', prefix)]
+  return [failure.reason, failure.remedy.replaceAll('*', prefix)]
 }
 
 function reasonFor(error: unknown): string {

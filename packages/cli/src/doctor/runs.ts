@@ -1,4 +1,5 @@
 /** Reports the runs that an operator must act on: failed, waiting for a credential, or in doubt. */
+import { remedyFor } from '@integration-host/shared/conditions'
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { HeaderView } from '@integration-host/shared/contracts/transaction'
 import {
@@ -105,7 +106,7 @@ const checkFailed = (failed: Found): CheckResult[] =>
         problem(
           'failed runs',
           `${amount(failed)} in the last day: ${grouped(failed.runs, ({ Process, StepName, ErrorClass }) => `${ErrorClass ?? 'no class'} at ${Process} ${StepName}`)}`,
-          `integration-host transactions show ${idOf(failed)}; fix the cause, then resume them (docs/runbook.md#runsfailed)`,
+          remedyFor('RunsFailed', `integration-host transactions show ${idOf(failed)}`),
         ),
       ]
 
@@ -118,7 +119,10 @@ const checkWaiting = ({ runs, hasMore }: Found): CheckResult[] => {
         problem(
           'waiting runs',
           `${amount(waiting)} for a credential: ${grouped(waiting.runs, ({ WaitingFor }) => WaitingFor ?? 'unknown')}`,
-          `integration-host credentials show ${waiting.runs[0]?.WaitingFor ?? ''} (docs/runbook.md#runswaiting)`,
+          remedyFor(
+            'RunsWaiting',
+            `integration-host credentials show ${waiting.runs[0]?.WaitingFor ?? ''}`,
+          ),
         ),
       ]
 }
@@ -133,7 +137,7 @@ function checkInDoubt({ runs, hasMore }: Found): CheckResult[] {
           problem(
             'in doubt',
             `${amount(failed)} have failed, but may have done the work of their step`,
-            `Check at the target what ${failed.runs[0]?.TransactionID ?? ''} did, then integration-host transactions settle (docs/runbook.md#a-run-is-in-doubt)`,
+            remedyFor('RunsInDoubt', `integration-host transactions show ${idOf(failed)}`),
           ),
         ]),
     ...(active.runs.length === 0

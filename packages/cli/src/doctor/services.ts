@@ -1,3 +1,4 @@
+import { remedyFor } from '@integration-host/shared/conditions'
 import {
   type CheckResult,
   ok,
@@ -80,7 +81,7 @@ export async function examineReadiness(
         ? (response.ok ? warning : problem)(
             response.ok ? 'optional' : 'ready',
             `waits for ${dependency} since ${since}: ${reason}`,
-            'It continues by itself once that is fixed (docs/runbook.md#a-service-says-dependency-is-down).',
+            remedyFor('DependencyDown'),
           )
         : problem(dependency, `since ${since}: ${reason}`, known)
     }),
@@ -95,26 +96,22 @@ export async function examineReadiness(
 
 /** The remedy for each dependency that only an operator can restore. */
 const needsPerson: Readonly<Record<string, string>> = {
-  'provider-client':
-    'Set CLIENT_SECRET to new,old and restart token-service (docs/runbook.md#providerclientrefused).',
+  'provider-client': remedyFor('ProviderClientRefused'),
   'data-folder':
     'Free space on the disk of DATA_DIR (docs/runbook.md#the-disk-of-a-coordinator-is-full).',
   'credential-keys':
     'Append the missing key to CREDENTIAL_KEYS (docs/runbook.md#lost-or-changed-keys).',
-  'service-keys-file':
-    'Correct SERVICE_KEYS_FILE; do not restart before (docs/runbook.md#servicekeysfileinvalid).',
-  processes:
-    'Correct what the log of coordinator names as not loaded, then restart it (docs/runbook.md#processfilesfailed).',
-  'webhooks-file':
-    'Correct WEBHOOKS_FILE; do not restart before (docs/runbook.md#webhooksfileinvalid).',
+  'service-keys-file': remedyFor('ServiceKeysFileInvalid'),
+  processes: remedyFor('ProcessFilesFailed'),
+  'webhooks-file': remedyFor('WebhooksFileInvalid'),
 }
 
-/** Returns the check result for a note. The result needs no separate remediation, because the note says what to do. */
+/** Returns the check result for a note. The result needs no separate remedy, because the note says what to do. */
 const noteOf = (dependency: string, note: string): CheckResult => ({
   check: dependency,
   verdict: 'warning',
   found: note,
-  remediation: null,
+  remedy: null,
 })
 
 /**
@@ -153,7 +150,7 @@ export async function checkCoordinator(
           warning(
             'paused',
             paused.join(', '),
-            'integration-host processes resume NAME, once it may run.',
+            remedyFor('ProcessPaused', 'integration-host processes resume NAME'),
           ),
         ]
       : []),
@@ -161,7 +158,10 @@ export async function checkCoordinator(
       problem(
         'not loaded',
         `${Process}: ${counted(Unfinished, 'unfinished run')} of this process, which is not loaded`,
-        `Load it again, or cancel them: integration-host transactions list --process ${Process} (docs/runbook.md#booksoutofbalance)`,
+        remedyFor(
+          'BooksOutOfBalance',
+          `Load it again, or cancel them: integration-host transactions list --process ${Process}`,
+        ),
       ),
     ),
     ...('data' in integrity
@@ -185,13 +185,13 @@ function checkIntegrity(
       : problem(
           'integrity',
           off.map(([kind, count]) => `${kind}: ${count}`).join(', '),
-          'docs/runbook.md#booksoutofbalance says what each count means.',
+          remedyFor('BooksOutOfBalance'),
         ),
     ...dead.map(([process, count]) =>
       problem(
         'dead letters',
         `${process}: ${count}`,
-        `integration-host dead-letters list --process ${process} (docs/runbook.md#deadmessages)`,
+        remedyFor('DeadMessages', `integration-host dead-letters list --process ${process}`),
       ),
     ),
   ]

@@ -72,7 +72,7 @@ export function openListFile<Entry>(
         setting,
         file: path,
         faults: faults.slice(0, MAX_FAULTS),
-        remediation: 'correct the file; it is read again within a second',
+        remedy: 'correct the file; it is read again within a second',
       },
       'list file is not valid: the last valid list is still used',
     )

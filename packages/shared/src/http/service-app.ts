@@ -4,6 +4,7 @@ import { secureHeaders } from 'hono/secure-headers'
 import { describeRoute, resolver, validator } from 'hono-openapi'
 import { z } from 'zod'
 import { type AccessKeys, unauthorized } from '../access/access-keys.ts'
+import { MetricsSummary } from '../contracts/metrics-summary.ts'
 import { type ErrorCode, IntegrationError } from '../errors.ts'
 import { jsonExcess } from '../json.ts'
 import { type Health, HealthReport } from '../observability/health.ts'
@@ -62,7 +63,13 @@ export interface ErrorResponses {
 const PROBLEMS: ErrorResponses = { respond: problemResponse, content: PROBLEM_CONTENT }
 
 /** The paths of every service that require no key, because they expose neither a secret nor a realm. */
-const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', ...DOCUMENTATION_PATHS]
+const OPEN_PATHS = [
+  '/health/live',
+  '/health/ready',
+  '/metrics',
+  '/metrics/summary',
+  ...DOCUMENTATION_PATHS,
+]
 
 /**
  * Creates the HTTP app that every service has: service keys, limits, problem documents, 405 with `Allow`, health,
@@ -189,6 +196,16 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
         'Content-Type': metrics.registry.contentType,
       })
     },
+  )
+  app.get(
+    '/metrics/summary',
+    describeRoute({
+      operationId: 'getMetricsSummary',
+      tags: ['operations'],
+      summary: 'What the metrics say now, as JSON',
+      responses: { 200: jsonResponse('the summary', MetricsSummary) },
+    }),
+    async (c) => c.json(await metrics.summary()),
   )
   documentRoutes(app, {
     title: deps.name,

@@ -79,14 +79,14 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
           state = { status: 'up', since: now().toISOString() }
           logger.info({ dependency: name }, 'dependency is up')
         },
-        logCheck({ check, verdict, found, remediation }) {
+        logCheck({ check, verdict, found, remedy }) {
           const isNoted = verdict === 'warning' || verdict === 'problem'
-          if (isNoted) notesByCheck.set(check, `${check}: ${found}. ${remediation ?? ''}`.trimEnd())
+          if (isNoted) notesByCheck.set(check, `${check}: ${found}. ${remedy ?? ''}`.trimEnd())
           else notesByCheck.delete(check)
           if (logged.get(check) === verdict) return
           logged.set(check, verdict)
           if (!isNoted) return
-          logger.warn({ dependency: name, check, found, remediation }, 'dependency is degraded')
+          logger.warn({ dependency: name, check, found, remedy }, 'dependency is degraded')
         },
         down(reason) {
           if (state.status === 'down' && state.reason === reason) return

@@ -1,5 +1,6 @@
 import { hostname } from 'node:os'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { MetricsSummary } from '../contracts/metrics-summary.ts'
 import { createMetrics } from './metrics.ts'
 
 describe('the metrics that Prometheus scrapes', () => {
@@ -34,6 +35,17 @@ describe('the metrics that Prometheus scrapes', () => {
     const metric = 'nodejs_eventloop_utilization_summary'
     expect(first.registry.getSingleMetric(metric)).toBe(second.registry.getSingleMetric(metric))
     expect(await second.read()).toMatch(/^process_start_time_seconds\{service="second"\} \d+/m)
+  })
+
+  it('the summary has the version, facts of the OS process, and the part of the service', async () => {
+    const metrics = createMetrics('test')
+    const TokenService = { ClientRejected: true, NearestExpirySeconds: null }
+    metrics.summarize(() => ({ TokenService }))
+    const summary = MetricsSummary.parse(await metrics.summary())
+    expect(summary).toMatchObject({ Version: expect.stringMatching(/^\d+\./), TokenService })
+    expect(Date.parse(summary.StartedAt)).toBeLessThanOrEqual(Date.now())
+    expect(summary.MemoryBytes).toBeGreaterThan(1_000_000)
+    expect(summary.LagMs).toBeGreaterThanOrEqual(0)
   })
 
   it('a service computes its metrics for each scrape while scrapes are rare', async () => {

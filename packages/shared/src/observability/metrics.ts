@@ -1,6 +1,7 @@
 import { hostname } from 'node:os'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from '@prometheus-io/client'
 import installation from '../../../../package.json' with { type: 'json' }
+import type { MetricsSummary, ServiceSummary } from '../contracts/metrics-summary.ts'
 
 /** The Prometheus registry of one service. The embedded host runs several services, and so has several registries. */
 export interface Metrics {
@@ -26,6 +27,10 @@ export interface Metrics {
    * 250 ms old. This limits the load that clients without a key can cause, because one computation takes 2 to 4 ms.
    */
   readForScrape(): Promise<string>
+  /** Registers the function that returns this service's part of the summary. */
+  summarize(part: () => ServiceSummary): void
+  /** Returns the summary. Its rate is limited as that of `readForScrape`. */
+  summary(): Promise<MetricsSummary>
 }
 
 // The histogram buckets in seconds. The smallest bucket is for a cache hit over loopback, the largest for the deadline
@@ -61,6 +66,14 @@ export function createMetrics(service: string): Metrics {
     for (const collect of collectors) collect()
     return registry.metrics()
   }
+  let partOfService = (): ServiceSummary => ({})
+  const summary = async (): Promise<MetricsSummary> => ({
+    Version: installation.version,
+    StartedAt: new Date(Math.round(performance.timeOrigin)).toISOString(),
+    LagMs: Math.round((await eventLoopLag(registry)) * 1_000),
+    MemoryBytes: process.memoryUsage.rss(),
+    ...partOfService(),
+  })
   return {
     registry,
     counter: (name, help, labels = []) =>
@@ -72,7 +85,17 @@ export function createMetrics(service: string): Metrics {
     beforeEach: (collect) => void collectors.push(collect),
     read,
     readForScrape: limitRate(read),
+    summarize: (part) => void (partOfService = part),
+    summary: limitRate(summary),
   }
+}
+
+/** Returns the 99th percentile of the delay of the event loop in seconds, and begins a new measurement. */
+async function eventLoopLag(registry: Registry): Promise<number> {
+  // Reading the first metric sets the others.
+  await registry.getSingleMetric('nodejs_eventloop_lag_seconds')?.get()
+  const lag = await registry.getSingleMetric('nodejs_eventloop_lag_p99_seconds')?.get()
+  return Number(lag?.values[0]?.value ?? 0)
 }
 
 /**
@@ -86,8 +109,8 @@ const INTERVAL_MS = 250
  * Returns a function that calls `compute` at most once per 250 ms. The first 20 calls in quick succession are exempt
  * from this limit. A limited call gets the last result.
  */
-function limitRate(compute: () => Promise<string>): () => Promise<string> {
-  let last: Promise<string> | undefined
+function limitRate<Result>(compute: () => Promise<Result>): () => Promise<Result> {
+  let last: Promise<Result> | undefined
   let isAllowedFrom = Number.NEGATIVE_INFINITY
   return () => {
     const now = performance.now()

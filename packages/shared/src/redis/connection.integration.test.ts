@@ -60,7 +60,7 @@ describe('checking a Redis server', () => {
         dependency: 'redis',
         check: 'clock',
         found: expect.stringMatching(/^\d+\.\d s ahead of this machine$/),
-        remediation: expect.stringContaining('NTP'),
+        remedy: expect.stringContaining('NTP'),
       }),
     ])
   })

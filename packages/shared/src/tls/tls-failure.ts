@@ -2,16 +2,16 @@
 export interface TlsFailure {
   readonly reason: string
   /** The action that an operator can take. `*` stands for the prefix of the backend's settings, such as `REDIS`. */
-  readonly remediation: string
+  readonly remedy: string
 }
 
 const UNKNOWN_AUTHORITY: TlsFailure = {
   reason: "the server's certificate is from an unknown authority",
-  remediation: 'Set *_CA_FILE to the certificate of the authority that issued it.',
+  remedy: 'Set *_CA_FILE to the certificate of the authority that issued it.',
 }
 const CLIENT_CERTIFICATE_NEEDED: TlsFailure = {
   reason: 'the server requires a client certificate',
-  remediation: 'Set *_CERT_FILE and *_KEY_FILE.',
+  remedy: 'Set *_CERT_FILE and *_KEY_FILE.',
 }
 
 /**
@@ -27,18 +27,18 @@ const failures: readonly (readonly [RegExp, TlsFailure])[] = [
     /^err tls cert altname invalid/,
     {
       reason: "the host name does not match the server's certificate",
-      remediation: 'Use a name or IP address that the certificate contains.',
+      remedy: 'Use a name or IP address that the certificate contains.',
     },
   ],
   [
     /^cert has expired/,
-    { reason: "the server's certificate has expired", remediation: 'Renew it at the server.' },
+    { reason: "the server's certificate has expired", remedy: 'Renew it at the server.' },
   ],
   [
     /^cert not yet valid/,
     {
       reason: "the server's certificate is not valid yet",
-      remediation: 'Check the clocks of both machines.',
+      remedy: 'Check the clocks of both machines.',
     },
   ],
   [/alert certificate required/, CLIENT_CERTIFICATE_NEEDED],
@@ -47,53 +47,53 @@ const failures: readonly (readonly [RegExp, TlsFailure])[] = [
     /alert handshake failure/,
     {
       reason: 'the server rejects the TLS handshake: it may require a client certificate',
-      remediation: CLIENT_CERTIFICATE_NEEDED.remediation,
+      remedy: CLIENT_CERTIFICATE_NEEDED.remedy,
     },
   ],
   [
     /alert certificate expired/,
-    { reason: 'the client certificate has expired', remediation: 'Renew *_CERT_FILE.' },
+    { reason: 'the client certificate has expired', remedy: 'Renew *_CERT_FILE.' },
   ],
   [
     /alert unknown ca/,
     {
       reason: 'the server does not know the authority of the client certificate',
-      remediation: 'Set *_CERT_FILE to a certificate that the server trusts.',
+      remedy: 'Set *_CERT_FILE to a certificate that the server trusts.',
     },
   ],
   [
     /alert (bad certificate|certificate unknown|certificate revoked|unsupported certificate)/,
     {
       reason: 'the server rejects the client certificate',
-      remediation: 'Set *_CERT_FILE to a certificate that the server trusts.',
+      remedy: 'Set *_CERT_FILE to a certificate that the server trusts.',
     },
   ],
   [
     /alert protocol version|unsupported protocol|no protocols available/,
     {
       reason: 'the server supports no TLS version that this client supports',
-      remediation: 'Enable TLS 1.2 or newer at the server.',
+      remedy: 'Enable TLS 1.2 or newer at the server.',
     },
   ],
   [
     /wrong version number|packet length too long|record layer failure/,
     {
       reason: 'the server does not speak TLS on this port',
-      remediation: 'Use the TLS port of the server, or a URL without TLS.',
+      remedy: 'Use the TLS port of the server, or a URL without TLS.',
     },
   ],
   [
     /^err tls handshake timeout/,
     {
       reason: 'the server does not respond to the TLS handshake: it may not speak TLS on this port',
-      remediation: 'Use the TLS port of the server, or a URL without TLS.',
+      remedy: 'Use the TLS port of the server, or a URL without TLS.',
     },
   ],
   [
     /before secure tls connection was established/,
     {
       reason: 'the server ended the TLS handshake',
-      remediation: 'Check that the server speaks TLS on this port.',
+      remedy: 'Check that the server speaks TLS on this port.',
     },
   ],
 ]

@@ -3,13 +3,14 @@ import type { ActivityEntry, ActivityView } from '../../src/contracts/activity.t
 import type { MissingService } from '../../src/contracts/missing-service.ts'
 import { call, problemOf } from '../api.ts'
 import { dayName, full, timeOfDay } from '../clock.ts'
+import { errorSection } from '../documents.ts'
 import { ActivityText } from '../parts/activity-text.tsx'
 import { FilterForm } from '../parts/filter-form.tsx'
 import { State } from '../parts/glyph.tsx'
-import { Link } from '../parts/link.tsx'
+import { DocumentLink, Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
-import { errorPage, useQueryText } from '../router.ts'
+import { useQueryText } from '../router.ts'
 
 const KINDS: readonly { readonly kind: ActivityEntry['Kind'] | null; readonly name: string }[] = [
   { kind: null, name: 'All' },
@@ -148,11 +149,11 @@ function Entry({ entry }: { readonly entry: ActivityEntry }) {
       {Outcome !== null && (
         <span>
           {Rejected && entry.Kind !== 'companies' ? (
-            <Link to={errorPage(Outcome)}>
+            <DocumentLink to={errorSection(Outcome)}>
               <State tone="warn">
                 <Outside text={Outcome} />
               </State>
-            </Link>
+            </DocumentLink>
           ) : (
             <State tone={Rejected ? 'warn' : 'quiet'}>
               <Outside text={Outcome} />

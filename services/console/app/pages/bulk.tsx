@@ -2,18 +2,20 @@ import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import type { BulkAction, BulkView } from '../../src/contracts/bulk.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { duration, full } from '../clock.ts'
+import { errorSection } from '../documents.ts'
 import { notify } from '../notice.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
 import { roleReason } from '../parts/blockable-button.tsx'
 import { BULK_VERBS } from '../parts/bulk-button.tsx'
 import { State, type StateGlyph, type Tone } from '../parts/glyph.tsx'
-import { Link } from '../parts/link.tsx'
+import { DocumentLink, Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
-import { errorPage, runPage, useQueryText } from '../router.ts'
+import { useQueryText } from '../router.ts'
 
 const READ_MS = 1_000
 const SHOWN_FAILURES = 100
@@ -103,9 +105,9 @@ function Progress({ bulk, path, session }: ProgressProps) {
             <>
               {' '}
               with{' '}
-              <Link to={errorPage(bulk.StatusReason)}>
+              <DocumentLink to={errorSection(bulk.StatusReason)}>
                 <Outside text={bulk.StatusReason} />
-              </Link>
+              </DocumentLink>
             </>
           )}
           . Continue it when the reason is gone: these runs are tried again.
@@ -261,9 +263,9 @@ function Failures({ bulk }: { readonly bulk: BulkView }) {
       <ul className="links codes">
         {Object.entries(FailedByCode).map(([code, count]) => (
           <li key={code}>
-            <Link to={errorPage(code)}>
+            <DocumentLink to={errorSection(code)}>
               <Outside text={code} />
-            </Link>{' '}
+            </DocumentLink>{' '}
             <span className="muted">{count}</span>
           </li>
         ))}

@@ -2,13 +2,15 @@ import { useInfiniteQuery } from '@tanstack/react-query'
 import type { FormEvent } from 'react'
 import type { CompaniesView, CompanyView } from '../../src/contracts/companies.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { faultText } from '../../src/isomorphic/company-texts.ts'
+import { companyPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { Ago } from '../parts/ago.tsx'
 import {
   CompanyState,
   companyName,
   COMPANY_STATES,
-  faultText,
+  companyStateText,
   GrantEnd,
   Until,
 } from '../parts/company.tsx'
@@ -16,7 +18,7 @@ import { ConnectButton } from '../parts/connect-button.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
-import { companyPage, setQuery, useQueryText } from '../router.ts'
+import { setQuery, useQueryText } from '../router.ts'
 
 /** Shows the list of companies, and the number of companies in each state. */
 export function CompaniesPage({ session }: { readonly session: SessionView }) {
@@ -56,11 +58,11 @@ export function CompaniesPage({ session }: { readonly session: SessionView }) {
         <Link to={addressOf(null)} isCurrent={!query.has('state')}>
           All{counts !== undefined && <span className="muted"> {counts.Total}</span>}
         </Link>
-        {Object.entries(COMPANY_STATES).map(([state, { text: name }]) => {
-          const count = counts?.States[state as CompanyView['State']] ?? 0
+        {(Object.keys(COMPANY_STATES) as CompanyView['State'][]).map((state) => {
+          const count = counts?.States[state] ?? 0
           return (
             <Link key={state} to={addressOf(state)} isCurrent={query.get('state') === state}>
-              {name}
+              {companyStateText(state)}
               {count > 0 && <span className="muted"> {count}</span>}
             </Link>
           )

@@ -1,15 +1,16 @@
 import { useQuery } from '@tanstack/react-query'
 import type { CompanyLimitsView } from '../../src/contracts/limits.ts'
+import { companyPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
+import { errorSection } from '../documents.ts'
 import { Ago } from '../parts/ago.tsx'
 import { State } from '../parts/glyph.tsx'
 import { LimitBar } from '../parts/limit-bar.tsx'
 import { LimitState } from '../parts/limit-state.tsx'
-import { Link } from '../parts/link.tsx'
+import { DocumentLink, Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { SilentGateways } from '../parts/silent-gateways.tsx'
 import { Outside } from '../parts/text.tsx'
-import { companyPage, errorPage } from '../router.ts'
 
 const READ_AGAIN_MS = 5_000
 
@@ -104,9 +105,9 @@ function Calls({ calls }: { readonly calls: CompanyLimitsView['Calls'] }) {
               <div>
                 <dt>Rejected by the gateway</dt>
                 <dd>
-                  <Link to={errorPage(one.Code)}>
+                  <DocumentLink to={errorSection(one.Code)}>
                     <Outside text={one.Code} />
-                  </Link>
+                  </DocumentLink>
                 </dd>
               </div>
             )}

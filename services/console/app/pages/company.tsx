@@ -4,6 +4,7 @@ import type { CompanyPageView, Disconnected } from '../../src/contracts/companie
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call, Problem } from '../api.ts'
 import { full } from '../clock.ts'
+import { runbookSection } from '../documents.ts'
 import { notify } from '../notice.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { ActivityText } from '../parts/activity-text.tsx'
@@ -12,7 +13,7 @@ import { roleReason } from '../parts/blockable-button.tsx'
 import { CompanyNameField } from '../parts/company-name-field.tsx'
 import { CompanyState, companyName, Until } from '../parts/company.tsx'
 import { ConnectButton } from '../parts/connect-button.tsx'
-import { Link } from '../parts/link.tsx'
+import { DocumentLink, Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
 import { WaitingRuns } from '../parts/waiting-runs.tsx'
@@ -129,7 +130,7 @@ function State({ company, waiting, session }: StateProps) {
         <Link to={`/limits/${encodeURIComponent(company.Realm)}`}>Its calls and limits</Link>
         <Link to={`/activity?realm=${encodeURIComponent(company.Realm)}`}>Its activity</Link>
         {fault !== undefined && (
-          <Link to="/help/runbook#a-credential-is-faulted">What faults mean</Link>
+          <DocumentLink to={runbookSection('A credential is faulted')}>What faults mean</DocumentLink>
         )}
       </p>
     </section>

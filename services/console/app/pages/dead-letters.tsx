@@ -1,14 +1,14 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
 import type { DeadLettersView } from '../../src/contracts/processes.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { counted } from '../../src/isomorphic/count-text.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
-import { counted } from '../count-text.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
-import { runPage } from '../router.ts'
 
 /**
  * The explanation and the remedy for each reason of a dead letter. A reason may contain further text after a colon; the

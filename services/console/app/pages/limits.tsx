@@ -1,10 +1,11 @@
 import { useQuery } from '@tanstack/react-query'
 import type { CompanyLimits, LimitsView } from '../../src/contracts/limits.ts'
 import { call } from '../api.ts'
+import { runbookSection } from '../documents.ts'
 import { State } from '../parts/glyph.tsx'
 import { LimitBar } from '../parts/limit-bar.tsx'
 import { LimitState } from '../parts/limit-state.tsx'
-import { Link } from '../parts/link.tsx'
+import { DocumentLink, Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { SilentGateways } from '../parts/silent-gateways.tsx'
 import { Outside } from '../parts/text.tsx'
@@ -73,7 +74,7 @@ function Fleet({ view }: { readonly view: LimitsView }) {
         {Budget === null
           ? 'MONTHLY_BUDGET of the gateway sets the calls that the plan allows. '
           : 'The provider blocks the application above the calls of its plan. '}
-        <Link to="/help/runbook#budgetnearlyused">Runbook</Link>
+        <DocumentLink to={runbookSection('BudgetNearlyUsed')}>Runbook</DocumentLink>
       </p>
     </section>
   )

@@ -1,7 +1,7 @@
 import type { ChangeView, NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { counted, numberText } from '../../src/isomorphic/count-text.ts'
 import { duration, full, timeOfDay } from '../clock.ts'
-import { counted, numberText } from '../count-text.ts'
 import { useNow } from '../now.ts'
 import { ActivityText } from '../parts/activity-text.tsx'
 import { Ago, AsOf } from '../parts/ago.tsx'

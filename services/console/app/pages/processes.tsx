@@ -2,9 +2,10 @@ import { useQuery } from '@tanstack/react-query'
 import { type ReactNode, useEffect } from 'react'
 import type { ProcessesView } from '../../src/contracts/processes.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { counted, numberText } from '../../src/isomorphic/count-text.ts'
+import { deadLettersPage, scheduleFragment } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { duration, full } from '../clock.ts'
-import { counted, numberText } from '../count-text.ts'
 import { useRunCounts } from '../now.ts'
 import { ActionButton, reasonOf } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
@@ -15,8 +16,7 @@ import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { ResumeProcessButton } from '../parts/resume-process-button.tsx'
 import { Outside } from '../parts/text.tsx'
-import { exact } from '../parts/timeline.tsx'
-import { scheduleFragment, useFragment } from '../router.ts'
+import { useFragment } from '../router.ts'
 import { IN_FLIGHT, type Status } from '../run-query.ts'
 import { visible } from '../visible.ts'
 
@@ -116,20 +116,16 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
             <th scope="col">Step</th>
             <th scope="col">Due now</th>
             <th scope="col">Oldest</th>
-            <th scope="col" title="95 % of the attempts of the last hour took at most this time">
-              Time, 95 %
-            </th>
           </tr>
         </thead>
         <tbody>
-          {process.Queues.map(({ Step, Due, OldestSeconds, P95Seconds }) => (
+          {process.Queues.map(({ Step, Due, OldestSeconds }) => (
             <tr key={Step}>
               <td className="outside">
                 <Outside text={Step} />
               </td>
               <td>{numberText(Due)}</td>
               <td>{Due === 0 ? '—' : duration(OldestSeconds)}</td>
-              <td>{P95Seconds === null ? '—' : exact(P95Seconds * 1_000)}</td>
             </tr>
           ))}
         </tbody>
@@ -158,7 +154,7 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
           <Link to={runsOf(name, ['Failed'])}>{numberText(counts.Failed)} failed</Link>
         )}
         {role === undefined && (
-          <Link to={`/dead-letters/${encodeURIComponent(name)}`}>
+          <Link to={deadLettersPage(name)}>
             {process.DeadLetters === 0
               ? 'Dead letters'
               : counted(process.DeadLetters, 'dead letter')}

@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { useEffect } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { call, Problem } from '../api.ts'
 import { full, remaining, useSeconds } from '../clock.ts'
 import { usePageTitle } from '../page-title.ts'
@@ -16,7 +17,7 @@ import { RunFacts, RunHistory } from '../parts/run-facts.tsx'
 import { RunStatus, STATUSES } from '../parts/run-status.tsx'
 import { Outside } from '../parts/text.tsx'
 import { Timeline } from '../parts/timeline.tsx'
-import { runApi, useFragment, useQueryText } from '../router.ts'
+import { useFragment, useQueryText } from '../router.ts'
 import { visible } from '../visible.ts'
 
 export interface RunPageProps {
@@ -32,7 +33,7 @@ export function RunPage({ session, process, id }: RunPageProps) {
   const { data: run, error } = useQuery({
     queryKey: ['run', process, id, number],
     queryFn: () =>
-      call<RunView>('GET', runApi(process, id) + (number === null ? '' : `?run=${number}`)),
+      call<RunView>('GET', runPage(process, id) + (number === null ? '' : `?run=${number}`)),
     refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
   })
   usePageTitle(

@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import type { CompanyView } from '../../src/contracts/companies.ts'
 import type { SandboxView } from '../../src/contracts/sandbox.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { companyPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { ActionButton } from '../parts/action-button.tsx'
 import { roleReason } from '../parts/blockable-button.tsx'
@@ -10,7 +11,6 @@ import { ConnectButton } from '../parts/connect-button.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { Outside } from '../parts/text.tsx'
-import { companyPage } from '../router.ts'
 
 const READ_AGAIN_MS = 5_000
 

@@ -1,9 +1,10 @@
 import { useState } from 'react'
 import type { BulkAction, BulkView } from '../../src/contracts/bulk.ts'
+import { counted } from '../../src/isomorphic/count-text.ts'
+import { bulkPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { type BulkScope, type CountState, scopeBody, useCount } from '../bulk-count.ts'
 import { duration } from '../clock.ts'
-import { counted } from '../count-text.ts'
 import { goTo } from '../router.ts'
 import { ActionButton, reasonOf } from './action-button.tsx'
 import { ProblemHelp } from './problem.tsx'
@@ -70,7 +71,7 @@ export function BulkButton(props: BulkButtonProps) {
     }
     const { ID } = await call<BulkView>('POST', '/bulk', body, key)
     onStarted?.()
-    goTo(`/bulk/${encodeURIComponent(ID)}?of=${(count?.Done ?? 0) + (count?.Skipped ?? 0)}`)
+    goTo(`${bulkPage(ID)}?of=${(count?.Done ?? 0) + (count?.Skipped ?? 0)}`)
   }
   return (
     <ActionButton

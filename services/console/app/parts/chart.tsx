@@ -1,51 +1,52 @@
-import { type PointerEvent, useId, useState } from 'react'
-import type { ChartView } from '../../src/contracts/figures.ts'
+import { useId, useState } from 'react'
+import type { ChartSeries, ChartView } from '../../src/contracts/charts.ts'
 import { linePath, roundedMaximum, valueText } from '../chart.ts'
 import { inList } from '../clock.ts'
 import { Since } from './problem.tsx'
 import { Outside } from './text.tsx'
 
 const SIZE = { width: 600, height: 120 } as const
+/** The maximum number of lines, so that they can be told apart. */
+const MAX_LINES = 6
 
 export interface ChartProps {
   readonly chart: ChartView
+  /** The lines of the chart; `null` if they could not be read. */
+  readonly series: readonly ChartSeries[] | null
   /** The times of the points, in epoch ms. */
   readonly times: readonly number[]
-  /** The times at which something changed, each as a share of the chart's width. */
-  readonly markers: readonly { readonly share: number; readonly text: string }[]
-  /** The point at the cross-hair of all charts; `null` if there is no cross-hair. */
-  readonly chosen: number | null
-  readonly onChoose: (index: number | null) => void
 }
 
-/** Shows a small chart of lines, the values at the cross-hair, and a table with the same values. */
-export function Chart({ chart, times, markers, chosen, onChoose }: ChartProps) {
-  const { Title, Unit, Series } = chart
+const highestOf = (...series: readonly ChartSeries[]): number =>
+  Math.max(0, ...series.flatMap(({ Points }) => Points.map((point) => point ?? 0)))
+
+/** Shows a small chart of lines with their newest values, and a table with the same values. */
+export function Chart({ chart, series, times }: ChartProps) {
+  const { Title, Unit, Unavailable } = chart
   const title = useId()
-  const highest = Math.max(0, ...Series.flatMap(({ Points }) => Points.map((point) => point ?? 0)))
+  const known = (series ?? []).filter(({ Points }) => Points.some((point) => point !== null))
+  const lines = known
+    .toSorted((one, other) => highestOf(other) - highestOf(one))
+    .slice(0, MAX_LINES)
+    .toSorted((one, other) => one.Name.localeCompare(other.Name))
+  const highest = highestOf(...lines)
   const maximum = roundedMaximum(highest)
-  const shown = chosen ?? times.length - 1
   const ends = [times[0], times.at(-1)].map((time) =>
     time === undefined ? '' : inList(new Date(time).toISOString()),
   )
-  const choose = (event: PointerEvent<SVGSVGElement>): void => {
-    const { left, width } = event.currentTarget.getBoundingClientRect()
-    const share = (event.clientX - left) / width
-    onChoose(Math.max(0, Math.min(times.length - 1, Math.round(share * (times.length - 1)))))
-  }
   return (
     <section className="panel figure" aria-labelledby={title}>
       <h2 id={title}>{Title}</h2>
-      {chart.Unavailable !== null && (
+      {Unavailable !== null && (
         <p className="failure">
-          <Outside text={chart.Unavailable.Detail} />
-          {chart.Unavailable.Since !== null && <Since time={chart.Unavailable.Since} />} Newer
-          values are missing.
+          <Outside text={Unavailable.Detail} />
+          {Unavailable.Since !== null && <Since time={Unavailable.Since} />} Newer values are
+          missing.
         </p>
       )}
-      {Series.length === 0 ? (
+      {lines.length === 0 ? (
         <p className="muted empty">
-          {chart.Failed ? 'Prometheus has not responded.' : 'Nothing in this time.'}
+          {series === null ? 'Prometheus has not responded.' : 'Nothing in this time.'}
         </p>
       ) : (
         <>
@@ -56,39 +57,18 @@ export function Chart({ chart, times, markers, chosen, onChoose }: ChartProps) {
               preserveAspectRatio="none"
               role="img"
               aria-label={`${Title}, at most ${valueText(highest, Unit)}. The table below has the values.`}
-              onPointerMove={choose}
-              onPointerLeave={() => onChoose(null)}
             >
               <path
                 className="grid"
                 d={`M0 0H${SIZE.width}M0 60H${SIZE.width}M0 120H${SIZE.width}`}
               />
-              {markers.map(({ share, text }) => (
-                <line
-                  key={`${share} ${text}`}
-                  className="marker"
-                  x1={share * SIZE.width}
-                  x2={share * SIZE.width}
-                  y1="0"
-                  y2={SIZE.height}
-                />
-              ))}
-              {Series.map(({ Name, Points }, index) => (
+              {lines.map(({ Name, Points }, index) => (
                 <path
                   key={Name}
                   className={`line series-${index}`}
-                  d={linePath(Points, maximum, SIZE)}
+                  d={linePath(Points, times, maximum, SIZE)}
                 />
               ))}
-              {chosen !== null && (
-                <line
-                  className="hair"
-                  x1={(chosen / (times.length - 1)) * SIZE.width}
-                  x2={(chosen / (times.length - 1)) * SIZE.width}
-                  y1="0"
-                  y2={SIZE.height}
-                />
-              )}
             </svg>
             <p className="ends" aria-hidden="true">
               <span>{ends[0]}</span>
@@ -96,31 +76,31 @@ export function Chart({ chart, times, markers, chosen, onChoose }: ChartProps) {
             </p>
           </div>
           <ul className="legend">
-            {Series.map(({ Name, Points }, index) => (
+            {lines.map(({ Name, Points }, index) => (
               <li key={Name}>
                 <svg viewBox="0 0 20 8" aria-hidden="true">
                   <path className={`line series-${index}`} d="M1 4H19" />
                 </svg>
-                <Outside text={Name} /> <strong>{valueText(Points[shown] ?? null, Unit)}</strong>
+                <Outside text={Name} /> <strong>{valueText(Points.at(-1) ?? null, Unit)}</strong>
               </li>
             ))}
-            {chart.Omitted > 0 && <li className="muted">and {chart.Omitted} lower ones</li>}
+            {known.length > lines.length && (
+              <li className="muted">and {known.length - lines.length} lower ones</li>
+            )}
           </ul>
-          <Values chart={chart} times={times} />
+          <Values chart={chart} lines={lines} times={times} />
         </>
       )}
     </section>
   )
 }
 
+interface ValuesProps extends Pick<ChartProps, 'chart' | 'times'> {
+  readonly lines: readonly ChartSeries[]
+}
+
 /** Shows the values as a table, which is created only when a person opens it. */
-function Values({
-  chart,
-  times,
-}: {
-  readonly chart: ChartView
-  readonly times: readonly number[]
-}) {
+function Values({ chart, lines, times }: ValuesProps) {
   const [isOpen, setOpen] = useState(false)
   return (
     <details onToggle={(event) => setOpen(event.currentTarget.open)}>
@@ -132,7 +112,7 @@ function Values({
           <thead>
             <tr>
               <th scope="col">Time</th>
-              {chart.Series.map(({ Name }) => (
+              {lines.map(({ Name }) => (
                 <th key={Name} scope="col" className="outside">
                   <Outside text={Name} />
                 </th>
@@ -144,7 +124,7 @@ function Values({
               .map((time, index) => (
                 <tr key={time}>
                   <td>{inList(new Date(time).toISOString())}</td>
-                  {chart.Series.map(({ Name, Points }) => (
+                  {lines.map(({ Name, Points }) => (
                     <td key={Name}>{valueText(Points[index] ?? null, chart.Unit)}</td>
                   ))}
                 </tr>

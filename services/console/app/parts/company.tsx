@@ -1,40 +1,33 @@
 import type { CompanyView } from '../../src/contracts/companies.ts'
-import type { CompanyStateTexts } from '../../src/contracts/company-states.ts'
-import type { FaultTexts } from '../../src/contracts/fault-texts.ts'
+import { companyStateTexts } from '../../src/isomorphic/company-texts.ts'
 import { duration, full, inList, useSeconds } from '../clock.ts'
 import { useSettings } from '../settings.ts'
 import { State, type StateGlyph, type Tone } from './glyph.tsx'
 
 /** The states of companies in the order of their urgency. */
-export const COMPANY_STATES: {
-  readonly [State in CompanyView['State']]: {
-    readonly tone: Tone
-    readonly glyph: StateGlyph
-    readonly text: Capitalize<CompanyStateTexts[State]>
-  }
-} = {
-  must_reconnect: { tone: 'bad', glyph: '✕', text: 'Must be reconnected' },
-  failing: { tone: 'warn', glyph: '↻', text: 'Cannot be refreshed now' },
-  expiring: { tone: 'warn', glyph: '!', text: 'Ends soon' },
-  active: { tone: 'good', glyph: '✓', text: 'Active' },
+export const COMPANY_STATES: Readonly<
+  Record<CompanyView['State'], { readonly tone: Tone; readonly glyph: StateGlyph }>
+> = {
+  must_reconnect: { tone: 'bad', glyph: '✕' },
+  failing: { tone: 'warn', glyph: '↻' },
+  expiring: { tone: 'warn', glyph: '!' },
+  active: { tone: 'good', glyph: '✓' },
+}
+
+/** Returns the words for a state as a text of its own, such as `Must be reconnected`. */
+export function companyStateText(state: CompanyView['State']): string {
+  const text = companyStateTexts[state]
+  return text.charAt(0).toUpperCase() + text.slice(1)
 }
 
 export function CompanyState({ state }: { readonly state: CompanyView['State'] }) {
-  const { tone, glyph, text } = COMPANY_STATES[state]
+  const { tone, glyph } = COMPANY_STATES[state]
   return (
     <State tone={tone} glyph={glyph}>
-      {text}
+      {companyStateText(state)}
     </State>
   )
 }
-
-const FAULT_TEXTS: FaultTexts = {
-  used_elsewhere: 'disconnected by its owner, or used by another program',
-}
-
-/** Returns what the class of a fault means, if its name alone would mislead; otherwise its name. */
-export const faultText = (code: string): string =>
-  new Map<string, string>(Object.entries(FAULT_TEXTS)).get(code) ?? code
 
 export type NamedCompany = Pick<CompanyView, 'Realm' | 'Label'>
 

@@ -1,13 +1,14 @@
 import type { ConditionAction, ConditionView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
-import { numberText } from '../count-text.ts'
-import { goTo, runbookPage } from '../router.ts'
+import { numberText } from '../../src/isomorphic/count-text.ts'
+import { runbookSection } from '../documents.ts'
+import { goTo } from '../router.ts'
 import { Ago, AsOf } from './ago.tsx'
 import { BlockableButton, roleReason } from './blockable-button.tsx'
 import { BulkButton } from './bulk-button.tsx'
 import { ConnectButton } from './connect-button.tsx'
 import { Glyph, type Tone } from './glyph.tsx'
-import { Link } from './link.tsx'
+import { DocumentLink, Link } from './link.tsx'
 import { ResumeProcessButton } from './resume-process-button.tsx'
 import { Outside } from './text.tsx'
 
@@ -79,9 +80,9 @@ export function Conditions({
             <span className="links">
               {condition.Page !== null && <Link to={condition.Page}>Show</Link>}
               {condition.InRunbook && (
-                <Link to={runbookPage(condition.Name)}>
+                <DocumentLink to={runbookSection(condition.Name)}>
                   Runbook<span className="unseen"> on {condition.Name}</span>
-                </Link>
+                </DocumentLink>
               )}
             </span>
           </div>

@@ -4,6 +4,7 @@ import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { useNow } from '../now.ts'
 import { useDesktopNotices, useTabIcon, useTabTitle } from '../attention.ts'
+import { runbookSection } from '../documents.ts'
 import { clockText, timeOfDay, useSeconds } from '../clock.ts'
 import { type LiveState, useLiveState, useLostSince } from '../live.ts'
 import { useNotice } from '../notice.ts'
@@ -11,7 +12,7 @@ import { goTo } from '../router.ts'
 import { useReach } from '../reach.ts'
 import { useShortcuts } from '../shortcuts.ts'
 import { KeysDialog } from './keys-dialog.tsx'
-import { Link } from './link.tsx'
+import { DocumentLink, Link } from './link.tsx'
 import { SearchDialog } from './search-dialog.tsx'
 import { State, type Tone } from './glyph.tsx'
 
@@ -25,15 +26,10 @@ const PAGES = [
   { path: '/charts', name: 'Charts' },
   { path: '/activity', name: 'Activity' },
   { path: '/sandbox', name: 'Sandbox' },
-  { path: '/help', name: 'Help' },
 ] as const
 
 /** The pages that are not in the navigation, but that the search finds. */
-const FURTHER_PAGES = [
-  { path: '/settings', name: 'Settings' },
-  { path: '/help/runbook', name: 'Runbook' },
-  { path: '/help/errors', name: 'Errors' },
-] as const
+const FURTHER_PAGES = [{ path: '/settings', name: 'Settings' }] as const
 
 const LIVE: Readonly<Record<LiveState, { readonly tone: Tone; readonly text: string }>> = {
   connecting: { tone: 'quiet', text: 'connecting' },
@@ -164,6 +160,7 @@ function PersonMenu({ session }: { readonly session: SessionView }) {
           {session.Role !== session.User && `, ${session.Role}`}
         </p>
         <Link to="/settings">Settings</Link>
+        <DocumentLink to={runbookSection('Runbook')}>Runbook</DocumentLink>
         <button type="button" onClick={() => void signOut()}>
           Sign out
         </button>

@@ -8,6 +8,15 @@ export interface LinkProps {
   readonly children: ReactNode
 }
 
+/** A link to a section of a document, which the browser opens in a new tab. */
+export function DocumentLink({ to, children }: Pick<LinkProps, 'to' | 'children'>) {
+  return (
+    <a href={to} target="_blank" rel="noopener">
+      {children}
+    </a>
+  )
+}
+
 /** A link to a page of the console. With a modifier key it opens a new tab, as every link does. */
 export function Link({ to, className, isCurrent = false, children }: LinkProps) {
   const follow = (event: MouseEvent<HTMLElement>): void => {

@@ -1,8 +1,9 @@
 import { useQuery } from '@tanstack/react-query'
 import type { ProcessesView } from '../../src/contracts/processes.ts'
 import type { RunView } from '../../src/contracts/runs.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { call, type Problem } from '../api.ts'
-import { runApi, runPage, setQuery } from '../router.ts'
+import { setQuery } from '../router.ts'
 import { visible } from '../visible.ts'
 import { Link } from './link.tsx'
 import { ReadProblem } from './problem.tsx'
@@ -21,7 +22,7 @@ export function MissingRun({ process, id, number, error }: MissingRunProps) {
   const isOfUnknownProcess = error.code === 'process_not_found'
   const latest = useQuery({
     queryKey: ['run', process, id, null],
-    queryFn: () => call<RunView>('GET', runApi(process, id)),
+    queryFn: () => call<RunView>('GET', runPage(process, id)),
     enabled: number !== null && !isOfUnknownProcess,
     retry: false,
   })

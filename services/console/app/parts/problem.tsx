@@ -1,9 +1,9 @@
 import { useState } from 'react'
 import { Problem } from '../api.ts'
 import { full, serverTimeText, timeOfDay } from '../clock.ts'
-import { errorPage } from '../router.ts'
+import { errorSection } from '../documents.ts'
 import { AsOf } from './ago.tsx'
-import { Link } from './link.tsx'
+import { DocumentLink } from './link.tsx'
 import { Outside } from './text.tsx'
 
 /** Shows that a part of the page could not be read. The page keeps what was read before. */
@@ -50,13 +50,13 @@ function Outdated() {
   )
 }
 
-/** A link to the section of the help about the code of a problem. */
+/** A link to the explanation of the code of a problem. */
 export function ProblemHelp({ error }: { readonly error: Error }) {
   if (!(error instanceof Problem) || error.status === 0 || error.code === 'unknown') return null
   return (
     <>
       {' '}
-      <Link to={errorPage(error.code)}>What {error.code} means</Link>
+      <DocumentLink to={errorSection(error.code)}>What {error.code} means</DocumentLink>
     </>
   )
 }

@@ -11,7 +11,7 @@ export interface QueueButtonProps {
   readonly process?: string
 }
 
-/** Opens the dialog that queues transactions. */
+/** Opens the dialog that queues a transaction. */
 export function QueueButton({ session, process }: QueueButtonProps) {
   const [isOpen, setOpen] = useState(false)
   return (

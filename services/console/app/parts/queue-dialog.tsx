@@ -1,11 +1,10 @@
 import { useQuery } from '@tanstack/react-query'
-import { useEffect, useRef, useState } from 'react'
+import { useEffect, useRef } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { readText } from '../api.ts'
 import { copyId } from '../queued-data.ts'
-import { runApi } from '../router.ts'
 import { ReadProblem } from './problem.tsx'
-import { QueueFile } from './queue-file.tsx'
 import { QueueForm } from './queue-form.tsx'
 import { Outside } from './text.tsx'
 
@@ -17,17 +16,16 @@ export interface QueueDialogProps {
   readonly onClose: () => void
 }
 
-/** Queues a new transaction, a copy of a transaction, or a file of transactions. */
+/** Queues a new transaction or a copy of a transaction. */
 export default function QueueDialog({ process = '', run, onClose }: QueueDialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
-  const [isFile, setFile] = useState(false)
   useEffect(() => dialog.current?.showModal(), [])
   const close = (): void => dialog.current?.close()
   return (
     <dialog ref={dialog} className="large queue" aria-labelledby="queue" onClose={onClose}>
       <h2 id="queue">
         {run === undefined ? (
-          'Queue transactions'
+          'Queue a transaction'
         ) : (
           <>
             Queue a copy of <Outside text={run.TransactionID} />
@@ -35,33 +33,7 @@ export default function QueueDialog({ process = '', run, onClose }: QueueDialogP
         )}
       </h2>
       {run === undefined ? (
-        <>
-          <fieldset className="choices">
-            <legend className="unseen">What is queued</legend>
-            {[
-              { is: false, text: 'One transaction' },
-              { is: true, text: 'A file with a transaction on each line' },
-            ].map(({ is, text }) => (
-              <label key={text}>
-                <input
-                  type="radio"
-                  name="queued"
-                  checked={isFile === is}
-                  onChange={() => setFile(is)}
-                />{' '}
-                {text}
-              </label>
-            ))}
-          </fieldset>
-          {isFile ? (
-            <QueueFile process={process} onClose={close} />
-          ) : (
-            <QueueForm
-              draft={{ process, id: '', realm: '', tags: null, data: '' }}
-              onClose={close}
-            />
-          )}
-        </>
+        <QueueForm draft={{ process, id: '', realm: '', tags: null, data: '' }} onClose={close} />
       ) : (
         <Copy run={run} onClose={close} />
       )}
@@ -73,7 +45,7 @@ function Copy({ run, onClose }: { readonly run: RunView; readonly onClose: () =>
   const { Process: process, TransactionID: id, ReplayID, Realm, Tags } = run
   const data = useQuery({
     queryKey: ['run-text', process, id, ReplayID, 'initial'],
-    queryFn: () => readText(`${runApi(process, id)}/text?run=${ReplayID}&of=initial`),
+    queryFn: () => readText(`${runPage(process, id)}/text?run=${ReplayID}&of=initial`),
     gcTime: 0,
   })
   // For a run without initial data, the data of the copy is null.

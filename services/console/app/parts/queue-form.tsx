@@ -171,13 +171,7 @@ export function QueueForm({ draft, onClose }: QueueFormProps) {
       </label>
       {queue.error !== null &&
         (isConflict ? (
-          <QueueConflict
-            process={process}
-            id={id}
-            realm={realm}
-            tags={tags}
-            data={typedData(fields.data, id, asText).json ?? ''}
-          />
+          <QueueConflict process={process} id={id} realm={realm} tags={tags} />
         ) : (
           <QueueProblem error={queue.error} />
         ))}
@@ -198,7 +192,7 @@ export function QueueForm({ draft, onClose }: QueueFormProps) {
   )
 }
 
-export interface ProcessChoice {
+interface ProcessChoice {
   readonly names: readonly string[]
   /** Says who paused the chosen process, and why; `undefined` if the process is not paused. */
   readonly paused: string | undefined
@@ -208,7 +202,7 @@ export interface ProcessChoice {
  * Returns the processes whose transactions a person can queue. If no process is chosen, `onFirst` is called with the
  * first one.
  */
-export function useProcesses(chosen: string, onFirst: (first: string) => void): ProcessChoice {
+function useProcesses(chosen: string, onFirst: (first: string) => void): ProcessChoice {
   const processes = useQuery({
     queryKey: ['processes'],
     queryFn: () => call<ProcessesView>('GET', '/processes'),

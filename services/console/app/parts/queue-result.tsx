@@ -2,10 +2,9 @@ import { useQuery } from '@tanstack/react-query'
 import { useEffect, useRef } from 'react'
 import type { QueuedRun } from '../../src/contracts/queue.ts'
 import type { RunDataView } from '../../src/contracts/runs.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { call, Problem } from '../api.ts'
-import { prettyJson } from '../json-text.ts'
-import { runApi, runPage } from '../router.ts'
-import { DiffView } from './diff-view.tsx'
+import { JsonView } from './json-view.tsx'
 import { Link } from './link.tsx'
 import { ProblemHelp, ReadProblem } from './problem.tsx'
 import { Outside } from './text.tsx'
@@ -79,17 +78,16 @@ export interface QueueConflictProps {
   readonly id: string
   readonly realm: string
   readonly tags: Readonly<Record<string, string>> | null
-  readonly data: string
 }
 
 /**
- * Compares the typed transaction with the stored transaction of the same id. The typed data is compared with the data
- * of the first run, as the coordinator does.
+ * Shows what the stored transaction of the same id has instead. Its data is that of its first run, with which the
+ * coordinator compares.
  */
-export function QueueConflict({ process, id, realm, tags, data }: QueueConflictProps) {
+export function QueueConflict({ process, id, realm, tags }: QueueConflictProps) {
   const stored = useQuery({
     queryKey: ['run', process, id, '0', 'conflict'],
-    queryFn: () => call<RunDataView>('GET', `${runApi(process, id)}/data?run=0`),
+    queryFn: () => call<RunDataView>('GET', `${runPage(process, id)}/data?run=0`),
   })
   const other = stored.data
   return (
@@ -116,33 +114,13 @@ export function QueueConflict({ process, id, realm, tags, data }: QueueConflictP
               <Outside text={tagsText(tags)} /> here.
             </p>
           )}
-          <DiffView
-            name="Initial data"
-            left={{
-              name: 'there',
-              text: other.InitialData?.Text ?? 'null',
-              isCut: other.InitialData?.IsWhole === false,
-            }}
-            right={{
-              name: 'here',
-              text: excerptOf(data),
-              isCut: other.InitialData?.IsWhole === false,
-            }}
-          />
+          <p>The data there:</p>
+          <JsonView text={other.InitialData?.Text ?? 'null'} />
         </>
       )}
     </div>
   )
 }
-
-/** The server of the console cuts a text after this many characters. */
-const MAX_TEXT = 65_536
-
-/**
- * Formats the data that the person entered as the console formats the data of a run, so that the text of the person and
- * the text of the run are cut after the same number of characters.
- */
-const excerptOf = (data: string): string => prettyJson(data).slice(0, MAX_TEXT)
 
 const tagsText = (tags: Readonly<Record<string, string>> | null): string =>
   Object.entries(tags ?? {})

@@ -1,7 +1,8 @@
 import type { ActedRun, RunAction, RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
-import { goTo, runApi, runPage } from '../router.ts'
+import { goTo } from '../router.ts'
 import { visible } from '../visible.ts'
 import { ActionButton, type ActionButtonProps, reasonOf } from './action-button.tsx'
 import { roleReason } from './blockable-button.tsx'
@@ -65,7 +66,7 @@ export function actionsOn(
       ...(typeof fromStep === 'string' && fromStep !== '' && { FromStep: fromStep }),
       ...(outcome !== null && { Outcome: outcome }),
     }
-    const path = `${runApi(process, id)}/${action}`
+    const path = `${runPage(process, id)}/${action}`
     const acted = await call<ActedRun>('POST', path, body, key)
     if (action === 'replay') onReplayed(acted.ReplayID)
   }

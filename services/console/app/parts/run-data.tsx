@@ -1,20 +1,15 @@
 import { useQuery } from '@tanstack/react-query'
-import { lazy, useState } from 'react'
+import { useState } from 'react'
 import type { Excerpt, RunDataView, RunText, RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { call, readText } from '../api.ts'
 import { sizeText } from '../clock.ts'
-import { runApi, showFragment, useFragment, useQueryText } from '../router.ts'
+import { showFragment, useFragment } from '../router.ts'
 import { BlockableButton, dataReason } from './blockable-button.tsx'
 import { JsonView } from './json-view.tsx'
-import { LaterPart } from './later.tsx'
 import { ReadProblem } from './problem.tsx'
 import { Outside } from './text.tsx'
-
-const RunComparison = lazy(async () => ({ default: (await import('../later.ts')).RunComparison }))
-
-/** The parameters of the address that name the run with which this run is compared. */
-const COMPARED = ['with', 'withRun']
 
 export interface RunDataProps {
   readonly session: SessionView
@@ -22,46 +17,31 @@ export interface RunDataProps {
 }
 
 /**
- * Shows the business data of the run and its comparison with another run. The data is read only if the person opens
- * this part: the fragment of the address is then `data`.
+ * Shows the business data of the run. The data is read only if the person opens this part: the fragment of the address
+ * is then `data`.
  */
 export function RunData({ session, run }: RunDataProps) {
   const { Process: process, TransactionID: id } = run
   // The data is also shown if a person opens a link to this part.
   const isShown = useFragment() === 'data'
-  const [isComparing, setComparing] = useState(false)
-  const query = new URLSearchParams(useQueryText())
-  const isCompared = isComparing || COMPARED.some((name) => query.has(name))
   const data = useQuery({
     queryKey: ['run', process, id, String(run.ReplayID), 'data', run.Version],
-    queryFn: () => call<RunDataView>('GET', `${runApi(process, id)}/data?run=${run.ReplayID}`),
+    queryFn: () => call<RunDataView>('GET', `${runPage(process, id)}/data?run=${run.ReplayID}`),
     enabled: isShown && session.SeesData,
   })
-  const blocked = dataReason(session)
   const isOpen = isShown && session.SeesData
   return (
     <section className="panel" id="data" aria-labelledby="data-title">
       <h2 id="data-title">Data</h2>
       {!isOpen && (
-        <p className="muted">The initial data of the run, and the responses of its steps.</p>
-      )}
-      <div className="buttons">
-        {!isOpen && (
-          <BlockableButton blocked={blocked} onClick={() => showFragment('data')}>
-            Show data
-          </BlockableButton>
-        )}
-        {(!isCompared || blocked !== undefined) && (
-          <BlockableButton blocked={blocked} onClick={() => setComparing(true)}>
-            Compare with run…
-          </BlockableButton>
-        )}
-      </div>
-      {isCompared && blocked !== undefined && (
-        <p>
-          This link compares the data of two runs. Viewers do not see the data of runs here: it
-          needs the role operator.
-        </p>
+        <>
+          <p className="muted">The initial data of the run, and the responses of its steps.</p>
+          <div className="buttons">
+            <BlockableButton blocked={dataReason(session)} onClick={() => showFragment('data')}>
+              Show data
+            </BlockableButton>
+          </div>
+        </>
       )}
       <ReadProblem error={data.error} hasData={data.data !== undefined} />
       {session.SeesData && data.data !== undefined && (
@@ -81,11 +61,6 @@ export function RunData({ session, run }: RunDataProps) {
           ))}
         </>
       )}
-      {isCompared && session.SeesData && (
-        <LaterPart>
-          <RunComparison run={run} query={query} onClose={() => setComparing(false)} />
-        </LaterPart>
-      )}
     </section>
   )
 }
@@ -100,7 +75,7 @@ interface TextProps {
 
 function Text({ run, name, of, step, excerpt }: TextProps) {
   const [isWhole, setWhole] = useState(false)
-  const path = `${runApi(run.Process, run.TransactionID)}/text?${new URLSearchParams({
+  const path = `${runPage(run.Process, run.TransactionID)}/text?${new URLSearchParams({
     run: String(run.ReplayID),
     of,
     ...(step !== undefined && { step }),

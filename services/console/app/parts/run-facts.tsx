@@ -1,6 +1,6 @@
 import type { RunView } from '../../src/contracts/runs.ts'
+import { companyPage, runPage } from '../../src/isomorphic/pages.ts'
 import { full } from '../clock.ts'
-import { companyPage, runPage } from '../router.ts'
 import { ActivityText } from './activity-text.tsx'
 import { Ago } from './ago.tsx'
 import { Link } from './link.tsx'

@@ -2,9 +2,9 @@ import { useQuery } from '@tanstack/react-query'
 import { type RefObject, useRef, useState } from 'react'
 import type { RunAction, RunRow, RunView } from '../../src/contracts/runs.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
+import { runPage } from '../../src/isomorphic/pages.ts'
 import { call } from '../api.ts'
 import { copy } from '../copy.ts'
-import { runApi, runPage } from '../router.ts'
 import { showCommand } from '../shell-text.ts'
 import { ActionDialog, type ActionRequest } from './action-button.tsx'
 import { BlockableButton } from './blockable-button.tsx'
@@ -34,7 +34,7 @@ export function RunRowMenu({ id, session, run: row, opener }: RunRowMenuProps) {
   const { Process: process, TransactionID: transaction, ReplayID: number } = row
   const { data: run, error } = useQuery({
     queryKey: ['run', process, transaction, String(number)],
-    queryFn: () => call<RunView>('GET', `${runApi(process, transaction)}?run=${number}`),
+    queryFn: () => call<RunView>('GET', `${runPage(process, transaction)}?run=${number}`),
     enabled: isOpen,
   })
   const page = runPage(process, transaction, number)

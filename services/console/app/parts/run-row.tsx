@@ -1,6 +1,6 @@
 import { memo, type ReactNode } from 'react'
+import { companyPage, runPage } from '../../src/isomorphic/pages.ts'
 import type { ListedRun, RunOrder } from '../run-list.ts'
-import { companyPage, runPage } from '../router.ts'
 import { visible } from '../visible.ts'
 import { Ago } from './ago.tsx'
 import { Link } from './link.tsx'

@@ -1,51 +1,23 @@
-import { useRef } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
+import { counted } from '../../src/isomorphic/count-text.ts'
 import { duration, fullMs, useSeconds } from '../clock.ts'
-import { counted } from '../count-text.ts'
-import { setQuery, useQueryText } from '../router.ts'
-import { timeAxis } from '../time-axis.ts'
-import { axisOfRange, barOf, rangeOf, rangeText, type TimeRange } from '../timeline-view.ts'
 import { visible } from '../visible.ts'
-import { type SegmentKind, waterfall } from '../waterfall.ts'
+import { barOf, type SegmentKind, waterfall } from '../waterfall.ts'
 import { Outside } from './text.tsx'
-import { DraggedRange, useDraggedRange, ZoomButtons } from './timeline-zoom.tsx'
 
 /** The width of the drawing in its own units. The browser stretches the drawing. */
 const WIDTH = 1_000
 
-/**
- * Shows the steps of a run as lanes of bars. The table of the attempts has the same content as text. The address contains
- * the shown range and the scale.
- */
+/** Shows the steps of a run as lanes of bars. The table of the attempts has the same content as text. */
 export function Timeline({ run }: { readonly run: RunView }) {
   const isActive = run.CompletedAt === null
   const seconds = useSeconds()
-  const query = new URLSearchParams(useQueryText())
-  const isTrueScale = query.get('scale') === 'true'
   const whole = waterfall(run, isActive ? seconds * 1_000 : 0)
   const { from, until, lanes, now: present } = whole
-  const part = rangeOf(query.get('zoom'), whole)
-  const shown = part ?? whole
-  const full = timeAxis(whole, isTrueScale)
-  const axis = part === null ? full : axisOfRange(full, part)
-  const middleOf = (one: TimeRange): number => (axis.at(one.from) + axis.at(one.until)) / 2
-  const breaks = axis.breaks.filter((one) => middleOf(one) > 0 && middleOf(one) < 1)
-  const x = (ms: number): number => axis.at(ms) * WIDTH
-  const isShown = (one: TimeRange): boolean =>
-    part === null || (one.from < part.until && one.until > part.from)
-  const change = (name: string, value: string | null): void => {
-    const next = new URLSearchParams(location.search)
-    if (value === null) next.delete(name)
-    else next.set(name, value)
-    setQuery(next)
-  }
-  const show = (range: TimeRange | null): void =>
-    change('zoom', range === null ? null : rangeText(range, from))
-  const list = useRef<HTMLOListElement>(null)
-  const dragged = useDraggedRange(list, axis, whole, show)
+  const now = present === null ? null : barOf(whole, { from: present, until: present }).left * WIDTH
   return (
     <figure className="timeline">
-      <ol ref={list} {...dragged.handlers}>
+      <ol>
         {lanes.map(({ step, segments, omitted, isCopied }) => (
           <li key={step}>
             <span className="step">
@@ -63,8 +35,8 @@ export function Timeline({ run }: { readonly run: RunView }) {
               }
             >
               <line x1="0" x2={WIDTH} y1="10" y2="10" className="lane" />
-              {segments.filter(isShown).map((segment) => {
-                const { left, width } = barOf(axis, segment)
+              {segments.map((segment) => {
+                const { left, width } = barOf(whole, segment)
                 return (
                   <g key={`${segment.kind} ${segment.from} ${segment.until}`}>
                     <title>{`${visible(segment.text)}, ${exact(segment.until - segment.from)}`}</title>
@@ -72,18 +44,7 @@ export function Timeline({ run }: { readonly run: RunView }) {
                   </g>
                 )
               })}
-              {present !== null && isShown({ from: present, until: present + 1 }) && (
-                <line className="now" x1={x(present)} x2={x(present)} y1="0" y2="20" />
-              )}
-              {breaks.map((one) => (
-                <path
-                  key={one.from}
-                  className="break"
-                  d={`M${middleOf(one) * WIDTH - 8} 17l8 -14m8 0l-8 14`}
-                >
-                  <title>{`${exact(one.until - one.from)}, drawn shorter`}</title>
-                </path>
-              ))}
+              {now !== null && <line className="now" x1={now} x2={now} y1="0" y2="20" />}
             </svg>
             <span className="muted">
               {omitted > 0
@@ -94,61 +55,18 @@ export function Timeline({ run }: { readonly run: RunView }) {
             </span>
           </li>
         ))}
-        <DraggedRange list={list} places={dragged.places} />
       </ol>
-      {breaks.length > 0 && (
-        <div className="breaks muted" aria-hidden="true">
-          <div>
-            {breaks.map((one) => (
-              <span key={one.from} style={{ left: `${middleOf(one) * 100}%` }}>
-                {exact(one.until - one.from)}
-              </span>
-            ))}
-          </div>
-        </div>
-      )}
       <figcaption>
-        <Time ms={shown.from} />
+        <Time ms={from} />
         <span>
-          {part === null
-            ? exact((present ?? until) - from) + (isActive ? ' since it was queued' : '')
-            : `${exact(part.until - part.from)} of ${exact(until - from)}`}
+          {exact((present ?? until) - from)}
+          {isActive && ' since it was queued'}
         </span>
-        {part !== null && <Time ms={part.until} />}
       </figcaption>
       <TimelineLegend
-        kinds={
-          new Set(lanes.flatMap(({ segments }) => segments.filter(isShown).map(({ kind }) => kind)))
-        }
+        kinds={new Set(lanes.flatMap(({ segments }) => segments.map(({ kind }) => kind)))}
         hasNow={present !== null}
       />
-      <div className="scale">
-        {breaks.length > 0 && (
-          <span className="muted">
-            Drawn shorter:{' '}
-            {breaks
-              .map(
-                (one) =>
-                  `${exact(one.until - one.from)} ${present !== null && one.until > present ? 'before the next attempt' : 'without an attempt'}`,
-              )
-              .join(', ')}
-            .
-          </span>
-        )}
-        {(axis.breaks.length > 0 || isTrueScale) && (
-          <label>
-            <input
-              type="checkbox"
-              checked={isTrueScale}
-              onChange={({ currentTarget }) =>
-                change('scale', currentTarget.checked ? 'true' : null)
-              }
-            />
-            True scale
-          </label>
-        )}
-        <ZoomButtons axis={full} whole={whole} part={part} onShow={show} />
-      </div>
     </figure>
   )
 }

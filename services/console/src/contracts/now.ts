@@ -4,60 +4,6 @@ import { ActivityEntry } from './activity.ts'
 
 const severities = ['critical', 'warning', 'info'] as const
 
-/** The names of the alerts in deploy/prometheus/alerts.yml. docs/runbook.md has a section for each of them. */
-export const alertNames = [
-  'ServiceDown',
-  'DependencyDown',
-  'RedisRejectsWrites',
-  'ServiceKeysFileInvalid',
-  'EventLoopLag',
-  'WebhooksRejected',
-  'WebhooksUnconfirmed',
-  'WebhooksUnreadable',
-  'CredentialsFaulted',
-  'TokenNearExpiry',
-  'ProviderClientRefused',
-  'RefreshesFailing',
-  'RotationDropped',
-  'RedisLostWrites',
-  'ProviderSlow',
-  'PayloadsUnreadable',
-  'EnvelopesRefused',
-  'GatewayErrors',
-  'GatewayThrottling',
-  'RealmsOnHold',
-  'BudgetNearlyUsed',
-  'BudgetUsed',
-  'BooksOutOfBalance',
-  'RunsFailed',
-  'RunsInDoubt',
-  'RunsWaiting',
-  'RunsNotTaken',
-  'RunsLate',
-  'DeadMessages',
-  'OperationPaused',
-  'ScheduleLate',
-  'MessagesWaiting',
-  'ChangeFeedBehind',
-  'WebhooksUndelivered',
-  'WebhooksFileInvalid',
-  'ProcessFilesFailed',
-  'RetentionBehind',
-  'LeasesLost',
-  'SweepsMany',
-  'InternetAway',
-  'QueueMembersMissing',
-  'QueueUnavailable',
-] as const
-
-/** The names that have a section in docs/runbook.md. */
-export const conditionNames = [
-  ...alertNames,
-  'GrantsExpiring',
-  'ProcessPaused',
-  'RunsLosingWorkers',
-] as const
-
 /** An action against a condition that a person can start on the page Now itself. */
 const ConditionAction = z.discriminatedUnion('Kind', [
   z.object({

@@ -29,9 +29,6 @@ export const ProcessesView = z
               Step: z.string(),
               Due: z.int(),
               OldestSeconds: z.number(),
-              P95Seconds: z.number().nullable().meta({
-                description: 'the time of 95 % of its attempts in the last hour; null without any',
-              }),
             }),
           )
           .meta({ description: 'the due runs of each step, counted once a minute' }),

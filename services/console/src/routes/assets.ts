@@ -3,7 +3,7 @@ import { problemResponses, textResponse } from '@integration-host/shared/http/se
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import type { Asset, BuiltApp } from '../build-app.ts'
-import { pages } from '../contracts/pages.ts'
+import { pages } from '../isomorphic/pages.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
 
 const YEAR_SECONDS = 31_536_000
@@ -34,13 +34,14 @@ export function assetRoutes(app: BuiltApp): Hono {
     describeRoute({
       operationId: 'getAsset',
       tags: ['pages'],
-      summary: 'A file of the browser program; its name contains a hash of its content',
+      summary: 'A file of the browser program, or a document; its name contains a hash of its content',
       responses: {
         200: {
           description: 'the file',
           content: {
             'text/javascript': { schema: { type: 'string' } },
             'text/css': { schema: { type: 'string' } },
+            'text/plain': { schema: { type: 'string' } },
           },
         },
         ...problemResponses({ 404: 'no such file' }),

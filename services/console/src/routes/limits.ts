@@ -9,7 +9,6 @@ import { CompanyLimitsView, LimitsView } from '../contracts/limits.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { type Installation, responding } from '../view/installation.ts'
 import { mergeCalls, mergeRealm, mergeRealms } from '../view/limits.ts'
-import { valueOf } from '../view/metric-text.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
 import { PEER_PROBLEMS } from './peer-problems.ts'
 
@@ -30,11 +29,10 @@ export function limitsRoutes({ sessions, isHttps, gatewayRealms, installation }:
   /**
    * Every gateway reports the counts of all gateways, so the counts of one gateway are sufficient.
    */
-  function ofMonth(name: string): number | null {
-    const values = responding(installation(), 'accounting-gateway').flatMap(({ samples }) => {
-      const value = valueOf(samples, name)
-      return value === null ? [] : [value]
-    })
+  function ofMonth(name: 'MeteredCalls' | 'MonthlyBudget'): number | null {
+    const values = responding(installation(), 'accounting-gateway').flatMap(
+      ({ summary }) => summary?.Gateway?.[name] ?? [],
+    )
     return values.length === 0 ? null : Math.max(...values)
   }
 
@@ -85,8 +83,8 @@ export function limitsRoutes({ sessions, isHttps, gatewayRealms, installation }:
           Resting: companies.filter(({ HeldUntil }) => HeldUntil !== null).length,
           Waiting: companies.reduce((sum, { Waiting }) => sum + Waiting, 0),
           Month: bodies[0]?.Month ?? new Date().toISOString().slice(0, 7),
-          Metered: ofMonth('gateway_metered_calls_this_month'),
-          Budget: ofMonth('gateway_monthly_budget'),
+          Metered: ofMonth('MeteredCalls'),
+          Budget: ofMonth('MonthlyBudget'),
           Replicas: bodies.length,
           Silent: [...silent],
         } satisfies LimitsView)

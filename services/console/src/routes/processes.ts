@@ -20,8 +20,6 @@ import {
   scheduleActions,
 } from '../contracts/processes.ts'
 import type { Sessions } from '../session/sessions.ts'
-import { stepTimes } from '../view/charts.ts'
-import type { FigureHistory } from '../view/figure-history.ts'
 import type { Installation } from '../view/installation.ts'
 import { queuesOf } from '../view/queues.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
@@ -32,11 +30,9 @@ export interface ProcessRouteDeps {
   readonly isHttps: boolean
   readonly coordinator: ServiceClient
   readonly installation: () => Installation
-  readonly figures: FigureHistory
 }
 
 const ROWS = 50
-const STEP_TIMES_MINUTES = 60
 
 const ProcessList = z.object({
   items: z.array(ProcessView),
@@ -56,7 +52,7 @@ const LettersQuery = z.object({ cursor: z.string().max(4_096).optional() })
 
 /** The routes of processes: the list with queues and schedules, the dead letters, and the actions on all of these. */
 export function processRoutes(deps: ProcessRouteDeps) {
-  const { sessions, isHttps, coordinator, installation, figures } = deps
+  const { sessions, isHttps, coordinator, installation } = deps
   const tags = ['processes']
   const viewer = needsRole(sessions, 'viewer', isHttps)
   const operator = needsRole(sessions, 'operator', isHttps)
@@ -82,12 +78,8 @@ export function processRoutes(deps: ProcessRouteDeps) {
           coordinator.send('/schedules', person(c), ScheduleList),
         ])
         const state = installation()
-        const times = figures.over(stepTimes, STEP_TIMES_MINUTES, Date.now())
         return c.json({
-          Processes: processes.items.map((process) => ({
-            ...process,
-            ...queuesOf(state, process, times),
-          })),
+          Processes: processes.items.map((process) => ({ ...process, ...queuesOf(state, process) })),
           NotLoaded: processes.not_loaded,
           Schedules: schedules.items,
         } satisfies ProcessesView)

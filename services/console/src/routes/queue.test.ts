@@ -65,17 +65,6 @@ describe('queueing transactions from the console', () => {
     for (const one of [console, coordinator, tokenService]) await one?.[Symbol.asyncDispose]()
   })
 
-  it('the console queues a file of 8 MB even if JSON escapes each character, and rejects a larger request with 413', async () => {
-    answer = { status: 200, body: { results: [] } }
-    const Lines = '"'.repeat(8_388_608)
-    expect((await post('/api/queue/lines', { Process: 'OrderProcess', Lines })).status).toBe(200)
-    expect(sent().at(-1)?.body).toBe(Lines)
-    const before = sent().length
-    const tooLong = { Process: 'OrderProcess', Lines: 'x'.repeat(2 * 8_388_608 + 4_096) }
-    expect((await post('/api/queue/lines', tooLong)).status).toBe(413)
-    expect(sent()).toHaveLength(before)
-  })
-
   const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
     console.request(path, { method: 'POST', cookie, body: JSON.stringify(body), headers })
   const sent = () => coordinator.requests.filter(({ method }) => method === 'POST')
@@ -188,36 +177,5 @@ describe('queueing transactions from the console', () => {
     expect(Data.length).toBeGreaterThan(250_000)
     expect((await post('/api/queue', { ...BODY, Data })).status).toBe(202)
     expect(sent().at(-1)?.body.endsWith(`"InitialData":${Data}}`)).toBe(true)
-  })
-
-  it('the console sends a file unchanged to the bulk route of the coordinator, and returns the result of each transaction', async () => {
-    answer = {
-      body: {
-        queued: 1,
-        results: [
-          { line: 1, TransactionID: '1', outcome: 'queued' },
-          { line: 2, TransactionID: null, outcome: 'invalid', code: 'x', errors: ['line: bad'] },
-        ],
-      },
-    }
-    const Lines = '{"TransactionID":"1","InitialData":9007199254740993}\n\nnonsense\n'
-    const response = await post('/api/queue/lines', { Process: 'a/b', Lines })
-    expect(await response.json()).toEqual({
-      Results: [
-        { TransactionID: '1', Outcome: 'queued', Errors: [] },
-        { TransactionID: null, Outcome: 'invalid', Errors: ['line: bad'] },
-      ],
-    })
-    const request = sent().at(-1)
-    expect(request?.url.pathname).toBe('/processes/a%2Fb/transactions/bulk')
-    expect(request?.headers['content-type']).toBe('application/x-ndjson')
-    expect(request?.body).toBe(Lines)
-  })
-
-  it('the console accepts a file that is larger than the size limit of other requests', async () => {
-    answer = { body: { results: [] } }
-    const Lines = '"'.repeat(500_000)
-    expect((await post('/api/queue/lines', { Process: 'p', Lines })).status).toBe(200)
-    expect(sent().at(-1)?.body.length).toBe(Lines.length)
   })
 })

@@ -6,13 +6,7 @@ import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
-import {
-  lineOutcomes,
-  QueueBody,
-  QueuedLines,
-  QueuedRun,
-  QueueLinesBody,
-} from '../contracts/queue.ts'
+import { QueueBody, QueuedRun } from '../contracts/queue.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
 import { ACTION_PROBLEMS } from './peer-problems.ts'
@@ -24,17 +18,7 @@ export interface QueueRouteDeps {
   readonly tokenService: ServiceClient
 }
 
-const LineResults = z.object({
-  results: z.array(
-    z.object({
-      TransactionID: z.string().nullable(),
-      outcome: z.enum(lineOutcomes),
-      errors: z.array(z.string()).optional(),
-    }),
-  ),
-})
-
-/** The routes that queue one transaction, or a file with a transaction on each line. */
+/** The route that queues a transaction. */
 export function queueRoutes(deps: QueueRouteDeps): Hono {
   const { sessions, isHttps, coordinator, tokenService } = deps
   const tags = ['queue']
@@ -106,40 +90,6 @@ export function queueRoutes(deps: QueueRouteDeps): Hono {
           { ReplayID, Status, IsNew, CompanyUnchecked } satisfies QueuedRun,
           IsNew ? 202 : 200,
         )
-      },
-    )
-    .post(
-      '/queue/lines',
-      operator,
-      describeRoute({
-        operationId: 'queueLines',
-        tags,
-        summary: 'Queues a transaction for each line, up to 10,000',
-        description: 'The valid lines are queued, even if others are not valid.',
-        responses: {
-          200: jsonResponse('a result for each line', QueuedLines),
-          ...problemResponses(ACTION_PROBLEMS),
-        },
-      }),
-      validate('json', QueueLinesBody),
-      async (c) => {
-        const { Process, Lines } = c.req.valid('json')
-        const { results } = await coordinator.send(
-          `${transactions(Process)}/bulk`,
-          {
-            ...person(c),
-            method: 'POST',
-            text: { type: 'application/x-ndjson', content: Lines },
-          },
-          LineResults,
-        )
-        return c.json({
-          Results: results.map(({ TransactionID, outcome, errors = [] }) => ({
-            TransactionID,
-            Outcome: outcome,
-            Errors: errors,
-          })),
-        } satisfies QueuedLines)
       },
     )
 }

@@ -3,7 +3,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import { pages } from '../contracts/pages.ts'
+import { pages } from '../isomorphic/pages.ts'
 import { SignInLink, type SignInWay } from '../contracts/session.ts'
 import type { OneTimeLinks } from '../session/one-time-link.ts'
 

@@ -13,7 +13,7 @@ import {
   pages,
   runPage,
   schedulePage,
-} from '../contracts/pages.ts'
+} from '../isomorphic/pages.ts'
 import type { SignInEntry } from '../session/sign-in-log.ts'
 
 /** The actions in the past tense. An action that is not listed here is shown by its name. */

@@ -1,17 +1,13 @@
-import { type ConditionView, conditionNames } from '../contracts/now.ts'
-import { type Condition, withoutCovered } from './condition.ts'
+import { isConditionName } from '@integration-host/shared/conditions'
+import type { ConditionView } from '../contracts/now.ts'
+import type { Condition } from './condition.ts'
 
 export interface ConditionTimes {
-  /**
-   * Returns the conditions that have lasted long enough and that no other condition covers, each with the time at which it
-   * began. A covered condition keeps this time.
-   */
+  /** Returns the conditions that have lasted long enough, each with the time at which it began. */
   dated(conditions: readonly Condition[], now: number): readonly ConditionView[]
   /** The last condition that ended; `null` if none has ended yet. */
   readonly lastEnded: { readonly title: string; readonly at: number } | null
 }
-
-const runbookSections: readonly string[] = conditionNames
 
 /** Stores the time at which each condition began, and the last condition that ended. */
 export function createConditionTimes(): ConditionTimes {
@@ -28,18 +24,17 @@ export function createConditionTimes(): ConditionTimes {
     dated(conditions, now) {
       const next: typeof standing = new Map()
       const shown: ConditionView[] = []
-      const uncovered = new Set(withoutCovered(conditions))
       for (const condition of conditions) {
         const { key, name, title, knownSince, asOf = null } = condition
         const { noLaterThan = now, forMs = 0 } = condition
         const since = Math.min(knownSince ?? standing.get(key)?.since ?? now, noLaterThan)
         const isLong = now - since >= forMs
         next.set(key, { title, since, isLong })
-        if (isLong && uncovered.has(condition))
+        if (isLong)
           shown.push({
             Key: key,
             Name: name,
-            InRunbook: runbookSections.includes(name),
+            InRunbook: isConditionName(name),
             Severity: condition.severity,
             Title: title,
             Detail: condition.detail,

@@ -1,4 +1,5 @@
 /** A condition that the page Now shows, and functions for the texts of conditions. */
+import { type ConditionName, conditions, sentenceOf } from '@integration-host/shared/conditions'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { ConditionAction, ConditionView } from '../contracts/now.ts'
 
@@ -28,28 +29,43 @@ export interface Condition {
   readonly labels?: Readonly<Record<string, string>>
   readonly page: string | null
   readonly action?: ConditionAction
-  /** The name of a condition that says all that this one says. While that condition is shown, this one is not. */
-  readonly coveredBy?: string
 }
+
+/** What the console has found out about a condition. What is missing comes from the catalogue. */
+export type Found = Partial<Omit<Condition, 'name'>> & {
+  /** Distinguishes this condition from others of the same name. */
+  readonly key?: string
+  /** What stands in the sentence of the catalogue in place of the names in braces. */
+  readonly values?: Readonly<Record<string, string | number>>
+}
+
+/** Returns a condition of the catalogue with what the console has found out about it. */
+export const condition = (
+  name: ConditionName,
+  { key, values = {}, ...found }: Found,
+): Condition => ({
+  severity: conditions[name].severity,
+  title: sentenceOf(name, values),
+  detail: '',
+  remedy: conditions[name].remedy,
+  affected: 1,
+  knownSince: null,
+  page: null,
+  ...found,
+  key: key === undefined ? name : `${name} ${key}`,
+  name,
+})
 
 const SHOWN_NAMES = 3
 const SEVERITIES = ['critical', 'warning', 'info'] as const
 
 /** Sorts conditions by severity, and then by the number of affected objects. */
-export const mostUrgentFirst = (conditions: readonly Condition[]): readonly Condition[] =>
-  conditions.toSorted(
+export const mostUrgentFirst = (all: readonly Condition[]): readonly Condition[] =>
+  all.toSorted(
     (one, other) =>
       SEVERITIES.indexOf(one.severity) - SEVERITIES.indexOf(other.severity) ||
       other.affected - one.affected,
   )
-
-/** Leaves out the conditions that another one covers. */
-export const withoutCovered = (conditions: readonly Condition[]): readonly Condition[] =>
-  conditions.filter(({ coveredBy }) => !conditions.some(({ name }) => name === coveredBy))
-
-/** Returns a count with its noun, such as `1 run` or `12 runs`. */
-export const counted = (count: number, one: string, many = `${one}s`): string =>
-  `${new Intl.NumberFormat('en').format(count)} ${count === 1 ? one : many}`
 
 /** The name by which people know a company: its label, or else its realm. */
 export const companyName = ({ Label, Environment, Name }: CredentialView): string =>

@@ -8,7 +8,7 @@ import {
   unknownInstallation as calm,
 } from '../../test-support/installation.ts'
 import { listed } from './condition.ts'
-import { conditionsOf as conditionsWithin, MISSES_UNTIL_DOWN } from './conditions.ts'
+import { conditionsOf, MISSES_UNTIL_DOWN } from './conditions.ts'
 import type { Installation, Replica, RunGroup } from './installation.ts'
 
 const up: Replica = {
@@ -17,7 +17,7 @@ const up: Replica = {
   since: 0,
   reason: null,
   report: { status: 'ready', dependencies: {} },
-  samples: null,
+  summary: null,
   clockOffsetMs: 0,
 }
 const group = runGroup({ step: 'report', errorClass: 'http_503', endedAt: 1_000 })
@@ -25,8 +25,6 @@ const withGroups = (...groups: readonly RunGroup[]): Installation => ({
   ...calm,
   processes: [processState('OrderProcess', groups)],
 })
-/** The conditions of an installation whose counters have not grown. */
-const conditionsOf = (installation: Installation) => conditionsWithin(installation, () => [])
 const names = (installation: Installation): string[] =>
   conditionsOf(installation).map(({ name }) => name)
 
@@ -164,42 +162,37 @@ describe('the conditions of the page Now', () => {
   })
 
   it.each([
-    [1, 'Its last call got no response', 'settle it.'],
-    [2, 'Their last calls got no response', 'settle them.'],
-  ])('the condition of %i runs in doubt is in the right number', (inDoubt, detail, remedy) => {
-    const condition = conditionsOf(withGroups({ ...group, inDoubt })).find(
+    [1, 'Its last call got no response'],
+    [2, 'Their last calls got no response'],
+  ])('the condition of %i runs in doubt is in the right number', (inDoubt, detail) => {
+    const found = conditionsOf(withGroups({ ...group, inDoubt })).find(
       ({ name }) => name === 'RunsInDoubt',
     )
-    expect(condition?.detail).toContain(detail)
-    expect(condition?.remedy).toContain(remedy)
+    expect(found?.detail).toContain(detail)
   })
 
   it.each([
-    [1, '1 grant ends soon', 'the owner of this company', 'the owner of the company'],
-    [2, '2 grants end soon', 'the owners of these companies', 'the owners of the companies'],
-  ])(
-    'the conditions of %i companies are in the right number',
-    (count, title, toAsk, toAuthorize) => {
-      const States = { active: 0, expiring: count, failing: 0, must_reconnect: count }
-      const companies = { Total: 2 * count, States, Classes: {} }
-      const conditions = conditionsOf({ ...calm, companies })
-      const ending = conditions.find(({ name }) => name === 'GrantsExpiring')
-      expect([ending?.title, ending?.remedy]).toEqual([title, expect.stringContaining(toAsk)])
-      const lost = conditions.find(({ name }) => name === 'CredentialsFaulted')
-      expect(lost?.remedy).toContain(toAuthorize)
-    },
-  )
+    [1, '1 grant ends soon', 'the owner of the company'],
+    [2, '2 grants end soon', 'the owners of the companies'],
+  ])('the conditions of %i companies are in the right number', (count, title, toAuthorize) => {
+    const States = { active: 0, expiring: count, failing: 0, must_reconnect: count }
+    const companies = { Total: 2 * count, States, Classes: {} }
+    const found = conditionsOf({ ...calm, companies })
+    expect(found.find(({ name }) => name === 'GrantsExpiring')?.title).toBe(title)
+    const lost = found.find(({ name }) => name === 'CredentialsFaulted')
+    expect(lost?.remedy).toContain(toAuthorize)
+  })
 
   it('conditions are sorted by severity, and then by the number of affected objects', () => {
     const installation = {
       ...withGroups({ ...group, count: 1 }, { ...group, step: 'csv', count: 9, inDoubt: 1 }),
-      faulted: [company('ACC-1', 'failing')],
+      faulted: [company('ACC-1', 'must_reconnect')],
     }
     expect(
       conditionsOf(installation).map(({ affected, severity }) => [severity, affected]),
     ).toEqual([
-      ['critical', 9],
       ['critical', 1],
+      ['warning', 9],
       ['warning', 1],
       ['warning', 1],
     ])

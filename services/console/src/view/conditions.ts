@@ -1,106 +1,63 @@
 /**
- * The conditions that the page Now shows. They have the names of the alerts in docs/runbook.md. Each condition says in
- * a sentence what is wrong and what to do about it. The conditions depend only on the state of the installation and on
- * the metrics of the last minutes. metric-conditions.ts has the conditions that are found in the metrics.
+ * The conditions that the page Now shows. Their severities, sentences and remedies are those of the catalogue
+ * (packages/shared/src/conditions.ts), unless the console knows more. metric-conditions.ts has the conditions that are
+ * found in the metrics.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
-import { companyStateTexts } from '../contracts/company-states.ts'
-import { faultTexts } from '../contracts/fault-texts.ts'
-import { companyPage, pages } from '../contracts/pages.ts'
-import type { Windows } from './alert-rule.ts'
-import { companyName, type Condition, counted, listed, mostUrgentFirst } from './condition.ts'
+import { companyStateTexts, faultText } from '../isomorphic/company-texts.ts'
+import { counted } from '../isomorphic/count-text.ts'
+import { companyPage, pages } from '../isomorphic/pages.ts'
+import { companyName, type Condition, condition, listed, mostUrgentFirst } from './condition.ts'
 import { failureRemedy, isDataRejected } from './error-class.ts'
-import { type Installation, responding, type RunGroup } from './installation.ts'
-import { conditionsOfMetrics } from './metric-conditions.ts'
-import { valueOf } from './metric-text.ts'
+import type { Installation, RunGroup } from './installation.ts'
+import { metricConditions } from './metric-conditions.ts'
 
 /** A replica counts as unreachable after this many failed checks in a row. */
 export const MISSES_UNTIL_DOWN = 3
 
 /** Returns the conditions, the most urgent first. */
-export function conditionsOf(installation: Installation, windows: Windows): readonly Condition[] {
+export function conditionsOf(installation: Installation): readonly Condition[] {
   const { asOf } = installation
   return mostUrgentFirst([
     ...services(installation),
-    ...provider(installation),
     ...foundIn(asOf.companies, companies(installation)),
     ...foundIn(asOf.processes, runs(installation)),
     ...foundIn(asOf.processes, processes(installation)),
-    ...conditionsOfMetrics(installation, windows),
+    ...metricConditions(installation),
   ])
 }
 
 const foundIn = (asOf: number | null, conditions: Iterable<Condition>): readonly Condition[] =>
-  [...conditions].map((condition) => ({ ...condition, asOf }))
+  [...conditions].map((one) => ({ ...one, asOf }))
 
 function* services({ services: all }: Installation): Generator<Condition> {
   for (const { name, replicas } of all) {
     for (const { address, misses, since, reason, report } of replicas) {
       if (misses >= MISSES_UNTIL_DOWN)
-        yield {
-          key: `ServiceDown ${name} ${address}`,
-          name: 'ServiceDown',
-          severity: 'critical',
+        yield condition('ServiceDown', {
+          key: `${name} ${address}`,
           title: `${name} does not respond`,
           detail: `${address}: ${reason ?? 'no response'}`,
-          remedy: 'Start the service. What it had accepted is stored, and continues then.',
-          affected: 1,
           knownSince: since,
           labels: { job: name },
           page: pages.health,
-        }
+        })
       if (misses > 0 || report === null) continue
       for (const [dependency, state] of Object.entries(report.dependencies)) {
         if (state.status === 'up') continue
-        const isRequired = report.status === 'waiting'
-        yield {
-          key: `DependencyDown ${name} ${address} ${dependency}`,
-          name: 'DependencyDown',
-          severity: isRequired ? 'critical' : 'warning',
+        yield condition('DependencyDown', {
+          key: `${name} ${address} ${dependency}`,
+          ...(report.status !== 'waiting' && { severity: 'warning' }),
           title: `${name} waits for ${dependency}`,
           detail: state.reason,
-          remedy: 'The service reconnects by itself as soon as the dependency is available.',
-          affected: 1,
           knownSince: Date.parse(state.since),
           labels: { service: name, dependency },
           page: pages.health,
-        }
+        })
       }
     }
   }
-}
-
-function* provider(installation: Installation): Generator<Condition> {
-  const isRefused = responding(installation, 'token-service').some(
-    ({ samples }) => valueOf(samples, 'provider_client_refused') === 1,
-  )
-  if (isRefused)
-    yield {
-      key: 'ProviderClientRefused',
-      name: 'ProviderClientRefused',
-      severity: 'critical',
-      title: 'The provider rejects this application',
-      detail: 'No access token can be refreshed while the client credentials are rejected.',
-      remedy: 'Check CLIENT_ID and CLIENT_SECRET of token-service.',
-      affected: installation.companies?.Total ?? 1,
-      knownSince: null,
-      page: null,
-    }
-  const coordinators = responding(installation, 'coordinator')
-  const isOffline = coordinators.some(({ samples }) => valueOf(samples, 'coordinator_online') === 0)
-  if (isOffline)
-    yield {
-      key: 'InternetAway',
-      name: 'InternetAway',
-      severity: 'warning',
-      title: 'No probe reaches the internet',
-      detail: 'Processes that need the internet pause, and continue by themselves.',
-      remedy: 'Check the network of the coordinator.',
-      affected: 1,
-      knownSince: null,
-      page: null,
-    }
 }
 
 /** Returns the page and the action for a company that must be reconnected. */
@@ -119,10 +76,8 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
   const mustReconnect = faulted.filter(({ State }) => State === 'must_reconnect')
   const lost = Math.max(counts?.States.must_reconnect ?? 0, mustReconnect.length)
   if (lost > 0) {
-    yield {
-      key: 'CredentialsFaulted final',
-      name: 'CredentialsFaulted',
-      severity: 'critical',
+    yield condition('CredentialsFaulted', {
+      key: 'final',
       title: `${counted(lost, 'company', 'companies')} ${companyStateTexts.must_reconnect}`,
       detail: namesAndClasses(mustReconnect, lost),
       remedy:
@@ -138,7 +93,7 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
             page: `${pages.companies}?state=must_reconnect`,
             action: { Kind: 'send_links' },
           }),
-    }
+    })
   }
   const failing = faulted.filter(({ State }) => State === 'failing')
   const count = Math.max(counts?.States.failing ?? 0, failing.length)
@@ -146,9 +101,8 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
   // The provider has rejected the refresh token. It is sent again, because some providers also do this in an outage.
   const isRejected = first?.Fault?.Final === false
   if (count > 0)
-    yield {
-      key: 'CredentialsFaulted retried',
-      name: 'CredentialsFaulted',
+    yield condition('CredentialsFaulted', {
+      key: 'retried',
       severity: 'warning',
       title: `${counted(count, 'company', 'companies')} ${companyStateTexts.failing}`,
       detail: namesAndClasses(failing, count),
@@ -161,36 +115,25 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       begin: 'first failure',
       page: `${pages.companies}?state=failing`,
       ...(count === 1 && isRejected && reconnecting(first)),
-    }
+    })
   const ending = counts?.States.expiring ?? 0
   if (ending > 0)
-    yield {
-      key: 'GrantsExpiring',
-      name: 'GrantsExpiring',
-      severity: 'warning',
+    yield condition('GrantsExpiring', {
       title: `${counted(ending, 'grant ends', 'grants end')} soon`,
       detail: 'A refresh cannot extend a grant beyond its end.',
-      remedy:
-        ending === 1
-          ? 'Ask the owner of this company to authorize again.'
-          : 'Ask the owners of these companies to authorize again.',
       affected: ending,
-      knownSince: null,
       page: `${pages.companies}?state=expiring`,
-    }
+    })
 }
 
 /** Returns the names of `count` companies and the classes of their faults. */
 function namesAndClasses(credentials: readonly CredentialView[], count: number): string {
-  const classes = Map.groupBy(credentials, ({ Fault }) => textOfClass(Fault?.Code ?? 'ended'))
+  const classes = Map.groupBy(credentials, ({ Fault }) => faultText(Fault?.Code ?? 'ended'))
   const byClass = [...classes]
     .map(([name, items]) => (classes.size === 1 ? name : `${name} ${items.length}`))
     .join(' · ')
   return [listed(credentials.map(companyName), count), byClass].filter(Boolean).join(' · ')
 }
-
-const textOfClass = (code: string): string =>
-  new Map<string, string>(Object.entries(faultTexts)).get(code) ?? code
 
 const faultTime = (fault: CredentialView['Fault']): readonly number[] =>
   fault === undefined ? [] : [Date.parse(fault.Since ?? fault.At)]
@@ -206,10 +149,8 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
     if (first === undefined) continue
     const count = total(same)
     const place = first.step === null ? first.process : `${first.process}.${first.step}`
-    yield {
-      key: `RunsFailed ${key}`,
-      name: 'RunsFailed',
-      severity: 'critical',
+    yield condition('RunsFailed', {
+      key,
       title: `${counted(count, 'run')} failed at ${place}`,
       detail: first.errorClass ?? 'without an error class',
       remedy: failureRemedy(first.errorClass),
@@ -229,38 +170,28 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
         Class: first.errorClass,
         DataRejected: isDataRejected(first.errorClass),
       },
-    }
+    })
   }
   const inDoubt = groups.reduce((sum, group) => sum + group.inDoubt, 0)
   if (inDoubt > 0)
-    yield {
-      key: 'RunsInDoubt',
-      name: 'RunsInDoubt',
-      severity: 'warning',
+    yield condition('RunsInDoubt', {
       title: `${counted(inDoubt, 'run')} may have done the work of a step already`,
       detail:
         inDoubt === 1
           ? 'Its last call got no response, so the effect of the call is unknown.'
           : 'Their last calls got no response, so the effects of the calls are unknown.',
-      remedy: `Look into the target before you resume or settle ${inDoubt === 1 ? 'it' : 'them'}.`,
       affected: inDoubt,
-      knownSince: null,
       page: runsPage({ inDoubt: 'true' }),
-    }
+    })
   for (const { process, step, status, errorClass, count } of groups) {
     if (errorClass !== 'worker_lost' || status !== 'Retrying') continue
-    yield {
-      key: `RunsLosingWorkers ${process} ${step}`,
-      name: 'RunsLosingWorkers',
-      severity: 'warning',
+    yield condition('RunsLosingWorkers', {
+      key: `${process} ${step}`,
       title: `${counted(count, 'run')} of ${process} lost two workers in a row at ${step}`,
       detail: 'The step may be what ends the coordinator. Its next attempt waits longer each time.',
-      remedy:
-        'Look at the last line of the log of each coordinator that ended, and cancel the run.',
       affected: count,
-      knownSince: null,
       page: runsPage({ status, process, step, class: errorClass }),
-    }
+    })
   }
   const waiting = groups.filter(
     ({ waitingFor }) => waitingFor !== null && waitingFor !== 'concurrency',
@@ -269,20 +200,12 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
   if (count > 0) {
     const names = new Map(faulted.map((credential) => [credential.Name, companyName(credential)]))
     const credentials = [...new Set(waiting.map(({ waitingFor }) => waitingFor ?? ''))]
-    yield {
-      key: 'RunsWaiting',
-      name: 'RunsWaiting',
-      severity: 'warning',
+    yield condition('RunsWaiting', {
       title: `${counted(count, 'run waits', 'runs wait')} for ${counted(credentials.length, 'company', 'companies')}`,
       detail: listed(credentials.map((name) => names.get(name) ?? name)),
-      remedy:
-        count === 1
-          ? 'It continues by itself when its company is connected again.'
-          : 'They continue by themselves when their companies are connected again.',
       affected: count,
-      knownSince: null,
       page: runsPage({ status: 'Waiting' }),
-    }
+    })
   }
 }
 
@@ -300,19 +223,15 @@ const total = (groups: readonly RunGroup[]): number =>
 function* processes({ processes: all }: Installation): Generator<Condition> {
   for (const { name, isPaused, pausedAt, pausedBy, reason } of all ?? []) {
     if (!isPaused) continue
-    yield {
-      key: `ProcessPaused ${name}`,
-      name: 'ProcessPaused',
-      severity: 'warning',
-      title: `${name} is paused`,
+    yield condition('ProcessPaused', {
+      key: name,
+      values: { process: name },
       detail: [pausedBy === null ? '' : `by ${pausedBy}`, reason === null ? '' : `“${reason}”`]
         .filter(Boolean)
         .join(': '),
-      remedy: 'Its runs wait until the process is resumed.',
-      affected: 1,
       knownSince: pausedAt,
       page: pages.processes,
       action: { Kind: 'resume_process', Process: name },
-    }
+    })
   }
 }

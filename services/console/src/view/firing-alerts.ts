@@ -1,4 +1,5 @@
 /** Merges the firing alerts of Prometheus into the conditions that the console has found itself. */
+import { conditions as catalogue, isConditionName } from '@integration-host/shared/conditions'
 import { type Condition, mostUrgentFirst } from './condition.ts'
 
 /**
@@ -51,7 +52,9 @@ function conditionOf({ labels, summary, activeAt }: FiringAlert): Condition {
     detail: [name, ...Object.entries(others).map(([label, value]) => `${label} ${value}`)]
       .slice(0, 1 + SHOWN_LABELS)
       .join(' · '),
-    remedy: 'Prometheus reports this alert.',
+    remedy: isConditionName(name)
+      ? catalogue[name].remedy
+      : 'Prometheus reports this alert.',
     affected: 1,
     knownSince: activeAt,
     page: null,

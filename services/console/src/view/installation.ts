@@ -3,8 +3,8 @@ import type {
   CredentialCounts,
   CredentialView,
 } from '@integration-host/shared/contracts/credential'
+import type { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
 import type { HealthReport } from '@integration-host/shared/observability/health'
-import type { Samples } from './metric-text.ts'
 
 /** One replica of a service, as far as the console could read it. */
 export interface Replica {
@@ -20,7 +20,8 @@ export interface Replica {
   readonly reason: string | null
   /** The latest report; `null` before the first response. */
   readonly report: HealthReport | null
-  readonly samples: Samples | null
+  /** The latest summary of its metrics; `null` before the first one, and of an earlier release, which has none. */
+  readonly summary: MetricsSummary | null
   readonly clockOffsetMs: number | null
 }
 
@@ -63,6 +64,8 @@ export interface ProcessState {
 /** Everything that the console has read. A member is `null` before its first successful read. */
 export interface Installation {
   readonly services: readonly ServiceState[]
+  /** The time of the last read of the metrics, in epoch milliseconds. */
+  readonly metricsAt: number | null
   readonly companies: CredentialCounts | null
   /** The companies that fail or must be reconnected, at most 200. */
   readonly faulted: readonly CredentialView[]
@@ -82,3 +85,21 @@ export const responding = ({ services }: Installation, name: string): readonly R
   services
     .filter((service) => service.name === name)
     .flatMap(({ replicas }) => replicas.filter(({ misses }) => misses === 0))
+
+/**
+ * Returns the summaries of the metrics of a service. While none of its replicas responds, returns the last summaries, so
+ * that a condition does not disappear because its service is unavailable.
+ */
+export function summariesOf(installation: Installation, name: string): readonly MetricsSummary[] {
+  const up = responding(installation, name)
+  const all = installation.services.find((service) => service.name === name)?.replicas ?? []
+  const known = up.length > 0 ? up : all
+  return known.flatMap(({ summary }) => summary ?? [])
+}
+
+/**
+ * Returns what the coordinator has counted in the tables that all replicas share; `undefined` while none responds. The
+ * counts of one replica are sufficient.
+ */
+export const coordinatorCounts = (installation: Installation): MetricsSummary['Coordinator'] =>
+  responding(installation, 'coordinator').flatMap(({ summary }) => summary?.Coordinator ?? [])[0]

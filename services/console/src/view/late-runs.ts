@@ -1,6 +1,5 @@
 /** Says why no worker claims the due runs of a process, as far as the console knows the reason. */
 import { type Installation, responding } from './installation.ts'
-import { valueOf } from './metric-text.ts'
 
 export interface LateReason {
   readonly reason: string
@@ -20,9 +19,7 @@ export function lateReason(installation: Installation, process: string): LateRea
     }
   if (state?.isPaused === true)
     return { reason: 'The process is paused.', remedy: 'Resume it when the reason is over.' }
-  const isOffline = coordinators.every(
-    ({ samples }) => valueOf(samples, 'coordinator_online') === 0,
-  )
+  const isOffline = coordinators.every(({ summary }) => summary?.Coordinator?.Online === false)
   if (state?.needsInternet === true && isOffline)
     return {
       reason: 'The process needs the internet, and no probe reaches it.',

@@ -1,289 +1,115 @@
+import type { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
 import { describe, expect, it } from 'vitest'
 import {
-  company,
+  coordinatorSummary,
   processState,
+  replica,
   unknownInstallation as calm,
 } from '../../test-support/installation.ts'
 import { createConditionTimes } from './condition-times.ts'
-import { withoutCovered } from './condition.ts'
 import { conditionsOf } from './conditions.ts'
-import { createFigureHistory } from './figure-history.ts'
 import type { Installation, Replica } from './installation.ts'
-import { conditionSources, eventLoopLag, metricConditions } from './metric-conditions.ts'
-import { parseMetrics } from './metric-text.ts'
 
-const START = 1_000 * 60_000
-const READ_MS = 30_000
-const replica = (text: string, over: Partial<Replica> = {}): Replica => ({
-  address: '10.0.0.1:80',
-  misses: 0,
-  since: 0,
-  reason: null,
-  report: { status: 'ready', dependencies: {} },
-  samples: parseMetrics(text),
-  clockOffsetMs: 0,
-  ...over,
-})
+const MINUTE_MS = 60_000
 const process = processState('P')
 
-/**
- * The metrics that cause each condition. `minute` is the number of minutes during which the cause has lasted; the
- * counters grow with this number. `isBad` is false after the cause has ended.
- */
+type Due = NonNullable<MetricsSummary['Coordinator']>['Due'][number]
+const due = (over: Partial<Due> = {}): Due => ({
+  Process: 'P',
+  Step: 's',
+  Count: 3,
+  OldestSeconds: 60,
+  IdleSeconds: 700,
+  ...over,
+})
+const coordinator = (...counts: Parameters<typeof coordinatorSummary>) => ({
+  Coordinator: coordinatorSummary(...counts),
+})
+const gateway = (CoolingDown: number) => ({
+  Gateway: { Calls: {}, CallTimes: null, CoolingDown, MeteredCalls: null, MonthlyBudget: null },
+})
+const tokenService = (NearestExpirySeconds: number | null, ClientRejected = false) => ({
+  TokenService: { NearestExpirySeconds, ClientRejected },
+})
+
+/** For each condition its minimum duration in minutes, and summaries with and without its cause. */
 const causes: Readonly<
-  Record<string, { service: string; metrics: (minute: number, isBad: boolean) => string }>
+  Record<
+    string,
+    readonly [service: string, minutes: number, Partial<MetricsSummary>, Partial<MetricsSummary>]
+  >
 > = {
-  TokenNearExpiry: {
-    service: 'token-service',
-    metrics: (_, isBad) => `credential_nearest_expiry_seconds ${isBad ? 119 : 121}`,
-  },
-  EnvelopesRefused: {
-    service: 'token-service',
-    metrics: (minute) => `envelopes_refused_total ${minute}`,
-  },
-  RefreshesFailing: {
-    service: 'token-service',
-    metrics: (minute, isBad) =>
-      [
-        `credentials_faulted ${isBad ? 1 : 0}`,
-        `credential_refreshes_total{outcome="failed",class="invalid_grant"} ${3 * minute}`,
-        `credential_refreshes_total{outcome="refreshed",class=""} ${10 * minute}`,
-        `credential_refreshes_total{outcome="superseded",class=""} ${500 * minute}`,
-      ].join('\n'),
-  },
-  ProviderSlow: {
-    service: 'token-service',
-    metrics: (minute) =>
-      [
-        `provider_request_duration_seconds_bucket{call="refresh",le="5"} ${minute}`,
-        `provider_request_duration_seconds_bucket{call="refresh",le="10"} ${10 * minute}`,
-        `provider_request_duration_seconds_bucket{call="refresh",le="+Inf"} ${10 * minute}`,
-      ].join('\n'),
-  },
-  GatewayErrors: {
-    service: 'accounting-gateway',
-    metrics: (minute) =>
-      [
-        `gateway_requests_total{status="503"} ${minute}`,
-        `gateway_requests_total{status="200"} ${15 * minute}`,
-      ].join('\n'),
-  },
-  GatewayThrottling: {
-    service: 'accounting-gateway',
-    metrics: (minute) => `gateway_throttled_total ${minute}`,
-  },
-  RealmsOnHold: {
-    service: 'accounting-gateway',
-    metrics: (_, isBad) => `gateway_realms_on_hold ${isBad ? 2 : 0}`,
-  },
-  BooksOutOfBalance: {
-    service: 'coordinator',
-    metrics: (_, isBad) => `coordinator_violations{kind="stuck"} ${isBad ? 1 : 0}`,
-  },
-  RunsNotTaken: {
-    service: 'coordinator',
-    metrics: (_, isBad) => `coordinator_due_runs{process="P",step="s"} ${isBad ? 3 : 0}`,
-  },
-  RunsLate: {
-    service: 'coordinator',
-    metrics: (_, isBad) =>
-      `coordinator_oldest_due_seconds{process="P",step="s"} ${isBad ? 301 : 299}`,
-  },
-  DeadMessages: {
-    service: 'coordinator',
-    metrics: (_, isBad) => `coordinator_dead_messages{process="P"} ${isBad ? 2 : 0}`,
-  },
-  LeasesLost: {
-    service: 'coordinator',
-    metrics: (minute) =>
-      [
-        `coordinator_steps_total{outcome="lost"} ${minute}`,
-        `coordinator_steps_total{outcome="fenced"} ${minute}`,
-      ].join('\n'),
-  },
-  SweepsMany: {
-    service: 'coordinator',
-    metrics: (minute) => `coordinator_sweep_publishes_total ${70 * minute}`,
-  },
-  EventLoopLag: {
-    service: 'demo-api',
-    metrics: (_, isBad) => `nodejs_eventloop_lag_p99_seconds ${isBad ? 0.26 : 0.24}`,
-  },
+  TokenNearExpiry: ['token-service', 1, tokenService(119), tokenService(121)],
+  ProviderClientRefused: ['token-service', 0, tokenService(null, true), tokenService(null)],
+  RealmsOnHold: ['accounting-gateway', 15, gateway(2), gateway(0)],
+  InternetAway: ['coordinator', 0, coordinator({ Online: false }), coordinator()],
+  BooksOutOfBalance: [
+    'coordinator',
+    3,
+    coordinator({ Violations: { stuck: 1 } }),
+    coordinator({ Violations: { stuck: 0 } }),
+  ],
+  RunsNotTaken: [
+    'coordinator',
+    10,
+    coordinator({ Due: [due()] }),
+    coordinator({ Due: [due({ IdleSeconds: 599 })] }),
+  ],
+  RunsLate: [
+    'coordinator',
+    5,
+    coordinator({ Due: [due({ OldestSeconds: 301, IdleSeconds: 0 })] }),
+    coordinator({ Due: [due({ OldestSeconds: 299, IdleSeconds: 0 })] }),
+  ],
+  DeadMessages: [
+    'coordinator',
+    0,
+    coordinator({ DeadLetters: { P: 2 } }),
+    coordinator({ DeadLetters: { P: 0 } }),
+  ],
+  EventLoopLag: ['demo-api', 10, { LagMs: 260 }, { LagMs: 240 }],
 }
-
-/**
- * Makes the console read each of these metric texts in turn. Returns, for each read, the names of the conditions that
- * are shown after it.
- */
-function shownNames(service: string, metrics: readonly string[]): readonly (readonly string[])[] {
-  const history = createFigureHistory(conditionSources)
-  const times = createConditionTimes()
-  return metrics.map((text, read) => {
-    const at = START + read * READ_MS
-    const services = [{ name: service, replicas: [replica(text)] }]
-    history.add(at, services)
-    const conditions = conditionsOf({ ...calm, services }, (query, minutes) =>
-      history.over(query, minutes, at),
-    )
-    return times.dated(conditions, at).map(({ Name }) => Name)
-  })
-}
-
-const due = (installation: Partial<Installation>, text: string, over: Partial<Replica> = {}) =>
-  conditionsOf(
-    {
-      ...calm,
-      processes: [process],
-      services: [
-        {
-          name: 'coordinator',
-          replicas: [replica(`coordinator_due_runs{process="P",step="s"} 3\n${text}`, over)],
-        },
-      ],
-      ...installation,
-    },
-    () => [],
-  ).find(({ name }) => name === 'RunsNotTaken')
+const withReplicas = (name: string, ...replicas: readonly Replica[]): Installation => ({
+  ...calm,
+  services: [{ name, replicas }],
+})
 
 describe('the conditions that the metrics show', () => {
-  it('there is a test of every condition that the metrics show', () => {
-    const names = [...metricConditions, eventLoopLag].map(({ name }) => name)
-    expect(Object.keys(causes).toSorted()).toEqual(names.toSorted())
-  })
-
   it.each(Object.entries(causes))(
     'the condition %s is shown when its cause has lasted long enough, and disappears after the cause has ended',
-    (name, { service, metrics }) => {
-      const rule = metricConditions.find((one) => one.name === name)
-      const { forMinutes } = rule ?? eventLoopLag
-      const minutes = rule?.minutes ?? 0
-      const bad = 2 * (forMinutes + minutes + 2)
-      const good = 2 * (minutes + 1)
-      const shown = shownNames(service, [
-        ...Array.from({ length: bad }, (_, read) => metrics(read / 2, true)),
-        ...Array.from({ length: good }, () => metrics((bad - 1) / 2, false)),
-      ]).map((names) => names.includes(name))
-      expect(shown.indexOf(true)).toBeGreaterThanOrEqual(2 * forMinutes)
-      expect(shown[bad - 1]).toBe(true)
-      expect(shown.at(-1)).toBe(false)
+    (name, [service, minutes, bad, good]) => {
+      const times = createConditionTimes()
+      const shownAfter = (minute: number, summary: Partial<MetricsSummary>): boolean =>
+        times
+          .dated(conditionsOf(withReplicas(service, replica(summary))), minute * MINUTE_MS)
+          .some(({ Name }) => Name === name)
+      expect(shownAfter(0, bad)).toBe(minutes === 0)
+      expect(shownAfter(minutes, bad)).toBe(true)
+      expect(shownAfter(minutes + 1, good)).toBe(false)
+      // When the cause returns, the duration starts again.
+      expect(shownAfter(minutes + 2, bad)).toBe(minutes === 0)
     },
   )
-
-  /** Metrics of token-service after half of all refreshes have failed with this class in each of `minutes` minutes. */
-  const refreshes = (minutes: number, failureClass: string, faulted: number) =>
-    [
-      `credentials_faulted ${faulted}`,
-      `credential_refreshes_total{outcome="failed",class="${failureClass}"} ${minutes}`,
-      `credential_refreshes_total{outcome="refreshed",class=""} ${minutes}`,
-    ].join('\n')
-  /**
-   * Lets refreshes fail for 20 minutes and then succeed. Returns for how many minutes after that the condition
-   * RefreshesFailing is still shown.
-   */
-  const minutesShownAfter = (failureClass: string): number =>
-    shownNames('token-service', [
-      ...Array.from({ length: 40 }, (_, read) => refreshes(read / 2, failureClass, 1)),
-      ...Array.from({ length: 40 }, () => refreshes(19.5, failureClass, 0)),
-    ])
-      .slice(40)
-      .filter((names) => names.includes('RefreshesFailing')).length / 2
-
-  it('the condition RefreshesFailing ends as soon as every company with a rejected grant is connected again', () => {
-    expect(minutesShownAfter('invalid_grant')).toBe(0)
-  })
-
-  it('if no company has a fault, the condition RefreshesFailing ends within five minutes after the last failure of the provider', () => {
-    // The window has the current minute and the four minutes before it.
-    expect(minutesShownAfter('provider_unavailable')).toBe(4)
-  })
-
-  it.each([
-    ['used_elsewhere', true],
-    ['invalid_grant', true],
-    ['provider_unavailable', false],
-    ['throttled', false],
-  ])(
-    'after failures of the class %s, whether the condition of the companies covers RefreshesFailing is %s',
-    (failureClass, isCovered) => {
-      const rule = metricConditions.find(({ name }) => name === 'RefreshesFailing')
-      expect(rule?.covered?.when([{ labels: [failureClass], value: 3 }])).toBe(isCovered)
-      expect(rule?.covered?.by).toBe('CredentialsFaulted')
-    },
-  )
-
-  it('the condition of a company with a rejected grant is shown once, without RefreshesFailing', () => {
-    const figures = createFigureHistory(conditionSources)
-    const state = (minutes: number, faulted: Installation['faulted']): Installation => ({
-      ...calm,
-      faulted,
-      services: [
-        { name: 'token-service', replicas: [replica(refreshes(minutes, 'invalid_grant', 1))] },
-      ],
-    })
-    for (const minute of [0, 0.5]) figures.add(START + minute * 60_000, state(minute, []).services)
-    const shown = (faulted: Installation['faulted']): readonly string[] =>
-      withoutCovered(
-        conditionsOf(state(0.5, faulted), (query, minutes) =>
-          figures.over(query, minutes, START + READ_MS),
-        ),
-      ).map(({ name }) => name)
-    expect(shown([company('ACC-1', 'must_reconnect', 'Company 1')])).toEqual(['CredentialsFaulted'])
-    // The console has not read the fault yet.
-    expect(shown([])).toEqual(['RefreshesFailing'])
-  })
-
-  it.each([
-    [['must_reconnect'], 'With a fault: Company 1.', '/companies/1'],
-    [
-      ['must_reconnect', 'failing'],
-      'With a fault: Company 1 and Company 2.',
-      '/companies?state=must_reconnect',
-    ],
-    [[], '', '/charts'],
-  ] as const)(
-    'if the companies with a fault have the states %j, the condition RefreshesFailing says “%s” and leads to %s',
-    (states, text, page) => {
-      const faulted = states.map((state, index) =>
-        company(`ACC-${index + 1}`, state, `Company ${index + 1}`),
-      )
-      const rule = metricConditions.find(({ name }) => name === 'RefreshesFailing')
-      expect(rule?.words(0.5, [], { ...calm, faulted })).toMatchObject({
-        detail: `50 % within 15 minutes. ${text}`.trim(),
-        page,
-      })
-    },
-  )
-
-  it('a cause that ends before its minimum duration shows no condition, and the duration starts again when the cause returns', () => {
-    const text = (lag: number) => `nodejs_eventloop_lag_p99_seconds ${lag}`
-    const shown = shownNames('demo-api', [
-      ...Array.from({ length: 19 }, () => text(1)),
-      text(0),
-      ...Array.from({ length: 19 }, () => text(1)),
-    ])
-    expect(shown.flat()).toEqual([])
-  })
-
-  it('due runs of a step cause no condition RunsNotTaken if a worker has finished the step within the last 10 minutes', () => {
-    const metrics = (steps: number) =>
-      [
-        'coordinator_due_runs{process="P",step="s"} 3',
-        `coordinator_steps_total{process="P",step="s",outcome="completed"} ${steps}`,
-      ].join('\n')
-    expect(
-      shownNames(
-        'coordinator',
-        Array.from({ length: 60 }, (_, n) => metrics(n)),
-      ).flat(),
-    ).toEqual([])
-  })
 
   it('the condition RunsNotTaken says why no worker claims the runs, if the console knows the reason', () => {
+    const found = (
+      over: Partial<Installation>,
+      counts: Parameters<typeof coordinatorSummary>[0] = {},
+      ofReplica: Partial<Replica> = {},
+    ) =>
+      conditionsOf({
+        ...withReplicas(
+          'coordinator',
+          replica(coordinator({ Due: [due()], ...counts }), ofReplica),
+        ),
+        processes: [process],
+        ...over,
+      }).find(({ name }) => name === 'RunsNotTaken')
     const reasons = [
-      due({ processes: [{ ...process, isPaused: true }] }, ''),
-      due({ processes: [{ ...process, isLoaded: false }] }, ''),
-      due({ processes: [{ ...process, needsInternet: true }] }, 'coordinator_online 0'),
-      due({}, '', {
+      found({ processes: [{ ...process, isPaused: true }] }),
+      found({ processes: [{ ...process, isLoaded: false }] }),
+      found({ processes: [{ ...process, needsInternet: true }] }, { Online: false }),
+      found({}, {}, {
         report: {
           status: 'waiting',
           dependencies: {
@@ -291,8 +117,8 @@ describe('the conditions that the metrics show', () => {
           },
         },
       }),
-      due({}, '', { misses: 3 }),
-      due({}, 'coordinator_online 0'),
+      found({}, {}, { misses: 3 }),
+      found({}, { Online: false }),
     ]
     expect(reasons.map((condition) => condition?.detail)).toEqual([
       'The process is paused.',
@@ -306,27 +132,30 @@ describe('the conditions that the metrics show', () => {
       title: '3 runs are due at P.s, and no worker claims them',
       severity: 'critical',
       affected: 3,
+      labels: { process: 'P', step: 's' },
     })
   })
 
+  it('due runs cause no condition RunsNotTaken if any coordinator has finished the step within the last 10 minutes', () => {
+    const replicas = [700, 5].map((IdleSeconds) => replica(coordinator({ Due: [due({ IdleSeconds })] })))
+    expect(conditionsOf(withReplicas('coordinator', ...replicas))).toEqual([])
+  })
+
   it('a condition uses the highest value of all replicas, because all replicas count the same tables', () => {
-    const services = [
-      {
-        name: 'coordinator',
-        replicas: [1, 4, 2].map((count) =>
-          replica(`coordinator_dead_messages{process="P"} ${count}`),
-        ),
-      },
-    ]
-    expect(conditionsOf({ ...calm, services }, () => [])).toMatchObject([
+    const replicas = [1, 4, 2].map((P) => replica(coordinator({ DeadLetters: { P } })))
+    expect(conditionsOf(withReplicas('coordinator', ...replicas))).toMatchObject([
       { name: 'DeadMessages', title: '4 dead letters of P' },
     ])
   })
 
-  it('a gauge that is not a number causes no condition', () => {
-    const services = [
-      { name: 'token-service', replicas: [replica('credential_nearest_expiry_seconds NaN')] },
-    ]
-    expect(conditionsOf({ ...calm, services }, () => [])).toEqual([])
+  it('a condition stays, with the last values, while no replica of its service responds', () => {
+    const silent = replica(coordinator({ DeadLetters: { P: 2 } }), { misses: 1 })
+    expect(conditionsOf(withReplicas('coordinator', silent))).toMatchObject([
+      { name: 'DeadMessages' },
+    ])
+  })
+
+  it('a replica of an earlier release, which has no summary of its metrics, causes no condition', () => {
+    expect(conditionsOf(withReplicas('coordinator', replica({}, { summary: null })))).toEqual([])
   })
 })

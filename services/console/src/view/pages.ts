@@ -1,8 +1,7 @@
 /** Turns the state of the installation into the pages of the console. */
 import type { ChangeView, ConditionView, NowView } from '../contracts/now.ts'
 import type { ReplicaView, ServicesView } from '../contracts/services.ts'
-import { type Installation, type Replica, responding } from './installation.ts'
-import { valueOf } from './metric-text.ts'
+import { coordinatorCounts, type Installation, type Replica } from './installation.ts'
 import { runCounts } from './run-counts.ts'
 import type { Minute } from './run-tracker.ts'
 
@@ -65,27 +64,21 @@ export function nowView(input: NowInput): NowView {
 
 /** Whether there is any run, even one that completed long ago. */
 function hasRuns({ installation, minutes }: NowInput): boolean {
-  const counted = responding(installation, 'coordinator').flatMap(
-    ({ samples }) => samples?.get('coordinator_transactions') ?? [],
-  )
   return (
-    counted.some(({ value }) => value > 0) ||
+    Object.values(coordinatorCounts(installation)?.Runs ?? {}).some((count) => count > 0) ||
     Object.values(runCounts(installation.processes) ?? {}).some((count) => count > 0) ||
     minutes.some(({ Done }) => Done > 0)
   )
 }
 
 function dueRuns(installation: Installation): NowView['Due'] {
-  const samples = responding(installation, 'coordinator')
-    .map((replica) => replica.samples)
-    .find((found) => found?.has('coordinator_due_runs'))
-  if (samples === undefined || samples === null) return null
-  const values = (name: string): number[] => (samples.get(name) ?? []).map(({ value }) => value)
+  const due = coordinatorCounts(installation)?.Due ?? []
+  if (due.length === 0) return null
   // The coordinator counts the due runs together with the groups of runs.
   const times = (installation.processes ?? []).flatMap(({ countedAt }) => countedAt ?? [])
   return {
-    Count: Math.round(values('coordinator_due_runs').reduce((sum, value) => sum + value, 0)),
-    OldestSeconds: Math.max(0, ...values('coordinator_oldest_due_seconds')),
+    Count: due.reduce((sum, { Count }) => sum + Count, 0),
+    OldestSeconds: Math.max(...due.map(({ OldestSeconds }) => OldestSeconds)),
     CountedAt: times.length === 0 ? null : iso(Math.min(...times)),
   }
 }
@@ -102,10 +95,8 @@ export const servicesView = ({ services }: Installation, at: number): ServicesVi
 })
 
 function replicaView(replica: Replica): ReplicaView {
-  const { samples, report } = replica
+  const { summary, report } = replica
   const state = stateOf(replica)
-  const startedAt = valueOf(samples, 'process_start_time_seconds')
-  const lag = valueOf(samples, 'nodejs_eventloop_lag_p99_seconds')
   return {
     Address: replica.address,
     State: state,
@@ -121,10 +112,10 @@ function replicaView(replica: Replica): ReplicaView {
             Reason: dependency.status === 'up' ? null : dependency.reason,
             Notes: dependency.notes ?? [],
           })),
-    Version: samples?.get('service_info')?.[0]?.labels['version'] ?? null,
-    StartedAt: startedAt === null ? null : iso(startedAt * 1_000),
-    LagMs: lag === null ? null : Math.round(lag * 1_000),
-    MemoryBytes: valueOf(samples, 'process_resident_memory_bytes'),
+    Version: summary?.Version ?? null,
+    StartedAt: summary?.StartedAt ?? null,
+    LagMs: summary?.LagMs ?? null,
+    MemoryBytes: summary?.MemoryBytes ?? null,
     ClockOffsetMs: replica.clockOffsetMs,
   }
 }

@@ -137,7 +137,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
       {
         process,
         count: store.deadLetterCapacity,
-        remediation: 'delete dead letters (docs/runbook.md, DeadMessages)',
+        remedy: 'delete dead letters (docs/runbook.md, DeadMessages)',
       },
       'the table of dead letters is full; further dead letters stay in the queue',
     )

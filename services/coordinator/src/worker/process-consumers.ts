@@ -64,7 +64,7 @@ export function createProcessConsumers<Message>(
             {
               process,
               reason,
-              remediation: `let the account of the coordinator read the queues ${queues} (docs/rabbitmq.md)`,
+              remedy: `let the account of the coordinator read the queues ${queues} (docs/rabbitmq.md)`,
             },
             `consuming the ${kind}s failed`,
           )

@@ -12,7 +12,7 @@ import {
 describe('the fault of a credential', () => {
   const at = Date.parse('2026-01-01T00:00:00.000Z')
 
-  it('a fault has the documented message and a remediation', () => {
+  it('a fault has the documented message and a remedy', () => {
     const fault = faultOf(
       'ACC-12',
       'invalid_grant',

@@ -20,7 +20,7 @@ export function createDeclarationLog(logger: Logger): DeclarationLog {
       logger.error(
         {
           ...differs,
-          remediation: `delete this ${differs.kind}: it is declared again (docs/rabbitmq.md)`,
+          remedy: `delete this ${differs.kind}: it is declared again (docs/rabbitmq.md)`,
         },
         'exchange or queue exists with incompatible arguments; messaging is disabled until that exchange or queue is deleted',
       )

@@ -355,7 +355,7 @@ describe('a queue that exists with incompatible arguments', () => {
     },
   )
 
-  it('the RabbitMQ bus logs an incompatible queue once, with the remediation, although it retries the declaration', async () => {
+  it('the RabbitMQ bus logs an incompatible queue once, with the remedy, although it retries the declaration', async () => {
     await using over = await openOver(ours, false)
     await eventually(() => expect(over.line.connections).toBeGreaterThan(3))
     expect(over.errors()).toMatchObject([
@@ -365,7 +365,7 @@ describe('a queue that exists with incompatible arguments', () => {
         setting: 'x-message-ttl',
         wanted: '5000',
         found: '1000',
-        remediation: expect.stringContaining('delete this queue'),
+        remedy: expect.stringContaining('delete this queue'),
       },
     ])
   })

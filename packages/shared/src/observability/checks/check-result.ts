@@ -7,38 +7,38 @@ export interface CheckResult {
   readonly verdict: 'ok' | 'warning' | 'problem' | 'skipped'
   readonly found: string
   /** The action that an operator should take; `null` if no action is needed. */
-  readonly remediation: string | null
+  readonly remedy: string | null
 }
 
 export const ok = (check: string, found: string): CheckResult => ({
   check,
   verdict: 'ok',
   found,
-  remediation: null,
+  remedy: null,
 })
 
 /** Returns the result for a backend that works but has a problem, or will soon stop working. */
-export const warning = (check: string, found: string, remediation: string): CheckResult => ({
+export const warning = (check: string, found: string, remedy: string): CheckResult => ({
   check,
   verdict: 'warning',
   found,
-  remediation,
+  remedy,
 })
 
 /** Returns the result for a backend that does not work or that may lose data. */
-export const problem = (check: string, found: string, remediation: string): CheckResult => ({
+export const problem = (check: string, found: string, remedy: string): CheckResult => ({
   check,
   verdict: 'problem',
   found,
-  remediation,
+  remedy,
 })
 
-/** Returns the result for a check that could not be made; `remediation` says what the check needs. */
-export const skipped = (check: string, found: string, remediation: string): CheckResult => ({
+/** Returns the result for a check that could not be made; `remedy` says what the check needs. */
+export const skipped = (check: string, found: string, remedy: string): CheckResult => ({
   check,
   verdict: 'skipped',
   found,
-  remediation,
+  remedy,
 })
 
 /**
@@ -71,8 +71,8 @@ export function checkVersion(backend: keyof typeof NEEDED_VERSIONS, version: str
 export class UnsupportedBackend extends Error {
   override readonly name = 'UnsupportedBackend'
 
-  constructor({ check, found, remediation }: CheckResult, options?: ErrorOptions) {
-    super(`${check}: ${found}. ${remediation ?? ''}`.trimEnd(), options)
+  constructor({ check, found, remedy }: CheckResult, options?: ErrorOptions) {
+    super(`${check}: ${found}. ${remedy ?? ''}`.trimEnd(), options)
   }
 }
 

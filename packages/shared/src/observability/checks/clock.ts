@@ -26,8 +26,8 @@ export function checkClock({ remoteAt, requestedAt, respondedAt }: ClockReading)
   if (skewMs < WARNING_MS) return ok('clock', 'agrees with this machine')
   const seconds = (Math.abs(aheadMs) / 1_000).toFixed(1)
   const found = `${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} this machine`
-  const remediation = 'Have both machines set their clocks by NTP (chrony, systemd-timesyncd).'
-  return (skewMs < PROBLEM_MS ? warning : problem)('clock', found, remediation)
+  const remedy = 'Have both machines set their clocks by NTP (chrony, systemd-timesyncd).'
+  return (skewMs < PROBLEM_MS ? warning : problem)('clock', found, remedy)
 }
 
 /**

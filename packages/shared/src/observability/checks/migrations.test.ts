@@ -90,11 +90,11 @@ describe('comparing a database with the shipped migrations', () => {
     },
   )
 
-  it('the remediation of checkMigrations names the service that applies the migrations', () => {
+  it('the remedy of checkMigrations names the service that applies the migrations', () => {
     const [result] = checkMigrations(
       { folder, appliedBy: 'clerk' },
       { applied: null, columns: new Set() },
     )
-    expect(result?.remediation).toBe('Start a clerk: it creates its tables.')
+    expect(result?.remedy).toBe('Start a clerk: it creates its tables.')
   })
 })

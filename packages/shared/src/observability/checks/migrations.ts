@@ -22,7 +22,7 @@ const Snapshot = z.object({
 export interface ShippedMigrations {
   /** The folder that drizzle-kit generated: the SQL files, `meta/_journal.json` and a snapshot for each migration. */
   readonly folder: string
-  /** The service that applies the migrations at its start, such as `coordinator`; the remediation names it. */
+  /** The service that applies the migrations at its start, such as `coordinator`; the remedy names it. */
   readonly appliedBy: string
 }
 
@@ -70,7 +70,7 @@ export function checkMigrations(
 ): readonly CheckResult[] {
   const migrations = readMigrations(folder)
   const newest = migrations.at(-1)?.columns ?? []
-  const remediation = restore(appliedBy)
+  const remedy = restore(appliedBy)
   if (applied === null || applied.length === 0)
     return newest.some((column) => columns.has(column))
       ? [halfMigrated('there are tables, but no record of migrations', appliedBy)]
@@ -81,7 +81,7 @@ export function checkMigrations(
   const changed = migrations.find(({ at, hash }) => hashes.has(at) && hashes.get(at) !== hash)
   if (changed !== undefined)
     return [
-      problem(check, `${changed.tag} was applied in another form than it is shipped`, remediation),
+      problem(check, `${changed.tag} was applied in another form than it is shipped`, remedy),
     ]
   const gap = migrations.find(({ at }) => !hashes.has(at) && at < last)
   if (gap !== undefined) return [halfMigrated(`${gap.tag} was left out`, appliedBy)]

@@ -1,14 +1,14 @@
 import { lookup } from 'node:dns/promises'
+import { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
 import { HealthReport } from '@integration-host/shared/observability/health'
 import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import type { Replica } from '../../view/installation.ts'
-import { parseMetrics, type Samples } from '../../view/metric-text.ts'
 import { reasonOfFetch } from './service-client.ts'
 
 const CHECK_DEADLINE_MS = 2_500
 
 export interface ReplicaReader {
-  /** Checks every replica once. `withMetrics` also reads the metrics. */
+  /** Checks every replica once. `withMetrics` also reads the summary of the metrics. */
   read(withMetrics: boolean): Promise<readonly Replica[]>
 }
 
@@ -25,14 +25,14 @@ export function createReplicaReader(serviceUrl: string): ReplicaReader {
     try {
       const response = await get(`${url}/health/ready`)
       const report = HealthReport.parse(parseJson(await response.text(), SERVICE_LIMITS))
-      const samples = withMetrics ? await readMetrics(url) : null
+      const summary = withMetrics ? await readSummary(url) : null
       return {
         address,
         misses: 0,
         since: before?.misses === 0 ? before.since : Date.now(),
         reason: null,
         report,
-        samples: samples ?? before?.samples ?? null,
+        summary: summary ?? before?.summary ?? null,
         clockOffsetMs: clockOffset(response.headers.get('Date')),
       }
     } catch (error) {
@@ -43,7 +43,7 @@ export function createReplicaReader(serviceUrl: string): ReplicaReader {
         since: before === undefined || wasUp ? Date.now() : before.since,
         reason: reasonOfFetch(error),
         report: before?.report ?? null,
-        samples: before?.samples ?? null,
+        summary: before?.summary ?? null,
         clockOffsetMs: null,
       }
     }
@@ -64,8 +64,12 @@ export function createReplicaReader(serviceUrl: string): ReplicaReader {
 const get = (url: string): Promise<Response> =>
   fetch(url, { redirect: 'manual', signal: AbortSignal.timeout(CHECK_DEADLINE_MS) })
 
-const readMetrics = async (url: string): Promise<Samples> =>
-  parseMetrics(await (await get(`${url}/metrics`)).text())
+/** Returns the summary; `null` for a replica of an earlier release, which has none. */
+async function readSummary(url: string): Promise<MetricsSummary | null> {
+  const response = await get(`${url}/metrics/summary`)
+  const text = await response.text()
+  return response.ok ? MetricsSummary.parse(parseJson(text, SERVICE_LIMITS)) : null
+}
 
 /** The header `Date` has a precision of one second, so smaller offsets are not reported. */
 function clockOffset(date: string | null): number | null {

@@ -1,9 +1,6 @@
 import { boundedText } from '@integration-host/shared/http/bounded-text'
 import { DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
-import { chartPromQl } from '../../view/charts.ts'
-import type { FigureSeries } from '../../view/figure-history.ts'
-import { type MetricQuery, seriesName } from '../../view/metric-query.ts'
 
 const DEADLINE_MS = 5_000
 
@@ -27,7 +24,13 @@ export interface TimeRange {
   readonly step: number
 }
 
-export type ReadRange = (query: MetricQuery, range: TimeRange) => Promise<readonly FigureSeries[]>
+export interface RangeSeries {
+  readonly labels: Readonly<Record<string, string>>
+  /** The value of each step, oldest first; `null` is a gap. */
+  readonly points: (number | null)[]
+}
+
+export type ReadRange = (promQl: string, range: TimeRange) => Promise<readonly RangeSeries[]>
 
 /**
  * Returns the function that reads the series of a query from Prometheus.
@@ -38,7 +41,7 @@ export const createRangeReader =
   (prometheusUrl: string): ReadRange =>
   async (query, { start, end, step }) => {
     const parameters = new URLSearchParams({
-      query: chartPromQl(query),
+      query,
       start: String(start),
       end: String(end),
       step: String(step),
@@ -56,6 +59,6 @@ export const createRangeReader =
         const index = Math.round((at - start) / step)
         if (Number.isFinite(value) && index >= 0 && index < count) points[index] = value
       }
-      return { name: seriesName(query, metric), points }
+      return { labels: metric, points }
     })
   }

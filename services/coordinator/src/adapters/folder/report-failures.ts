@@ -37,7 +37,7 @@ export function createLoadReport({
           file: failure.file,
           ...(failure.line !== null && { line: failure.line }),
           reason: failure.reason,
-          remediation: remediationOf(failure, isReload),
+          remedy: remedyOf(failure, isReload),
         },
         'process is not loaded',
       )
@@ -53,7 +53,7 @@ export function createLoadReport({
  * The remedy includes a restart, because the environment is read only when the coordinator starts, even if changed
  * files are reloaded later.
  */
-function remediationOf({ kind, hasLoadedBefore }: LoadFailure, isReload: boolean): string {
+function remedyOf({ kind, hasLoadedBefore }: LoadFailure, isReload: boolean): string {
   if (kind === 'settings')
     return 'set these variables in the environment, or in the .env file of the project, then restart; all other processes run'
   if (!isReload) return 'correct it, then restart; all other processes run'

@@ -72,7 +72,7 @@ describe('the folder for rescued token pairs', () => {
         {
           file: 'ACC-1.7.rescue.json',
           reason: expect.any(String),
-          remediation: expect.any(String),
+          remedy: expect.any(String),
         },
       ])
       expect(JSON.stringify(logged)).not.toContain('Envelope')

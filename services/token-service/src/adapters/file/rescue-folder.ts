@@ -81,10 +81,10 @@ export async function openRescueFolder(
       for (const file of (await readdir(folder)).filter((one) => one.endsWith(SUFFIX))) {
         const path = join(folder, file)
         const pair = await readPair(path, keys).catch((error: unknown) => {
-          const remediation =
+          const remedy =
             'Add the key that encrypted the file to CREDENTIAL_KEYS and restart, or delete the file.'
           logger.error(
-            { file, reason: rejectionOf(error), remediation },
+            { file, reason: rejectionOf(error), remedy },
             'file in RESCUE_DIR cannot be read',
           )
           return null

@@ -31,9 +31,9 @@ export function watchServer(options: {
     const replicas = Number(/^connected_slaves:(\d+)/m.exec(info)?.[1] ?? 0)
     if (replicas > 0 && !hasWarned && (await writes.replicas()) === 0) {
       hasWarned = true
-      const remediation = 'Set REDIS_REPLICAS=1, or min-replicas-to-write at every Redis server.'
+      const remedy = 'Set REDIS_REPLICAS=1, or min-replicas-to-write at every Redis server.'
       logger.warn(
-        { replicas, remediation },
+        { replicas, remedy },
         'Redis has replicas, but no write waits for them: a failover may lose token rotations',
       )
     }

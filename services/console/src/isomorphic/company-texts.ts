@@ -1,0 +1,20 @@
+/** The words for the states of companies and for the classes of their faults. */
+import type { CompanyView } from '../contracts/companies.ts'
+
+/** The words for the states of companies. They continue a sentence about a company. */
+export const companyStateTexts: Readonly<Record<CompanyView['State'], string>> = {
+  must_reconnect: 'must be reconnected',
+  failing: 'cannot be refreshed now',
+  expiring: 'ends soon',
+  active: 'active',
+}
+
+/**
+ * What a class of faults means, if its name alone would mislead: used_elsewhere names only one of two possible causes.
+ */
+const FAULT_TEXTS: ReadonlyMap<string, string> = new Map([
+  ['used_elsewhere', 'disconnected by its owner, or used by another program'],
+])
+
+/** Returns what the class of a fault means, if its name alone would mislead; otherwise its name. */
+export const faultText = (code: string): string => FAULT_TEXTS.get(code) ?? code

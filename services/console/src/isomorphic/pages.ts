@@ -1,0 +1,46 @@
+/** The addresses of the console's pages, which the server serves and the navigation shows. */
+export const pages = {
+  now: '/',
+  runs: '/runs',
+  run: '/runs/:process/:id',
+  bulk: '/bulk/:id',
+  companies: '/companies',
+  company: '/companies/:realm',
+  processes: '/processes',
+  deadLetters: '/dead-letters/:process',
+  health: '/services',
+  settings: '/settings',
+  limits: '/limits',
+  companyLimits: '/limits/:realm',
+  charts: '/charts',
+  activity: '/activity',
+  sandbox: '/sandbox',
+  signIn: '/sign-in',
+} as const
+
+/** Encodes a text that may contain half of a surrogate pair, as an id may, which no address can have. */
+const encoded = (text: string): string => encodeURIComponent(text.toWellFormed())
+
+/**
+ * Returns the address of the page of a run. Without `run`, returns the address of the latest run of the transaction. The
+ * console's API has the data of the run at the same path below `/api`.
+ */
+export const runPage = (process: string, id: string, run: number | null = null): string =>
+  `${pages.runs}/${encoded(process)}/${encoded(id)}${run === null ? '' : `?run=${run}`}`
+
+/** Returns the address of the page of an action on many runs. */
+export const bulkPage = (id: string): string => `/bulk/${encoded(id)}`
+
+/** Returns the address of the page of the dead letters of a process. */
+export const deadLettersPage = (process: string): string => `/dead-letters/${encoded(process)}`
+
+/** Returns the fragment of the part of the page Processes that shows a schedule. It is the id of that part, too. */
+export const scheduleFragment = (process: string, name: string): string =>
+  `${encoded(process)}/${encoded(name)}`
+
+/** Returns the address of the part of the page Processes that shows a schedule. */
+export const schedulePage = (process: string, name: string): string =>
+  `${pages.processes}#${scheduleFragment(process, name)}`
+
+/** Returns the address of the page of a company. */
+export const companyPage = (realm: string): string => `${pages.companies}/${encoded(realm)}`
