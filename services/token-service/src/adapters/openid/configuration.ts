@@ -4,6 +4,7 @@
  */
 import {
   allowInsecureRequests,
+  type ClientAuth,
   Configuration,
   customFetch,
   enableNonRepudiationChecks,
@@ -11,7 +12,6 @@ import {
 } from 'openid-client'
 import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import type { Secret } from '@integration-host/shared/secrets/secret'
-import { clientSecretBasic } from './client-secret-basic.ts'
 import type { DiscoveredProvider } from './discovery.ts'
 import { isSuccess, type ProviderHttpResponse, sendRequest } from './send-request.ts'
 
@@ -25,6 +25,22 @@ export type LibraryRequest = Parameters<LibraryFetch>[1]
  * below openid-client.
  */
 const REFETCH_AFTER_SECONDS = 60
+
+/**
+ * Authenticates the client by HTTP Basic with form-encoded client id and secret (RFC 6749 §2.3.1).
+ *
+ * ClientSecretBasic of openid-client also percent-encodes `-`, `_` and `.`, which form encoding leaves unchanged. A
+ * provider that compares the header without decoding it would reject a secret with a percent-encoded hyphen. Intuit's
+ * SDKs do not encode these characters.
+ */
+const clientSecretBasic =
+  (secret: string): ClientAuth =>
+  (_server, { client_id }, _body, headers) => {
+    const credentials = `${formEncoded(client_id)}:${formEncoded(secret)}`
+    headers.set('authorization', `Basic ${Buffer.from(credentials).toString('base64')}`)
+  }
+
+const formEncoded = (text: string): string => new URLSearchParams({ '': text }).toString().slice(1)
 
 /**
  * Returns the openid-client configuration for one request to the provider. openid-client calls `fetch` for each HTTP
