@@ -2,8 +2,6 @@
  * Tests what clients without a service key can cause through the authorization routes. All services are real
  * processes.
  */
-import { get, type IncomingMessage } from 'node:http'
-import { once } from 'node:events'
 import type { AuditPage } from '@integration-host/shared/contracts/audit'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { Redis } from 'ioredis'
@@ -74,24 +72,6 @@ describe('GET /authorize', () => {
     }
     expect(await keys('authorization:')).toEqual([])
     expect(await keys('')).toEqual(before)
-  })
-
-  it('a HEAD request to /authorize, or the request of a web page for /authorize as an image, starts no authorization', async () => {
-    const head = await fetch(`${serviceUrl()}/authorize`, { method: 'HEAD', redirect: 'manual' })
-    expect([head.status, head.headers.get('Allow'), head.headers.getSetCookie()]).toEqual([
-      405,
-      'GET',
-      [],
-    ])
-    // fetch does not allow callers to set Sec-Fetch-Dest, so node:http is used.
-    const outgoing = get(`${serviceUrl()}/authorize`, { headers: { 'Sec-Fetch-Dest': 'image' } })
-    const [image] = (await once(outgoing, 'response')) as [IncomingMessage]
-    image.resume()
-    expect([image.statusCode, image.headers['set-cookie'], image.headers.location]).toEqual([
-      400,
-      undefined,
-      undefined,
-    ])
   })
 })
 

@@ -1,6 +1,6 @@
 /**
- * Tests which routes a web page of another origin can reach. The demo API and the control routes of the sandbox
- * provider need no service key, so they must recognise requests that a browser sends for another site.
+ * Tests which routes a web page of another origin can reach. The control routes of the sandbox provider need no service
+ * key, so they must recognise requests that a browser sends for another site. The demo API has such tests of its own.
  */
 import { request } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -36,49 +36,9 @@ const statusOf = (url: string, { method = 'GET', headers = {}, body }: Sent): Pr
 let system: System
 
 beforeAll(async () => {
-  system = await startSystem(['demo-api', 'coordinator', 'sandbox-provider'])
+  system = await startSystem(['sandbox-provider'])
 })
 afterAll(() => system[Symbol.asyncDispose]())
-
-describe('the demo API when a web page calls it', () => {
-  const isQueued = async (number: string): Promise<boolean> => {
-    const run = `${system.url('coordinator')}/processes/OrderProcess/transactions/${number}`
-    const response = await system.call(run)
-    await response.body?.cancel()
-    return response.status === 200
-  }
-
-  it.each([
-    ['GET request from a page on another port', 'origin-1', { headers: OTHER_PORT }, 403],
-    [
-      'form POST from a page on another port',
-      'origin-2',
-      { method: 'POST', headers: OTHER_PORT },
-      403,
-    ],
-    ['GET request from a page of another site', 'origin-3', { headers: OTHER_SITE }, 403],
-    [
-      'GET request with a foreign host name that resolves to the loopback address',
-      'origin-4',
-      { headers: { Host: 'evil.example' } },
-      421,
-    ],
-  ])('the demo API rejects a %s and queues nothing', async (_, number, sent, status) => {
-    const url = `${system.url('demo-api')}/queue?number=${number}`
-    expect(await statusOf(url, sent)).toBe(status)
-    expect(await isQueued(number)).toBe(false)
-  })
-
-  it.each([
-    ['an address that the user typed', 'origin-5', { 'Sec-Fetch-Site': 'none' }],
-    ['a page of the demo API itself', 'origin-6', { 'Sec-Fetch-Site': 'same-origin' }],
-    ['a client that is not a browser', 'origin-7', {}],
-  ])('the demo API queues a transaction for %s', async (_, number, headers) => {
-    const url = `${system.url('demo-api')}/queue?number=${number}`
-    expect(await statusOf(url, { headers })).toBe(200)
-    expect(await isQueued(number)).toBe(true)
-  })
-})
 
 describe('the control routes of the sandbox provider when a web page calls them', () => {
   const changes = [

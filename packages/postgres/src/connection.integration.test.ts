@@ -298,7 +298,7 @@ describe('the checks of a PostgreSQL server', () => {
       expect.objectContaining({
         check: 'clock',
         found: expect.stringMatching(/^\d+\.\d s ahead of this machine$/),
-        remediation: expect.stringContaining('NTP'),
+        remedy: expect.stringContaining('NTP'),
       }),
     ])
   })

@@ -1,4 +1,4 @@
-/** Starts the gateway, or one of the services that the gateway calls, as a separate process. */
+/** Starts the gateway as a separate process. */
 import { fileURLToPath } from 'node:url'
 import {
   listeningUrl,
@@ -8,7 +8,6 @@ import {
 import { KEY } from './fake-servers.ts'
 
 const MAIN = new URL('../src/main.ts', import.meta.url)
-export const SANDBOX_MAIN = new URL('../../sandbox-provider/src/main.ts', import.meta.url)
 // Port 1 (tcpmux) has no listener, and the operating system never assigns it to a client.
 export const UNREACHABLE = '127.0.0.1:1'
 
@@ -27,7 +26,7 @@ export interface Running extends StartedProcess {
   url(): Promise<string>
 }
 
-export function startMain(env: Readonly<Record<string, string>>, main: URL = MAIN): Running {
-  const started = startProcess([fileURLToPath(main)], { env })
+export function startMain(env: Readonly<Record<string, string>>): Running {
+  const started = startProcess([fileURLToPath(MAIN)], { env })
   return { ...started, url: () => listeningUrl(started) }
 }

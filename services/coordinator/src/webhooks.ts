@@ -1,11 +1,18 @@
 /** Creates and connects the parts that deliver webhooks. Without `WEBHOOKS_FILE`, none of them runs. */
 import type { ProxyFor } from '@integration-host/shared/http/forward-proxy/forward-proxy'
-import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import {
+  CredentialEvent,
+  credentialEventKind,
+  type CredentialEventKind,
+} from '@integration-host/shared/contracts/credential-event'
+import { WEBHOOKS_QUEUE, webhooksTopology } from '@integration-host/shared/contracts/topology'
+import { parseMessageAs } from '@integration-host/shared/json'
+import type { Consumer, MessageBus } from '@integration-host/shared/messaging/message-bus'
+import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import type { OpenedReceivers } from './adapters/files/webhooks-file.ts'
 import { createWebhookPost, type WebhookPostOptions } from './adapters/http/webhook-post.ts'
-import { onCredentialEvent } from './adapters/message-bus/webhook-events.ts'
 import type { ProcessDefinition } from './process/definition.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
 import { createWebhookProcess, type WebhookTiming } from './webhook/deliver.ts'
@@ -68,4 +75,25 @@ export async function startWebhooks(deps: WebhooksDeps): Promise<WebhookStarter>
   })
   const owned = stack.move()
   return { ...starter, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+}
+
+/**
+ * Calls `onEvent` for each credential event to which receivers can subscribe, one event after another. Only one replica
+ * consumes these events at a time, so the events of a company stay in order. If `onEvent` resolves with false, the
+ * event is delivered again.
+ */
+async function onCredentialEvent(
+  bus: MessageBus,
+  tag: string,
+  onEvent: (kind: CredentialEventKind, event: CredentialEvent) => Promise<boolean>,
+): Promise<Consumer> {
+  await bus.declare(webhooksTopology)
+  return bus.consume(WEBHOOKS_QUEUE, { prefetch: 1, tag }, async (delivery) => {
+    const { routingKey } = delivery
+    const event = parseMessageAs(CredentialEvent, delivery.content)
+    const kind = credentialEventKind(routingKey)
+    if (event === null || kind === null || misaddressed(delivery, routingKey) !== null)
+      return 'reject'
+    return (await onEvent(kind, event)) ? 'ack' : 'requeue'
+  })
 }

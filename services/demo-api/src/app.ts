@@ -1,12 +1,12 @@
+import { IntegrationError } from '@integration-host/shared/errors'
 import type { Health } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import { allowOwnHosts, rejectCrossSite } from '@integration-host/shared/http/origin-guard'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
-import type { Hono } from 'hono'
+import type { Hono, MiddlewareHandler } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { SERVICE_TITLE } from './config.ts'
-import { allowMethods } from './routes/allow-methods.ts'
 import { TEXT_ERRORS, textResponses } from './routes/text-response.ts'
 import { createIdempotencyCache } from './order/idempotency-cache.ts'
 import { orderRoutes } from './routes/order.ts'
@@ -68,4 +68,16 @@ export function createApp(deps: AppDeps): Hono {
       app.route('/', reportRoutes({ cache, calls }))
     },
   )
+}
+
+/**
+ * Responds 405 to every method that is not listed. HEAD is rejected as well: the router would run the GET route for
+ * HEAD, and the GET routes of this API have effects.
+ */
+function allowMethods(...methods: readonly string[]): MiddlewareHandler {
+  return async (c, next) => {
+    if (methods.includes(c.req.method)) return next()
+    c.header('Allow', methods.join(', ')) // RFC 9110 §15.5.6
+    throw new IntegrationError('method_not_allowed', `Use ${methods.join(' or ')}`)
+  }
 }

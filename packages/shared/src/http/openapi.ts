@@ -69,7 +69,11 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
           500: error('an error of the service itself'),
         }),
         ...(method !== 'get' && { 413: error('the body is too large') }),
-        ...(hasKey && { 401: error('no valid service key') }),
+        ...(hasKey && {
+          400: error('the request is not as described'),
+          401: error('no valid service key'),
+          503: error('the service, or something that it needs, is not available'),
+        }),
         ...operation.responses,
       }
       if (hasKey) operation.security = [{ serviceKey: [] }]

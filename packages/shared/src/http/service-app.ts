@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { matchedRoutes, routePath } from 'hono/route'
 import { secureHeaders } from 'hono/secure-headers'
@@ -5,7 +6,7 @@ import { describeRoute, resolver, validator } from 'hono-openapi'
 import { z } from 'zod'
 import { type AccessKeys, unauthorized } from '../access/access-keys.ts'
 import { MetricsSummary } from '../contracts/metrics-summary.ts'
-import { type ErrorCode, IntegrationError } from '../errors.ts'
+import { type ErrorCode, errorCodes, IntegrationError } from '../errors.ts'
 import { jsonExcess } from '../json.ts'
 import { type Health, HealthReport } from '../observability/health.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -14,6 +15,7 @@ import type { Caller } from '../access/caller.ts'
 import { identify } from './access.ts'
 import { type ConnectionState, connectionState, UNAUTHENTICATED_IDLE_MS } from './connections.ts'
 import { pathsWith, publicPath } from './fixed-path.ts'
+import { onlyKnownQuery } from './known-query.ts'
 import { hasBody, limitBody } from './limit-body.ts'
 import { type Content, DOCUMENTATION_PATHS, documentRoutes, PROBLEM_CONTENT } from './openapi.ts'
 import { notFoundHandler, problemResponse } from './problem.ts'
@@ -332,6 +334,14 @@ export const validate = <
   return Object.assign(checkBounded, check)
 }
 
+/** Validates the query of a request, and rejects parameters that the schema does not have (see `onlyKnownQuery`). */
+export function knownQuery<Schema extends z.ZodObject>(schema: Schema) {
+  const check = validate('query', schema)
+  const onlyKnown = onlyKnownQuery(...Object.keys(schema.shape))
+  const both: typeof check = (c, next) => onlyKnown(c, async () => void (await check(c, next)))
+  return Object.assign(both, check)
+}
+
 /** @throws {IntegrationError} `invalid_request` if JSON text exceeds the limits of a request, so that it must not be parsed. */
 export function requireJsonLimits(text: string): void {
   const excess = jsonExcess(text)
@@ -359,7 +369,7 @@ export const textResponse = (description: string, mediaType: `text/${string}`) =
   content: { [mediaType]: { schema: { type: 'string' as const } } },
 })
 
-/** The `responses` entries of problem documents, one per status. */
+/** The OpenAPI descriptions of problem documents, one per status. */
 export const problemResponses = (statuses: Readonly<Record<number, string>>) =>
   Object.fromEntries(
     Object.entries(statuses).map(([status, description]) => [
@@ -367,3 +377,40 @@ export const problemResponses = (statuses: Readonly<Record<number, string>>) =>
       { description, content: PROBLEM_CONTENT },
     ]),
   )
+
+/** The OpenAPI descriptions of the problem documents with these codes. */
+export const problems = (...codes: readonly ErrorCode[]) =>
+  problemResponses(
+    Object.fromEntries(
+      Array.from(
+        Map.groupBy(codes, (code) => errorCodes[code].status),
+        ([status, same]) => [
+          status,
+          same.map((code) => `\`${code}\`: ${errorCodes[code].title}`).join('; '),
+        ],
+      ),
+    ),
+  )
+
+/** The schema of a JSON response, the OpenAPI description of another response, or `null` for one without a body. */
+type Success = z.ZodType | Responses[string] | null
+type Responses = NonNullable<Parameters<typeof describeRoute>[0]['responses']>
+
+/**
+ * The OpenAPI descriptions of the responses of a route.
+ *
+ * @param success the schema of the JSON response with status 200, or the successful responses by status
+ * @param codes the problems of this route, besides those that every route may have
+ */
+export function responses(
+  success: z.ZodType | Readonly<Record<number, Success>>,
+  ...codes: readonly ErrorCode[]
+): Responses {
+  const byStatus = success instanceof z.ZodType ? { 200: success } : success
+  const described = Object.entries(byStatus).map(([status, response]: [string, Success]) => {
+    const name = STATUS_CODES[status] ?? ''
+    if (response === null) return [status, { description: name }]
+    return [status, response instanceof z.ZodType ? jsonResponse(name, response) : response]
+  })
+  return { ...Object.fromEntries(described), ...problems(...codes) }
+}

@@ -1,4 +1,4 @@
-import { problemResponses } from '@integration-host/shared/http/service-app'
+import { problems } from '@integration-host/shared/http/service-app'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import type { Scope } from '@integration-host/shared/access/scope'
@@ -35,19 +35,22 @@ export function companyRoutes(): Hono {
           'Same method, path, query and body, streamed both ways; the response is returned as upstream sent it. A POST to …/query requires only gateway:read.',
         responses: {
           default: { description: "the accounting API's response", content: { '*/*': {} } },
-          ...problemResponses({
-            400: 'target_invalid: the target or a header is ambiguous',
-            401: 'unauthorized: no valid service key',
-            404: 'credential_not_found: the realm is not connected',
-            408: 'request_timeout: the body took too long to arrive',
-            413: 'payload_too_large: the body is longer than the gateway accepts',
-            424: 'credential_faulted: the company must be authorized again',
-            429: 'throttled: no permit of the realm is possible before the deadline',
-            501: 'transfer_coding_unsupported: Transfer-Encoding has another value than chunked',
-            502: 'upstream_unreachable',
-            503: 'token_service_unavailable, provider_unavailable, provider_client_rejected or shutting_down',
-            504: 'upstream_timeout',
-          }),
+          ...problems(
+            'target_invalid',
+            'unauthorized',
+            'credential_not_found',
+            'request_timeout',
+            'payload_too_large',
+            'credential_faulted',
+            'throttled',
+            'transfer_coding_unsupported',
+            'upstream_unreachable',
+            'token_service_unavailable',
+            'provider_unavailable',
+            'provider_client_rejected',
+            'shutting_down',
+            'upstream_timeout',
+          ),
         },
       }),
       validator('param', z.object({ realm: Realm })),

@@ -6,7 +6,7 @@ import {
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
@@ -57,10 +57,7 @@ export function realmRoutes({ activity, rates, usage, now }: RealmRouteDeps): Ho
         operationId: 'listRealms',
         tags,
         summary: 'Companies in a cool-down, with waiting calls, and the busiest, of this replica',
-        responses: {
-          200: jsonResponse('at most 100 companies', RealmActivityList),
-          ...problemResponses({ 400: 'invalid_request', 401: 'unauthorized' }),
-        },
+        responses: responses(RealmActivityList),
       }),
       async (c) => {
         const caller = callerOf(c)
@@ -84,10 +81,7 @@ export function realmRoutes({ activity, rates, usage, now }: RealmRouteDeps): Ho
         operationId: 'getRealm',
         tags,
         summary: 'One company with its last failed calls, of this replica',
-        responses: {
-          200: jsonResponse('the company; zeros if it made no call lately', RealmCalls),
-          ...problemResponses({ 400: 'invalid_request', 401: 'unauthorized' }),
-        },
+        responses: responses(RealmCalls),
       }),
       validate('param', z.object({ realm: Realm })),
       async (c) => {

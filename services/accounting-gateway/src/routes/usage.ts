@@ -1,8 +1,7 @@
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { knownQuery, responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
@@ -55,17 +54,13 @@ export const usageRoutes = ({ usage, budget, now }: UsageRouteDeps): Hono =>
   new Hono().get(
     '/usage',
     needs('gateway:read'),
-    onlyKnownQuery('month', 'realm', 'cursor', 'limit'),
     describeRoute({
       operationId: 'getUsage',
       tags: ['usage'],
       summary: 'Successful calls of a month by company and kind, beside the budget',
-      responses: {
-        200: jsonResponse('the usage of the month, up to five seconds old', UsageView),
-        ...problemResponses({ 400: 'invalid_request', 401: 'unauthorized' }),
-      },
+      responses: responses(UsageView),
     }),
-    validate('query', UsageQuery),
+    knownQuery(UsageQuery),
     async (c) => {
       const caller = callerOf(c)
       const { month = monthOf(now()), realm, cursor = '', limit } = c.req.valid('query')

@@ -1,12 +1,18 @@
 import { Reason } from '@integration-host/shared/contracts/reason'
-import { type ActBody, ReplayTransaction } from '@integration-host/shared/contracts/run'
-import { IntegrationError } from '@integration-host/shared/errors'
-import { requireJsonLimits } from '@integration-host/shared/http/service-app'
-import { callerOf } from '@integration-host/shared/http/access'
+import { ActBody, ReplayTransaction } from '@integration-host/shared/contracts/run'
+import type { Caller } from '@integration-host/shared/access/caller'
+import { type ErrorCode, IntegrationError } from '@integration-host/shared/errors'
+import {
+  knownQuery,
+  requireJsonLimits,
+  responses,
+  validate,
+} from '@integration-host/shared/http/service-app'
+import { callerOf, needs } from '@integration-host/shared/http/access'
 import { ifMatch } from '@integration-host/shared/http/if-match'
 import { headerParameter } from '@integration-host/shared/http/openapi'
-import type { Context } from 'hono'
-import { resolver } from 'hono-openapi'
+import type { Context, Handler } from 'hono'
+import { describeRoute, resolver } from 'hono-openapi'
 import { z } from 'zod'
 import { parseClientJson } from '../process/json-normalization.ts'
 import type { Act, Actor } from '../transaction/action.ts'
@@ -30,8 +36,12 @@ export const SettleBody = z
     }),
     Reason,
   })
+  .refine(({ Outcome, Data }) => Outcome === 'done' || Data === undefined, {
+    path: ['Data'],
+    error: 'is allowed only with Outcome done',
+  })
   .meta({ ref: 'SettleTransaction' })
-type Body = typeof ActBody | typeof SettleBody
+export type ActSchema = typeof ActBody | typeof SettleBody
 
 /**
  * Reads the body of an action. Returns the body and the context of the action: the caller, the reason, and the version
@@ -39,7 +49,7 @@ type Body = typeof ActBody | typeof SettleBody
  *
  * @throws {IntegrationError} `invalid_request` if the body or the header is not valid.
  */
-export async function readAct<Schema extends Body>(
+export async function readAct<Schema extends ActSchema>(
   c: Context,
   schema: Schema,
 ): Promise<{ readonly body: z.output<Schema>; readonly act: Act }> {
@@ -62,28 +72,97 @@ export async function readAct<Schema extends Body>(
   }
 }
 
-/**
- * Reads the body of an action on an object that has no version, such as a process. The request must not have
- * `If-Match`.
- *
- * @param target what the action changes, for the error message, such as `an operation`
- * @throws {IntegrationError} `invalid_request` if the body is not valid, or if the request has `If-Match`.
- */
-export async function readActOn<Schema extends Body>(
-  c: Context,
-  target: string,
-  schema: Schema,
-): ReturnType<typeof readAct<Schema>> {
-  const read = await readAct(c, schema)
-  if (read.act.ifVersion !== null)
-    throw new IntegrationError('invalid_request', `${target} has no Version for If-Match`)
-  return read
+const NO_QUERY = z.object({})
+
+/** A request to act on something, after it was validated. */
+export interface ActionRequest<
+  Param extends z.ZodType,
+  Query extends z.ZodObject = typeof NO_QUERY,
+  Schema extends ActSchema = typeof ActBody,
+> {
+  readonly c: Context
+  readonly caller: Caller
+  readonly param: z.output<Param>
+  readonly query: z.output<Query>
+  readonly body: z.output<Schema>
+  readonly act: Act
 }
 
-const isRequired = (schema: Body): boolean => !schema.safeParse({}).success
+/** A route with which an operator acts on something. */
+export interface ActionRoute<
+  Param extends z.ZodType = z.ZodType,
+  Query extends z.ZodObject = typeof NO_QUERY,
+  Schema extends ActSchema = typeof ActBody,
+> {
+  readonly operationId: string
+  readonly tags: string[]
+  readonly summary: string
+  readonly description?: string
+  readonly param: Param
+  readonly query?: Query
+  readonly body?: Schema
+  /** What has no version for `If-Match`, such as `an operation`; absent for a run, which has a version. */
+  readonly unversioned?: string
+  /** Whether the action concerns all companies, so that a key that is bound to companies may not take it. */
+  readonly concernsEveryRealm?: boolean
+  readonly success: Parameters<typeof responses>[0]
+  readonly problems: readonly ErrorCode[]
+  readonly apply: (request: ActionRequest<Param, Query, Schema>) => Promise<Response>
+}
+
+/** Returns the handlers of a route that requires `transactions:operate` and reads a reason from its body. */
+export function action<
+  Param extends z.ZodType,
+  Query extends z.ZodObject = typeof NO_QUERY,
+  Schema extends ActSchema = typeof ActBody,
+>(route: ActionRoute<Param, Query, Schema>): [Handler, ...Handler[]] {
+  const {
+    param,
+    unversioned,
+    concernsEveryRealm = false,
+    success,
+    problems,
+    apply,
+    ...rest
+  } = route
+  const { query = NO_QUERY, body: schema = ActBody, ...described } = rest
+  return [
+    needs('transactions:operate'),
+    describeRoute({
+      ...described,
+      ...(unversioned === undefined && { parameters: [IF_MATCH] }),
+      requestBody: describeBody(schema),
+      responses: responses(success, ...problems),
+    }),
+    validate('param', param),
+    knownQuery(query),
+    async (c: Context) => {
+      const caller = callerOf(c)
+      if (concernsEveryRealm) caller.requireEveryRealm()
+      const { body, act } = await readAct(c, schema)
+      if (unversioned !== undefined) rejectVersion(act, unversioned)
+      // The casts hold, because the schemas of this route have validated these parts of the request.
+      const valid = (target: 'param' | 'query') => c.req.valid(target as never) as never
+      const request = { c, caller, param: valid('param'), query: valid('query'), act }
+      return apply({ ...request, body: body as never })
+    },
+  ]
+}
+
+/**
+ * Rejects an action with `If-Match` on something that has no version.
+ *
+ * @throws {IntegrationError} `invalid_request`
+ */
+export function rejectVersion({ ifVersion }: Act, target: string): void {
+  if (ifVersion !== null)
+    throw new IntegrationError('invalid_request', `${target} has no Version for If-Match`)
+}
+
+const isRequired = (schema: ActSchema): boolean => !schema.safeParse({}).success
 
 /** The OpenAPI description of the body. */
-export const describeBody = (schema: Body) => ({
+export const describeBody = (schema: ActSchema) => ({
   required: isRequired(schema),
   content: { 'application/json': { schema: resolver(schema) } },
 })

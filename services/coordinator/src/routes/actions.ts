@@ -1,8 +1,7 @@
 import { ActionPage } from '@integration-host/shared/contracts/action'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { knownQuery, responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
@@ -38,13 +37,9 @@ export function actionRoutes({ source }: ActionRouteDeps) {
         'Who queued, replayed, resumed, cancelled, erased or paused what, and why; newest first',
       description:
         'A page may have fewer actions than `limit`; there are more as long as `next_before` is not null.',
-      responses: {
-        200: jsonResponse('a page', ActionPage),
-        ...problemResponses({ 400: 'invalid', 503: 'the store is unavailable' }),
-      },
+      responses: responses(ActionPage),
     }),
-    onlyKnownQuery(...Object.keys(ActionsQuery.shape)),
-    validate('query', ActionsQuery),
+    knownQuery(ActionsQuery),
     async (c) => {
       const { process, id, before, limit } = c.req.valid('query')
       const caller = callerOf(c)

@@ -3,12 +3,7 @@ import { QueueTransaction } from '@integration-host/shared/contracts/transaction
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import {
-  jsonResponse,
-  linesBody,
-  problemResponses,
-  validate,
-} from '@integration-host/shared/http/service-app'
+import { linesBody, responses, validate } from '@integration-host/shared/http/service-app'
 import { arrayElements, jsonExcess } from '@integration-host/shared/json'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -35,17 +30,14 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
       tags: ['transactions'],
       summary: `Queue up to ${MAX_BULK_LINES} transactions (application/x-ndjson or a JSON array)`,
       requestBody: linesBody(QueueTransaction),
-      responses: {
-        200: jsonResponse('one result per line', BulkResponse),
-        ...problemResponses({
-          400: 'no lines, or too many',
-          404: 'no such process',
-          409: 'the process is built in',
-          413: 'too large',
-          415: 'neither NDJSON nor JSON',
-          503: 'the store is unavailable, or did not respond in time; a part of the transactions may be stored, and their runs may have started; repeat the request',
-        }),
-      },
+      description:
+        'After 503, a part of the transactions may be stored, and their runs may have started: repeat the request.',
+      responses: responses(
+        BulkResponse,
+        'process_not_found',
+        'process_built_in',
+        'unsupported_media_type',
+      ),
     }),
     validate('param', ProcessParam),
     onlyKnownQuery(),

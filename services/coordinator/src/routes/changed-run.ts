@@ -34,7 +34,7 @@ const RunWithoutData = RunResponse.pick(WITHOUT_DATA)
 export const ChangedRun = z.union([RunResponse, RunWithoutData]).meta({ ref: 'ChangedRun' })
 
 /** What a request that queues or changes a run has brought. */
-interface Brought {
+export interface Brought {
   readonly InitialData?: QueueTransaction['InitialData'] | undefined
   readonly Realm?: QueueTransaction['Realm']
   readonly Tags?: QueueTransaction['Tags']

@@ -3,7 +3,7 @@ import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
@@ -22,14 +22,7 @@ export const changesRoutes = ({ source }: ChangesRouteDeps) =>
       operationId: 'getChanges',
       tags: ['schedules'],
       summary: 'How far the change feed of a company was read',
-      responses: {
-        200: jsonResponse('the position and the last sweep', ChangesView),
-        ...problemResponses({
-          400: 'invalid',
-          404: 'the change feed of this company is not read',
-          503: 'the store is unavailable',
-        }),
-      },
+      responses: responses(ChangesView, 'change_feed_not_found'),
     }),
     validate('param', z.object({ realm: Realm })),
     onlyKnownQuery(),

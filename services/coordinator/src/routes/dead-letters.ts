@@ -3,20 +3,18 @@ import {
   DeadLetterView,
   DeletedDeadLetters,
 } from '@integration-host/shared/contracts/dead-letter'
-import { ActBody } from '@integration-host/shared/contracts/run'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { knownQuery, responses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { Act } from '../transaction/action.ts'
 import { type DeadLetter, namedBy } from '../transaction/dead-letter.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { deadLetterNotFound, type DeadLetterOperations } from '../worker/dead-letter-operations.ts'
 import type { Operations } from '../worker/operations.ts'
-import { describeBody, readActOn } from './act.ts'
+import { action } from './act.ts'
 import { ChangedRun, changedRun } from './changed-run.ts'
 import { pageLimit, ProcessParam } from './contracts.ts'
 import type { RecordRead } from './read-log.ts'
@@ -62,10 +60,11 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
     return letter
   }
 
-  const actOf = async (c: Context): Promise<Act> =>
-    (await readActOn(c, 'a dead letter', ActBody)).act
-
-  const requestBody = describeBody(ActBody)
+  const onLetter = {
+    tags,
+    param: LetterParam,
+    unversioned: 'a dead letter',
+  }
   return new Hono()
     .get(
       '/',
@@ -76,18 +75,10 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
         summary: 'The messages of a process that could not be processed, newest first',
         description:
           'A page may have fewer than `limit`; there are more as long as `next_cursor` is not null.',
-        responses: {
-          200: jsonResponse('a page', DeadLetterPage),
-          ...problemResponses({
-            400: 'invalid',
-            404: 'no such process',
-            503: 'the store is unavailable',
-          }),
-        },
+        responses: responses(DeadLetterPage, 'process_not_found'),
       }),
       validate('param', ProcessParam),
-      onlyKnownQuery(...Object.keys(LettersQuery.shape)),
-      validate('query', LettersQuery),
+      knownQuery(LettersQuery),
       async (c) => {
         const { process } = c.req.valid('param')
         const { cursor, limit } = c.req.valid('query')
@@ -113,26 +104,19 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
     )
     .delete(
       '/',
-      needs('transactions:operate'),
-      describeRoute({
+      ...action({
+        ...onLetter,
         operationId: 'deleteDeadLetters',
-        tags,
         summary: 'Delete all dead letters of a process',
-        requestBody,
-        responses: {
-          200: jsonResponse('how many were deleted', DeletedDeadLetters),
-          ...problemResponses({ 400: 'invalid', 404: 'no such process' }),
+        param: ProcessParam,
+        concernsEveryRealm: true,
+        success: DeletedDeadLetters,
+        problems: ['process_not_found'],
+        async apply({ c, param: { process }, act }) {
+          await operations.requireKnown(process)
+          return c.json({ Deleted: await deadLetterOperations.deleteAll(process, act) })
         },
       }),
-      validate('param', ProcessParam),
-      onlyKnownQuery(),
-      async (c) => {
-        const { process } = c.req.valid('param')
-        callerOf(c).requireEveryRealm()
-        const act = await actOf(c)
-        await operations.requireKnown(process)
-        return c.json({ Deleted: await deadLetterOperations.deleteAll(process, act) })
-      },
     )
     .get(
       '/:id',
@@ -141,14 +125,7 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
         operationId: 'getDeadLetter',
         tags,
         summary: 'One dead letter with its content',
-        responses: {
-          200: jsonResponse('the dead letter', DeadLetterView),
-          ...problemResponses({
-            400: 'invalid',
-            404: 'no such dead letter',
-            503: 'the store is unavailable',
-          }),
-        },
+        responses: responses(DeadLetterView, 'dead_letter_not_found'),
       }),
       validate('param', LetterParam),
       onlyKnownQuery(),
@@ -163,57 +140,44 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
     )
     .delete(
       '/:id',
-      needs('transactions:operate'),
-      describeRoute({
+      ...action({
+        ...onLetter,
         operationId: 'deleteDeadLetter',
-        tags,
         summary: 'Delete a dead letter',
-        requestBody,
-        responses: {
-          204: { description: 'deleted' },
-          ...problemResponses({ 400: 'invalid', 404: 'no such dead letter' }),
+        success: { 204: null },
+        problems: ['dead_letter_not_found'],
+        async apply({ c, param: { process, id }, act }) {
+          await deadLetterOperations.delete(await letterOf(c, process, id), act)
+          return c.body(null, 204)
         },
       }),
-      validate('param', LetterParam),
-      onlyKnownQuery(),
-      async (c) => {
-        const { process, id } = c.req.valid('param')
-        const act = await actOf(c)
-        await deadLetterOperations.delete(await letterOf(c, process, id), act)
-        return c.body(null, 204)
-      },
     )
     .post(
       '/:id/requeue',
-      needs('transactions:operate'),
-      describeRoute({
+      ...action({
+        ...onLetter,
         operationId: 'requeueDeadLetter',
-        tags,
         summary: 'Publish the due step of its run again, and delete the dead letter',
         description:
           'The transaction of a start message is queued instead, and the response is its run.',
-        requestBody,
-        responses: {
-          202: jsonResponse('the run', ChangedRun),
-          ...problemResponses({
-            400: 'invalid, or the process does not accept the initial data of a start message',
-            404: 'no such dead letter, or the process is not loaded',
-            409: 'the message names no run that exists and has no transaction, the run is over, or the id of the transaction exists with other data',
-          }),
+        success: { 202: ChangedRun },
+        problems: [
+          'invalid_request',
+          'input_invalid',
+          'dead_letter_not_found',
+          'process_not_found',
+          'dead_letter_without_run',
+          'transaction_not_active',
+          'transaction_conflict',
+        ],
+        async apply({ c, caller, param: { process, id }, act }) {
+          const letter = await letterOf(c, process, id)
+          const run = await deadLetterOperations.requeue(letter, act).catch((error: unknown) => {
+            throw caller.has('transactions:read') ? error : withoutContent(error)
+          })
+          return c.json(changedRun(caller, run), 202)
         },
       }),
-      validate('param', LetterParam),
-      onlyKnownQuery(),
-      async (c) => {
-        const { process, id } = c.req.valid('param')
-        const act = await actOf(c)
-        const caller = callerOf(c)
-        const letter = await letterOf(c, process, id)
-        const run = await deadLetterOperations.requeue(letter, act).catch((error: unknown) => {
-          throw caller.has('transactions:read') ? error : withoutContent(error)
-        })
-        return c.json(changedRun(caller, run), 202)
-      },
     )
 }
 

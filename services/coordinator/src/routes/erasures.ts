@@ -5,7 +5,7 @@ import { ActBody } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses } from '@integration-host/shared/http/service-app'
+import { responses } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
@@ -13,7 +13,7 @@ import type { ErasureScope } from '../transaction/erasure.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Erase } from '../worker/erasure.ts'
 import type { Operations } from '../worker/operations.ts'
-import { describeBody, readActOn } from './act.ts'
+import { describeBody, readAct, rejectVersion } from './act.ts'
 
 const MAX_IDS = 1_000
 /** The time after which an erasure sends its response, even if runs remain, so that clients do not time out. */
@@ -43,19 +43,12 @@ export function erasureRoutes({ erase, source, operations }: ErasureRouteDeps) {
         'The body names a `Realm`, optionally with a `Process`, or a `Process` with `Ids`. Initial data, tags, ' +
         'responses, item data, errors and files go; ids, statuses, times and error classes stay. No run is cancelled.',
       requestBody: { ...describeBody(ErasureBody), required: true },
-      responses: {
-        200: jsonResponse('what was erased, and what is left', ErasureResult),
-        ...problemResponses({
-          400: 'invalid',
-          404: 'no such process, neither loaded nor with runs',
-          413: 'too large',
-          503: 'the store is unavailable; send the request again',
-        }),
-      },
+      responses: responses(ErasureResult, 'process_not_found'),
     }),
     onlyKnownQuery(),
     async (c) => {
-      const { body, act } = await readActOn(c, 'an erasure', ErasureBody)
+      const { body, act } = await readAct(c, ErasureBody)
+      rejectVersion(act, 'an erasure')
       const scope = scopeOf(body)
       await requireScope(c, scope)
       if (scope.Process !== null) await operations.requireKnown(scope.Process)

@@ -1,14 +1,13 @@
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import type { Caller } from '@integration-host/shared/access/caller'
 import { rawResponse } from '@integration-host/shared/http/without-web-streams'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { problemResponses, textResponse, validate } from '@integration-host/shared/http/service-app'
+import { knownQuery, problems, textResponse } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { Operations } from '../worker/operations.ts'
-import { type EventStreams, WATCHERS } from './event-streams.ts'
+import type { EventStreams } from './event-streams.ts'
 
 const EventsQuery = z.object({
   process: z.string().optional(),
@@ -43,15 +42,10 @@ export function eventRoutes({ streams, operations, keys }: EventRouteDeps) {
         'Every transition, those of `process`, or with `coalesce` the newest ones, as server-sent events; resumes by Last-Event-ID',
       responses: {
         200: textResponse('transitions, without end', 'text/event-stream'),
-        ...problemResponses({
-          400: 'an unknown query parameter, or an invalid value',
-          404: 'no such process',
-          503: `${WATCHERS.total} clients are connected already, or ${WATCHERS.perKey} with this key`,
-        }),
+        ...problems('process_not_found', 'too_many_watchers'),
       },
     }),
-    onlyKnownQuery(...Object.keys(EventsQuery.shape)),
-    validate('query', EventsQuery),
+    knownQuery(EventsQuery),
     (c) => {
       const { process, coalesce } = c.req.valid('query')
       requireEvents(callerOf(c), process)

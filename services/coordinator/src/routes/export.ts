@@ -9,8 +9,7 @@ import { RunResponse } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { rawResponse } from '@integration-host/shared/http/without-web-streams'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { knownQuery, problems } from '@integration-host/shared/http/service-app'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
@@ -152,14 +151,10 @@ export function exportRoutes(deps: ExportRouteDeps) {
           description: 'a run on each line',
           content: { 'application/x-ndjson': { schema: resolver(ExportLine) } },
         },
-        ...problemResponses({
-          400: 'invalid',
-          503: `${EXPORTS.total} exports of this replica are running already, or ${EXPORTS.perKey} with this key; or the store is unavailable`,
-        }),
+        ...problems('too_many_exports', 'store_unavailable'),
       },
     }),
-    onlyKnownQuery(...Object.keys(ExportQuery.shape)),
-    validate('query', ExportQuery),
+    knownQuery(ExportQuery),
     async (c) => {
       const query = c.req.valid('query')
       const { process } = query

@@ -1,6 +1,6 @@
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { jsonResponse, problemResponses } from '@integration-host/shared/http/service-app'
+import { responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
@@ -60,13 +60,7 @@ export function integrityRoutes({
       operationId: 'checkIntegrity',
       tags: ['operations'],
       summary: 'Check runs, items and queue depths against one another',
-      responses: {
-        200: jsonResponse('the check results', Integrity),
-        ...problemResponses({
-          400: 'an unknown query parameter',
-          503: 'the store is unavailable',
-        }),
-      },
+      responses: responses(Integrity),
     }),
     onlyKnownQuery(),
     async (c) => {

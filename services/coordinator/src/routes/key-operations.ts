@@ -4,7 +4,7 @@ import { OpenOperations } from '@integration-host/shared/contracts/open-work'
 import { hasCode } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { createFactory } from 'hono/factory'
 import { describeRoute } from 'hono-openapi'
@@ -33,10 +33,7 @@ export function keyOperationRoutes({ source }: KeyOperationRouteDeps) {
         operationId,
         tags: ['operations'],
         summary,
-        responses: {
-          200: jsonResponse('how many operations', OpenOperations),
-          ...problemResponses({ 400: 'invalid', 503: 'the store is unavailable' }),
-        },
+        responses: responses(OpenOperations),
       }),
       validate('param', z.object({ id: KeyId })),
       onlyKnownQuery(),

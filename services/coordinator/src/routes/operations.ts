@@ -4,23 +4,21 @@ import {
   OperationView,
   StartOperation,
 } from '@integration-host/shared/contracts/operation'
-import { ActBody } from '@integration-host/shared/contracts/run'
 import type { Caller } from '@integration-host/shared/access/caller'
-import { IntegrationError } from '@integration-host/shared/errors'
+import { type ErrorCode, IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { knownQuery, responses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
-import { createFactory } from 'hono/factory'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { AuditContext } from '../transaction/action.ts'
+import type { Act } from '../transaction/action.ts'
 import type { OperationPosition, OperationSummary } from '../transaction/bulk-operation.ts'
 import { operationNotFound } from '../transaction/errors.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { OperationRunner } from '../worker/run-operations.ts'
-import { describeBody, readActOn } from './act.ts'
+import { action, type ActionRequest } from './act.ts'
 import { picked } from './changed-run.ts'
 import { pageLimit } from './contracts.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
@@ -64,15 +62,6 @@ const OperationsQuery = z.object({
 
 const tags = ['operations']
 
-interface Change {
-  readonly operationId: string
-  readonly summary: string
-  readonly description?: string
-  /** The description of the 409 response in the OpenAPI document. */
-  readonly conflict: string
-  readonly apply: (id: string, act: AuditContext) => Promise<OperationSummary>
-}
-
 /** `/operations`: bulk operations, each of which performs one action on many runs in the background. */
 export function operationRoutes({
   source,
@@ -92,35 +81,22 @@ export function operationRoutes({
     for (const realm of operation.Request.Realms) caller.requireRealm(realm)
     return operation
   }
-  /** Returns the handlers of a route that changes the status of an operation. */
-  const change = ({ conflict, apply, ...description }: Change) =>
-    createFactory().createHandlers(
-      needs('transactions:operate'),
-      describeRoute({
-        tags,
-        ...description,
-        requestBody: describeBody(ActBody),
-        responses: {
-          200: jsonResponse('the operation', ChangedOperation),
-          ...problemResponses({
-            400: 'invalid',
-            404: 'no such operation',
-            409: conflict,
-            503: 'the store is unavailable',
-          }),
-        },
-      }),
-      validate('param', IdParam),
-      onlyKnownQuery(),
-      async (c) => {
-        const { id } = c.req.valid('param')
-        const { act } = await readActOn(c, 'an operation', ActBody)
-        await visibleTo(c, id)
-        const operation = await apply(id, act)
-        operationRunner.hint()
-        return c.json(changedView(callerOf(c), operation))
-      },
-    )
+  const change = (
+    apply: (id: string, act: Act) => Promise<OperationSummary>,
+    ifNotPossible: ErrorCode,
+  ) => ({
+    tags,
+    param: IdParam,
+    unversioned: 'an operation',
+    success: ChangedOperation,
+    problems: ['operation_not_found', ifNotPossible] satisfies ErrorCode[],
+    async apply({ c, caller, param: { id }, act }: ActionRequest<typeof IdParam>) {
+      await visibleTo(c, id)
+      const operation = await apply(id, act)
+      operationRunner.hint()
+      return c.json(changedView(caller, operation))
+    },
+  })
   return new Hono()
     .post(
       '/',
@@ -133,16 +109,12 @@ export function operationRoutes({
           'The runs are those of `Filter`, or the latest ones of the transactions `Ids`. With `Filter`, the operation ' +
           'goes once through the runs that exist when it starts, newest first, and acts on those that match when their ' +
           'turn comes and are the latest of their transaction. It acts only on runs that the key may use.',
-        responses: {
-          202: jsonResponse('stored; any replica works on it', OperationView),
-          ...problemResponses({
-            400: 'invalid, or the process has no step `FromStep`',
-            404: 'no such process',
-            409: 'the key has 20 operations that are not over',
-            413: 'too large',
-            503: 'the store is unavailable',
-          }),
-        },
+        responses: responses(
+          { 202: OperationView },
+          'process_not_found',
+          'step_not_found',
+          'too_many_operations',
+        ),
       }),
       onlyKnownQuery(),
       validate('json', StartOperation),
@@ -182,13 +154,9 @@ export function operationRoutes({
         summary: 'Bulk operations, newest first',
         description:
           'A page may have fewer operations than `limit`; there are more as long as `next_cursor` is not null.',
-        responses: {
-          200: jsonResponse('a page', OperationPage),
-          ...problemResponses({ 400: 'invalid', 503: 'the store is unavailable' }),
-        },
+        responses: responses(OperationPage),
       }),
-      onlyKnownQuery(...Object.keys(OperationsQuery.shape)),
-      validate('query', OperationsQuery),
+      knownQuery(OperationsQuery),
       async (c) => {
         const { limit, cursor } = c.req.valid('query')
         const after =
@@ -212,14 +180,7 @@ export function operationRoutes({
         operationId: 'getOperation',
         tags,
         summary: 'How far a bulk operation has come, and which runs failed',
-        responses: {
-          200: jsonResponse('the operation', OperationDetail),
-          ...problemResponses({
-            400: 'invalid',
-            404: 'no such operation',
-            503: 'the store is unavailable',
-          }),
-        },
+        responses: responses(OperationDetail, 'operation_not_found'),
       }),
       validate('param', IdParam),
       onlyKnownQuery(),
@@ -231,22 +192,20 @@ export function operationRoutes({
     )
     .post(
       '/:id/stop',
-      ...change({
+      ...action({
         operationId: 'stopOperation',
         summary: 'Stop a bulk operation for good',
         description: 'The batch in flight, a fifth of a second of runs, is completed.',
-        conflict: 'the operation is over',
-        apply: (id, act) => source.stopOperation(id, act),
+        ...change((id, act) => source.stopOperation(id, act), 'operation_not_running'),
       }),
     )
     .post(
       '/:id/continue',
-      ...change({
+      ...action({
         operationId: 'continueOperation',
         summary:
           'Continue a paused bulk operation; the runs whose failures paused it are tried again',
-        conflict: 'the operation is not paused',
-        apply: (id, act) => source.continueOperation(id, act),
+        ...change((id, act) => source.continueOperation(id, act), 'operation_not_paused'),
       }),
     )
 }

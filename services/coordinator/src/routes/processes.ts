@@ -1,9 +1,9 @@
 import type { Caller } from '@integration-host/shared/access/caller'
-import { ActBody } from '@integration-host/shared/contracts/run'
+import type { ErrorCode } from '@integration-host/shared/errors'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
-import { type Context, Hono } from 'hono'
+import { responses, validate } from '@integration-host/shared/http/service-app'
+import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { routingKeysOf } from '../process/change-trigger.ts'
@@ -15,7 +15,7 @@ import type { Audit } from '../transaction/audit.ts'
 import { versionsOf } from '../transaction/process-summary.ts'
 import type { Pauses } from '../transaction/pause.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
-import { describeBody, readActOn } from './act.ts'
+import { action, type ActionRequest } from './act.ts'
 import { ProcessParam } from './contracts.ts'
 import { maySeeReasonOfPause } from './pause-reasons.ts'
 
@@ -159,18 +159,19 @@ export function processRoutes({
     const counts = names.length === 0 ? {} : await source.countUnfinished(names)
     return names.map((Process) => ({ Process, Unfinished: counts[Process] ?? 0 }))
   }
-  const setPaused = async (c: Context, name: string, isPaused: boolean) => {
-    callerOf(c).requireEveryRealm() // a pause stops the runs of all companies
-    const definition = operations.process(name)
-    const { act } = await readActOn(c, 'a process', ActBody)
-    await operations.setPaused(name, isPaused, act)
-    return view(definition, await source.paused(), callerOf(c))
-  }
-  const responses = {
-    200: jsonResponse('the process', ProcessView),
-    ...problemResponses({ 400: 'invalid', 404: 'no such process' }),
-  }
-  const requestBody = describeBody(ActBody)
+  const setPaused = (isPaused: boolean) => ({
+    tags,
+    param: ProcessParam,
+    unversioned: 'a process',
+    concernsEveryRealm: true, // a pause stops the runs of all companies
+    success: ProcessView,
+    problems: ['process_not_found'] satisfies ErrorCode[],
+    async apply({ c, caller, param, act }: ActionRequest<typeof ProcessParam>) {
+      const definition = operations.process(param.process)
+      await operations.setPaused(definition.name, isPaused, act)
+      return c.json(view(definition, await source.paused(), caller))
+    },
+  })
   return new Hono()
     .get(
       '/',
@@ -179,10 +180,7 @@ export function processRoutes({
         operationId: 'listProcesses',
         tags,
         summary: 'The processes that are loaded, and those that have runs without being loaded',
-        responses: {
-          200: jsonResponse('processes', ProcessList),
-          ...problemResponses({ 400: 'an unknown query parameter' }),
-        },
+        responses: responses(ProcessList),
       }),
       onlyKnownQuery(),
       async (c) => {
@@ -200,10 +198,7 @@ export function processRoutes({
         operationId: 'getProcess',
         tags,
         summary: 'One process, with the JSON Schema of its initial data and its versions',
-        responses: {
-          200: jsonResponse('the process', ProcessDetail),
-          ...problemResponses({ 400: 'an unknown query parameter', 404: 'no such process' }),
-        },
+        responses: responses(ProcessDetail, 'process_not_found'),
       }),
       validate('param', ProcessParam),
       onlyKnownQuery(),
@@ -219,31 +214,19 @@ export function processRoutes({
     )
     .post(
       '/:process/pause',
-      needs('transactions:operate'),
-      describeRoute({
+      ...action({
         operationId: 'pauseProcess',
-        tags,
         summary: 'Pause a process; other replicas follow at their next remote pull',
-        requestBody,
-        responses,
+        ...setPaused(true),
       }),
-      validate('param', ProcessParam),
-      onlyKnownQuery(),
-      async (c) => c.json(await setPaused(c, c.req.valid('param').process, true)),
     )
     .post(
       '/:process/resume',
-      needs('transactions:operate'),
-      describeRoute({
+      ...action({
         operationId: 'resumeProcess',
-        tags,
         summary: 'Resume a process',
-        requestBody,
-        responses,
+        ...setPaused(false),
       }),
-      validate('param', ProcessParam),
-      onlyKnownQuery(),
-      async (c) => c.json(await setPaused(c, c.req.valid('param').process, false)),
     )
 }
 

@@ -26,52 +26,6 @@ const json = { 'Content-Type': 'application/json' }
 const ndjson = { 'Content-Type': 'application/x-ndjson' }
 
 describe('the routes of the coordinator', () => {
-  const routes = [
-    ['POST', transactions],
-    ['GET', transactions],
-    ['GET', '/transactions'],
-    ['POST', `${transactions}/bulk`],
-    ['GET', `${transactions}/known`],
-    ['GET', `${transactions}/known/runs`],
-    ['GET', `${transactions}/known/items/order/body`],
-    ['POST', `${transactions}/known/replays`],
-    ['POST', `${transactions}/known/resume`],
-    ['POST', `${transactions}/known/cancel`],
-    ['GET', '/processes'],
-    ['GET', '/processes/OrderProcess/summary'],
-    ['POST', '/processes/OrderProcess/pause'],
-    ['POST', '/processes/OrderProcess/resume'],
-    ['GET', '/actions'],
-    ['GET', '/events'],
-    ['GET', '/integrity'],
-  ] as const
-
-  it.each(routes)(
-    '%s %s responds with 401 to a request without a service key or with a wrong service key',
-    async (method, path) => {
-      for (const key of [undefined, 'Bearer wrong', 'Basic eDp5', `Bearer ${'x'.repeat(40)}`]) {
-        const response = await fetch(host.url + path, {
-          method,
-          headers: key === undefined ? {} : { Authorization: key },
-        })
-        expect(response.status).toBe(401)
-        expect(response.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)
-        expect(await response.json()).toMatchObject({ code: 'unauthorized' })
-      }
-    },
-  )
-
-  it.each(['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs'])(
-    '%s can be read without a service key',
-    async (path) => {
-      const response = await fetch(host.url + path)
-      // The test reads the body of the response, because undici fails if the service closes the connection before the
-      // body was read.
-      expect(await response.text()).not.toBe('')
-      expect(response.status).toBe(200)
-    },
-  )
-
   it.each([
     [`${transactions}?state=Failed`, 'state'],
     [`${transactions}?status=Failed&limt=10`, 'limt'],
@@ -173,11 +127,6 @@ describe('the routes of the coordinator', () => {
       ])
     },
   )
-
-  it('a request with an unsupported method is rejected with 405 and an Allow header', async () => {
-    const response = await host.call(transactions, { method: 'DELETE' })
-    expect([response.status, response.headers.get('Allow')]).toEqual([405, 'GET, HEAD, POST'])
-  })
 })
 
 describe('queueing an invalid transaction', () => {

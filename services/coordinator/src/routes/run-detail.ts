@@ -1,10 +1,10 @@
 import { RunDetailResponse } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import {
-  jsonResponse,
-  problemResponses,
+  knownQuery,
+  problems,
+  responses,
   textResponse,
   validate,
 } from '@integration-host/shared/http/service-app'
@@ -55,18 +55,10 @@ export function runDetailRoutes({ operations, source, recordRead }: RunDetailRou
         summary: 'One run with its items and newest attempts; the latest unless `replay` names one',
         description:
           'With `bodies=omit`, `ResponseBody` and `Data` of the items are null. `AttemptCount` counts all attempts.',
-        responses: {
-          200: jsonResponse('the run', RunDetailResponse),
-          ...problemResponses({
-            400: 'invalid',
-            404: 'no such process or transaction',
-            503: 'the store is unavailable',
-          }),
-        },
+        responses: responses(RunDetailResponse, 'process_not_found', 'transaction_not_found'),
       }),
       validate('param', TransactionParam),
-      onlyKnownQuery(...Object.keys(RunDetailQuery.shape)),
-      validate('query', RunDetailQuery),
+      knownQuery(RunDetailQuery),
       async (c) => {
         const { process, id } = c.req.valid('param')
         const { replay = null, attempts, bodies } = c.req.valid('query')
@@ -99,14 +91,10 @@ export function runDetailRoutes({ operations, source, recordRead }: RunDetailRou
         operationId: 'listRuns',
         tags,
         summary: 'The runs of a transaction without their data, the latest first',
-        responses: {
-          200: jsonResponse('a page', RunsResponse),
-          ...problemResponses({ 400: 'invalid', 404: 'no such process or transaction' }),
-        },
+        responses: responses(RunsResponse, 'process_not_found', 'transaction_not_found'),
       }),
       validate('param', TransactionParam),
-      onlyKnownQuery(...Object.keys(RunsQuery.shape)),
-      validate('query', RunsQuery),
+      knownQuery(RunsQuery),
       async (c) => {
         const { process, id } = c.req.valid('param')
         const { before, limit } = c.req.valid('query')
@@ -129,16 +117,11 @@ export function runDetailRoutes({ operations, source, recordRead }: RunDetailRou
         summary: 'The response of a step, as it was stored',
         responses: {
           200: textResponse('the body', 'text/plain'),
-          ...problemResponses({
-            400: 'invalid',
-            404: 'no such process or transaction, or the step has no stored response',
-            503: 'the store is unavailable',
-          }),
+          ...problems('process_not_found', 'transaction_not_found', 'response_not_found'),
         },
       }),
       validate('param', ItemParam),
-      onlyKnownQuery(...Object.keys(RunQuery.shape)),
-      validate('query', RunQuery),
+      knownQuery(RunQuery),
       async (c) => {
         const { process, id, step } = c.req.valid('param')
         const { replay = null } = c.req.valid('query')

@@ -1,7 +1,7 @@
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
+import type { ErrorCode } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { knownQuery, responses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
@@ -29,7 +29,7 @@ const SearchQuery = z.strictObject({
 })
 type SearchQuery = z.output<typeof SearchQuery>
 
-const described = (operationId: string, notFound: object) =>
+const described = (operationId: string, ...codes: ErrorCode[]) =>
   describeRoute({
     operationId,
     tags: ['transactions'],
@@ -39,21 +39,16 @@ const described = (operationId: string, notFound: object) =>
       'A page examines a bounded number of runs: it may have fewer than `limit`, or none, although more follow.',
       'There are more as long as `next_cursor` is not null.',
     ].join(' '),
-    responses: {
-      200: jsonResponse('a page', RunPage),
-      ...problemResponses({ 400: 'invalid', 503: 'the store is unavailable', ...notFound }),
-    },
+    responses: responses(RunPage, ...codes),
   })
-const onlySearchQuery = onlyKnownQuery(...Object.keys(SearchQuery.shape))
 
 /** `GET /transactions`: the runs of all processes that the key may see. */
 export function runSearchRoutes(deps: RunSearchRouteDeps) {
   return new Hono().get(
     '/',
     needs('transactions:read'),
-    described('listTransactions', {}),
-    onlySearchQuery,
-    validate('query', SearchQuery),
+    described('listTransactions'),
+    knownQuery(SearchQuery),
     async (c) => c.json(await readPage(c, deps, null, c.req.valid('query'))),
   )
 }
@@ -66,10 +61,9 @@ export function processRunSearchRoutes(deps: RunSearchRouteDeps) {
   return new Hono().get(
     '/',
     needs('transactions:read'),
-    described('listTransactionsOfProcess', { 404: 'no such process' }),
+    described('listTransactionsOfProcess', 'process_not_found'),
     validate('param', ProcessParam),
-    onlySearchQuery,
-    validate('query', SearchQuery),
+    knownQuery(SearchQuery),
     async (c) => {
       const { process } = c.req.valid('param')
       await deps.operations.requireKnown(process)

@@ -1,5 +1,4 @@
 import type { Caller } from '@integration-host/shared/access/caller'
-import { ActBody } from '@integration-host/shared/contracts/run'
 import {
   ScheduleList,
   ScheduleView,
@@ -7,16 +6,14 @@ import {
 } from '@integration-host/shared/contracts/schedule'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
-import { type Context, Hono } from 'hono'
-import { createFactory } from 'hono/factory'
+import { responses } from '@integration-host/shared/http/service-app'
+import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { StoredSchedule } from '../schedule/schedule-store.ts'
 import { nextTicks } from '../schedule/ticks.ts'
-import type { Act } from '../transaction/action.ts'
 import type { ScheduleOperations } from '../worker/schedule-operations.ts'
-import { describeBody, readActOn } from './act.ts'
+import { action, type ActionRequest, type ActionRoute } from './act.ts'
 import { ProcessParam } from './contracts.ts'
 import { maySeeReasonOfPause } from './pause-reasons.ts'
 
@@ -56,46 +53,22 @@ function viewOf(schedule: StoredSchedule, caller: Caller): z.output<typeof Sched
   }
 }
 
-interface Change {
-  readonly operationId: string
-  readonly summary: string
-  readonly response: z.ZodType
-  readonly apply: (process: string, name: string, act: Act, c: Context) => Promise<object>
-}
+const ofSchedule = {
+  tags,
+  param: ScheduleParam,
+  unversioned: 'a schedule',
+  concernsEveryRealm: true,
+  problems: ['process_not_found', 'schedule_not_found', 'schedule_in_progress'],
+} satisfies Partial<ActionRoute>
 
 /** `/schedules`: the times at which runs begin without a request. */
 export function scheduleRoutes({ schedules }: ScheduleRouteDeps) {
-  /** Returns the handlers of a route that changes a schedule. */
-  const change = ({ response, apply, ...description }: Change) =>
-    createFactory().createHandlers(
-      needs('transactions:operate'),
-      describeRoute({
-        tags,
-        ...description,
-        requestBody: describeBody(ActBody),
-        responses: {
-          200: jsonResponse('done', response),
-          ...problemResponses({
-            400: 'invalid',
-            404: 'no such process or schedule',
-            409: 'the runs of an earlier time are still being queued',
-            503: 'the store is unavailable',
-          }),
-        },
-      }),
-      validate('param', ScheduleParam),
-      onlyKnownQuery(),
-      async (c) => {
-        const { process, name } = c.req.valid('param')
-        callerOf(c).requireEveryRealm() // a schedule concerns all companies
-        const { act } = await readActOn(c, 'a schedule', ActBody)
-        return c.json(await apply(process, name, act, c))
-      },
-    )
-  const setPaused =
-    (isPaused: boolean): Change['apply'] =>
-    async (process, name, act, c) =>
-      viewOf(await schedules.setPaused(process, name, isPaused, act), callerOf(c))
+  const setPaused = (isPaused: boolean) => ({
+    ...ofSchedule,
+    success: ScheduleView,
+    apply: async ({ c, caller, param, act }: ActionRequest<typeof ScheduleParam>) =>
+      c.json(viewOf(await schedules.setPaused(param.process, param.name, isPaused, act), caller)),
+  })
   return new Hono()
     .get(
       '/',
@@ -104,13 +77,7 @@ export function scheduleRoutes({ schedules }: ScheduleRouteDeps) {
         operationId: 'listSchedules',
         tags,
         summary: 'The schedules of the processes that the key may use, with their next times',
-        responses: {
-          200: jsonResponse('schedules', ScheduleList),
-          ...problemResponses({
-            400: 'an unknown query parameter',
-            503: 'the store is unavailable',
-          }),
-        },
+        responses: responses(ScheduleList),
       }),
       onlyKnownQuery(),
       async (c) => {
@@ -122,32 +89,31 @@ export function scheduleRoutes({ schedules }: ScheduleRouteDeps) {
     )
     .post(
       '/:process/:name/pause',
-      ...change({
+      ...action({
         operationId: 'pauseSchedule',
         summary: 'Pause a schedule: its times begin no runs until it is resumed',
-        response: ScheduleView,
-        apply: setPaused(true),
+        ...setPaused(true),
       }),
     )
     .post(
       '/:process/:name/resume',
-      ...change({
+      ...action({
         operationId: 'resumeSchedule',
         summary: 'Resume a schedule with its next time; times during the pause are not made up for',
-        response: ScheduleView,
-        apply: setPaused(false),
+        ...setPaused(false),
       }),
     )
     .post(
       '/:process/:name/run',
-      ...change({
+      ...action({
+        ...ofSchedule,
         operationId: 'runSchedule',
         summary:
           'Begin the run of a schedule now, or the runs of all companies, also while it is paused',
-        response: StartedSchedule,
-        async apply(process, name, act) {
-          const { transactionId, at } = await schedules.run(process, name, act)
-          return { TransactionID: transactionId, Time: new Date(at).toISOString() }
+        success: StartedSchedule,
+        async apply({ c, param, act }) {
+          const { transactionId, at } = await schedules.run(param.process, param.name, act)
+          return c.json({ TransactionID: transactionId, Time: new Date(at).toISOString() })
         },
       }),
     )

@@ -2,7 +2,7 @@ import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
@@ -60,14 +60,7 @@ export function summaryRoutes({ lastAudit, processes }: SummaryRouteDeps) {
       operationId: 'getProcessSummary',
       tags: ['processes'],
       summary: 'Unfinished and badly ended runs by status, step and class, as of the latest audit',
-      responses: {
-        200: jsonResponse('the counts', Summary),
-        ...problemResponses({
-          400: 'an unknown query parameter',
-          404: 'no such process, neither loaded nor with runs',
-          503: 'this replica has not audited the tables yet',
-        }),
-      },
+      responses: responses(Summary, 'process_not_found', 'summary_not_ready'),
     }),
     validate('param', ProcessParam),
     onlyKnownQuery(),

@@ -1,5 +1,5 @@
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
-import { ActBody } from '@integration-host/shared/contracts/run'
+import type { ActBody } from '@integration-host/shared/contracts/run'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, identified, needs } from '@integration-host/shared/http/access'
@@ -8,23 +8,31 @@ import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { headerParameter } from '@integration-host/shared/http/openapi'
 import { PREFERENCE_APPLIED, preferredWaitSeconds } from '@integration-host/shared/http/prefer'
 import {
-  requireJsonLimits,
   jsonResponse,
-  problemResponses,
+  problems,
+  requireJsonLimits,
   validate,
 } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
+import type { z } from 'zod'
 import { parseClientJson } from '../process/json-normalization.ts'
 import { checkedQueueable, Queueable, utf8Of } from '../transaction/queueable.ts'
 import { inputInvalid, type Operations, tooManyDelayedRuns } from '../worker/operations.ts'
 import { ONLY_RUN } from '../transaction/run-detail.ts'
 import type { Run } from '../transaction/run.ts'
 import { isOver } from '../transaction/status.ts'
-import type { ReplayRequest, TransactionSource } from '../transaction/transaction-source.ts'
-import { describeBody, IF_MATCH, queuerOf, readAct, ReplayBody, SettleBody } from './act.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import {
+  action,
+  type ActionRequest,
+  type ActSchema,
+  queuerOf,
+  ReplayBody,
+  SettleBody,
+} from './act.ts'
 import { bulkRoutes } from './bulk.ts'
-import { ChangedRun, changedRun } from './changed-run.ts'
+import { type Brought, ChangedRun, changedRun } from './changed-run.ts'
 import { ProcessParam, RunQuery, TransactionParam } from './contracts.ts'
 import { runDetailRoutes } from './run-detail.ts'
 import type { RecordRead } from './read-log.ts'
@@ -57,6 +65,25 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
     const found = await source.get(process, id, null, ONLY_RUN)
     if (found !== null) caller.requireRealmOf(found.run)
   }
+  /** Returns the members that the actions on a run share. The response shows what `brought` returns of the body. */
+  const onRun = <Schema extends ActSchema = typeof ActBody>(
+    act: (run: RunArguments, request: RunRequest<Schema>) => Promise<Run>,
+    {
+      status = 202,
+      brought,
+    }: { status?: 200 | 202; brought?: (body: z.output<Schema>) => Brought } = {},
+  ) => ({
+    tags,
+    param: TransactionParam,
+    query: RunQuery,
+    success: { [status]: ChangedRun },
+    async apply(request: RunRequest<Schema>) {
+      const { c, caller, param, query, body } = request
+      await requireRealmOfRun(c)
+      const run = await act([param.process, param.id, query.replay ?? null], request)
+      return c.json(changedRun(caller, run, brought?.(body)), status)
+    },
+  })
   return new Hono()
     .route('/', bulkRoutes(deps))
     .route('/', runDetailRoutes(deps))
@@ -99,15 +126,15 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
             ),
             headers: PREFERENCE_APPLIED,
           },
-          ...problemResponses({
-            400: 'invalid, or initial data that the process does not accept',
-            404: 'no such process',
-            409: 'the id exists with other data, realm or tags, or the process is built in',
-            413: 'too large',
-            415: 'not application/json',
-            429: 'the key has too many runs that wait for their start',
-            503: 'the store is unavailable',
-          }),
+          ...problems(
+            'invalid_request',
+            'input_invalid',
+            'process_not_found',
+            'transaction_conflict',
+            'process_built_in',
+            'unsupported_media_type',
+            'quota_exceeded',
+          ),
         },
       }),
       onlyKnownQuery(),
@@ -155,180 +182,93 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
     )
     .post(
       '/:id/replays',
-      needs('transactions:operate'),
-      describeRoute({
+      ...action({
+        ...onRun<typeof ReplayBody>(
+          ([process, id, latest], { body, act }) => {
+            const { fromStep = null, InitialData: initialData } = body
+            return operations.replay(process, id, { fromStep, latest, initialData }, act)
+          },
+          { brought: ({ InitialData }) => ({ InitialData }) },
+        ),
         operationId: 'replayTransaction',
-        tags,
         summary: 'Run it again, from `fromStep` if given, with other initial data if given',
         description:
           '`replay` names the run that must be the latest one; otherwise 412. The new run shows by `InputChanged` ' +
           'that its initial data differs from that of the run before it.',
-        parameters: [IF_MATCH],
-        requestBody: describeBody(ReplayBody),
-        responses: {
-          202: jsonResponse('the new run', ChangedRun),
-          ...problemResponses({
-            400: 'invalid, initial data that the process does not accept, or a step before `fromStep` was never completed',
-            404: 'no such transaction',
-            409: 'a run is still active; or `InitialData` is given and the process is built in',
-            413: 'too large',
-            412: CHANGED,
-          }),
-        },
+        body: ReplayBody,
+        problems: [
+          ...ofRun,
+          'invalid_request',
+          'input_invalid',
+          'step_not_found',
+          'transaction_active',
+          'transaction_erased',
+          'transaction_purged',
+          'process_built_in',
+        ],
       }),
-      validate('param', TransactionParam),
-      onlyRunQuery,
-      validate('query', RunQuery),
-      async (c) => {
-        const { process, id } = c.req.valid('param')
-        const { replay: latest = null } = c.req.valid('query')
-        const { body, act } = await readAct(c, ReplayBody)
-        const { fromStep = null, InitialData: initialData } = body
-        await requireRealmOfRun(c)
-        const request = { fromStep, latest, initialData }
-        return changed(c, await operations.replay(process, id, request, act), 202, {
-          InitialData: initialData,
-        })
-      },
     )
     .post(
       '/:id/resume',
-      needs('transactions:operate'),
-      describeRoute({
+      ...action({
+        ...onRun((run, { act }) => operations.resume(...run, act)),
         operationId: 'resumeTransaction',
-        tags,
         summary: 'Resume a failed or cancelled run: same ReplayID, same keys',
-        parameters: [IF_MATCH],
-        requestBody: describeBody(ActBody),
-        responses: {
-          202: jsonResponse('the run', ChangedRun),
-          ...problemResponses({
-            400: 'invalid',
-            404: 'no such transaction',
-            409: 'not failed or cancelled, or not the latest run',
-            412: CHANGED,
-          }),
-        },
+        problems: [
+          ...ofRun,
+          'transaction_not_resumable',
+          'transaction_erased',
+          'transaction_purged',
+        ],
       }),
-      validate('param', TransactionParam),
-      onlyRunQuery,
-      validate('query', RunQuery),
-      async (c) => {
-        const { process, id } = c.req.valid('param')
-        const { replay = null } = c.req.valid('query')
-        const { act } = await readAct(c, ActBody)
-        await requireRealmOfRun(c)
-        return changed(c, await operations.resume(process, id, replay, act), 202)
-      },
     )
     .post(
       '/:id/cancel',
-      needs('transactions:operate'),
-      describeRoute({
+      ...action({
+        ...onRun((run, { act }) => operations.cancel(...run, act), { status: 200 }),
         operationId: 'cancelTransaction',
-        tags,
         summary: 'Cancel a run; a call in flight is aborted',
-        parameters: [IF_MATCH],
-        requestBody: describeBody(ActBody),
-        responses: {
-          200: jsonResponse('the run', ChangedRun),
-          ...problemResponses({
-            400: 'invalid',
-            404: 'no such transaction',
-            409: 'not active',
-            412: CHANGED,
-          }),
-        },
+        problems: [...ofRun, 'transaction_not_active'],
       }),
-      validate('param', TransactionParam),
-      onlyRunQuery,
-      validate('query', RunQuery),
-      async (c) => {
-        const { process, id } = c.req.valid('param')
-        const { replay = null } = c.req.valid('query')
-        const { act } = await readAct(c, ActBody)
-        await requireRealmOfRun(c)
-        return changed(c, await operations.cancel(process, id, replay, act), 200)
-      },
     )
     .post(
       '/:id/retry',
-      needs('transactions:operate'),
-      describeRoute({
+      ...action({
+        ...onRun((run, { act }) => operations.retry(...run, act)),
         operationId: 'retryTransaction',
-        tags,
         summary:
           'Make a run due at once that waits for its next attempt, for its start or for a credential',
-        parameters: [IF_MATCH],
-        requestBody: describeBody(ActBody),
-        responses: {
-          202: jsonResponse('the run', ChangedRun),
-          ...problemResponses({
-            400: 'invalid',
-            404: 'no such transaction',
-            409: 'neither `Retrying` nor `Waiting`, and not delayed',
-            412: CHANGED,
-          }),
-        },
+        problems: [...ofRun, 'transaction_not_retryable'],
       }),
-      validate('param', TransactionParam),
-      onlyRunQuery,
-      validate('query', RunQuery),
-      async (c) => {
-        const { process, id } = c.req.valid('param')
-        const { replay = null } = c.req.valid('query')
-        const { act } = await readAct(c, ActBody)
-        await requireRealmOfRun(c)
-        return changed(c, await operations.retry(process, id, replay, act), 202)
-      },
     )
     .post(
       '/:id/settle',
-      needs('transactions:operate'),
-      describeRoute({
+      ...action({
+        ...onRun<typeof SettleBody>((run, { body, act }) => {
+          const { Outcome: outcome, Data: data = null } = body
+          return operations.settle(
+            ...run,
+            outcome === 'done' ? { outcome, data } : { outcome },
+            act,
+          )
+        }),
         operationId: 'settleTransaction',
-        tags,
         summary: 'Say whether a step in doubt was done, and continue the run',
         description:
           'With `done` the item of the step is completed with `Data`, and the next step is due; with `not_done` the ' +
           'step is due again. A failed or cancelled run in doubt continues too, if it is the latest one of the ' +
           'transaction; otherwise it stays as it ended.',
-        parameters: [IF_MATCH],
-        requestBody: describeBody(SettleBody),
-        responses: {
-          202: jsonResponse('the run', ChangedRun),
-          ...problemResponses({
-            400: 'invalid, or the process has no step of this name any more',
-            404: 'no such transaction',
-            409: 'not in doubt, or an attempt of the step is in flight',
-            412: CHANGED,
-            413: 'too large',
-          }),
-        },
+        body: SettleBody,
+        problems: [
+          ...ofRun,
+          'invalid_request',
+          'step_not_found',
+          'transaction_not_in_doubt',
+          'step_in_flight',
+        ],
       }),
-      validate('param', TransactionParam),
-      onlyRunQuery,
-      validate('query', RunQuery),
-      async (c) => {
-        const { process, id } = c.req.valid('param')
-        const { replay = null } = c.req.valid('query')
-        const { body, act } = await readAct(c, SettleBody)
-        const { Outcome: outcome, Data: data = null } = body
-        if (outcome === 'not_done' && body.Data !== undefined)
-          throw new IntegrationError('invalid_request', 'Data: is allowed only with Outcome done')
-        await requireRealmOfRun(c)
-        const settlement = outcome === 'done' ? { outcome, data } : { outcome }
-        return changed(c, await operations.settle(process, id, replay, settlement, act), 202)
-      },
     )
 }
-
-const changed = (
-  c: Context,
-  run: Run,
-  status: 200 | 202,
-  brought?: { readonly InitialData: ReplayRequest['initialData'] },
-): Response => c.json(changedRun(callerOf(c), run, brought), status)
 
 function throws(check: () => void): boolean {
   try {
@@ -339,9 +279,15 @@ function throws(check: () => void): boolean {
   }
 }
 
-const onlyRunQuery = onlyKnownQuery(...Object.keys(RunQuery.shape))
+type RunArguments = readonly [process: string, id: string, replay: number | null]
+type RunRequest<Schema extends ActSchema> = ActionRequest<
+  typeof TransactionParam,
+  typeof RunQuery,
+  Schema
+>
 
-const CHANGED = 'the run has another version than `If-Match` names'
+/** The problems of every action on a run. */
+const ofRun = ['process_not_found', 'transaction_not_found', 'version_moved'] as const
 
 /**
  * Returns the transaction in the body of a request.

@@ -23,7 +23,6 @@ import { type Arrivals, createArrivals } from './arrivals.ts'
 import { createConsumers } from './consumers.ts'
 import { createGate, type PausedNames } from './gate.ts'
 import { createDeliveryHandler } from './handle-delivery.ts'
-import { startLeaseRenewal } from './lease-renewal.ts'
 import { type ClaimedStepDeps, createClaimedStepRunner } from './run-claimed-step.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { StepsInFlight } from './steps-in-flight.ts'
@@ -128,4 +127,31 @@ export function createWorker(deps: WorkerDeps): Worker {
       renewal[Symbol.dispose]()
     },
   }
+}
+
+/** Every `renewMs`, extends the leases of all steps in flight and aborts the steps whose lease was lost. */
+function startLeaseRenewal({
+  source,
+  stepsInFlight,
+  log,
+  clock,
+  renewMs,
+}: Required<Pick<WorkerDeps, 'source' | 'stepsInFlight' | 'log' | 'clock' | 'renewMs'>>): Disposable {
+  const renew = (): void => {
+    const { leases } = stepsInFlight
+    if (leases.length === 0) return
+    source.renew(leases).then(
+      (lost) => {
+        for (const lease of lost) stepsInFlight.abortLost(lease)
+      },
+      () => log.debug('could not renew the leases of the steps in flight'),
+    )
+  }
+  // A renewal starts even if the previous renewal has not ended, because otherwise a lease could expire while the store
+  // is slow.
+  const repetition = clock.repeat(async () => {
+    renew()
+    return renewMs
+  })
+  return { [Symbol.dispose]: () => void repetition[Symbol.asyncDispose]() }
 }

@@ -85,6 +85,11 @@ describe('a request from a browser to the demo API', () => {
   it.each<[string, Record<string, string>]>([
     ['a request from another site', { 'Sec-Fetch-Site': 'cross-site' }],
     ['a request from a page on another port', { 'Sec-Fetch-Site': 'same-site' }],
+    ['a request with an empty Sec-Fetch-Site', { 'Sec-Fetch-Site': '' }],
+    [
+      'a request of its own site with a foreign Origin',
+      { 'Sec-Fetch-Site': 'same-origin', Origin: 'http://localhost:3000' },
+    ],
     ['a prefetch', { 'Sec-Purpose': 'prefetch' }],
     ['a prerendering request', { 'Sec-Purpose': 'prefetch;prerender' }],
     ['a prefetch marked by the older header Purpose', { Purpose: 'prefetch' }],

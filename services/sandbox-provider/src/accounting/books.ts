@@ -1,9 +1,9 @@
 /** The operations on the accounting data of companies: writes, queries, batches, change data and reports. */
+import { providerEntities } from '@integration-host/shared/contracts/provider-event'
 import type { Company } from '../company/companies.ts'
 import { companyInfo } from '../company/company-info.ts'
 import { preferences } from '../company/preferences.ts'
 import type { OnChange } from '../webhooks/book-change.ts'
-import { reportedEntity } from '../webhooks/reported-entity.ts'
 import { type ApiErrorCode, apiErrorDocument } from './api-errors.ts'
 import { batchItems, type BatchItem } from './batch.ts'
 import { changeData } from './change-data.ts'
@@ -56,8 +56,8 @@ export function createBooks({ posted, findCompany, onChange, onWritten }: BooksD
     if (outcome.kind === 'rejected') return { error: outcome.error }
     const { kind, document } = outcome
     onWritten(realm, kind)
-    const entity = reportedEntity(name)
-    if (kind !== 'played-back' && entity !== null) {
+    const entity = providerEntities.find((reported) => reported === name)
+    if (kind !== 'played-back' && entity !== undefined) {
       const { Id } = document[name] as { readonly Id: string }
       // The time of the change equals the time in the response.
       const changedAt = Date.parse(String(document['time']))

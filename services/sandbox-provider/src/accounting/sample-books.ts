@@ -1,11 +1,12 @@
 /** The sample objects of a company, in the order in which they are created. */
+import type { ApiErrorCode } from './api-errors.ts'
 import type { Entity } from './entities.ts'
-import type { Body } from './posted-entities.ts'
+import type { Body, PostedEntities } from './posted-entities.ts'
 
 /** Returns a reference to a sample object that was created before. */
-export type ReferenceTo = (entity: Entity, name: string) => Body
+type ReferenceTo = (entity: Entity, name: string) => Body
 
-export interface SampleObject {
+interface SampleObject {
   readonly entity: Entity
   /** The name by which later sample objects refer to this object; absent if no other object refers to it. */
   readonly name?: string
@@ -61,7 +62,7 @@ const expense = (
  * Sample objects of sixteen kinds. Amounts are in dollars. Dates are relative to the day on which the objects are
  * created.
  */
-export const SAMPLE_BOOKS: readonly SampleObject[] = [
+const SAMPLE_BOOKS: readonly SampleObject[] = [
   ...named('Account', 'Name', ['Checking'], { AccountType: 'Bank' }),
   ...named('Account', 'Name', ['Sales'], { AccountType: 'Income' }),
   ...named('Account', 'Name', ['Supplies'], { AccountType: 'Expense' }),
@@ -90,3 +91,37 @@ export const SAMPLE_BOOKS: readonly SampleObject[] = [
     }),
   },
 ]
+
+const DAY_MS = 86_400_000
+
+/**
+ * Creates the sample objects of a company, and returns their number; 0 if they were created before. A sample object
+ * whose name already exists is skipped. The provider does not report these objects by webhook.
+ */
+export function fillBooks(posted: PostedEntities, realm: string, now: Date): number {
+  const isFilled = posted
+    .list(realm, 'Account')
+    .some(({ Name, AccountType }) => Name === 'Supplies' && AccountType === 'Expense')
+  if (isFilled) return 0
+  const created = new Map<string, Body>()
+  const dateOf = (daysAgo: number): string =>
+    new Date(now.getTime() - daysAgo * DAY_MS).toISOString().slice(0, 10)
+  const keyOf = (entity: Entity, name: string): string => `${entity}/${name}`
+  const referenceTo = (entity: Entity, name: string): Body =>
+    created.get(keyOf(entity, name)) ?? { name }
+  let count = 0
+  for (const { entity, name, body } of SAMPLE_BOOKS) {
+    const request = { realm, entity, requestId: null, operation: null }
+    const outcome = posted.post(request, body(referenceTo, dateOf), now)
+    if (outcome.kind === 'rejected') {
+      if (outcome.error !== DUPLICATE_NAME) throw new Error(`sample object: ${outcome.error}`)
+      continue
+    }
+    count += 1
+    const { Id } = outcome.document[entity] as { readonly Id: string }
+    if (name !== undefined) created.set(keyOf(entity, name), { value: Id, name })
+  }
+  return count
+}
+
+const DUPLICATE_NAME: ApiErrorCode = '6240'

@@ -1,6 +1,6 @@
 import { type Context, Hono } from 'hono'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { problemResponses } from '@integration-host/shared/http/service-app'
+import { problems } from '@integration-host/shared/http/service-app'
 import { describeRoute } from 'hono-openapi'
 import type { ApiErrorCode } from '../accounting/api-errors.ts'
 import type { Attachments } from '../accounting/attachments.ts'
@@ -124,7 +124,7 @@ export function downloadRoutes({ attachments }: Pick<AttachmentRoutesDeps, 'atta
       summary: 'The content of an uploaded file',
       responses: {
         200: { description: 'the file', content: { '*/*': {} } },
-        ...problemResponses({ 404: 'not_found: the address is unknown or has expired' }),
+        ...problems('not_found'),
       },
     }),
     (c) => {

@@ -1,6 +1,6 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import { allowOwnHosts, rejectCrossSite } from '@integration-host/shared/http/origin-guard'
-import { problemResponses, textResponse } from '@integration-host/shared/http/service-app'
+import { problems, textResponse } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import type { Addresses } from './addresses.ts'
@@ -35,10 +35,7 @@ export function hostGuard(addresses: () => Addresses) {
 export const controlGuard = new Hono().use(
   '/sandbox/*',
   describeRoute({
-    responses: problemResponses({
-      403: 'forbidden: the request was initiated by another site',
-      415: 'unsupported_media_type: a change needs the content type application/json',
-    }),
+    responses: problems('forbidden', 'unsupported_media_type'),
   }),
   rejectCrossSite,
   async (c, next) => {

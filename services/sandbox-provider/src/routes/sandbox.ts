@@ -1,10 +1,10 @@
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import { fillBooks } from '../accounting/fill-books.ts'
+import { fillBooks } from '../accounting/sample-books.ts'
 import type { Attachments } from '../accounting/attachments.ts'
 import type { PostedEntities } from '../accounting/posted-entities.ts'
 import type { Companies } from '../company/companies.ts'
@@ -53,7 +53,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
         operationId: 'getSettings',
         tags: ['sandbox'],
         summary: 'The settings of the provider’s behaviour',
-        responses: { 200: jsonResponse('settings', SandboxSettings) },
+        responses: responses(SandboxSettings),
       }),
       (c) => c.json(settings.current()),
     )
@@ -63,10 +63,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
         operationId: 'changeSettings',
         tags: ['sandbox'],
         summary: 'Change some settings and keep the others; a personality sets all of them',
-        responses: {
-          200: jsonResponse('all settings', SandboxSettings),
-          ...problemResponses({ 400: 'invalid_request' }),
-        },
+        responses: responses(SandboxSettings, 'invalid_request'),
       }),
       validate('json', SettingsChange),
       (c) => c.json(settings.change(defined(c.req.valid('json')))),
@@ -77,7 +74,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
         operationId: 'listFaults',
         tags: ['sandbox'],
         summary: 'The queued faults',
-        responses: { 200: jsonResponse('the queued faults in order', Waiting) },
+        responses: responses(Waiting),
       }),
       (c) => c.json({ waiting: faults.waiting() }),
     )
@@ -87,10 +84,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
         operationId: 'queueFault',
         tags: ['sandbox'],
         summary: 'Queue a fault for the next calls of a target',
-        responses: {
-          201: jsonResponse('the queued faults', Waiting),
-          ...problemResponses({ 400: 'invalid_request' }),
-        },
+        responses: responses({ 201: Waiting }, 'invalid_request'),
       }),
       validate('json', Fault),
       (c) => {
@@ -110,7 +104,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
         operationId: 'deleteFaults',
         tags: ['sandbox'],
         summary: 'Delete the queued faults',
-        responses: { 204: { description: 'no fault is queued' } },
+        responses: responses({ 204: null }),
       }),
       (c) => {
         faults.clear()
@@ -123,10 +117,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
         operationId: 'revokeGrants',
         tags: ['sandbox'],
         summary: "End the company's grants, as a disconnect by its owner does",
-        responses: {
-          200: jsonResponse('how many grants were ended', z.object({ revoked: z.int() })),
-          ...problemResponses({ 400: 'invalid_request', 404: 'not_found' }),
-        },
+        responses: responses(z.object({ revoked: z.int() }), 'invalid_request', 'not_found'),
       }),
       validate('param', RealmParam),
       (c) => c.json({ revoked: grants.revokeRealm(known(c.req.valid('param').realm)) }),
@@ -138,13 +129,8 @@ export function sandboxRoutes(deps: SandboxDeps) {
         tags: ['sandbox'],
         summary:
           'Disconnect the application from the company, as its user does in the accounting product',
-        responses: {
-          200: jsonResponse(
-            'how many grants were ended, and where the user’s browser goes then; null without DISCONNECT_URL',
-            Disconnected,
-          ),
-          ...problemResponses({ 400: 'invalid_request', 404: 'not_found' }),
-        },
+        description: '`browserGoesTo` is null without DISCONNECT_URL.',
+        responses: responses(Disconnected, 'invalid_request', 'not_found'),
       }),
       validate('param', RealmParam),
       (c) => {
@@ -162,10 +148,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
         operationId: 'expireAccessTokens',
         tags: ['sandbox'],
         summary: "Expire the company's access tokens now",
-        responses: {
-          200: jsonResponse('how many were valid', z.object({ expired: z.int() })),
-          ...problemResponses({ 400: 'invalid_request', 404: 'not_found' }),
-        },
+        responses: responses(z.object({ expired: z.int() }), 'invalid_request', 'not_found'),
       }),
       validate('param', RealmParam),
       (c) => c.json({ expired: grants.expireRealm(known(c.req.valid('param').realm)) }),
@@ -176,10 +159,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
         operationId: 'fillBooks',
         tags: ['sandbox'],
         summary: 'Create sample objects of sixteen kinds in the books of a company',
-        responses: {
-          200: jsonResponse('how many objects were created', z.object({ created: z.int() })),
-          ...problemResponses({ 400: 'invalid_request', 404: 'not_found' }),
-        },
+        responses: responses(z.object({ created: z.int() }), 'invalid_request', 'not_found'),
       }),
       validate('param', RealmParam),
       (c) => {
@@ -193,7 +173,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
         operationId: 'getCounters',
         tags: ['sandbox'],
         summary: 'Counters of the calls that the provider received',
-        responses: { 200: jsonResponse('counters', CountersView) },
+        responses: responses(CountersView),
       }),
       (c) => c.json(counters.view()),
     )
@@ -203,7 +183,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
         operationId: 'resetSandbox',
         tags: ['sandbox'],
         summary: 'Restore the state and settings of the start; the signing key is kept',
-        responses: { 204: { description: 'reset' } },
+        responses: responses({ 204: null }),
       }),
       (c) => {
         for (const part of [settings, counters, companies, grants, posted, attachments])

@@ -5,7 +5,7 @@ import {
 } from '@integration-host/shared/contracts/provider-event'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
@@ -59,11 +59,6 @@ const SettingsChange = WebhookSettings.partial()
   .refine((part) => Object.keys(part).length > 0, 'must name a setting')
   .meta({ ref: 'WebhookSettingsChange' })
 
-const problems = problemResponses({
-  400: 'invalid_request',
-  404: 'not_found: WEBHOOK_URL is not set',
-})
-
 /**
  * The routes under `/sandbox/webhooks`. They send webhooks on demand, and change how webhooks are
  * sent.
@@ -82,7 +77,7 @@ export function webhookRoutes({ webhooks, now }: WebhookRoutesDeps) {
         operationId: 'getWebhooks',
         tags: ['sandbox'],
         summary: 'How webhooks are sent, and what was sent since the last reset',
-        responses: { 200: jsonResponse('settings and counts', View), ...problems },
+        responses: responses(View, 'not_found'),
       }),
       (c) => c.json(view()),
     )
@@ -93,7 +88,7 @@ export function webhookRoutes({ webhooks, now }: WebhookRoutesDeps) {
         tags: ['sandbox'],
         summary:
           'Change how webhooks are sent: format, duplicates, order, losses, wrong signatures',
-        responses: { 200: jsonResponse('settings and counts', View), ...problems },
+        responses: responses(View, 'invalid_request', 'not_found'),
       }),
       validate('json', SettingsChange),
       (c) => {
@@ -108,7 +103,7 @@ export function webhookRoutes({ webhooks, now }: WebhookRoutesDeps) {
         operationId: 'sendWebhooks',
         tags: ['sandbox'],
         summary: 'Send webhooks for changes that the books need not contain, also a burst of them',
-        responses: { 202: jsonResponse('settings and counts', View), ...problems },
+        responses: responses({ 202: View }, 'invalid_request', 'not_found'),
       }),
       validate('json', Changes),
       (c) => {
@@ -130,10 +125,7 @@ export function webhookRoutes({ webhooks, now }: WebhookRoutesDeps) {
         operationId: 'retryWebhooks',
         tags: ['sandbox'],
         summary: 'Send the notifications that were not accepted now instead of at their times',
-        responses: {
-          200: jsonResponse('how many were waiting', z.object({ retried: Count })),
-          ...problems,
-        },
+        responses: responses(z.object({ retried: Count }), 'not_found'),
       }),
       (c) => c.json({ retried: sender().retryNow() }),
     )

@@ -5,8 +5,7 @@ import { AuditPage } from '@integration-host/shared/contracts/audit'
 import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { knownQuery, responses } from '@integration-host/shared/http/service-app'
 import { newestAudit } from '../credential/audit-search.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import { wholeNumber } from './whole-number.ts'
@@ -36,16 +35,9 @@ export function auditRoutes({ auditLog }: AuditRoutesDeps): Hono {
       tags: ['custody'],
       summary:
         'The audit log: the newest entries first, or in order from the entry after `after` on. A page with the newest entries first may be empty although `next_before` is not null',
-      responses: {
-        200: jsonResponse('one page', AuditPage),
-        ...problemResponses({
-          400: 'bad after, before, name or limit, or an unknown query parameter',
-          503: 'the store is not available',
-        }),
-      },
+      responses: responses(AuditPage),
     }),
-    onlyKnownQuery(...Object.keys(AuditQuery.shape)),
-    validate('query', AuditQuery),
+    knownQuery(AuditQuery),
     async (c) => {
       const { after, before, name, limit = 100 } = c.req.valid('query')
       const caller = callerOf(c)

@@ -169,6 +169,7 @@ describe('the state parameter of an authorization request', () => {
   it('two authorizations in two tabs both succeed, even if the second one is completed first', async () => {
     const one = await startInBrowser()
     const two = await startInBrowser('', one.cookie)
+    expect(two.cookie).toBe(one.cookie)
     expect((await callBackFor(two, { realmId: '2' }, one.cookie)).status).toBe(302)
     expect((await callBackFor(one, { realmId: '1' }, one.cookie)).status).toBe(302)
     expect(await names()).toEqual(['ACC-1', 'ACC-2'])
@@ -673,7 +674,19 @@ describe('the realm id of a company', () => {
 
 describe('the parameter return_to', () => {
   it.each([
+    'https://evil.example/',
+    '//evil.example/',
+    '/\\evil.example',
+    'http://localhost@evil.example/',
     'http://localhost:80@evil.example/',
+    'http://localhost.evil.example/',
+    'http://user:pw@localhost/',
+    'javascript:alert(1)',
+    'data:text/html,x',
+    'http:\\\\localhost\\..\\evil',
+    'https://localhost/',
+    '/relative',
+    'http://localhost/\r\nSet-Cookie: x',
     'http://127.0.0.1.evil.example/',
     'http://localhost%2eevil.example/',
     'http://localhost%00.evil.example/',
@@ -733,6 +746,10 @@ describe('the body of a request', () => {
     'application/json; charset=latin1',
     'text/json',
     'json',
+    'text/plain',
+    'application/x-www-form-urlencoded',
+    'application/json, text/plain',
+    'application/json; charset=utf-16',
   ])('token-service responds 415 to a POST with the Content-Type %j', async (type) => {
     for (const path of paths) {
       const body = new Blob(['{}']) // A Blob without a type, so that fetch sets no Content-Type.
@@ -776,19 +793,4 @@ describe('the body of a request', () => {
       expect(exchanges()).toHaveLength(0)
     },
   )
-
-  it.each([
-    ['members that shadow a prototype', '{"constructor":{"prototype":{"x":1}}}'],
-    ['members of the stored record', '{"Version":1,"kid":"k1","Authenticator":"x"}'],
-    ['a number', '1'],
-    ['a comment', '{/* */}'],
-    ['two JSON values', '{}{}'],
-  ])('token-service responds 400 to a body with %s', async (_, body) => {
-    for (const path of paths)
-      expect([path, (await service.call(path, { ...json(null), body })).status]).toEqual([
-        path,
-        400,
-      ])
-    expect(Object.keys(Object.prototype)).toEqual([])
-  })
 })

@@ -10,12 +10,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { rejectHead, rejectSubresource } from '@integration-host/shared/http/navigation'
 import type { NetworkOf } from '@integration-host/shared/http/peer-network'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
-import {
-  jsonResponse,
-  problemResponses,
-  textResponse,
-  validate,
-} from '@integration-host/shared/http/service-app'
+import { responses, textResponse, validate } from '@integration-host/shared/http/service-app'
 import { PAGE_POLICY } from '@integration-host/shared/http/small-page'
 import {
   type Authorization,
@@ -103,15 +98,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         operationId: 'startAuthorization',
         tags,
         summary: "Starts an authorization: where to send the operator's browser",
-        responses: {
-          201: jsonResponse('started', StartedView),
-          ...problemResponses({
-            400: 'bad return_to, realm, label or tags',
-            415: 'not application/json',
-            429: 'too many authorizations with a label or tags of this key are pending',
-            503: 'the discovery document was not fetched yet, the store is not available, or too many authorizations with a label or tags are pending',
-          }),
-        },
+        responses: responses({ 201: StartedView }, 'quota_exceeded'),
       }),
       requireJson,
       validate('json', StartBody),
@@ -135,12 +122,12 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         summary: 'Starts an authorization and sends this browser to the provider',
         responses: {
           302: { description: 'to the provider' },
-          ...browserProblems({
-            400: 'bad return_to, or the request does not come from a navigation',
-            403: 'AUTHORIZE is `links`: a connect link is needed',
-            405: 'HEAD',
-            503: 'the discovery document of the provider was not fetched yet',
-          }),
+          ...browserProblems(
+            'invalid_request',
+            'forbidden',
+            'method_not_allowed',
+            'provider_unavailable',
+          ),
         },
       }),
       (c) =>
@@ -168,14 +155,16 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         summary: "The provider's redirect with code, realmId and state",
         responses: {
           302: { description: 'to return_to, or to /connected' },
-          ...browserProblems({
-            400: 'the state is not valid, or the authorization was denied',
-            405: 'HEAD',
-            409: 'another company was chosen',
-            429: 'the key has used its actions of this day',
-            502: 'the code could not be exchanged',
-            503: 'too many authorizations at the same time, or the store is not available; retry',
-          }),
+          ...browserProblems(
+            'authorization_invalid',
+            'authorization_denied',
+            'method_not_allowed',
+            'realm_mismatch',
+            'daily_actions_used',
+            'code_exchange_failed',
+            'busy',
+            'store_unavailable',
+          ),
         },
       }),
       (c) =>
@@ -197,15 +186,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         operationId: 'exchangeCode',
         tags,
         summary: 'Exchanges a code that another application received',
-        responses: {
-          201: jsonResponse('the credential', CredentialView),
-          ...problemResponses({
-            400: 'bad RealmID or Code',
-            415: 'not application/json',
-            502: 'the code could not be exchanged',
-            503: 'too many authorizations at the same time, or the store is not available; retry',
-          }),
-        },
+        responses: responses({ 201: CredentialView }, 'code_exchange_failed'),
       }),
       requireJson,
       validate('json', ExchangeBody),

@@ -6,8 +6,8 @@ import { randomBytes } from 'node:crypto'
 import type { Context } from 'hono'
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
-import { IntegrationError } from '@integration-host/shared/errors'
-import { problemResponses, textResponse } from '@integration-host/shared/http/service-app'
+import { type ErrorCode, IntegrationError } from '@integration-host/shared/errors'
+import { problems, textResponse } from '@integration-host/shared/http/service-app'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import {
   AUTHORIZATION_TTL_MS,
@@ -96,9 +96,9 @@ export function createConnectedCompany(redirectUri: URL): ConnectedCompany {
  * Returns the `responses` entries of routes for browsers: an HTML page if the client accepts HTML, and a problem
  * document otherwise.
  */
-export const browserProblems = (statuses: Readonly<Record<number, string>>) =>
+export const browserProblems = (...codes: readonly ErrorCode[]) =>
   Object.fromEntries(
-    Object.entries(problemResponses(statuses)).map(([status, { description, content }]) => [
+    Object.entries(problems(...codes)).map(([status, { description, content }]) => [
       status,
       { description, content: { ...content, ...textResponse(description, 'text/html').content } },
     ]),

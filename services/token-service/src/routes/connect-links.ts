@@ -6,8 +6,7 @@ import { Label, Tags } from '@integration-host/shared/contracts/labels'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { knownQuery, responses, validate } from '@integration-host/shared/http/service-app'
 import {
   type ConnectLink,
   type ConnectLinkStore,
@@ -86,16 +85,7 @@ export function connectLinkRoutes({
         operationId: 'createConnectLink',
         tags,
         summary: 'Creates a link with which the owner of a company connects it',
-        responses: {
-          201: jsonResponse('the link; its URL is shown only here', CreatedView),
-          ...problemResponses({
-            400: 'bad realm, label, tags, return_to or expires_in',
-            409: 'too many links are stored',
-            415: 'not application/json',
-            429: 'too many links of this key are stored',
-            503: 'the store is not available',
-          }),
-        },
+        responses: responses({ 201: CreatedView }, 'connect_links_full', 'quota_exceeded'),
       }),
       requireJson,
       validate('json', LinkBody),
@@ -136,16 +126,9 @@ export function connectLinkRoutes({
         summary: 'The connect links, those that are deleted first at the beginning',
         description:
           'An expired link is listed for 15 minutes, a used one for up to a day. A page may have fewer items than `limit`, because links that the key may not use are left out.',
-        responses: {
-          200: jsonResponse('one page', LinkPage),
-          ...problemResponses({
-            400: 'bad cursor or limit, or an unknown query parameter',
-            503: 'the store is not available',
-          }),
-        },
+        responses: responses(LinkPage),
       }),
-      onlyKnownQuery(...Object.keys(PageQuery.shape)),
-      validate('query', PageQuery),
+      knownQuery(PageQuery),
       async (c) => {
         const { cursor = '', limit = 100 } = c.req.valid('query')
         const found = await links.list({ after: cursor, limit: limit + 1 })
@@ -166,14 +149,7 @@ export function connectLinkRoutes({
         operationId: 'deleteConnectLink',
         tags,
         summary: 'Deletes a connect link, so that it can no longer be used',
-        responses: {
-          204: { description: 'deleted' },
-          ...problemResponses({
-            400: 'bad id',
-            404: 'no such link',
-            503: 'the store is not available',
-          }),
-        },
+        responses: responses({ 204: null }, 'not_found'),
       }),
       validate('param', z.object({ id: LinkId })),
       async (c) => {

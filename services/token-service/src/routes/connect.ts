@@ -12,6 +12,15 @@ import {
   requireSameOrigin,
 } from './browser-session.ts'
 
+/** The problems of the forms that use a link. */
+const ofForm = browserProblems(
+  'invalid_request',
+  'forbidden',
+  'connect_link_invalid',
+  'store_unavailable',
+  'provider_unavailable',
+)
+
 export interface ConnectRoutesDeps {
   readonly connectLinks: ConnectLinks
   /** Returns the label of a credential; `null` if it has none, or is not stored. */
@@ -42,10 +51,7 @@ export function connectRoutes({ connectLinks, labelOf, redirectUri }: ConnectRou
         responses: {
           200: textResponse('the page', 'text/html'),
           302: { description: 'to the same page at the address of REDIRECT' },
-          ...browserProblems({
-            410: 'the link does not exist, has expired or was used by another browser',
-            503: 'the store is not available',
-          }),
+          ...browserProblems('connect_link_invalid', 'store_unavailable'),
         },
       }),
       (c) =>
@@ -78,12 +84,7 @@ export function connectRoutes({ connectLinks, labelOf, redirectUri }: ConnectRou
           'Uses a connect link: starts an authorization and sends this browser to the provider',
         responses: {
           303: { description: 'to the provider' },
-          ...browserProblems({
-            400: 'the request does not come from a navigation',
-            403: 'the request comes from another site',
-            410: 'the link does not exist, has expired or was used by another browser',
-            503: 'the store is not available, or the discovery document was not fetched yet',
-          }),
+          ...ofForm,
         },
       }),
       (c) =>
@@ -106,12 +107,7 @@ export function connectRoutes({ connectLinks, labelOf, redirectUri }: ConnectRou
           'The page of a failed authorization sends this form. The id of the link is not its ticket.',
         responses: {
           303: { description: 'to the provider' },
-          ...browserProblems({
-            400: 'the request does not come from a navigation',
-            403: 'the request comes from another site',
-            410: 'the link does not exist, or this browser has not used it within the last ten minutes',
-            503: 'the store is not available, or the discovery document was not fetched yet',
-          }),
+          ...ofForm,
         },
       }),
       (c) =>

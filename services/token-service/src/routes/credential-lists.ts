@@ -9,7 +9,7 @@ import {
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { routedFixedPath } from '@integration-host/shared/http/fixed-path'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { knownQuery, responses } from '@integration-host/shared/http/service-app'
 import { viewOf } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import { faultClasses } from '../credential/fault.ts'
@@ -92,16 +92,9 @@ export function credentialListRoutes({ lists, refreshAheadMs }: CredentialListRo
         tags,
         summary:
           'Credentials that the key may see, in the order of their names, without secrets. A credential is listed if it fulfils all conditions; of several states or classes, one',
-        responses: {
-          200: jsonResponse('one page', CredentialPage),
-          ...problemResponses({
-            400: 'bad cursor, limit or condition, or an unknown query parameter',
-            503: 'the store is not available',
-          }),
-        },
+        responses: responses(CredentialPage),
       }),
-      onlyKnownQuery(...Object.keys(ListQuery.shape)),
-      validate('query', ListQuery),
+      knownQuery(ListQuery),
       async (c) => {
         const { cursor = '', limit = 100, q = '', tag = [], ...sets } = c.req.valid('query')
         const { items, next } = await lists.find({
@@ -128,13 +121,7 @@ export function credentialListRoutes({ lists, refreshAheadMs }: CredentialListRo
         operationId: 'getCredentialSummary',
         tags,
         summary: 'How many credentials the key may see, by state and by class of the fault',
-        responses: {
-          200: jsonResponse('the numbers', CredentialCounts),
-          ...problemResponses({
-            400: 'a query parameter',
-            503: 'the store is not available, or counts for the first time after an upgrade',
-          }),
-        },
+        responses: responses(CredentialCounts),
       }),
       onlyKnownQuery(),
       async (c) => {

@@ -12,7 +12,12 @@ import { headerParameter } from '@integration-host/shared/http/openapi'
 import { rawJson } from '@integration-host/shared/http/without-web-streams'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import {
+  knownQuery,
+  problems,
+  responses,
+  validate,
+} from '@integration-host/shared/http/service-app'
 import {
   type ConnectLink,
   type ConnectLinkStore,
@@ -74,13 +79,7 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
         operationId: 'getCredential',
         tags,
         summary: 'One credential, without secrets',
-        responses: {
-          200: jsonResponse('the credential', CredentialView),
-          ...problemResponses({
-            400: 'bad name, or a query parameter',
-            404: 'no such credential',
-          }),
-        },
+        responses: responses(CredentialView, 'credential_not_found'),
       }),
       onlyKnownQuery(),
       validate('param', Params),
@@ -98,15 +97,14 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
         operationId: 'getAccessToken',
         tags,
         summary: 'An access token that is valid now, refreshed first when it has expired',
-        responses: {
-          200: jsonResponse('the token', AccessTokenView),
-          ...problemResponses({
-            400: 'bad name, or a query parameter',
-            404: 'no such credential',
-            424: 'the credential is faulted and its token has expired',
-            503: 'the provider or the store is not available and the token has expired',
-          }),
-        },
+        responses: responses(
+          AccessTokenView,
+          'credential_not_found',
+          'credential_faulted',
+          'provider_unavailable',
+          'provider_client_rejected',
+          'store_unavailable',
+        ),
       }),
       onlyKnownQuery(),
       validate('param', Params),
@@ -130,17 +128,15 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
         tags,
         summary: 'Refreshes now, unless the credential is already newer than Version',
         parameters: [IF_MATCH],
-        responses: {
-          200: jsonResponse('the credential', CredentialView),
-          ...problemResponses({
-            400: 'bad name, body or If-Match',
-            404: 'no such credential',
-            412: 'another version is stored; nothing was sent to the provider',
-            415: 'not application/json',
-            424: 'the credential is faulted',
-            503: 'the provider or the store is not available',
-          }),
-        },
+        responses: responses(
+          CredentialView,
+          'credential_not_found',
+          'version_moved',
+          'credential_faulted',
+          'provider_unavailable',
+          'provider_client_rejected',
+          'store_unavailable',
+        ),
       }),
       validate('param', Params),
       requireJson,
@@ -161,17 +157,12 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
         tags,
         summary: 'Changes label and tags; the version stays',
         parameters: [IF_MATCH],
-        responses: {
-          200: jsonResponse('the credential', CredentialView),
-          ...problemResponses({
-            400: 'bad name, body or If-Match',
-            404: 'no such credential',
-            412: 'another version is stored; nothing was changed',
-            415: 'not application/json',
-            429: 'the key has used its actions of this day; nothing was removed',
-            503: 'the store is not available',
-          }),
-        },
+        responses: responses(
+          CredentialView,
+          'credential_not_found',
+          'version_moved',
+          'daily_actions_used',
+        ),
       }),
       validate('param', Params),
       requireJson,
@@ -209,18 +200,11 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
               },
             },
           },
-          ...problemResponses({
-            400: 'bad name, query parameter, body or If-Match',
-            404: 'no such credential',
-            412: 'another version is stored; nothing was changed',
-            415: 'not application/json',
-            503: 'the store is not available',
-          }),
+          ...problems('credential_not_found', 'version_moved', 'daily_actions_used'),
         },
       }),
-      onlyKnownQuery('erase'),
       validate('param', Params),
-      validate('query', RemoveQuery),
+      knownQuery(RemoveQuery),
       requireJson,
       validate('json', ActBody),
       async (c) => {

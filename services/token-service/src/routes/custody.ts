@@ -13,9 +13,13 @@ import {
 import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import {
+  knownQuery,
+  problems,
+  responses,
+  validate,
+} from '@integration-host/shared/http/service-app'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import type { DocumentSecret } from '../credential/export-document.ts'
 import type { RotateKeys } from '../credential/key-rotation.ts'
@@ -64,16 +68,7 @@ export function custodyRoutes({
         tags,
         summary:
           'Exports credentials, encrypted with a passphrase or key; they are no longer refreshed here',
-        responses: {
-          200: jsonResponse('the encrypted credentials', ExportDocument),
-          ...problemResponses({
-            400: 'bad body',
-            404: 'no such credential; nothing was exported',
-            415: 'not application/json',
-            429: 'the key has used its actions of this day',
-            503: 'the store is not available, or the outcome of a refresh is unknown; retry',
-          }),
-        },
+        responses: responses(ExportDocument, 'credential_not_found', 'daily_actions_used'),
       }),
       requireJson,
       validate('json', ExportRequest),
@@ -94,15 +89,7 @@ export function custodyRoutes({
         operationId: 'importCredentials',
         tags,
         summary: 'Imports exported credentials',
-        responses: {
-          200: jsonResponse('what was imported, and what was not', ImportReport),
-          ...problemResponses({
-            400: 'bad body, or a document that cannot be decrypted',
-            415: 'not application/json',
-            429: 'the key has used its actions of this day',
-            503: 'the store is not available; retry',
-          }),
-        },
+        responses: responses(ImportReport, 'daily_actions_used'),
       }),
       requireJson,
       validate('json', ImportRequest),
@@ -127,10 +114,7 @@ export function custodyRoutes({
             description: 'one line of JSON for each few hundred credentials',
             content: { 'application/x-ndjson': { schema: resolver(KeyRotationProgress) } },
           },
-          ...problemResponses({
-            429: 'the key has used its actions of this day',
-            503: 'the store is not available',
-          }),
+          ...problems('daily_actions_used'),
         },
       }),
       async (c) => {
@@ -161,16 +145,9 @@ export function custodyRoutes({
         tags,
         summary:
           'Whether the secrets of credentials can be decrypted with CREDENTIAL_KEYS; read-only',
-        responses: {
-          200: jsonResponse('one page', KeyCheckPage),
-          ...problemResponses({
-            400: 'bad cursor or limit, or an unknown query parameter',
-            503: 'the store is not available',
-          }),
-        },
+        responses: responses(KeyCheckPage),
       }),
-      onlyKnownQuery(...Object.keys(KeyCheckQuery.shape)),
-      validate('query', KeyCheckQuery),
+      knownQuery(KeyCheckQuery),
       async (c) => {
         callerOf(c).requireEveryRealm()
         const { cursor = '', limit = 500 } = c.req.valid('query')

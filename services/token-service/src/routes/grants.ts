@@ -15,11 +15,7 @@ import {
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
-import {
-  jsonResponse,
-  linesBody,
-  problemResponses,
-} from '@integration-host/shared/http/service-app'
+import { linesBody, responses } from '@integration-host/shared/http/service-app'
 import { arrayElements, parseJson, trimmedJson } from '@integration-host/shared/json'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Adoption } from '../credential/adoption-outcome.ts'
@@ -49,16 +45,7 @@ export function grantRoutes({ adoptions, actionQuota }: GrantRoutesDeps): Hono {
       tags: ['custody'],
       summary: `Takes over up to ${MAX_GRANT_LINES} grants of another program, which must be stopped before (application/x-ndjson or a JSON list)`,
       requestBody: linesBody(GrantLine),
-      responses: {
-        200: jsonResponse('one result per line', GrantReport),
-        ...problemResponses({
-          400: 'no lines, or too many',
-          413: 'too large',
-          415: 'neither NDJSON nor JSON',
-          429: 'the key has used its actions of this day; nothing was adopted',
-          503: 'the store is not available; nothing was adopted',
-        }),
-      },
+      responses: responses(GrantReport, 'unsupported_media_type', 'daily_actions_used'),
     }),
     async (c) => {
       const type = c.req.header('Content-Type')?.split(';')[0]?.trim().toLowerCase()

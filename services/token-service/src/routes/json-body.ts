@@ -1,11 +1,9 @@
 import type { MiddlewareHandler } from 'hono'
+import { uniqueSymbol } from 'hono-openapi'
 import { IntegrationError } from '@integration-host/shared/errors'
+import { problems } from '@integration-host/shared/http/service-app'
 
-/**
- * Rejects a body whose Content-Type is not JSON with 415, because the validator that runs later would treat it as
- * empty.
- */
-export const requireJson: MiddlewareHandler = async (c, next) => {
+const rejectOthers: MiddlewareHandler = async (c, next) => {
   const length = c.req.header('content-length')
   const hasBody =
     (length !== undefined && length !== '0') || c.req.header('transfer-encoding') !== undefined
@@ -15,3 +13,11 @@ export const requireJson: MiddlewareHandler = async (c, next) => {
   }
   await next()
 }
+
+/**
+ * Rejects a body whose Content-Type is not JSON with 415, because the validator that runs later would treat it as
+ * empty. The status is added to the OpenAPI description of the route.
+ */
+export const requireJson = Object.assign(rejectOthers, {
+  [uniqueSymbol]: { spec: { responses: problems('unsupported_media_type') } },
+})

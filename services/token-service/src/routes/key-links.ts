@@ -7,7 +7,7 @@ import { KeyId } from '@integration-host/shared/access/key-list'
 import { OpenLinks } from '@integration-host/shared/contracts/open-work'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { responses, validate } from '@integration-host/shared/http/service-app'
 import {
   type ConnectLink,
   type ConnectLinkStore,
@@ -35,10 +35,7 @@ export function keyLinkRoutes({ connectLinks, links }: KeyLinkRoutesDeps): Hono 
         operationId,
         tags: ['connect links'],
         summary,
-        responses: {
-          200: jsonResponse('how many links', OpenLinks),
-          ...problemResponses({ 400: 'bad id', 503: 'the store is not available' }),
-        },
+        responses: responses(OpenLinks),
       }),
       onlyKnownQuery(),
       validate('param', z.object({ id: KeyId })),

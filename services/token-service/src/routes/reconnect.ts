@@ -52,11 +52,13 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
         responses: {
           200: textResponse('a page that says what to do', 'text/html'),
           302: { description: 'to the provider' },
-          ...browserProblems({
-            400: 'bad realmId, or the request does not come from a navigation',
-            405: 'HEAD',
-            503: 'too many requests, or the provider or the store is not available; retry',
-          }),
+          ...browserProblems(
+            'invalid_request',
+            'method_not_allowed',
+            'busy',
+            'provider_unavailable',
+            'store_unavailable',
+          ),
         },
       }),
       (c) =>
@@ -83,7 +85,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
         summary: 'The page for a company that has disconnected the application at the provider',
         responses: {
           200: textResponse('the page', 'text/html'),
-          ...browserProblems({ 400: 'bad realmId' }),
+          ...browserProblems('invalid_request'),
         },
       }),
       (c) =>

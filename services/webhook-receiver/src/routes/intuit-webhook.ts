@@ -1,5 +1,5 @@
 import { IntegrationError } from '@integration-host/shared/errors'
-import { jsonResponse, problemResponses } from '@integration-host/shared/http/service-app'
+import { responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
@@ -66,17 +66,16 @@ export function intuitWebhookRoutes(deps: IntuitWebhookDeps) {
           schema: { type: 'string' },
         },
       ],
-      responses: {
-        200: jsonResponse('every change is published or counted', Accepted),
-        ...problemResponses({
-          400: 'invalid_request: the body is not complete, or has no known format',
-          403: 'signature_invalid',
-          408: 'request_timeout: the body did not arrive within 2.5 s',
-          413: 'payload_too_large',
-          415: 'unsupported_media_type: the body has a content coding',
-          503: 'broker_unavailable or too_many_deliveries: send the notification again',
-        }),
-      },
+      responses: responses(
+        Accepted,
+        'invalid_request',
+        'signature_invalid',
+        'request_timeout',
+        'payload_too_large',
+        'unsupported_media_type',
+        'broker_unavailable',
+        'too_many_deliveries',
+      ),
     }),
     async (c) => {
       // `AbortSignal.timeout` is not used, because its timer would continue after the delivery. Thousands of such
