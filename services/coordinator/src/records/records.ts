@@ -8,7 +8,12 @@ export interface RecordKind<Row extends object> {
   readonly table: string
   /** The columns of the primary key, in its order. Their values are strings. */
   readonly key: readonly (keyof Row & string)[]
+  /** How the first column of the key begins, if the table has rows of several kinds. */
+  readonly prefix?: string
 }
+
+/** A new entry of the action log. */
+export type NewAction = Omit<Action, 'ID'>
 
 /**
  * The rows of a table. A store reads rows, computes in TypeScript what follows, and replaces a row if it is unchanged
@@ -25,7 +30,25 @@ export interface Records<Row extends object> {
   /**
    * Stores `after`, and the entry of the action log, in one database transaction, if the stored row is still the one
    * that `rows` has returned as `before`. Otherwise, returns false without a change. `undefined` stands for a row that
-   * does not exist.
+   * does not exist: without `before` a row is added, without `after` it is removed.
    */
-  replace(before: Row | undefined, after: Row, action?: Omit<Action, 'ID'>): Promise<boolean>
+  replace(before: Row | undefined, after: Row | undefined, action?: NewAction): Promise<boolean>
+}
+
+/**
+ * Replaces the row with this key by the one that `next` returns. If another program changes the row meanwhile, `next`
+ * is called with the changed row. If it returns the row that it was given, nothing is changed or recorded.
+ */
+export async function changeRow<Row extends object>(
+  records: Records<Row>,
+  key: readonly string[],
+  next: (row: Row | undefined, now: number) => Row | undefined,
+  actionOf?: (now: number, before: Row | undefined) => NewAction,
+): Promise<Row | undefined> {
+  for (;;) {
+    const [before] = await records.rows(...key)
+    const now = await records.now()
+    const after = next(before, now)
+    if (after === before || (await records.replace(before, after, actionOf?.(now, before)))) return after
+  }
 }

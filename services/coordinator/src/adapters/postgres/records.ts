@@ -26,7 +26,7 @@ const ACTION = listOf([
  */
 export function postgresRecords<Row extends object>(
   { run }: Pick<PostgresConnection, 'run'>,
-  { table, key }: RecordKind<Row>,
+  { table, key, prefix }: RecordKind<Row>,
 ): Records<Row> {
   const versions = new WeakMap<object, string>()
   return {
@@ -39,10 +39,11 @@ export function postgresRecords<Row extends object>(
 
     rows: (...values) =>
       run(async (sql) => {
-        const wanted = values.map((_, n) => `and "${key[n]}" = $${n + 1}`).join(' ')
+        const wanted = values.map((_, n) => `and "${key[n]}" = $${n + 1}`)
+        if (prefix !== undefined) wanted.push(`and "${key[0]}" ^@ $${values.length + 1}`)
         const found = await sql.unsafe<({ xmin: string } & Row)[]>(
-          `select *, xmin::text as xmin from "${table}" where true ${wanted} order by ${listOf(key)}`,
-          values as string[],
+          `select *, xmin::text as xmin from "${table}" where true ${wanted.join(' ')} order by ${listOf(key)}`,
+          [...values, ...(prefix === undefined ? [] : [prefix])],
           { prepare: true },
         )
         return found.map(({ xmin, ...columns }) => {
@@ -54,19 +55,22 @@ export function postgresRecords<Row extends object>(
 
     replace: (before, after, action) =>
       run(async (sql) => {
+        const row = after ?? before
+        if (row === undefined) return true
         // The columns that a later release has added keep their values.
         const isChanged = (name: string): boolean =>
           before === undefined ||
-          !isDeepStrictEqual(before[name as keyof Row], after[name as keyof Row])
-        const changes = Object.keys(after).filter(isChanged)
+          !isDeepStrictEqual(before[name as keyof Row], row[name as keyof Row])
+        const changes = Object.keys(row).filter(isChanged)
         const columns = listOf(changes.length === 0 ? key : changes)
-        const values = `select ${columns} from jsonb_populate_record(null::"${table}", $1::text::jsonb)`
+        const given = `from jsonb_populate_record(null::"${table}", $1::text::jsonb)`
+        const isSame = `(${listOf(key)}) = (select ${listOf(key)} ${given}) and xmin = $3::text::xid`
         const change =
           before === undefined
-            ? `insert into "${table}" (${columns}) ${values} on conflict do nothing`
-            : `update "${table}" set (${columns}) = (${values})
-               where (${listOf(key)}) = (select ${listOf(key)} from jsonb_populate_record(null::"${table}", $1::text::jsonb))
-                 and xmin = $3::text::xid`
+            ? `insert into "${table}" (${columns}) select ${columns} ${given} on conflict do nothing`
+            : after === undefined
+              ? `delete from "${table}" where ${isSame}`
+              : `update "${table}" set (${columns}) = (select ${columns} ${given}) where ${isSame}`
         const rows = await sql.unsafe(
           `with changed as (${change} returning 1), recorded as (
              insert into "Order_Action" (${ACTION})
@@ -74,7 +78,7 @@ export function postgresRecords<Row extends object>(
              where "KeyID" is not null)
            select 1 from changed`,
           [
-            JSON.stringify(after),
+            JSON.stringify(row),
             JSON.stringify(action ?? {}),
             ...(before === undefined ? [] : [versions.get(before) ?? '0']),
           ],
