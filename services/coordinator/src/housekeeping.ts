@@ -9,6 +9,7 @@ import type { EmbeddedConfig } from './config.ts'
 import type { CoordinatorMetrics } from './metrics.ts'
 import type { ProcessDefinition } from './process/definition.ts'
 import type { Audit } from './transaction/audit.ts'
+import type { OperationStore } from './transaction/bulk-operation-store.ts'
 import type { PauseStore } from './transaction/pause.ts'
 import { createPurgePasses } from './transaction/purge-passes.ts'
 import { createResealingPasses } from './transaction/resealing-passes.ts'
@@ -31,6 +32,7 @@ export interface HousekeepingDeps {
   readonly config: EmbeddedConfig
   readonly source: TransactionSource
   readonly pauses: Pick<PauseStore, 'paused'>
+  readonly bulkOperations: Pick<OperationStore, 'forgetOperations'>
   /** The transaction source that encrypts payloads, and its keys; `null` if payloads are not encrypted. */
   readonly sealed: { readonly source: TransactionSource; readonly keys: KeyRing } | null
   readonly queue: StepQueue
@@ -89,6 +91,7 @@ export function startHousekeeping(deps: HousekeepingDeps): AsyncDisposable {
       ...rarely,
       source,
       passes: createPurgePasses(source),
+      bulkOperations: deps.bulkOperations,
       processes,
       retention: {
         completedDays: config.RETENTION_COMPLETED_DAYS,

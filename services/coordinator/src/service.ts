@@ -35,6 +35,7 @@ import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
 import { routingKeysOf } from './process/change-trigger.ts'
 import { isStartable, outlineOf, type ProcessDefinition } from './process/definition.ts'
+import { createOperationStore } from './transaction/bulk-operation-store.ts'
 import { createPauseStore } from './transaction/pause.ts'
 import { createPayloads } from './transaction/payload.ts'
 import { createSealedSource } from './transaction/sealed-source.ts'
@@ -101,6 +102,7 @@ export async function startCoordinator(
     ...(timing.webhooks !== undefined && { timing: timing.webhooks }),
   })
   const pauses = createPauseStore(source)
+  const bulkOperations = createOperationStore(source)
   const changeCursors = createChangeCursors(source)
   const subscriptions = createSubscriptions(source)
   const changeFeed = createChangeFeed({
@@ -296,6 +298,7 @@ export async function startCoordinator(
       keys: access.keys,
       ...polling,
       source,
+      store: bulkOperations,
       operations,
       processes: processNames,
       owner,
@@ -338,6 +341,7 @@ export async function startCoordinator(
       config,
       source,
       pauses,
+      bulkOperations,
       sealed: payloadKeys === null ? null : { source: adapters.source, keys: payloadKeys },
       queue,
       deadLetters,
@@ -378,6 +382,7 @@ export async function startCoordinator(
     shutdown: exportsEnd.signal,
     source,
     pauses,
+    bulkOperations,
     changeCursors,
     worker,
     auditor,

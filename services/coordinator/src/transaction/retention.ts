@@ -71,11 +71,6 @@ export interface Retention {
    * removed. Returns the number of deleted ids.
    */
   forget(dedupeMs: number, limit: number): Promise<number>
-  /**
-   * Deletes at most `limit` bulk operations that ended at least `keptMs` ago, and returns their number. They are
-   * deleted because their filters may contain tags of runs.
-   */
-  forgetOperations(keptMs: number, limit: number): Promise<number>
   /** Returns, for each process, how many milliseconds ago its oldest finished run ended. Purged runs do not count. */
   oldestKept(processes: readonly string[]): Promise<ReadonlyMap<string, number>>
 }

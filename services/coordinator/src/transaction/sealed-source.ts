@@ -3,7 +3,6 @@ import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import { isDebounced } from './debounce.ts'
 import { notFound } from './errors.ts'
 import type { Item } from './item.ts'
-import type { OperationStore } from './bulk-operation.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
 import type { DelayedRuns } from './delayed-runs.ts'
 import type { Erasures } from './erasure.ts'
@@ -33,7 +32,6 @@ type PassedThrough =
   | keyof DeadLetterStore
   | keyof DelayedRuns
   | keyof Erasures
-  | keyof OperationStore
   | keyof PayloadStore
   | keyof Retention
   | keyof TargetCalls

@@ -1,7 +1,6 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Json } from '../process/json-normalization.ts'
 import type { Transition } from '../process/progress.ts'
-import type { OperationStore } from './bulk-operation.ts'
 import type { DelayedRuns } from './delayed-runs.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
 import type { Act, Action, ActionFilter, Actor, ActionWithoutChange } from './action.ts'
@@ -38,7 +37,6 @@ export interface TransactionSource
     DeadLetterStore,
     DelayedRuns,
     Erasures,
-    OperationStore,
     OperatorActions,
     PayloadStore,
     Retention,

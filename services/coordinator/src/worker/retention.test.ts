@@ -10,6 +10,7 @@ import { createMemoryTransactionSource } from '../adapters/memory/transaction-so
 import { defineProcess } from '../process/define-process.ts'
 import { outlineOf } from '../process/definition.ts'
 import type { ProcessOptions } from '../process/process-options.ts'
+import { createOperationStore } from '../transaction/bulk-operation-store.ts'
 import { createPurgePasses } from '../transaction/purge-passes.ts'
 import { FIRST_END } from '../transaction/retention.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
@@ -66,6 +67,7 @@ async function pass(
       if (polls === 1) ages.push(each)
     },
     source,
+    bulkOperations: createOperationStore(source),
     ...overrides,
     passes: {
       ...passes,
@@ -110,18 +112,19 @@ describe('the retention of finished runs', () => {
   it('a bulk operation is deleted 90 days after its end, and no file contains it any longer', async () => {
     const request = { Filter: { tag: ['order:a value'] }, PerSecond: 1 }
     const by = { keyId: 'console', person: null }
-    await source.startOperation(
+    const store = createOperationStore(source)
+    await store.startOperation(
       'old',
       { Action: 'cancel', Process: 'Order', DryRun: false, Request: { ...request, Realms: ['*'] } },
       { by, reason: null },
     )
-    await source.stopOperation('old', { by, reason: null })
+    await store.stopOperation('old', { by, reason: null })
     nowMs += 90 * DAY_MS
     await pass([])
-    expect(await source.operation('old')).not.toBeNull()
+    expect(await store.operation('old')).not.toBeNull()
     nowMs += 1
     await pass([])
-    expect(await source.operation('old')).toBeNull()
+    expect(await store.operation('old')).toBeNull()
     for (const name of ['ITSourceMemory.json', 'ITSourceMemory.journal'])
       expect(await readFile(join(folder, name), 'utf8')).not.toContain('a value')
   })
@@ -260,12 +263,14 @@ describe('the retention of finished runs', () => {
       async forget(_ms, size) {
         return sizes.forget.push(size) > 20 ? 0 : size
       },
-      async forgetOperations(_ms, size) {
+    }
+    const bulkOperations = {
+      async forgetOperations(_ms: number, size: number) {
         sizes.forgetOperations.push(size)
         return 0
       },
     }
-    await pass([define('Order')], { source: { ...source, ...fast } })
+    await pass([define('Order')], { source: { ...source, ...fast }, bulkOperations })
     for (const kind of ['purge', 'forget', 'forgetOperations'] as const)
       expect(sizes[kind][0], kind).toBe(100)
     expect(Math.max(...sizes.purge)).toBeGreaterThan(100)

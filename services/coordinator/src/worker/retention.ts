@@ -19,6 +19,7 @@ import {
   type Retention,
   type RetentionPolicy,
 } from '../transaction/retention.ts'
+import type { OperationStore } from '../transaction/bulk-operation-store.ts'
 import type { PurgePasses } from '../transaction/purge-passes.ts'
 import type { RunKey } from '../transaction/run.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
@@ -41,6 +42,7 @@ export interface RetentionAges {
 export interface RetentionDeps {
   readonly source: Retention & Pick<TransactionSource, 'compact'>
   readonly passes: PurgePasses
+  readonly bulkOperations: Pick<OperationStore, 'forgetOperations'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly retention: RetentionSettings
   readonly removeFiles: RemoveFilesOfRuns
@@ -172,7 +174,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   async function forgetOperations(): Promise<boolean> {
     let forgotten = 0
     const isDone = await inBatches('forget operations', async (size) => {
-      const count = await source.forgetOperations(OPERATIONS_MS, size)
+      const count = await deps.bulkOperations.forgetOperations(OPERATIONS_MS, size)
       forgotten += count
       return count || null
     })

@@ -3,6 +3,8 @@ import type { ChangeCursor } from '../../change-feed/change-cursors.ts'
 import { CURSORS, DELIVERY } from '../../change-feed/change-cursors.ts'
 import { type Pause, PROCESSES, type ProcessRow } from '../../transaction/pause.ts'
 import { COUNTED } from '../../transaction/retention.ts'
+import type { Operation } from '../../transaction/bulk-operation.ts'
+import { OPERATIONS } from '../../transaction/bulk-operation-store.ts'
 import { type ScheduleRow, SCHEDULES, type StoredSchedule } from '../../schedule/schedule-store.ts'
 import { INSTALLATION, keyOf, type RecordChange, type RecordTables } from './records.ts'
 
@@ -20,6 +22,10 @@ export interface EarlierMembers {
   readonly cursors?: readonly EarlierCursor[]
   readonly cursor?: EarlierCursor
   readonly removedCursor?: string
+  readonly operations?: readonly Operation[]
+  /** Only the first entry of an operation contains its request. */
+  readonly operation?: Omit<Operation, 'Request'> & Partial<Pick<Operation, 'Request'>>
+  readonly forgottenOperation?: string
   /** Epoch ms. */
   readonly deliveredAt?: number | null
   readonly retention?: {
@@ -30,7 +36,8 @@ export interface EarlierMembers {
 
 /** Returns the changes that an earlier version meant. */
 export function changesOf(earlier: EarlierMembers, records: RecordTables): readonly RecordChange[] {
-  const { paused, deliveredAt, removedCursor, retention } = earlier
+  const { paused, deliveredAt, removedCursor, retention, operation, forgottenOperation } = earlier
+  const operations = [...(earlier.operations ?? []), ...(operation ? [operation] : [])]
   const schedules = [...(earlier.schedules ?? []), ...(earlier.schedule ? [earlier.schedule] : [])]
   const cursors = [...(earlier.cursors ?? []), ...(earlier.cursor ? [earlier.cursor] : [])]
   return [
@@ -40,6 +47,10 @@ export function changesOf(earlier: EarlierMembers, records: RecordTables): reado
     ...(removedCursor === undefined
       ? []
       : [{ table: CURSORS.table, key: keyOf([removedCursor]), row: null }]),
+    ...operations.map(operationChange),
+    ...(forgottenOperation === undefined
+      ? []
+      : [{ table: OPERATIONS.table, key: keyOf([forgottenOperation]), row: null }]),
     ...(deliveredAt == null
       ? []
       : [installed(DELIVERY.prefix ?? '', new Date(deliveredAt).toISOString())]),
@@ -87,6 +98,15 @@ function pauseChanges(
   }
   return [...rows].map(([key, row]) => ({ table: PROCESSES.table, key, row }))
 }
+
+const operationChange = (
+  operation: NonNullable<EarlierMembers['operation']>,
+): RecordChange => ({
+  table: OPERATIONS.table,
+  key: keyOf([operation.ID]),
+  row: { LeaseOwner: null, LeaseUntil: null, ...operation },
+  isPartial: true,
+})
 
 const cursorChange = (cursor: EarlierCursor): RecordChange => ({
   table: CURSORS.table,

@@ -50,13 +50,16 @@ export function createRecordTables(): RecordTables {
 export const keyOf = (values: readonly unknown[]): string =>
   values.map((value) => `${String(value)}/`).join('')
 
-/** Ends the leases of the installation, because a restart ends all of them: no other OS process uses the files. */
+/** Ends the leases of the rows, because a restart ends all of them: no other OS process uses the files. */
 export function endLeases(tables: RecordTables): void {
-  for (const [key, row] of tables.rows(INSTALLATION)) {
-    const { Value } = row as { readonly Value: unknown }
+  for (const { table, key, row } of tables.all()) {
+    if (row === null) continue
+    const { Value } = row as { readonly Value?: unknown }
+    if ('LeaseUntil' in row)
+      tables.apply({ table, key, row: { LeaseOwner: null, LeaseUntil: null }, isPartial: true })
     if (typeof Value === 'object' && Value !== null && 'Until' in Value) {
-      const ended = { ...row, Value: { ...Value, Until: new Date(0).toISOString() } }
-      tables.apply({ table: INSTALLATION, key, row: ended })
+      const ended = { ...Value, Until: new Date(0).toISOString() }
+      tables.apply({ table, key, row: { Value: ended }, isPartial: true })
     }
   }
 }
@@ -64,20 +67,48 @@ export function endLeases(tables: RecordTables): void {
 export function memoryRecords<Row extends object>(
   { records, log, commit }: Pick<MemoryStore, 'records' | 'log' | 'commit'>,
   now: () => number,
-  { table, key, prefix = '' }: RecordKind<Row>,
+  { table, key, prefix = '', short }: RecordKind<Row>,
 ): Records<Row> {
+  /** The stored rows of the rows that `page` has shortened. */
+  const stored = new WeakMap<object, object>()
+  const shortened = (row: Row): Row => {
+    if (short === undefined) return row
+    const { [short.list]: list, ...rest } = row[short.column] as Record<string, unknown>
+    const count = Array.isArray(list) ? list.length : null
+    const copy = { ...row, [short.column]: { ...rest, [short.count]: count } }
+    stored.set(copy, row)
+    return copy
+  }
   return {
     now: async () => now(),
     rows: async (...values) =>
       records
         .rows(table)
-        .filter(([stored]) => stored.startsWith(prefix) && stored.startsWith(keyOf(values)))
+        .filter(([known]) => known.startsWith(prefix) && known.startsWith(keyOf(values)))
         .map(([, row]) => row as Row),
+    async page({ where = {}, by, isNewestFirst = false, after, limit }) {
+      const sign = isNewestFirst ? -1 : 1
+      const order = (a: Row, other: (name: keyof Row & string, n: number) => unknown): number => {
+        const n = by.findIndex((name, at) => a[name] !== other(name, at))
+        const name = by[n]
+        return name === undefined ? 0 : (a[name] as string) < (other(name, n) as string) ? -sign : sign
+      }
+      return records
+        .rows(table)
+        .map(([, row]) => row as Row)
+        .filter((row) =>
+          Object.entries(where).every(([name, value]) => row[name as keyof Row] === value),
+        )
+        .filter((row) => after === undefined || order(row, (_, n) => after[n]) > 0)
+        .toSorted((a, b) => order(a, (name) => b[name]))
+        .slice(0, limit)
+        .map(shortened)
+    },
     async replace(before, after, action) {
       const row = after ?? before
       if (row === undefined) return true
       const changed = keyOf(key.map((name) => row[name]))
-      if (records.get(table, changed) !== before) return false
+      if (records.get(table, changed) !== (before && (stored.get(before) ?? before))) return false
       const entry = action && { action: log.next(action) }
       await commit({ record: { table, key: changed, ...changeOf(before, after) }, ...entry })
       return true

@@ -97,15 +97,6 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
       )
     },
 
-    async forgetOperations(keptMs, limit) {
-      const old = store.operations
-        .all()
-        .filter(({ FinishedAt }) => FinishedAt !== null && Date.parse(FinishedAt) < now() - keptMs)
-        .slice(0, limit)
-      await commit(...old.map(({ ID }) => ({ forgottenOperation: ID })))
-      return old.length
-    },
-
     async oldestKept(processes) {
       const oldest = new Map<string, number>()
       for (const { header } of table.all()) {

@@ -10,7 +10,6 @@ import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { Action } from '../../transaction/action.ts'
-import type { Operation } from '../../transaction/bulk-operation.ts'
 import type { Run, RunKey } from '../../transaction/run.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
@@ -21,7 +20,6 @@ import {
   type StoredDeadLetter,
 } from './dead-letters.ts'
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
-import { createOperationTable, type OperationChange, type OperationTable } from './operations.ts'
 import { type Absorbed, createRunTable, type RunTable } from './run-table.ts'
 import { changesOf, type EarlierMembers } from './earlier-files.ts'
 import {
@@ -43,8 +41,6 @@ interface State extends EarlierMembers {
   /** Missing in a snapshot that was written before the table of dead letters existed. */
   readonly deadLetters?: readonly StoredDeadLetter[]
   readonly lastDeadLetterId?: number
-  /** Missing in a snapshot that was written before bulk operations existed. */
-  readonly operations?: readonly Operation[]
   /** Missing in a snapshot that was written before debounced transactions existed. */
   readonly absorbed?: readonly Absorbed[]
   /** The rows of the tables of `Records`. */
@@ -57,8 +53,7 @@ interface State extends EarlierMembers {
  *
  * An entry with `run` can also have `webhooks`, which report the transition of the run, and `absorbed`, the ids of the
  * transactions that the run absorbs. In an entry without `run`, `webhooks` report other events. `delivered` is the id
- * of a webhook whose run has ended. `forgotten` names a deleted run, and `forgottenOperation` names a deleted bulk
- * operation.
+ * of a webhook whose run has ended. `forgotten` names a deleted run.
  */
 export type Entry = { readonly action?: Action; readonly record?: RecordChange } & (
   | { readonly action: Action }
@@ -72,8 +67,6 @@ export type Entry = { readonly action?: Action; readonly record?: RecordChange }
   | { readonly delivered: string }
   | { readonly deadLetter: StoredDeadLetter }
   | { readonly removedDeadLetters: readonly number[] }
-  | { readonly operation: OperationChange }
-  | { readonly forgottenOperation: string }
   | { readonly record: RecordChange }
 )
 
@@ -108,7 +101,6 @@ export interface MemoryStore extends AsyncDisposable {
   readonly log: ActionLog
   readonly webhooks: WebhookQueue
   readonly deadLetters: DeadLetterTable
-  readonly operations: OperationTable
   readonly records: RecordTables
   /**
    * Applies the changes and resolves when they are durable.
@@ -140,7 +132,6 @@ export async function openMemoryStore(
   const log = createActionLog()
   const webhooks = createWebhookQueue(table)
   const deadLetters = createDeadLetterTable()
-  const operations = createOperationTable()
   const records = createRecordTables()
   /** The functions that undo the changes that are not flushed yet, one for each change, oldest first. */
   let undo: (() => void)[] = []
@@ -161,8 +152,6 @@ export async function openMemoryStore(
     if ('delivered' in entry) webhooks.remove(entry.delivered)
     if ('deadLetter' in entry) deadLetters.add([entry.deadLetter])
     if ('removedDeadLetters' in entry) deadLetters.remove(entry.removedDeadLetters)
-    if ('operation' in entry) operations.put(entry.operation)
-    if ('forgottenOperation' in entry) operations.remove(entry.forgottenOperation)
     if (entry.action !== undefined) log.add(entry.action)
     return entry.record && records.apply(entry.record)
   }
@@ -185,7 +174,6 @@ export async function openMemoryStore(
         (loaded.state as State).deadLetters ?? [],
         (loaded.state as State).lastDeadLetterId,
       )
-      for (const operation of (loaded.state as State).operations ?? []) operations.put(operation)
       applyEarlier(loaded.state as State)
       for (const record of (loaded.state as State).records ?? []) records.apply(record)
     }
@@ -212,7 +200,6 @@ export async function openMemoryStore(
           webhooks: webhooks.all(),
           deadLetters: deadLetters.all(),
           lastDeadLetterId: deadLetters.lastId,
-          operations: operations.all(),
           records: records.all(),
           absorbed: table.allAbsorbed(),
         }),
@@ -242,13 +229,6 @@ export async function openMemoryStore(
       const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
       const removedLetters =
         'removedDeadLetters' in entry ? deadLetters.pick(entry.removedDeadLetters) : []
-      const operationId =
-        'operation' in entry
-          ? entry.operation.ID
-          : 'forgottenOperation' in entry
-            ? entry.forgottenOperation
-            : ''
-      const operationBefore = operations.get(operationId)
       const recordBefore = apply(entry)
       return () => {
         if (entry.action !== undefined) log.remove(entry.action)
@@ -261,8 +241,6 @@ export async function openMemoryStore(
         if ('deadLetter' in entry) deadLetters.remove([entry.deadLetter.ID])
         deadLetters.add(removedLetters)
         if (recordBefore !== undefined) records.apply(recordBefore)
-        if (operationBefore !== undefined) operations.put(operationBefore)
-        else if ('operation' in entry) operations.remove(entry.operation.ID)
       }
     })
     undo.push(...undos)
@@ -286,7 +264,6 @@ export async function openMemoryStore(
     log,
     webhooks,
     deadLetters,
-    operations,
     records,
     commit,
     async flush() {

@@ -38,7 +38,6 @@ import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun, Times } from '../../transaction/transitions.ts'
 import { auditRuns } from './audit.ts'
 import { createMemoryDeadLetters } from './dead-letter-source.ts'
-import { createMemoryOperations } from './operations.ts'
 import { createMemoryErasures } from './erase-runs.ts'
 import { createMemoryExports } from './export-runs.ts'
 import type { JournalOptions } from './journal.ts'
@@ -307,7 +306,6 @@ export async function createMemoryTransactionSource(
 
     ...createMemorySlots(table, commitRuns, times),
     ...createMemoryErasures(store, { now, leaseMs }),
-    ...createMemoryOperations(store, { now, leaseMs }),
     ...createMemoryPayloads(store),
     records: (kind) => memoryRecords(store, now, kind),
     compact: () => store.compact(),

@@ -26,9 +26,23 @@ const ACTION = listOf([
  */
 export function postgresRecords<Row extends object>(
   { run }: Pick<PostgresConnection, 'run'>,
-  { table, key, prefix }: RecordKind<Row>,
+  { table, key, prefix, short }: RecordKind<Row>,
 ): Records<Row> {
   const versions = new WeakMap<object, string>()
+  const withVersions = (found: readonly ({ xmin: string } & Row)[]): readonly Row[] =>
+    found.map(({ xmin, ...columns }) => {
+      const row = columns as unknown as Row
+      versions.set(row, xmin)
+      return row
+    })
+  /** The rows whose long column is shortened. */
+  const shortened =
+    short === undefined
+      ? `(select *, xmin::text as xmin from "${table}") r`
+      : `(select r.*, t.xmin::text as xmin from "${table}" t
+          cross join lateral jsonb_populate_record(t, jsonb_build_object('${short.column}',
+            (t."${short.column}" - '${short.list}') || jsonb_build_object('${short.count}',
+              jsonb_array_length(t."${short.column}" -> '${short.list}')))) r) r`
   return {
     now: () =>
       run(async (sql) => {
@@ -46,11 +60,28 @@ export function postgresRecords<Row extends object>(
           [...values, ...(prefix === undefined ? [] : [prefix])],
           { prepare: true },
         )
-        return found.map(({ xmin, ...columns }) => {
-          const row = columns as unknown as Row
-          versions.set(row, xmin)
-          return row
-        })
+        return withVersions(found)
+      }),
+
+    page: ({ where = {}, by, isNewestFirst = false, after, limit }) =>
+      run(async (sql) => {
+        const values: (string | number)[] = []
+        const given = (value: unknown): string => `$${values.push(value as string)}`
+        const wanted = Object.entries(where).map(([name, value]) =>
+          value === null ? `and "${name}" is null` : `and "${name}" = ${given(value)}`,
+        )
+        if (after !== undefined)
+          wanted.push(
+            `and (${listOf(by)}) ${isNewestFirst ? '<' : '>'} (${after.map(given).join(', ')})`,
+          )
+        const order = by.map((name) => `"${name}" ${isNewestFirst ? 'desc' : 'asc'}`).join(', ')
+        return withVersions(
+          await sql.unsafe<({ xmin: string } & Row)[]>(
+            `select * from ${shortened} where true ${wanted.join(' ')} order by ${order} limit ${limit}`,
+            values,
+            { prepare: true },
+          ),
+        )
       }),
 
     replace: (before, after, action) =>

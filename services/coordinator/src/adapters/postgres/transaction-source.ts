@@ -56,18 +56,6 @@ import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
 import { listReplays } from './statements/list-replays.ts'
 import {
-  changeOperation,
-  claimOperation,
-  countOperations,
-  getOperation,
-  keepOperation,
-  listOperations,
-  openOperations,
-  recordProgress,
-  renewOperation,
-  startOperation,
-} from './statements/operations.ts'
-import {
   countOutdatedPayloads,
   outdatedPayloads,
   replacePayloads,
@@ -81,7 +69,6 @@ import { replayRun } from './statements/replay-run.ts'
 import { retryRun } from './statements/retry-run.ts'
 import { resumeRun } from './statements/resume-run.ts'
 import {
-  forgetOperations,
   forgetRuns,
   filesLeft,
   filesRemoved,
@@ -247,21 +234,6 @@ export function createPostgresTransactionSource(
     outdatedPayloads: (keyId, page) => run((sql) => outdatedPayloads(sql, keyId, page)),
     countOutdatedPayloads: (keyId, page) => run((sql) => countOutdatedPayloads(sql, keyId, page)),
     replacePayloads: (payloads) => run((sql) => sql.begin((tx) => replacePayloads(tx, payloads))),
-    startOperation: (id, request, act) =>
-      run((sql) => sql.begin((tx) => startOperation(tx, id, request, act))),
-    operation: (id) => run((sql) => getOperation(sql, id)),
-    operations: (filter) => run((sql) => listOperations(sql, filter)),
-    stopOperation: (id, act, reason) =>
-      run((sql) => changeOperation(sql, 'stop_operation', id, act, reason)),
-    openOperations: (keyId) => run((sql) => openOperations(sql, keyId)),
-    keepOperation: (id) => run((sql) => keepOperation(sql, id)),
-    continueOperation: (id, act) =>
-      run((sql) => changeOperation(sql, 'continue_operation', id, act)),
-    claimOperation: (names, owner) => run((sql) => claimOperation(sql, names, owner, times)),
-    renewOperation: (lease) => run((sql) => renewOperation(sql, lease, times)),
-    recordProgress: (lease, progress, end) =>
-      run((sql) => recordProgress(sql, lease, progress, end, times)),
-    countOperations: () => run(countOperations),
     recordWithoutChange: (action) => run((sql) => recordWithoutChange(sql, action)),
     actions: (filter) => run((sql) => listActions(sql, filter)),
     audit: (processes) => run((sql) => sql.begin(AUDIT_MODE, (tx) => auditTables(tx, processes))),
@@ -285,7 +257,6 @@ export function createPostgresTransactionSource(
     filesLeft: (process) => run((sql) => filesLeft(sql, process)),
     filesRemoved: (left) => run((sql) => filesRemoved(sql, left)),
     forget: (dedupeMs, limit) => run((sql) => forgetRuns(sql, dedupeMs, limit)),
-    forgetOperations: (keptMs, limit) => run((sql) => forgetOperations(sql, keptMs, limit)),
     oldestKept: (processes) => run((sql) => oldestKept(sql, processes)),
     records: (kind) => postgresRecords(connection, kind),
     compact: async () => {},

@@ -153,21 +153,6 @@ export async function forgetRuns(
   return row?.count ?? 0
 }
 
-/**
- * This scan uses no index, because no index contains the time at which operations end. There are only few operations.
- */
-export async function forgetOperations(
-  sql: postgres.Sql,
-  keptMs: number,
-  limit: number,
-): Promise<number> {
-  const { count } = await sql`
-    delete from "Order_Operation" where "ID" in (
-      select "ID" from "Order_Operation"
-      where "FinishedAt" < now() - ${keptMs} * interval '1 ms' limit ${limit})`
-  return count
-}
-
 export async function oldestKept(
   sql: postgres.Sql,
   processes: readonly string[],
