@@ -8,6 +8,7 @@ import { createPostgresTransactionSource } from '../../../services/coordinator/s
 import type { Json } from '../../../services/coordinator/src/process/json-normalization.ts'
 import { advance } from '../../../services/coordinator/src/process/progress.ts'
 import { defaultRetryPolicy } from '../../../services/coordinator/src/process/retry-policy.ts'
+import { createPauseStore } from '../../../services/coordinator/src/transaction/pause.ts'
 import type { Claim } from '../../../services/coordinator/src/transaction/transaction-source.ts'
 import { ABORTED, createStoreRetry } from '../../../services/coordinator/src/worker/store-retry.ts'
 import { createTraceparents } from '../../../services/coordinator/src/worker/traceparent.ts'
@@ -58,7 +59,7 @@ export const start: StartEngine = async (settings) => {
   const queue = createStepQueue(bus, owner, traceparentOf)
   // A statement succeeds when the migrations have been applied.
   const retryStore = createStoreRetry(Math.random)
-  const read = await retryStore(() => source.paused(), AbortSignal.timeout(MIGRATION_MS))
+  const read = await retryStore(() => createPauseStore(source).paused(), AbortSignal.timeout(MIGRATION_MS))
   if (read === ABORTED) throw new Error('the database was not migrated in time')
   let inFlight = 0
 

@@ -2,7 +2,7 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
-import type { TransactionSource } from './transaction/transaction-source.ts'
+import type { ChangeCursors } from './change-feed/change-cursors.ts'
 import type { Triggers } from './triggers.ts'
 import { createRealmErasure } from './worker/erase-removed-realms.ts'
 import type { Erase } from './worker/erasure.ts'
@@ -11,7 +11,7 @@ import type { StoreRetry } from './worker/store-retry.ts'
 
 export interface CredentialDeps {
   readonly bus: MessageBus
-  readonly source: Pick<TransactionSource, 'removeCursor'>
+  readonly cursors: Pick<ChangeCursors, 'removeCursor'>
   readonly operations: Pick<Operations, 'wake'>
   readonly triggers: Pick<Triggers, 'onCredentialUsable'>
   readonly erase: Erase
@@ -21,7 +21,7 @@ export interface CredentialDeps {
 }
 
 export async function followCredentials(deps: CredentialDeps): Promise<AsyncDisposable> {
-  const { bus, source, operations, triggers, erase, retryStore, owner, log } = deps
+  const { bus, cursors, operations, triggers, erase, retryStore, owner, log } = deps
   await using stack = new AsyncDisposableStack()
   const credentials = await onCredentialUsable(bus, `${owner} credentials`, async (name) => {
     try {
@@ -43,7 +43,7 @@ export async function followCredentials(deps: CredentialDeps): Promise<AsyncDisp
     `${owner} erasures`,
     createRealmErasure({
       erase,
-      removeCursor: (realm) => source.removeCursor(realm),
+      removeCursor: (realm) => cursors.removeCursor(realm),
       retryStore,
       shutdown: shutdown.signal,
       log,

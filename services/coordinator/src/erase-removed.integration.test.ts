@@ -12,6 +12,7 @@ import { eventually, until } from '@integration-host/shared/test-support/eventua
 import { IntegrationError } from '@integration-host/shared/errors'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'
+import { createChangeCursors } from './change-feed/change-cursors.ts'
 
 const transactions = '/processes/OrderProcess/transactions'
 
@@ -61,7 +62,7 @@ describe('the removal of a credential', () => {
     await cancelled(host, '1', 'e1')
     await cancelled(host, '2', 'e2')
     await cancelled(host, '3', 'e3')
-    for (const realm of ['1', '2']) await host.source.beginCursor(realm)
+    for (const realm of ['1', '2']) await createChangeCursors(host.source).beginCursor(realm)
     await host.queue('e4', 'data of e4', '1')
     const folder = join(backends.dataDir, 'OrderCSV')
     await mkdir(folder)
@@ -79,8 +80,8 @@ describe('the removal of a credential', () => {
         files: 1,
       }),
     )
-    expect(await host.source.changeCursor('1')).toBeNull()
-    expect(await host.source.changeCursor('2')).not.toBeNull()
+    expect(await createChangeCursors(host.source).changeCursor('1')).toBeNull()
+    expect(await createChangeCursors(host.source).changeCursor('2')).not.toBeNull()
     for (const id of ['e2', 'e3', 'e4'])
       expect((await host.run(id)).InitialData).toBe(`data of ${id}`)
     const { items } = (await (await host.call('/actions?id=e1')).json()) as ActionPage

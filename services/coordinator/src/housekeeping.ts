@@ -9,6 +9,10 @@ import type { EmbeddedConfig } from './config.ts'
 import type { CoordinatorMetrics } from './metrics.ts'
 import type { ProcessDefinition } from './process/definition.ts'
 import type { Audit } from './transaction/audit.ts'
+import type { OperationStore } from './transaction/bulk-operation-store.ts'
+import type { PauseStore } from './transaction/pause.ts'
+import { createPurgePasses } from './transaction/purge-passes.ts'
+import { createResealingPasses } from './transaction/resealing-passes.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
 import type { Auditor } from './worker/auditor.ts'
 import { startDeadLetterIntake } from './worker/dead-letter-intake.ts'
@@ -27,6 +31,8 @@ import type { Worker } from './worker/worker.ts'
 export interface HousekeepingDeps {
   readonly config: EmbeddedConfig
   readonly source: TransactionSource
+  readonly pauses: Pick<PauseStore, 'paused'>
+  readonly bulkOperations: Pick<OperationStore, 'forgetOperations'>
   /** The transaction source that encrypts payloads, and its keys; `null` if payloads are not encrypted. */
   readonly sealed: { readonly source: TransactionSource; readonly keys: KeyRing } | null
   readonly queue: StepQueue
@@ -72,6 +78,7 @@ export function startHousekeeping(deps: HousekeepingDeps): AsyncDisposable {
     startLeaseRecovery({
       ...rarely,
       source,
+      pauses: deps.pauses,
       publisher,
       worker: { setPaused: deps.setPaused },
       auditor: deps.auditor,
@@ -83,6 +90,8 @@ export function startHousekeeping(deps: HousekeepingDeps): AsyncDisposable {
     startRetention({
       ...rarely,
       source,
+      passes: createPurgePasses(source),
+      bulkOperations: deps.bulkOperations,
       processes,
       retention: {
         completedDays: config.RETENTION_COMPLETED_DAYS,
@@ -98,7 +107,13 @@ export function startHousekeeping(deps: HousekeepingDeps): AsyncDisposable {
   )
   if (deps.sealed !== null)
     stack.use(
-      startResealing({ ...rarely, ...deps.sealed, owner, onProgress: metrics.setResealing }),
+      startResealing({
+        ...rarely,
+        ...deps.sealed,
+        passes: createResealingPasses(source),
+        owner,
+        onProgress: metrics.setResealing,
+      }),
     )
   stack.use(
     startDeadLetterIntake({

@@ -25,6 +25,8 @@ import { countWaitingMessages } from './adapters/message-bus/waiting-messages.ts
 import { createStepQueue } from './adapters/message-bus/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
+import { createChangeCursors } from './change-feed/change-cursors.ts'
+import { createSubscriptions } from './change-feed/subscriptions.ts'
 import { CHANGE_FEED, createChangeFeed } from './change-feed/sweep.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
 import type { CoordinatorAdapters } from './coordinator-adapters.ts'
@@ -33,6 +35,8 @@ import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
 import { routingKeysOf } from './process/change-trigger.ts'
 import { isStartable, outlineOf, type ProcessDefinition } from './process/definition.ts'
+import { createOperationStore } from './transaction/bulk-operation-store.ts'
+import { createPauseStore } from './transaction/pause.ts'
 import { createPayloads } from './transaction/payload.ts'
 import { createSealedSource } from './transaction/sealed-source.ts'
 import type { Audit } from './transaction/audit.ts'
@@ -97,8 +101,13 @@ export async function startCoordinator(
     proxyFor,
     ...(timing.webhooks !== undefined && { timing: timing.webhooks }),
   })
+  const pauses = createPauseStore(source)
+  const bulkOperations = createOperationStore(source)
+  const changeCursors = createChangeCursors(source)
+  const subscriptions = createSubscriptions(source)
   const changeFeed = createChangeFeed({
-    source,
+    cursors: changeCursors,
+    subscriptions,
     ownKeys: () => [...processes.values()].flatMap(({ on }) => routingKeysOf(on)),
     publish: createEventPublisher(bus),
     now,
@@ -241,6 +250,7 @@ export async function startCoordinator(
   }
   const operations = createOperations({
     source,
+    pauses,
     processes,
     publisher,
     stepsInFlight,
@@ -250,6 +260,9 @@ export async function startCoordinator(
     startTriggers({
       ...polling,
       source,
+      pauses,
+      cursors: changeCursors,
+      subscriptions,
       bus,
       processes,
       companies,
@@ -285,6 +298,7 @@ export async function startCoordinator(
       keys: access.keys,
       ...polling,
       source,
+      store: bulkOperations,
       operations,
       processes: processNames,
       owner,
@@ -301,10 +315,20 @@ export async function startCoordinator(
     log,
   })
   stack.use(
-    await followCredentials({ bus, source, operations, triggers, erase, retryStore, owner, log }),
+    await followCredentials({
+      bus,
+      cursors: changeCursors,
+      operations,
+      triggers,
+      erase,
+      retryStore,
+      owner,
+      log,
+    }),
   )
   const auditor = createAuditor({
     source,
+    pauses,
     queue,
     processes: processNames,
     isOnline: () => isOnline,
@@ -316,6 +340,8 @@ export async function startCoordinator(
       ...polling,
       config,
       source,
+      pauses,
+      bulkOperations,
       sealed: payloadKeys === null ? null : { source: adapters.source, keys: payloadKeys },
       queue,
       deadLetters,
@@ -355,6 +381,9 @@ export async function startCoordinator(
     erase,
     shutdown: exportsEnd.signal,
     source,
+    pauses,
+    bulkOperations,
+    changeCursors,
     worker,
     auditor,
     queue,

@@ -11,12 +11,15 @@ import { StartupError } from '@integration-host/shared/process/lifecycle'
 import type { Clock } from '@integration-host/shared/process/clock'
 import { createChangeQueue } from './adapters/message-bus/change-queue.ts'
 import { createStartQueue } from './adapters/message-bus/start-queue.ts'
+import type { ChangeCursors } from './change-feed/change-cursors.ts'
+import type { Subscriptions } from './change-feed/subscriptions.ts'
 import { CHANGE_FEED, SWEEP_SCHEDULE } from './change-feed/sweep.ts'
 import { startFeedWatch } from './change-feed/watch-feed.ts'
 import type { ConnectedCompanies } from './company/connected-companies.ts'
 import { createKnownCompanies } from './company/known-companies.ts'
 import type { CoordinatorMetrics } from './metrics.ts'
 import { isStartable, outlineOf, type ProcessDefinition } from './process/definition.ts'
+import type { PauseStore } from './transaction/pause.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
 import { startChangeIntake } from './worker/change-intake.ts'
 import type { PausedNames } from './worker/gate.ts'
@@ -42,6 +45,9 @@ export function needsChangeFeed(processes: ReadonlyMap<string, ProcessDefinition
 
 export interface TriggersDeps {
   readonly source: TransactionSource
+  readonly pauses: Pick<PauseStore, 'paused'>
+  readonly cursors: ChangeCursors
+  readonly subscriptions: Pick<Subscriptions, 'keepSubscriptions'>
   readonly bus: MessageBus
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly companies: ConnectedCompanies
@@ -73,7 +79,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
   const polling = { log, clock, random: deps.random, intervalMs: deps.intervalMs }
   const intake = {
     ...polling,
-    store: source,
+    pauses: deps.pauses,
     operations,
     retryStore: deps.retryStore,
     isBatched: tracing === undefined,
@@ -105,7 +111,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
     startFeedWatch({
       ...polling,
       intervalMs: deps.remotePullMs,
-      source,
+      cursors: deps.cursors,
       companies,
       async isActive() {
         if (!processes.has(CHANGE_FEED)) return false
@@ -145,6 +151,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
   const changes = stack.use(
     startChangeIntake({
       ...intake,
+      subscriptions: deps.subscriptions,
       queue: createChangeQueue(bus, deps.owner),
       processes,
       isConnected: createKnownCompanies({

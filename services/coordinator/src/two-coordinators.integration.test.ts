@@ -6,6 +6,7 @@ import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'
 import { defineProcess } from './process/api.ts'
+import { createPurgePasses } from './transaction/purge-passes.ts'
 
 // A retention pass begins after 60 intervals of the remote pull: every 3 s in this test.
 const env = {
@@ -151,15 +152,16 @@ describe('two coordinators with different processes on one database and broker',
 it("coordinators with different processes do not prevent each other's retention passes", async () => {
   await using backends = await openBackends('real', {})
   await using source = await backends.openSource()
+  const passes = createPurgePasses(source)
   const hour = 3_600_000
-  const begin = (owner: string, ...processes: string[]) => source.beginPurge(owner, processes, hour)
+  const begin = (owner: string, ...processes: string[]) => passes.begin(owner, processes, hour)
   expect(await begin('one', 'X', 'Both')).toEqual({ kind: 'begun', lastPassMs: null })
-  await source.endPurge('one', ['X', 'Both'])
+  await passes.end('one', ['X', 'Both'])
   expect(await begin('one', 'X', 'Both')).toEqual({
     kind: 'waiting',
     lastPassMs: expect.any(Number),
   })
   expect(await begin('two', 'Y', 'Both')).toEqual({ kind: 'begun', lastPassMs: null })
-  await source.endPurge('two', ['Y', 'Both'])
+  await passes.end('two', ['Y', 'Both'])
   expect(await begin('two', 'Y', 'Both')).toMatchObject({ kind: 'waiting' })
 })

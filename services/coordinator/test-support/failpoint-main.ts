@@ -28,6 +28,7 @@ import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/mes
 import { loadProcesses } from '../src/adapters/folder/processes.ts'
 import { connectPostgres } from '../src/adapters/postgres/connection.ts'
 import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
+import { type CursorRow, CURSORS } from '../src/change-feed/change-cursors.ts'
 import type { ConnectedCompanies } from '../src/company/connected-companies.ts'
 import { readConfig } from '../src/config.ts'
 import { defineProcess } from '../src/process/define-process.ts'
@@ -116,10 +117,19 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
     await source.addDeadLetter(letter)
     await failpoint('dead letter stored', id)
   },
-  async moveCursor(realm, sweep) {
-    await failpoint('before cursor', realm)
-    await source.moveCursor(realm, sweep)
-    await failpoint('cursor moved', realm)
+  records(kind) {
+    const records = source.records(kind)
+    if (kind.table !== CURSORS.table) return records
+    return {
+      ...records,
+      async replace(before, after, action) {
+        const realm = (before as CursorRow | undefined)?.Realm
+        await failpoint('before cursor', realm)
+        const isReplaced = await records.replace(before, after, action)
+        await failpoint('cursor moved', realm)
+        return isReplaced
+      },
+    }
   },
   async replay(process, id, request, act) {
     await failpoint('before replay', id)

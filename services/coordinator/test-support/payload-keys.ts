@@ -6,7 +6,11 @@ import {
   parseKeyRing,
 } from '@integration-host/shared/secrets/envelope'
 import { until } from '@integration-host/shared/test-support/eventually'
-import { createPayloads, type ResealingProgress } from '../src/transaction/payload.ts'
+import { createPayloads } from '../src/transaction/payload.ts'
+import {
+  createResealingPasses,
+  type ResealingProgress,
+} from '../src/transaction/resealing-passes.ts'
 import { createSealedSource } from '../src/transaction/sealed-source.ts'
 import type { TransactionSource } from '../src/transaction/transaction-source.ts'
 import { startResealing } from '../src/worker/resealing.ts'
@@ -26,6 +30,7 @@ export async function reseal(
   const seen: ResealingProgress[] = []
   const resealing = startResealing({
     source,
+    passes: createResealingPasses(source),
     keys,
     owner: 'replica',
     log,

@@ -9,6 +9,8 @@ import { answered, stepDeps } from '../../test-support/step-outcome.ts'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
 import type { CallOutcome, CallRequest } from '../process/http-call.ts'
 import type { Claim, TransactionSource } from '../transaction/transaction-source.ts'
+import { type ChangeCursors, createChangeCursors } from './change-cursors.ts'
+import { createSubscriptions, type Subscriptions } from './subscriptions.ts'
 import { createChangeFeed } from './sweep.ts'
 
 const MINUTE = 60_000
@@ -38,6 +40,8 @@ const changeData = (invoices: readonly Found[], time = at(1_000)) =>
 let now: number
 let dataDir: string
 let source: TransactionSource
+let cursors: ChangeCursors
+let subscriptions: Subscriptions
 let published: ProviderEvent[]
 let publishFails: boolean
 let ownKeys: readonly string[]
@@ -45,7 +49,9 @@ beforeEach(async () => {
   now = NOW
   dataDir = await mkdtemp(join(tmpdir(), 'change-feed-'))
   source = await createMemoryTransactionSource(dataDir, { now: () => now })
-  await source.keepSubscriptions('Sale', ['intuit.Invoice.create', 'intuit.Invoice.update'])
+  cursors = createChangeCursors(source)
+  subscriptions = createSubscriptions(source)
+  await subscriptions.keepSubscriptions('Sale', ['intuit.Invoice.create', 'intuit.Invoice.update'])
   published = []
   publishFails = false
   ownKeys = []
@@ -59,7 +65,8 @@ afterEach(async () => {
 async function sweep(responses: readonly CallOutcome[], realm: string | null = REALM) {
   const calls: CallRequest[] = []
   const changeFeed = createChangeFeed({
-    source,
+    cursors,
+    subscriptions,
     ownKeys: () => ownKeys,
     now: () => now,
     async publish(event) {
@@ -80,11 +87,11 @@ async function sweep(responses: readonly CallOutcome[], realm: string | null = R
   )
   return { outcome, calls }
 }
-const cursor = () => source.changeCursor(REALM)
+const cursor = () => cursors.changeCursor(REALM)
 
 describe('a sweep of the change feed', () => {
   it("a sweep publishes the changes since the cursor, and then moves the cursor to the provider's time of the response", async () => {
-    await source.beginCursor(REALM)
+    await cursors.beginCursor(REALM)
     now += 10 * MINUTE
     const { outcome, calls } = await sweep([
       changeData(
@@ -121,7 +128,7 @@ describe('a sweep of the change feed', () => {
   })
 
   it('a sweep publishes only changes that at least one process subscribes to', async () => {
-    await source.keepSubscriptions('Sale', ['intuit.Invoice.update'])
+    await subscriptions.keepSubscriptions('Sale', ['intuit.Invoice.update'])
     await sweep([
       changeData([
         { Id: '1', createdAt: MINUTE, changedAt: MINUTE },
@@ -132,15 +139,15 @@ describe('a sweep of the change feed', () => {
   })
 
   it('a sweep also reads the changes to which processes of its own coordinator subscribe, even if these subscriptions are not stored yet', async () => {
-    await source.keepSubscriptions('Sale', [])
+    await subscriptions.keepSubscriptions('Sale', [])
     ownKeys = ['intuit.Invoice.update']
     await sweep([changeData([{ Id: '1', changedAt: MINUTE }])])
     expect(published).toHaveLength(1)
   })
 
   it('while no process subscribes to changes, a sweep makes no call and moves the cursor', async () => {
-    await source.beginCursor(REALM)
-    await source.keepSubscriptions('Sale', ['intuit.Invoice.void'])
+    await cursors.beginCursor(REALM)
+    await subscriptions.keepSubscriptions('Sale', ['intuit.Invoice.void'])
     now += MINUTE
     const { outcome, calls } = await sweep([])
     expect([outcome?.kind, calls.length]).toEqual(['completed', 0])
@@ -148,8 +155,8 @@ describe('a sweep of the change feed', () => {
   })
 
   it('a query of a sweep includes inactive objects, and puts only times in quotation marks', async () => {
-    await source.keepSubscriptions('Sale', ['intuit.Customer.update'])
-    await source.beginCursor(REALM)
+    await subscriptions.keepSubscriptions('Sale', ['intuit.Customer.update'])
+    await cursors.beginCursor(REALM)
     now += 40 * 24 * 60 * MINUTE
     const none = answered(200, JSON.stringify({ QueryResponse: {} }))
     const { calls } = await sweep([changeData([]), none])
@@ -188,15 +195,15 @@ describe('a sweep of the change feed', () => {
     ],
     ['the removal of the credential', answered(404), { kind: 'failed', errorClass: 'http_404' }],
   ])('a sweep does not move the cursor after %s', async (_, response, expected) => {
-    const { position } = await source.beginCursor(REALM)
+    const { position } = await cursors.beginCursor(REALM)
     now += MINUTE
     expect((await sweep([response])).outcome).toMatchObject(expected)
     expect(await cursor()).toMatchObject({ position, sweptAt: null })
   })
 
   it('a sweep does not move the cursor if the company is disconnected between two requests', async () => {
-    await source.keepSubscriptions('Time', ['intuit.TimeActivity.update'])
-    const { position } = await source.beginCursor(REALM)
+    await subscriptions.keepSubscriptions('Time', ['intuit.TimeActivity.update'])
+    const { position } = await cursors.beginCursor(REALM)
     now += MINUTE
     const { outcome } = await sweep([changeData([]), answered(404)])
     expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'http_404' })
@@ -204,7 +211,7 @@ describe('a sweep of the change feed', () => {
   })
 
   it('a sweep does not move the cursor before the broker has confirmed every event', async () => {
-    const { position } = await source.beginCursor(REALM)
+    const { position } = await cursors.beginCursor(REALM)
     publishFails = true
     const changed = changeData([{ Id: '1', changedAt: MINUTE }])
     expect((await sweep([changed])).outcome).toMatchObject({

@@ -21,13 +21,16 @@ import type { ProcessDefinition } from '../process/definition.ts'
 import { type EarlyOutcome, judgeCall, shortText } from '../process/judge-call.ts'
 import type { StepOutcome } from '../process/progress.ts'
 import { type SendDeps, sendCall } from '../process/send-call.ts'
-import type { Claim, TransactionSource } from '../transaction/transaction-source.ts'
+import type { Claim } from '../transaction/transaction-source.ts'
+import type { ChangeCursors } from './change-cursors.ts'
 import { type FeedDocument, readChangeData, readQueried } from './feed-document.ts'
 import { eventsOf, FEED_OPERATIONS } from './feed-events.ts'
 import { type FeedQuery, type FeedReply, type FeedRequests, readChanges } from './read-changes.ts'
+import type { Subscriptions } from './subscriptions.ts'
 
 export interface ChangeFeedDeps {
-  readonly source: Pick<TransactionSource, 'beginCursor' | 'moveCursor' | 'wantedChanges'>
+  readonly cursors: Pick<ChangeCursors, 'beginCursor' | 'moveCursor'>
+  readonly subscriptions: Pick<Subscriptions, 'wantedChanges'>
   /**
    * Returns the routing keys that the processes of this coordinator subscribe to. The store may not contain them yet.
    */
@@ -64,7 +67,8 @@ class SweepEnded extends Error {
 
 /** Builds the process `ChangeFeed`. */
 export function createChangeFeed({
-  source,
+  cursors,
+  subscriptions,
   ownKeys,
   publish,
   now,
@@ -81,8 +85,8 @@ export function createChangeFeed({
   })
 
   async function sweep(realm: string, requests: FeedRequests): Promise<StepOutcome> {
-    const cursor = await source.beginCursor(realm)
-    const wanted = new Set([...ownKeys(), ...(await source.wantedChanges())])
+    const cursor = await cursors.beginCursor(realm)
+    const wanted = new Set([...ownKeys(), ...(await subscriptions.wantedChanges())])
     const entities = providerEntities.filter((Entity) =>
       FEED_OPERATIONS.some((Operation) =>
         wanted.has(providerRoutingKey({ Provider: 'intuit', Entity, Operation })),
@@ -110,7 +114,7 @@ export function createChangeFeed({
       events: published.size,
       incomplete: unread.length === 0 ? null : shortText(unread.join('; ')),
     }
-    await source.moveCursor(realm, result)
+    await cursors.moveCursor(realm, result)
     const data = { since: new Date(begin).toISOString(), ...result }
     return { kind: 'completed', response: null, data, endsRun: true }
   }

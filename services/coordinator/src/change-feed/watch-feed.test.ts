@@ -7,6 +7,7 @@ import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { type ChangeCursors, createChangeCursors } from './change-cursors.ts'
 import { type FeedWatch, startFeedWatch } from './watch-feed.ts'
 
 const MINUTE = 60_000
@@ -20,6 +21,7 @@ let lags: number[]
 let polls: (() => Promise<number>)[]
 let dataDir: string
 let source: TransactionSource
+let cursors: ChangeCursors
 let watch: FeedWatch
 beforeEach(async () => {
   now = Date.parse('2026-11-23T12:00:00Z')
@@ -30,6 +32,7 @@ beforeEach(async () => {
   polls = []
   dataDir = await mkdtemp(join(tmpdir(), 'feed-watch-'))
   source = await createMemoryTransactionSource(dataDir, { now: () => now })
+  cursors = createChangeCursors(source)
   watch = start()
 })
 afterEach(async () => {
@@ -49,7 +52,7 @@ const clock: Clock = {
 }
 const start = (): FeedWatch =>
   startFeedWatch({
-    source,
+    cursors,
     companies: {
       async page(after) {
         if (connected.has('unavailable'))
@@ -115,7 +118,7 @@ describe("a pause of the provider's webhook deliveries", () => {
 describe('a company whose credential becomes usable', () => {
   it('a company whose credential becomes usable gets a cursor, at which its first sweep begins', async () => {
     await watch.onUsable('1')
-    expect(await source.changeCursor('1')).toMatchObject({ lagMs: 0 })
+    expect(await cursors.changeCursor('1')).toMatchObject({ lagMs: 0 })
     expect(sweeps).toEqual([])
   })
 
@@ -130,7 +133,7 @@ describe('a company whose credential becomes usable', () => {
   it('a company whose credential becomes usable gets no cursor while the change feed is not read', async () => {
     isActive = false
     await watch.onUsable('1')
-    expect(await source.changeCursor('1')).toBeNull()
+    expect(await cursors.changeCursor('1')).toBeNull()
   })
 })
 
@@ -140,10 +143,10 @@ describe('the cursors of connected companies', () => {
   it('connected companies get their cursors when the first process subscribes to changes', async () => {
     isActive = false
     await poll()
-    expect(await source.oldestCursors(10)).toEqual([])
+    expect(await cursors.oldestCursors(10)).toEqual([])
     isActive = true
     await poll()
-    expect((await source.oldestCursors(10)).map(({ realm }) => realm)).toEqual(['1', '2'])
+    expect((await cursors.oldestCursors(10)).map(({ realm }) => realm)).toEqual(['1', '2'])
   })
 
   it('a connected company gets its cursor within an hour if the coordinator missed the event of its credential', async () => {
@@ -151,65 +154,65 @@ describe('the cursors of connected companies', () => {
     connected.add('3')
     now += HOUR
     await poll()
-    expect(await source.changeCursor('3')).toMatchObject({ lagMs: 0 })
+    expect(await cursors.changeCursor('3')).toMatchObject({ lagMs: 0 })
   })
 
   it('a company that is connected again keeps its existing cursor', async () => {
-    const { position } = await source.beginCursor('1')
+    const { position } = await cursors.beginCursor('1')
     now += HOUR
     await poll()
-    expect(await source.changeCursor('1')).toMatchObject({ position })
+    expect(await cursors.changeCursor('1')).toMatchObject({ position })
   })
 
   it('connected companies get their cursors when token-service becomes available again', async () => {
     connected.add('unavailable')
     await poll()
-    expect(await source.oldestCursors(10)).toEqual([])
+    expect(await cursors.oldestCursors(10)).toEqual([])
     connected.delete('unavailable')
     await poll()
-    expect(await source.oldestCursors(10)).toHaveLength(2)
+    expect(await cursors.oldestCursors(10)).toHaveLength(2)
   })
 })
 
 describe('the lag of the change feeds', () => {
   it('the lag of the change feeds is the lag of the connected company with the oldest cursor', async () => {
-    await source.beginCursor('1')
+    await cursors.beginCursor('1')
     now += HOUR
-    await source.beginCursor('2')
+    await cursors.beginCursor('2')
     await poll()
     expect(lags).toEqual([HOUR])
   })
 
   it('a disconnected company does not count in the lag of the change feeds, and its cursor is removed', async () => {
-    await source.beginCursor('removed')
+    await cursors.beginCursor('removed')
     now += 27 * HOUR
     await poll()
     expect(lags).toEqual([0])
-    expect(await source.changeCursor('removed')).toBeNull()
+    expect(await cursors.changeCursor('removed')).toBeNull()
   })
 
   it('a connected company whose feed was not read for days counts in the lag of the change feeds', async () => {
-    await source.beginCursor('1')
+    await cursors.beginCursor('1')
     now += 50 * HOUR
     await poll()
     expect(lags).toEqual([50 * HOUR])
-    expect(await source.changeCursor('1')).not.toBeNull()
+    expect(await cursors.changeCursor('1')).not.toBeNull()
   })
 
   it('the lag of the change feeds keeps its last value while token-service is unavailable', async () => {
     await poll()
     lags = []
-    await source.beginCursor('unavailable')
+    await cursors.beginCursor('unavailable')
     now += 27 * HOUR
     for (const realm of connected)
-      await source.moveCursor(realm, {
+      await cursors.moveCursor(realm, {
         position: new Date(now).toISOString(),
         events: 0,
         incomplete: null,
       })
     await poll()
     expect(lags).toEqual([])
-    expect(await source.changeCursor('unavailable')).not.toBeNull()
+    expect(await cursors.changeCursor('unavailable')).not.toBeNull()
   })
 
   it('the lag of the change feeds is 0 while no change feed is read', async () => {

@@ -11,14 +11,11 @@ import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
 import type { CompanyPage, ConnectedCompanies } from '../company/connected-companies.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { ChangeCursors } from './change-cursors.ts'
 import { startPolling } from '../worker/polling.ts'
 
 export interface FeedWatchDeps {
-  readonly source: Pick<
-    TransactionSource,
-    'beginCursor' | 'deliveryAgeMs' | 'keepDelivery' | 'oldestCursors' | 'removeCursor'
-  >
+  readonly cursors: ChangeCursors
   readonly companies: ConnectedCompanies
   /**
    * Resolves with true if the change feed is to be read: at least one process subscribes to changes (`on`), and the
@@ -59,7 +56,7 @@ const PAGE = 100
 const BEGIN_MS = 3_600_000
 
 export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
-  const { source, companies, isActive, log, clock } = deps
+  const { cursors, companies, isActive, log, clock } = deps
   let keptAt = Number.NEGATIVE_INFINITY
   let keeping: Promise<void> | null = null
   let begunAt = Number.NEGATIVE_INFINITY
@@ -70,7 +67,7 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
    * the next delivery begins the sweep.
    */
   async function keepDelivery(): Promise<void> {
-    const ageMs = await source.deliveryAgeMs()
+    const ageMs = await cursors.deliveryAgeMs()
     if (ageMs !== null && ageMs > PAUSE_MS && (await isActive())) {
       const minutes = Math.floor(ageMs / 60_000)
       log.info(
@@ -79,7 +76,7 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
       )
       await deps.sweepAll(`the provider had delivered nothing for ${minutes} minutes`)
     }
-    await source.keepDelivery()
+    await cursors.keepDelivery()
     keptAt = clock.now()
   }
 
@@ -87,7 +84,7 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
     let after: string | null = null
     do {
       const page: CompanyPage = await companies.page(after)
-      await Promise.all(page.realms.map((realm) => source.beginCursor(realm)))
+      await Promise.all(page.realms.map((realm) => cursors.beginCursor(realm)))
       after = page.next
     } while (after !== null)
   }
@@ -108,16 +105,16 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
       await beginCursors()
       begunAt = clock.now()
     }
-    const cursors = await source.oldestCursors(PAGE)
-    for (const { realm, lagMs } of cursors) {
+    const oldest = await cursors.oldestCursors(PAGE)
+    for (const { realm, lagMs } of oldest) {
       if (lagMs <= OVERDUE_MS || (await companies.isConnected(realm))) {
         deps.onLag(lagMs)
         return true
       }
-      await source.removeCursor(realm)
+      await cursors.removeCursor(realm)
     }
-    if (cursors.length < PAGE) deps.onLag(0)
-    return cursors.length < PAGE
+    if (oldest.length < PAGE) deps.onLag(0)
+    return oldest.length < PAGE
   }
 
   const polling = startPolling({
@@ -157,7 +154,7 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
     },
     async onUsable(realm) {
       if (!(await isActive())) return
-      const { lagMs, position } = await source.beginCursor(realm)
+      const { lagMs, position } = await cursors.beginCursor(realm)
       if (lagMs > OVERDUE_MS) await deps.sweepOne(realm, `overdue@${position}/${realm}`)
     },
     async [Symbol.asyncDispose]() {

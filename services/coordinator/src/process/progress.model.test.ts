@@ -10,6 +10,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
+import { createPauseStore } from '../transaction/pause.ts'
 import type { RunDetail } from '../transaction/run-detail.ts'
 import type { Run } from '../transaction/run.ts'
 import { isOver, isResumable } from '../transaction/status.ts'
@@ -346,9 +347,9 @@ class Model {
         break
       }
       case 'pause':
-        await source.setPaused(name, happening.isPaused, anAct)
+        await createPauseStore(source).setPaused(name, happening.isPaused, anAct)
         this.isPaused = happening.isPaused
-        expect((await source.paused()).has(name)).toBe(this.isPaused)
+        expect((await createPauseStore(source).paused()).has(name)).toBe(this.isPaused)
         return
     }
     for (const run of this.runs) await this.#compare(run)

@@ -8,7 +8,28 @@ export interface RecordKind<Row extends object> {
   readonly table: string
   /** The columns of the primary key, in its order. Their values are strings. */
   readonly key: readonly (keyof Row & string)[]
+  /** How the first column of the key begins, if the table has rows of several kinds. */
+  readonly prefix?: string
+  /**
+   * The column whose value `page` shortens: a JSON object that may contain a long list. Instead of the list, `page`
+   * returns its length, or `null` if the object does not have the list.
+   */
+  readonly short?: { readonly column: keyof Row & string; readonly list: string; readonly count: string }
 }
+
+/** Rows in the order of some columns, which together identify a row. */
+export interface RecordPage<Row extends object> {
+  /** The values that the columns must have. */
+  readonly where?: Partial<Row>
+  readonly by: readonly (keyof Row & string)[]
+  readonly isNewestFirst?: boolean
+  /** The values of the columns `by` in the last row of the page before. */
+  readonly after?: readonly (string | number)[]
+  readonly limit: number
+}
+
+/** A new entry of the action log. */
+export type NewAction = Omit<Action, 'ID'>
 
 /**
  * The rows of a table. A store reads rows, computes in TypeScript what follows, and replaces a row if it is unchanged
@@ -22,10 +43,32 @@ export interface Records<Row extends object> {
   now(): Promise<number>
   /** Returns the rows whose key begins with these values, all rows if there are none, in the order of their keys. */
   rows(...key: readonly string[]): Promise<readonly Row[]>
+  /** Returns a page of rows, whose long column is shortened. A row can be replaced without the long column. */
+  page(page: RecordPage<Row>): Promise<readonly Row[]>
   /**
    * Stores `after`, and the entry of the action log, in one database transaction, if the stored row is still the one
-   * that `rows` has returned as `before`. Otherwise, returns false without a change. `undefined` stands for a row that
-   * does not exist.
+   * that `rows` or `page` has returned as `before`. Otherwise, returns false without a change. `undefined` stands for a row that
+   * does not exist: without `before` a row is added, without `after` it is removed.
    */
-  replace(before: Row | undefined, after: Row, action?: Omit<Action, 'ID'>): Promise<boolean>
+  replace(before: Row | undefined, after: Row | undefined, action?: NewAction): Promise<boolean>
+}
+
+/**
+ * Replaces the row with this key, or the row that a function reads, by the one that `next` returns. If another program
+ * changes the row meanwhile, `next` is called with the changed row. If it returns the row that it was given, nothing is
+ * changed or recorded.
+ */
+export async function changeRow<Row extends object>(
+  records: Records<Row>,
+  which: readonly string[] | (() => Promise<Row | undefined>),
+  next: (row: Row | undefined, now: number) => Row | undefined | Promise<Row | undefined>,
+  actionOf?: (now: number, before: Row | undefined) => NewAction,
+): Promise<Row | undefined> {
+  for (;;) {
+    const before =
+      typeof which === 'function' ? await which() : (await records.rows(...which))[0]
+    const now = await records.now()
+    const after = await next(before, now)
+    if (after === before || (await records.replace(before, after, actionOf?.(now, before)))) return after
+  }
 }

@@ -8,6 +8,7 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
+import { createChangeCursors } from '../change-feed/change-cursors.ts'
 import { sale } from '../changes.contract.ts'
 
 const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
@@ -36,7 +37,7 @@ const get = (path: string, id = 'reader') =>
 
 describe('GET /realms/{realm}/changes', () => {
   it('GET /realms/{realm}/changes shows the position of the change feed and the last sweep', async () => {
-    const { position } = await host.source.beginCursor('42')
+    const { position } = await createChangeCursors(host.source).beginCursor('42')
     const begun = await (await get('/realms/42/changes')).json()
     expect(begun).toEqual({
       Realm: '42',
@@ -46,7 +47,7 @@ describe('GET /realms/{realm}/changes', () => {
       Events: 0,
       Incomplete: null,
     })
-    await host.source.moveCursor('42', { position, events: 3, incomplete: 'Currency: rejected' })
+    await createChangeCursors(host.source).moveCursor('42', { position, events: 3, incomplete: 'Currency: rejected' })
     expect(await (await get('/realms/42/changes')).json()).toMatchObject({
       SweptAt: expect.any(String) as string,
       Events: 3,

@@ -7,14 +7,14 @@ import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { ChangeCursors } from '../change-feed/change-cursors.ts'
 
 export interface ChangesRouteDeps {
-  readonly source: TransactionSource
+  readonly changeCursors: Pick<ChangeCursors, 'changeCursor'>
 }
 
 /** `GET /realms/{realm}/changes`: how far the change feed of a company was read. */
-export const changesRoutes = ({ source }: ChangesRouteDeps) =>
+export const changesRoutes = ({ changeCursors }: ChangesRouteDeps) =>
   new Hono().get(
     '/:realm/changes',
     needs('transactions:read'),
@@ -28,7 +28,7 @@ export const changesRoutes = ({ source }: ChangesRouteDeps) =>
     onlyKnownQuery(),
     async (c) => {
       const { realm } = c.req.valid('param')
-      const cursor = await source.changeCursor(realm)
+      const cursor = await changeCursors.changeCursor(realm)
       if (cursor === null)
         throw new IntegrationError(
           'change_feed_not_found',

@@ -10,14 +10,17 @@ import { createFactory } from 'hono/factory'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { KEY_ENDED, keyEnded } from '../transaction/bulk-operation.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { OperationStore } from '../transaction/bulk-operation-store.ts'
 
 export interface KeyOperationRouteDeps {
-  readonly source: Pick<TransactionSource, 'openOperations' | 'stopOperation' | 'keepOperation'>
+  readonly bulkOperations: Pick<
+    OperationStore,
+    'openOperations' | 'stopOperation' | 'keepOperation'
+  >
 }
 
 /** `/keys/{id}/open`: the bulk operations of a key that have not ended, for the revocation of the key. */
-export function keyOperationRoutes({ source }: KeyOperationRouteDeps) {
+export function keyOperationRoutes({ bulkOperations }: KeyOperationRouteDeps) {
   const route = (
     operationId: string,
     summary: string,
@@ -42,7 +45,7 @@ export function keyOperationRoutes({ source }: KeyOperationRouteDeps) {
         caller.requireEveryRealm()
         caller.requireEveryProcess()
         const { id } = c.req.valid('param')
-        const open = await source.openOperations(id)
+        const open = await bulkOperations.openOperations(id)
         for (const operation of open) await change(operation, id, caller)
         return c.json({ Operations: open.length } satisfies z.output<typeof OpenOperations>)
       },
@@ -55,7 +58,7 @@ export function keyOperationRoutes({ source }: KeyOperationRouteDeps) {
     .delete(
       '/:id/open',
       ...route('stopOperationsOfKey', 'Stop the bulk operations of a key', (id, keyId, by) =>
-        source
+        bulkOperations
           .stopOperation(id, { by, reason: keyEnded(keyId) }, KEY_ENDED)
           .catch((error: unknown) => {
             // The operation has ended meanwhile.
@@ -68,7 +71,7 @@ export function keyOperationRoutes({ source }: KeyOperationRouteDeps) {
       ...route(
         'keepOperationsOfKey',
         'Make the bulk operations of a key independent of the key',
-        (id) => source.keepOperation(id),
+        (id) => bulkOperations.keepOperation(id),
       ),
     )
 }

@@ -14,8 +14,8 @@ import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { Act } from '../transaction/action.ts'
 import type { OperationPosition, OperationSummary } from '../transaction/bulk-operation.ts'
+import type { OperationStore } from '../transaction/bulk-operation-store.ts'
 import { operationNotFound } from '../transaction/errors.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { OperationRunner } from '../worker/run-operations.ts'
 import { action, type ActionRequest } from './act.ts'
@@ -24,7 +24,7 @@ import { pageLimit } from './contracts.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 
 export interface OperationRouteDeps {
-  readonly source: TransactionSource
+  readonly bulkOperations: OperationStore
   readonly operations: Operations
   readonly operationRunner: Pick<OperationRunner, 'hint'>
   readonly cursors: SealedCursors
@@ -64,7 +64,7 @@ const tags = ['operations']
 
 /** `/operations`: bulk operations, each of which performs one action on many runs in the background. */
 export function operationRoutes({
-  source,
+  bulkOperations,
   operations,
   operationRunner,
   cursors,
@@ -74,7 +74,7 @@ export function operationRoutes({
    * realm of the key that started the operation. Therefore the caller's key must cover these realms too.
    */
   const visibleTo = async (c: Context, id: string): Promise<OperationSummary> => {
-    const operation = await source.operation(id)
+    const operation = await bulkOperations.operation(id)
     if (operation === null) throw operationNotFound()
     const caller = callerOf(c)
     caller.requireProcess(operation.Process)
@@ -130,7 +130,7 @@ export function operationRoutes({
         if (FromStep !== undefined && !operations.process(Process).steps.has(FromStep))
           throw new IntegrationError('step_not_found', 'FromStep is not a step of the process')
         for (const realm of request.Filter?.realm ?? []) caller.requireRealm(realm)
-        const { Request, ...operation } = await source.startOperation(
+        const { Request, ...operation } = await bulkOperations.startOperation(
           crypto.randomUUID(),
           {
             Action,
@@ -161,7 +161,7 @@ export function operationRoutes({
         const { limit, cursor } = c.req.valid('query')
         const after =
           cursor === undefined ? undefined : cursors.open('operations', cursor, Position)
-        const page = await source.operations({ limit, after })
+        const page = await bulkOperations.operations({ limit, after })
         const caller = callerOf(c)
         const visible = page.operations.filter(
           ({ Process, Request: { Realms } }) =>
@@ -196,7 +196,7 @@ export function operationRoutes({
         operationId: 'stopOperation',
         summary: 'Stop a bulk operation for good',
         description: 'The batch in flight, a fifth of a second of runs, is completed.',
-        ...change((id, act) => source.stopOperation(id, act), 'operation_not_running'),
+        ...change((id, act) => bulkOperations.stopOperation(id, act), 'operation_not_running'),
       }),
     )
     .post(
@@ -205,7 +205,7 @@ export function operationRoutes({
         operationId: 'continueOperation',
         summary:
           'Continue a paused bulk operation; the runs whose failures paused it are tried again',
-        ...change((id, act) => source.continueOperation(id, act), 'operation_not_paused'),
+        ...change((id, act) => bulkOperations.continueOperation(id, act), 'operation_not_paused'),
       }),
     )
 }

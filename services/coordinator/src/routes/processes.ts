@@ -13,7 +13,7 @@ import type { Operations } from '../worker/operations.ts'
 import type { Worker } from '../worker/worker.ts'
 import type { Audit } from '../transaction/audit.ts'
 import { versionsOf } from '../transaction/process-summary.ts'
-import type { Pauses } from '../transaction/pause.ts'
+import type { Pauses, PauseStore } from '../transaction/pause.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { action, type ActionRequest } from './act.ts'
 import { ProcessParam } from './contracts.ts'
@@ -99,6 +99,7 @@ const ProcessList = z
 export interface ProcessRouteDeps {
   readonly operations: Operations
   readonly source: TransactionSource
+  readonly pauses: Pick<PauseStore, 'paused'>
   readonly worker: Worker
   readonly auditor: Auditor
   readonly processes: ReadonlyMap<string, ProcessDefinition>
@@ -113,6 +114,7 @@ export interface ProcessRouteDeps {
 export function processRoutes({
   operations,
   source,
+  pauses,
   worker,
   auditor,
   processes,
@@ -169,7 +171,7 @@ export function processRoutes({
     async apply({ c, caller, param, act }: ActionRequest<typeof ProcessParam>) {
       const definition = operations.process(param.process)
       await operations.setPaused(definition.name, isPaused, act)
-      return c.json(view(definition, await source.paused(), caller))
+      return c.json(view(definition, await pauses.paused(), caller))
     },
   })
   return new Hono()
@@ -184,10 +186,10 @@ export function processRoutes({
       }),
       onlyKnownQuery(),
       async (c) => {
-        const pauses = await source.paused()
+        const paused = await pauses.paused()
         const caller = callerOf(c)
         const visible = [...processes.values()].filter(({ name }) => caller.mayUseProcess(name))
-        const items = visible.map((process) => view(process, pauses, caller))
+        const items = visible.map((process) => view(process, paused, caller))
         return c.json({ items, not_loaded: await notLoaded(caller) })
       },
     )
@@ -206,7 +208,7 @@ export function processRoutes({
         const definition = operations.process(c.req.valid('param').process)
         const caller = callerOf(c)
         return c.json({
-          ...view(definition, await source.paused(), caller),
+          ...view(definition, await pauses.paused(), caller),
           Input: inputSchemaOf(definition),
           Versions: versions(definition, caller),
         })

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import type { Act } from './action.ts'
+import { createPauseStore } from './pause.ts'
 import type { ProcessOutline, TransactionSource } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report', 'csv'] }
@@ -58,9 +59,9 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
     })
 
     it('the pause and the resumption of a process are recorded without a transaction', async () => {
-      await source.setPaused(process.name, true, ada)
-      await source.setPaused(process.name, true, anAct)
-      await source.setPaused(process.name, false, anAct)
+      await createPauseStore(source).setPaused(process.name, true, ada)
+      await createPauseStore(source).setPaused(process.name, true, anAct)
+      await createPauseStore(source).setPaused(process.name, false, anAct)
       const what = { Process: 'OrderProcess', TransactionID: null, ReplayID: null, Realm: null }
       expect(await log()).toMatchObject([
         { ...what, Action: 'resume', KeyID: 'ops' },
@@ -127,7 +128,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
         },
       ])
       expect((await source.get(process.name, '66', null))?.run).toMatchObject({ Version: 0 })
-      expect((await source.paused()).size).toBe(0)
+      expect((await createPauseStore(source).paused()).size).toBe(0)
     })
 
     it('a read of data is recorded without a change, also if it is about all processes', async () => {

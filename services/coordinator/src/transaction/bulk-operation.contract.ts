@@ -7,6 +7,7 @@ import {
   type OperationRequest,
   withOutcomes,
 } from './bulk-operation.ts'
+import { createOperationStore, type OperationStore } from './bulk-operation-store.ts'
 
 const request: OperationRequest = {
   Action: 'resume',
@@ -28,12 +29,14 @@ const progress: OperationProgress = withOutcomes({ ...noProgress, Position: 2 },
 export function operationsContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a store of bulk operations`, () => {
     let source: MovableSource
+    let store: OperationStore
     beforeEach(async () => {
       source = await open()
+      store = createOperationStore(source)
     })
     afterEach(() => source[Symbol.asyncDispose]())
     const start = (id: string, more: Partial<OperationRequest> = {}) =>
-      source.startOperation(id, { ...request, ...more }, ada)
+      store.startOperation(id, { ...request, ...more }, ada)
     const lease = (id: string, owner = 'one') => ({ id, owner })
 
     it('a stored bulk operation is returned with its request, its actor and no progress', async () => {
@@ -51,10 +54,10 @@ export function operationsContract(name: string, open: () => Promise<MovableSour
       })
       const { Request: _request, ...rest } = started
       const summary = { PerSecond: 10, Realms: ['42', 'ot-*'], IdCount: 3 }
-      expect(await source.operation('a')).toEqual({ ...rest, Request: summary })
-      expect(await source.operation('b')).toBeNull()
+      expect(await store.operation('a')).toEqual({ ...rest, Request: summary })
+      expect(await store.operation('b')).toBeNull()
       await start('c', { Request: { Filter: { inDoubt: true }, PerSecond: 1, Realms: ['*'] } })
-      expect((await source.operation('c'))?.Request).toEqual({
+      expect((await store.operation('c'))?.Request).toEqual({
         Filter: { inDoubt: true },
         PerSecond: 1,
         Realms: ['*'],
@@ -68,11 +71,11 @@ export function operationsContract(name: string, open: () => Promise<MovableSour
         await source.advance(2) // the times of the memory source have a resolution of 1 ms
       }
       const ids: string[][] = []
-      let page = await source.operations({ limit: 2 })
+      let page = await store.operations({ limit: 2 })
       for (;;) {
         ids.push(page.operations.map(({ ID }) => ID))
         if (page.next === null) break
-        page = await source.operations({ limit: 2, after: page.next })
+        page = await store.operations({ limit: 2, after: page.next })
       }
       expect(ids).toEqual([['e', 'd'], ['c', 'b'], ['a']])
     })
@@ -82,57 +85,57 @@ export function operationsContract(name: string, open: () => Promise<MovableSour
       await source.advance(2)
       await start('b', { Process: 'Other' })
       await start('c', { Process: 'Unknown' })
-      expect(await source.claimOperation(processes, 'one')).toMatchObject({ ID: 'a', ...request })
-      expect(await source.claimOperation(processes, 'two')).toMatchObject({ ID: 'b' })
-      expect(await source.claimOperation(processes, 'three')).toBeNull()
+      expect(await store.claimOperation(processes, 'one')).toMatchObject({ ID: 'a', ...request })
+      expect(await store.claimOperation(processes, 'two')).toMatchObject({ ID: 'b' })
+      expect(await store.claimOperation(processes, 'three')).toBeNull()
       await start('d', { Process: 'Unknown', Action: 'cancel' })
-      expect(await source.claimOperation(processes, 'three')).toMatchObject({ ID: 'd' })
+      expect(await store.claimOperation(processes, 'three')).toMatchObject({ ID: 'd' })
     })
 
     it('after the lease of a bulk operation has expired, another replica claims it, and the first replica can no longer record progress', async () => {
       await start('a')
-      await source.claimOperation(processes, 'one')
-      expect(await source.recordProgress(lease('a'), progress)).toBe('Running')
+      await store.claimOperation(processes, 'one')
+      expect(await store.recordProgress(lease('a'), progress)).toBe('Running')
       await source.advance(contractTimes.leaseMs - MARGIN_MS)
-      expect(await source.claimOperation(processes, 'two')).toBeNull()
+      expect(await store.claimOperation(processes, 'two')).toBeNull()
       await source.advance(MARGIN_MS)
-      const taken = await source.claimOperation(processes, 'two')
+      const taken = await store.claimOperation(processes, 'two')
       expect(taken).toMatchObject({ ID: 'a', Progress: progress, ...request })
-      expect(await source.recordProgress(lease('a'), noProgress)).toBeNull()
-      expect(await source.renewOperation(lease('a'))).toBe(false)
-      expect((await source.operation('a'))?.Progress).toEqual(progress)
+      expect(await store.recordProgress(lease('a'), noProgress)).toBeNull()
+      expect(await store.renewOperation(lease('a'))).toBe(false)
+      expect((await store.operation('a'))?.Progress).toEqual(progress)
     })
 
     it('the lease of a bulk operation does not expire if it is renewed, with or without a record of progress', async () => {
       await start('a')
-      await source.claimOperation(processes, 'one')
+      await store.claimOperation(processes, 'one')
       for (const renew of [
-        () => source.renewOperation(lease('a')),
-        () => source.recordProgress(lease('a'), progress),
+        () => store.renewOperation(lease('a')),
+        () => store.recordProgress(lease('a'), progress),
       ]) {
         await source.advance(contractTimes.leaseMs * 0.7)
         expect(await renew()).toBeTruthy()
       }
       await source.advance(contractTimes.leaseMs * 0.7)
-      expect(await source.claimOperation(processes, 'two')).toBeNull()
+      expect(await store.claimOperation(processes, 'two')).toBeNull()
     })
 
     it('a bulk operation that a replica has released can be claimed by another replica at once', async () => {
       await start('a')
-      await source.claimOperation(processes, 'one')
-      await source.recordProgress(lease('a'), progress, { kind: 'release' })
-      expect(await source.claimOperation(processes, 'two')).toMatchObject({ Progress: progress })
+      await store.claimOperation(processes, 'one')
+      await store.recordProgress(lease('a'), progress, { kind: 'release' })
+      expect(await store.claimOperation(processes, 'two')).toMatchObject({ Progress: progress })
     })
 
     it('a bulk operation that a replica has released is claimed again only after the other operations', async () => {
       await start('a')
       await source.advance(2) // the times of the memory source have a resolution of 1 ms
       await start('b')
-      await source.claimOperation(processes, 'one')
+      await store.claimOperation(processes, 'one')
       await source.advance(2)
-      await source.recordProgress(lease('a'), progress, { kind: 'release' })
-      expect(await source.claimOperation(processes, 'one')).toMatchObject({ ID: 'b' })
-      expect(await source.claimOperation(processes, 'one')).toMatchObject({ ID: 'a' })
+      await store.recordProgress(lease('a'), progress, { kind: 'release' })
+      expect(await store.claimOperation(processes, 'one')).toMatchObject({ ID: 'b' })
+      expect(await store.claimOperation(processes, 'one')).toMatchObject({ ID: 'a' })
     })
 
     it('a service key can have at most 20 bulk operations that have not ended', async () => {
@@ -142,67 +145,67 @@ export function operationsContract(name: string, open: () => Promise<MovableSour
       expect(rejected.map(({ reason }) => reason.code)).toEqual(
         Array.from({ length: 10 }, () => 'too_many_operations'),
       )
-      expect(await source.countOperations()).toEqual({ Running: 20, Paused: 0 })
+      expect(await store.countOperations()).toEqual({ Running: 20, Paused: 0 })
       expect(await source.actions({ limit: 50 })).toHaveLength(20)
       const ofOther = { by: { keyId: 'other', person: null }, reason: null }
-      await source.startOperation('of another key', request, ofOther)
-      const { operations } = await source.operations({ limit: 50 })
+      await store.startOperation('of another key', request, ofOther)
+      const { operations } = await store.operations({ limit: 50 })
       const unfinished = operations.find(({ KeyID }) => KeyID === 'console')
-      await source.stopOperation(unfinished?.ID ?? '', ada)
+      await store.stopOperation(unfinished?.ID ?? '', ada)
       await start('next')
     })
 
     it('a completed bulk operation can be neither claimed nor stopped', async () => {
       await start('a')
-      await source.claimOperation(processes, 'one')
-      expect(await source.recordProgress(lease('a'), progress, { kind: 'completed' })).toBe(
+      await store.claimOperation(processes, 'one')
+      expect(await store.recordProgress(lease('a'), progress, { kind: 'completed' })).toBe(
         'Completed',
       )
-      const operation = await source.operation('a')
+      const operation = await store.operation('a')
       expect(operation).toMatchObject({ Status: 'Completed', Progress: progress })
       expect(operation?.FinishedAt).not.toBeNull()
-      expect(await source.claimOperation(processes, 'two')).toBeNull()
-      await expect(source.stopOperation('a', ada)).rejects.toMatchObject({
+      expect(await store.claimOperation(processes, 'two')).toBeNull()
+      await expect(store.stopOperation('a', ada)).rejects.toMatchObject({
         code: 'operation_not_running',
       })
     })
 
     it('a bulk operation is deleted if it ended long enough ago, but not while it is running or paused', async () => {
       for (const id of ['paused', 'completed', 'stopped']) await start(id)
-      await source.claimOperation(processes, 'one')
+      await store.claimOperation(processes, 'one')
       const pause = { kind: 'paused', reason: 'store_unavailable' } as const
-      await source.recordProgress(lease('paused'), progress, pause)
-      await source.claimOperation(processes, 'one')
-      await source.recordProgress(lease('completed'), progress, { kind: 'completed' })
-      await source.stopOperation('stopped', ada)
+      await store.recordProgress(lease('paused'), progress, pause)
+      await store.claimOperation(processes, 'one')
+      await store.recordProgress(lease('completed'), progress, { kind: 'completed' })
+      await store.stopOperation('stopped', ada)
       await start('running')
       await source.advance(2) // waits until the age of the ended operations is more than 0 ms
-      expect(await source.forgetOperations(60_000, 10)).toBe(0)
-      expect(await source.forgetOperations(0, 1)).toBe(1)
-      expect(await source.forgetOperations(0, 10)).toBe(1)
-      const { operations } = await source.operations({ limit: 10 })
+      expect(await store.forgetOperations(60_000, 10)).toBe(0)
+      expect(await store.forgetOperations(0, 1)).toBe(1)
+      expect(await store.forgetOperations(0, 10)).toBe(1)
+      const { operations } = await store.operations({ limit: 10 })
       expect(operations.map(({ ID }) => ID).toSorted()).toEqual(['paused', 'running'])
     })
 
     it('a paused bulk operation waits until it is continued', async () => {
       await start('a')
-      await source.claimOperation(processes, 'one')
+      await store.claimOperation(processes, 'one')
       const end = { kind: 'paused', reason: 'store_unavailable' } as const
-      expect(await source.recordProgress(lease('a'), progress, end)).toBe('Paused')
-      expect(await source.operation('a')).toMatchObject({
+      expect(await store.recordProgress(lease('a'), progress, end)).toBe('Paused')
+      expect(await store.operation('a')).toMatchObject({
         Status: 'Paused',
         StatusReason: 'store_unavailable',
         FinishedAt: null,
       })
-      expect(await source.countOperations()).toEqual({ Running: 0, Paused: 1 })
-      expect(await source.claimOperation(processes, 'two')).toBeNull()
-      expect(await source.continueOperation('a', ada)).toMatchObject({
+      expect(await store.countOperations()).toEqual({ Running: 0, Paused: 1 })
+      expect(await store.claimOperation(processes, 'two')).toBeNull()
+      expect(await store.continueOperation('a', ada)).toMatchObject({
         Status: 'Running',
         StatusReason: null,
       })
-      expect(await source.countOperations()).toEqual({ Running: 1, Paused: 0 })
-      expect(await source.claimOperation(processes, 'two')).toMatchObject({ Progress: progress })
-      await expect(source.continueOperation('a', ada)).rejects.toMatchObject({
+      expect(await store.countOperations()).toEqual({ Running: 1, Paused: 0 })
+      expect(await store.claimOperation(processes, 'two')).toMatchObject({ Progress: progress })
+      await expect(store.continueOperation('a', ada)).rejects.toMatchObject({
         code: 'operation_not_paused',
       })
     })
@@ -211,17 +214,17 @@ export function operationsContract(name: string, open: () => Promise<MovableSour
       'a bulk operation that is stopped while a replica works on it stays stopped, and its last progress is recorded (%s)',
       async (kind) => {
         await start('a')
-        await source.claimOperation(processes, 'one')
-        expect(await source.stopOperation('a', ada)).toMatchObject({ Status: 'Stopped' })
+        await store.claimOperation(processes, 'one')
+        expect(await store.stopOperation('a', ada)).toMatchObject({ Status: 'Stopped' })
         const end = kind === 'paused' ? { kind, reason: 'x' } : { kind }
-        expect(await source.recordProgress(lease('a'), progress, end)).toBe('Stopped')
-        expect(await source.operation('a')).toMatchObject({
+        expect(await store.recordProgress(lease('a'), progress, end)).toBe('Stopped')
+        expect(await store.operation('a')).toMatchObject({
           Status: 'Stopped',
           StatusReason: null,
           Progress: progress,
         })
-        expect(await source.claimOperation(processes, 'two')).toBeNull()
-        await expect(source.continueOperation('a', ada)).rejects.toMatchObject({
+        expect(await store.claimOperation(processes, 'two')).toBeNull()
+        await expect(store.continueOperation('a', ada)).rejects.toMatchObject({
           code: 'operation_not_paused',
         })
       },
@@ -229,10 +232,10 @@ export function operationsContract(name: string, open: () => Promise<MovableSour
 
     it('starting, stopping and continuing a bulk operation are recorded in the action log with the actor and the reason', async () => {
       await start('a')
-      await source.claimOperation(processes, 'one')
-      await source.recordProgress(lease('a'), progress, { kind: 'paused', reason: 'x' })
-      await source.continueOperation('a', ada)
-      await source.stopOperation('a', { by: { keyId: 'ops', person: null }, reason: null })
+      await store.claimOperation(processes, 'one')
+      await store.recordProgress(lease('a'), progress, { kind: 'paused', reason: 'x' })
+      await store.continueOperation('a', ada)
+      await store.stopOperation('a', { by: { keyId: 'ops', person: null }, reason: null })
       const what = { Process: 'OrderProcess', TransactionID: null, OperationID: 'a' }
       const byAda = { KeyID: 'console', Person: 'ada@example.com', Reason: ada.reason }
       expect(await source.actions({ limit: 10 })).toMatchObject([
@@ -244,8 +247,8 @@ export function operationsContract(name: string, open: () => Promise<MovableSour
 
     it('stopping or continuing a bulk operation that does not exist is rejected', async () => {
       for (const change of [
-        () => source.stopOperation('gone', ada),
-        () => source.continueOperation('gone', ada),
+        () => store.stopOperation('gone', ada),
+        () => store.continueOperation('gone', ada),
       ])
         await expect(change()).rejects.toMatchObject({ code: 'operation_not_found' })
       expect(await source.actions({ limit: 10 })).toEqual([])

@@ -20,7 +20,6 @@ import {
 } from '@integration-host/shared/contracts/operation'
 import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
-import type { AuditContext } from './action.ts'
 import type { RunPosition } from './run-search.ts'
 
 /**
@@ -115,57 +114,6 @@ export type OperationEnd =
   | { readonly kind: 'completed' }
   | { readonly kind: 'paused'; readonly reason: string }
   | { readonly kind: 'release' }
-
-/** The store of bulk operations, a part of the port `TransactionSource`. */
-export interface OperationStore {
-  /**
-   * Stores an operation, which any replica may claim, and records its start in the action log.
-   *
-   * @throws {IntegrationError} `too_many_operations` if the key already has `MAX_OPEN_OPERATIONS` operations that have
-   * not ended.
-   */
-  startOperation(id: string, request: OperationRequest, act: AuditContext): Promise<Operation>
-  operation(id: string): Promise<OperationSummary | null>
-  /** Reads operations, newest first. */
-  operations(filter: {
-    readonly after?: OperationPosition | undefined
-    readonly limit: number
-  }): Promise<{ operations: readonly OperationSummary[]; next: OperationPosition | null }>
-  /**
-   * Ends an operation early. The replica that works on the operation is notified when it records its progress.
-   *
-   * @param reason the status reason of the operation; `null` by default, for a person who stops it
-   * @throws {IntegrationError} `operation_not_found` or `operation_not_running`.
-   */
-  stopOperation(id: string, act: AuditContext, reason?: string): Promise<OperationSummary>
-  /** Returns the ids of the operations of a key that have not ended. */
-  openOperations(keyId: string): Promise<readonly string[]>
-  /** Makes an operation independent of the key that has started it. */
-  keepOperation(id: string): Promise<void>
-  /** Continues a paused operation. @throws {IntegrationError} `operation_not_found` or `operation_not_paused`. */
-  continueOperation(id: string, act: AuditContext): Promise<OperationSummary>
-  /**
-   * Acquires the lease of a running operation. The operation must act on one of these processes, or else cancel runs,
-   * because a cancellation needs no process definition. Operations that another replica has leased are skipped. Of the
-   * remaining operations, chooses the operation whose last change is the oldest, so that released operations alternate.
-   * Returns `null` if there is no such operation.
-   */
-  claimOperation(processes: readonly string[], owner: string): Promise<Operation | null>
-  /** Extends a lease. Returns false if the lease was lost. */
-  renewOperation(lease: OperationLease): Promise<boolean>
-  /**
-   * Records the progress of a leased operation. Ends the lease if `end` is given, and otherwise extends it. Returns the
-   * status of the operation after the change, or `null` if the lease was lost. The progress is recorded even if the
-   * operation was stopped.
-   */
-  recordProgress(
-    lease: OperationLease,
-    progress: OperationProgress,
-    end?: OperationEnd,
-  ): Promise<OperationStatus | null>
-  /** Returns the numbers of running and paused operations. */
-  countOperations(): Promise<Readonly<Record<'Running' | 'Paused', number>>>
-}
 
 export const noProgress: OperationProgress = {
   Batch: [],

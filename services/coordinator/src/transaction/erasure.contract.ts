@@ -78,7 +78,7 @@ export function erasureContract(name: string, open: () => Promise<MovableSource>
         counts.notEnded += page.notEnded
         after = page.next
       } while (after !== null)
-      await source.endErasure()
+      await source.compact()
       return counts
     }
 

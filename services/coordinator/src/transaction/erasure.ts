@@ -62,8 +62,6 @@ export interface Erasures {
    * ids of the webhook runs of the company that have not ended and do not report a removal.
    */
   dropWebhooks(realm: string): Promise<readonly string[]>
-  /** Rewrites the files of the source. When the promise has resolved, the files contain no erased data. */
-  endErasure(): Promise<void>
   /** Returns the realms of the runs of these transactions, and the number of ids that have no run. */
   realmsOf(
     process: string,

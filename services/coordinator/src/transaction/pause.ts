@@ -1,4 +1,6 @@
-import type { Act } from './action.ts'
+import { changeRow, type RecordKind } from '../records/records.ts'
+import { type Act, entryOf } from './action.ts'
+import type { TransactionSource } from './transaction-source.ts'
 
 /**
  * When, by whom and why a process was paused. The person and the reason are missing if an earlier version of the
@@ -15,14 +17,49 @@ export interface Pause {
 /** The paused processes by name. */
 export type Pauses = ReadonlyMap<string, Pause>
 
-/** The part of the port `TransactionSource` that stores which processes are paused. */
-export interface PauseStore {
-  paused(): Promise<Pauses>
-  /**
-   * Pauses or resumes a process. If the process is already paused, a further pause keeps the time, the person and the
-   * reason of the first pause.
-   */
-  setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
+/** A row of `Order_Process`. The row of a process that was resumed keeps its last pause. */
+export interface ProcessRow extends Pause {
+  readonly Paused: boolean
+  readonly UpdatedAt: string
 }
 
+export const PROCESSES: RecordKind<ProcessRow> = { table: 'Order_Process', key: ['Process'] }
+
 export const pausedBy = ({ by }: Act): string => by.person ?? by.keyId
+
+export const pausesOf = (rows: readonly ProcessRow[]): Pauses =>
+  new Map(
+    rows
+      .filter(({ Paused }) => Paused)
+      .map(({ Process, PausedAt, PausedBy, Reason }) => [
+        Process,
+        { Process, PausedAt, PausedBy, Reason },
+      ]),
+  )
+
+export type PauseStore = ReturnType<typeof createPauseStore>
+
+/** The store of which processes are paused. */
+export function createPauseStore(source: Pick<TransactionSource, 'records'>) {
+  const records = source.records(PROCESSES)
+  return {
+    paused: async (): Promise<Pauses> => pausesOf(await records.rows()),
+    /**
+     * Pauses or resumes a process. If the process is already paused, a further pause keeps the time, the person and the
+     * reason of the first pause.
+     */
+    async setPaused(Process: string, isPaused: boolean, act: Act): Promise<void> {
+      await changeRow(
+        records,
+        [Process],
+        (known, now) => {
+          const at = new Date(now).toISOString()
+          const pause = { Process, PausedAt: at, PausedBy: pausedBy(act), Reason: act.reason }
+          const { PausedAt, PausedBy, Reason } = known?.Paused === true ? known : pause
+          return { Process, Paused: isPaused, PausedAt, PausedBy, Reason, UpdatedAt: at }
+        },
+        (now) => entryOf(isPaused ? 'pause' : 'resume', act, { Process }, { now }),
+      )
+    },
+  }
+}

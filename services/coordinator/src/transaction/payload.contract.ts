@@ -9,6 +9,7 @@ import { aSearch } from '../../test-support/search.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import { createPayloads } from './payload.ts'
+import { createResealingPasses } from './resealing-passes.ts'
 import { FIRST_END } from './retention.ts'
 import { createSealedSource } from './sealed-source.ts'
 import type { Claim, TransactionSource } from './transaction-source.ts'
@@ -217,8 +218,8 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
           items: [{ ResponseBody: `{"note":"${MARKER}"}`, Data: { note: MARKER } }],
         })
       }
-      expect(await plain.resealing()).toMatchObject({ keyId: 'k2', outdated: 0, isDone: true })
-      expect(await plain.beginResealing('other', 'k2', 60_000)).toBeNull()
+      expect(await createResealingPasses(plain).last()).toMatchObject({ keyId: 'k2', outdated: 0, isDone: true })
+      expect(await createResealingPasses(plain).begin('other', 'k2', 60_000)).toBeNull()
     })
 
     it('a resealing pass counts payloads that it cannot decrypt, and does not change them', async () => {
@@ -241,9 +242,9 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       await queue('1', plain)
       const { run } = (await plain.get(process.name, '1', null)) ?? {}
       if (run === undefined) throw new Error('there is no such run')
-      const begun = await plain.beginResealing('replica', 'k1', 0)
+      const begun = await createResealingPasses(plain).begin('replica', 'k1', 0)
       if (begun === null) throw new Error('the pass has not begun')
-      expect(await plain.saveResealing('replica', { ...begun, after: run, outdated: 1 })).toBe(true)
+      expect(await createResealingPasses(plain).save('replica', { ...begun, after: run, outdated: 1 })).toBe(true)
       await resealWith(k1)
       expect(await outdated('k1')).toBe(0)
     })

@@ -63,27 +63,6 @@ export interface PayloadStore {
   ): Promise<{ readonly count: number; readonly next: RunKey | null }>
   /** Replaces each payload that has not changed since it was read. Returns the number of replaced payloads. */
   replacePayloads(payloads: readonly (StoredPayload & { readonly by: Json })[]): Promise<number>
-  /**
-   * Begins a pass over all payloads under a lease, or continues one. Returns `null` if another owner has the lease, or
-   * if the last pass with this key was completed less than `everyMs` ago.
-   */
-  beginResealing(owner: string, keyId: string, everyMs: number): Promise<ResealingProgress | null>
-  /** Stores the progress and renews the lease. Returns false if another owner has the lease now. */
-  saveResealing(owner: string, progress: ResealingProgress): Promise<boolean>
-  /** Returns the progress of the last pass; `null` if there was none. */
-  resealing(): Promise<ResealingProgress | null>
-}
-
-export interface ResealingProgress {
-  /** The id of the key with which the pass encrypts payloads. */
-  readonly keyId: string
-  /** The last run that the pass has read; `null` if the pass has read no run yet. */
-  readonly after: RunKey | null
-  /**
-   * The number of payloads that are in plain text or sealed with another key; `null` until the payloads are counted.
-   */
-  readonly outdated: number | null
-  readonly isDone: boolean
 }
 
 export interface Payloads {

@@ -4,6 +4,7 @@ import { contractTimes, type MovableSource } from '../../test-support/movable-so
 import { aSearch } from '../../test-support/search.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
+import { createPurgePasses, type PurgePasses } from './purge-passes.ts'
 import { FIRST_END, RETENTION_KEY_ID, type RetentionPolicy } from './retention.ts'
 import type { ProcessOutline } from './transaction-source.ts'
 
@@ -25,8 +26,10 @@ const completedOnly: RetentionPolicy = { ...nothing, failedMs: null }
 export function retentionContract(name: string, open: () => Promise<MovableSource>): void {
   describe(`${name} as a store that purges old runs`, () => {
     let source: MovableSource
+    let passes: PurgePasses
     beforeEach(async () => {
       source = await open()
+      passes = createPurgePasses(source)
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
@@ -205,16 +208,16 @@ export function retentionContract(name: string, open: () => Promise<MovableSourc
 
     it('the action log has the numbers of purged runs and deleted ids, including those of an interrupted retention pass', async () => {
       for (const id of ['1', '2', '3']) await completed(id)
-      await source.beginPurge('a killed owner', [process.name], 0)
+      await passes.begin('a killed owner', [process.name], 0)
       await purgeAll(nothing)
       await completed('4')
       await source.advance(contractTimes.leaseMs)
-      expect(await source.beginPurge('another owner', [process.name], 0)).toMatchObject({
+      expect(await passes.begin('another owner', [process.name], 0)).toMatchObject({
         kind: 'begun',
       })
       await purgeAll(nothing)
       await source.forget(0, 1)
-      await source.endPurge('another owner', [process.name])
+      await passes.end('another owner', [process.name])
       const entry = {
         KeyID: RETENTION_KEY_ID,
         Person: null,
@@ -227,23 +230,23 @@ export function retentionContract(name: string, open: () => Promise<MovableSourc
         { ...entry, Action: 'forget', Reason: '1 runs' },
         { ...entry, Action: 'purge', Reason: '4 runs' },
       ])
-      await source.beginPurge('another owner', [process.name], 0)
-      await source.endPurge('another owner', [process.name])
+      await passes.begin('another owner', [process.name], 0)
+      await passes.end('another owner', [process.name])
       expect(await source.actions({ limit: 10 })).toHaveLength(2)
     })
 
     it('a retention pass begins only when the required interval since the last completed pass is over', async () => {
-      expect(await source.beginPurge('one', [process.name], 60_000)).toEqual({
+      expect(await passes.begin('one', [process.name], 60_000)).toEqual({
         kind: 'begun',
         lastPassMs: null,
       })
-      expect(await source.continuePurge('one')).toBe(true)
-      await source.endPurge('one', [process.name])
-      const waiting = await source.beginPurge('two', [process.name], 60_000)
+      expect(await passes.renew('one')).toBe(true)
+      await passes.end('one', [process.name])
+      const waiting = await passes.begin('two', [process.name], 60_000)
       expect(waiting.kind).toBe('waiting')
       expect(waiting.lastPassMs).toBeLessThan(60_000)
       await source.advance(5)
-      expect(await source.beginPurge('two', [process.name], 1)).toMatchObject({ kind: 'begun' })
+      expect(await passes.begin('two', [process.name], 1)).toMatchObject({ kind: 'begun' })
     })
 
     it('purged runs do not count for the age of the oldest finished run of a process', async () => {

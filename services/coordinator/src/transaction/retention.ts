@@ -11,7 +11,7 @@
  * P3  The ids of all runs of a transaction are deleted together, so none of its runs remains without the run 0 that
  *     rejects a duplicate.
  * P4  Purged runs and deleted ids are counted in the database transaction that purges or deletes them. The action log
- *     gets the counts: one entry for each pass and process, not one for each run.
+ *     gets the counts: one entry for each pass and process, not one for each run (`purge-passes.ts`).
  * P5  The database transaction that purges runs also records that their files remain. The files are removed after this
  *     transaction, so a run that was resumed or replayed before the purge keeps its files. If the replica dies before
  *     it has removed the files, the next pass removes them. An id is not deleted while its files remain.
@@ -47,19 +47,6 @@ export interface PurgeablePage {
   readonly next: EndPosition | null
 }
 
-/**
- * The result of the request to begin a purge. `begun`: the caller may purge now. `waiting`: another owner is purging,
- * or the last pass ended too recently.
- */
-export interface PurgeTurn {
-  readonly kind: 'begun' | 'waiting'
-  /**
-   * The milliseconds since the last pass of a process ended. If the caller has several processes, this is the longest
-   * of their times. `null` if at least one process has had no pass yet.
-   */
-  readonly lastPassMs: number | null
-}
-
 /** Purged runs of one process whose files may remain. */
 export interface FilesLeft {
   readonly id: string
@@ -68,23 +55,6 @@ export interface FilesLeft {
 
 /** The part of the transaction source that removes old runs. */
 export interface Retention {
-  /**
-   * Whether this installation keeps finished runs if no setting says otherwise. This is the case if the installation
-   * already had runs when retention was introduced.
-   */
-  keepsByDefault(): Promise<boolean>
-  /**
-   * Begins a pass over these processes under a lease. The pass does not begin if another owner has the lease, or if the
-   * last pass over each process was completed less than `everyMs` ago. The times of passes are stored for each process,
-   * so coordinators with different processes do not prevent each other's passes.
-   *
-   * The lease only avoids needless work, because two concurrent passes would do no harm.
-   */
-  beginPurge(owner: string, processes: readonly string[], everyMs: number): Promise<PurgeTurn>
-  /** Renews the lease of the pass. Returns false if another owner has the lease now. */
-  continuePurge(owner: string): Promise<boolean>
-  /** Completes a pass over these processes: records the numbers of purged runs and deleted ids in the action log. */
-  endPurge(owner: string, processes: readonly string[]): Promise<void>
   /** Checks the next `limit` finished runs after a position, and returns the runs that may be purged. */
   purgeable(policy: RetentionPolicy, after: EndPosition, limit: number): Promise<PurgeablePage>
   /**
@@ -101,14 +71,15 @@ export interface Retention {
    * removed. Returns the number of deleted ids.
    */
   forget(dedupeMs: number, limit: number): Promise<number>
-  /**
-   * Deletes at most `limit` bulk operations that ended at least `keptMs` ago, and returns their number. They are
-   * deleted because their filters may contain tags of runs.
-   */
-  forgetOperations(keptMs: number, limit: number): Promise<number>
   /** Returns, for each process, how many milliseconds ago its oldest finished run ended. Purged runs do not count. */
   oldestKept(processes: readonly string[]): Promise<ReadonlyMap<string, number>>
 }
 
 /** The key id of the entries that a pass writes to the action log. No service key can have this id. */
 export const RETENTION_KEY_ID = 'coordinator:retention'
+
+/**
+ * What a pass counts, with the prefix of the names of its counts. There is one row of `Order_Installation` for each
+ * process that the pass has changed.
+ */
+export const COUNTED = { purge: 'Purged ', forget: 'Forgotten ' } as const

@@ -1,19 +1,15 @@
 import { hasCode } from '@integration-host/shared/errors'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
-import type { ChangeCursors } from '../change-feed/change-cursors.ts'
 import { isDebounced } from './debounce.ts'
 import { notFound } from './errors.ts'
 import type { Item } from './item.ts'
-import type { OperationStore } from './bulk-operation.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
 import type { DelayedRuns } from './delayed-runs.ts'
 import type { Erasures } from './erasure.ts'
-import type { PauseStore } from './pause.ts'
 import type { KeyColumn, PayloadColumn, PayloadPlace, Payloads, PayloadStore } from './payload.ts'
 import type { Retention } from './retention.ts'
 import { hasInitialData, isRepeated, type Run, type RunKey } from './run.ts'
 import type { RunDetail } from './run-detail.ts'
-import type { Subscriptions } from './subscriptions.ts'
 import type { TargetCalls } from './target-calls.ts'
 import type {
   Claim,
@@ -33,20 +29,17 @@ import type {
  * is listed here or implemented there.
  */
 type PassedThrough =
-  | keyof ChangeCursors
   | keyof DeadLetterStore
   | keyof DelayedRuns
   | keyof Erasures
-  | keyof OperationStore
-  | keyof PauseStore
   | keyof PayloadStore
   | keyof Retention
-  | keyof Subscriptions
   | keyof TargetCalls
   | 'actions'
   | 'addWebhooks'
   | 'announce'
   | 'audit'
+  | 'compact'
   | 'countUnfinished'
   | 'exportEnd'
   | 'grantSlots'

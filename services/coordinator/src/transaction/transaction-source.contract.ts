@@ -12,6 +12,7 @@ import {
   workOn,
 } from '../../test-support/order-runs.ts'
 import type { StepOutcome } from '../process/progress.ts'
+import { createPauseStore } from './pause.ts'
 import type { ClaimedRun, Run } from './run.ts'
 import type { ProcessOutline } from './transaction-source.ts'
 
@@ -228,29 +229,29 @@ export function transactionSourceContract(name: string, open: () => Promise<Mova
     })
 
     it('a transaction source stores which business processes are paused', async () => {
-      expect((await source.paused()).size).toBe(0)
-      await source.setPaused('A', true, anAct)
-      await source.setPaused('B', true, anAct)
-      await source.setPaused('A', true, anAct)
-      await source.setPaused('B', false, anAct)
-      expect([...(await source.paused()).keys()]).toEqual(['A'])
+      expect((await createPauseStore(source).paused()).size).toBe(0)
+      await createPauseStore(source).setPaused('A', true, anAct)
+      await createPauseStore(source).setPaused('B', true, anAct)
+      await createPauseStore(source).setPaused('A', true, anAct)
+      await createPauseStore(source).setPaused('B', false, anAct)
+      expect([...(await createPauseStore(source).paused()).keys()]).toEqual(['A'])
     })
 
     it('a second pause of a process keeps the time, the person and the reason of the first pause', async () => {
       const person = { keyId: 'console', person: 'ada@example.com' }
-      await source.setPaused('A', true, { ...anAct, by: person, reason: 'the provider is down' })
-      const first = (await source.paused()).get('A')
+      await createPauseStore(source).setPaused('A', true, { ...anAct, by: person, reason: 'the provider is down' })
+      const first = (await createPauseStore(source).paused()).get('A')
       expect(first).toEqual({
         Process: 'A',
         PausedAt: expect.stringMatching(/^\d{4}-.*Z$/),
         PausedBy: 'ada@example.com',
         Reason: 'the provider is down',
       })
-      await source.setPaused('A', true, anAct)
-      expect((await source.paused()).get('A')).toEqual(first)
-      await source.setPaused('A', false, anAct)
-      await source.setPaused('A', true, anAct)
-      expect((await source.paused()).get('A')).toMatchObject({ PausedBy: 'ops', Reason: null })
+      await createPauseStore(source).setPaused('A', true, anAct)
+      expect((await createPauseStore(source).paused()).get('A')).toEqual(first)
+      await createPauseStore(source).setPaused('A', false, anAct)
+      await createPauseStore(source).setPaused('A', true, anAct)
+      expect((await createPauseStore(source).paused()).get('A')).toMatchObject({ PausedBy: 'ops', Reason: null })
     })
 
     it('audit() counts a run of an unknown business process as a violation', async () => {

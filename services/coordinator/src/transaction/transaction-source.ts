@@ -1,8 +1,6 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
-import type { ChangeCursors } from '../change-feed/change-cursors.ts'
 import type { Json } from '../process/json-normalization.ts'
 import type { Transition } from '../process/progress.ts'
-import type { OperationStore } from './bulk-operation.ts'
 import type { DelayedRuns } from './delayed-runs.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
 import type { Act, Action, ActionFilter, Actor, ActionWithoutChange } from './action.ts'
@@ -11,7 +9,6 @@ import type { PayloadStore } from './payload.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
 import type { Audit } from './audit.ts'
 import type { FinishedItem } from './item.ts'
-import type { PauseStore } from './pause.ts'
 import type { RunReader } from './run-detail.ts'
 import type { RecordKind, Records } from '../records/records.ts'
 import type { OperatorActions } from './operator-actions.ts'
@@ -19,7 +16,6 @@ import type { Retention } from './retention.ts'
 import type { RunSearchSource } from './run-search.ts'
 import type { RunExports } from './run-export.ts'
 import type { SlotRequest, Slots } from './slots.ts'
-import type { Subscriptions } from './subscriptions.ts'
 import type { TargetCalls } from './target-calls.ts'
 
 /**
@@ -38,24 +34,25 @@ import type { TargetCalls } from './target-calls.ts'
  */
 export interface TransactionSource
   extends
-    ChangeCursors,
     DeadLetterStore,
     DelayedRuns,
     Erasures,
-    OperationStore,
     OperatorActions,
-    PauseStore,
     PayloadStore,
     Retention,
     RunExports,
     RunReader,
     RunSearchSource,
     Slots,
-    Subscriptions,
     TargetCalls,
     AsyncDisposable {
   /** Returns the rows of a table that a store of its own reads and replaces. */
   records<Row extends object>(kind: RecordKind<Row>): Records<Row>
+  /**
+   * Rewrites the files of the source. When the promise has resolved, the files contain no data that was erased, purged
+   * or replaced. A database needs no such step.
+   */
+  compact(): Promise<void>
   /**
    * Queues run 0 of each transaction. The results are in the order of the transactions. With `by`, each new transaction
    * is recorded as an action. With `start`, the same statement claims the first runs that are due now. All transactions

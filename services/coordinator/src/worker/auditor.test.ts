@@ -49,8 +49,8 @@ describe('an audit of a store with runs of processes that are not loaded', () =>
             },
             { processes, paused },
           ),
-        paused: async () => paused,
       },
+      pauses: { paused: async () => paused },
       queue: {
         async consumers(process, step) {
           checked.push(`${process}.${step}`)

@@ -1,4 +1,5 @@
 import type { Audit } from '../transaction/audit.ts'
+import type { PauseStore } from '../transaction/pause.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { PausedNames } from './gate.ts'
 import type { StepQueue } from './step-queue.ts'
@@ -12,7 +13,8 @@ export interface Auditor {
 }
 
 export interface AuditorDeps {
-  readonly source: Pick<TransactionSource, 'audit' | 'paused'>
+  readonly source: Pick<TransactionSource, 'audit'>
+  readonly pauses: Pick<PauseStore, 'paused'>
   readonly queue: Pick<StepQueue, 'consumers'>
   /** The names of the processes that are loaded. */
   readonly processes: readonly string[]
@@ -26,7 +28,7 @@ export interface AuditorDeps {
 const RECHECK_MS = 300_000
 
 export function createAuditor(deps: AuditorDeps): Auditor {
-  const { source, queue, processes, isOnline, now } = deps
+  const { source, pauses, queue, processes, isOnline, now } = deps
   let elsewhere: ReadonlySet<string> = new Set()
   const recheckAt = new Map<string, number>()
 
@@ -48,7 +50,7 @@ export function createAuditor(deps: AuditorDeps): Auditor {
    * loaded.
    */
   async function runElsewhere({ unfinished }: Audit): Promise<ReadonlySet<string>> {
-    const paused = await source.paused()
+    const paused = await pauses.paused()
     const found = new Set<string>()
     for (const { Process, StepName } of unfinished)
       if (!processes.includes(Process) && !found.has(Process) && StepName !== '')

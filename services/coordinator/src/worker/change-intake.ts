@@ -15,7 +15,7 @@ import {
 import { hasCode } from '@integration-host/shared/errors'
 import { routingKeysOf } from '../process/change-trigger.ts'
 import type { ProcessDefinition } from '../process/definition.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { Subscriptions } from '../change-feed/subscriptions.ts'
 import type { ChangeMessage, ChangeQueue } from './change-queue.ts'
 import {
   type IntakeResult,
@@ -30,9 +30,9 @@ export type ChangeResult = IntakeResult | IgnoredChange
 
 export interface ChangeIntakeDeps extends Omit<
   MessageIntakeDeps<ChangeMessage, IgnoredChange>,
-  'kind' | 'queues' | 'read' | 'ignoresConflicts' | 'prepare' | 'processes' | 'queue' | 'store'
+  'kind' | 'queues' | 'read' | 'ignoresConflicts' | 'prepare' | 'processes' | 'queue'
 > {
-  readonly store: Pick<TransactionSource, 'paused' | 'keepSubscriptions'>
+  readonly subscriptions: Pick<Subscriptions, 'keepSubscriptions'>
   readonly queue: ChangeQueue
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly isConnected: (realm: string) => Promise<boolean>
@@ -41,7 +41,7 @@ export interface ChangeIntakeDeps extends Omit<
 }
 
 export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
-  const { store, queue, processes, log } = deps
+  const { subscriptions, queue, processes, log } = deps
   /** For each process with a queue: the routing keys to which at least one replica subscribes. */
   const wanted = new Map<string, ReadonlySet<string>>()
   /** For each process: the routing keys whose bindings this replica has removed. */
@@ -52,7 +52,7 @@ export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
   async function prepare(process: ProcessDefinition): Promise<void> {
     const { name } = process
     const own = routingKeysOf(process.on)
-    const kept = new Set([...own, ...(await store.keepSubscriptions(name, own))])
+    const kept = new Set([...own, ...(await subscriptions.keepSubscriptions(name, own))])
     if (kept.size === 0 && !wanted.has(name)) return
     wanted.set(name, kept)
     const text = own.join(' ')
@@ -78,7 +78,7 @@ export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
       // Another replica may have subscribed to the key since the last check. A replica stores a key before it declares
       // the binding (B1), so no replica subscribes to a key that is not stored now.
       const own = routingKeysOf(processes.get(process)?.on ?? [])
-      return (await store.keepSubscriptions(process, own)).includes(routingKey)
+      return (await subscriptions.keepSubscriptions(process, own)).includes(routingKey)
     },
     triggersOf: (process) => processes.get(process)?.on ?? [],
     isConnected: deps.isConnected,

@@ -40,7 +40,7 @@ function storeOf(count: number, ended: Set<number>) {
       for (const { TransactionID } of runs) erased.add(Number(TransactionID))
       return runs.length
     },
-    async endErasure() {
+    async compact() {
       store.endings += 1
     },
     realmsOf: async () => ({ realms: [], unknown: 0 }),

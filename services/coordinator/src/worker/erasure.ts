@@ -28,7 +28,7 @@ export interface ErasureResult {
 }
 
 export interface ErasureDeps {
-  readonly source: Erasures & Pick<TransactionSource, 'cancel'>
+  readonly source: Erasures & Pick<TransactionSource, 'cancel' | 'compact'>
   readonly removeFiles: RemoveFilesOfRuns
   /** Whether this coordinator has loaded the process. Otherwise the files of its runs are unknown. */
   readonly isLoaded: (process: string) => boolean
@@ -105,7 +105,7 @@ export function createErasure({ source, removeFiles, isLoaded, log }: ErasureDep
       files += last.files
       passes += 1
     } while (!last.foundNothing && passes < MAX_PASSES && !signal.aborted)
-    await source.endErasure()
+    await source.compact()
     const { unknown } =
       'Ids' in scope ? await source.realmsOf(scope.Process, scope.Ids) : { unknown: 0 }
     const { filesLeft, notEnded, foundNothing } = last

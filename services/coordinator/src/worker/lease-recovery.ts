@@ -1,6 +1,7 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
 import type { Audit } from '../transaction/audit.ts'
+import type { PauseStore } from '../transaction/pause.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Auditor } from './auditor.ts'
 import { startPolling } from './polling.ts'
@@ -8,7 +9,8 @@ import { delayMsOf, type TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
 
 export interface LeaseRecoveryDeps {
-  readonly source: Pick<TransactionSource, 'paused' | 'recoverExpiredLeases'>
+  readonly source: Pick<TransactionSource, 'recoverExpiredLeases'>
+  readonly pauses: Pick<PauseStore, 'paused'>
   readonly publisher: Pick<TransitionPublisher, 'publishStep'>
   readonly worker: Pick<Worker, 'setPaused'>
   readonly auditor: Pick<Auditor, 'audit'>
@@ -31,10 +33,10 @@ const MAX_BATCHES = 10
  * pauses that were requested at other replicas, and audits the tables.
  */
 export function startLeaseRecovery(deps: LeaseRecoveryDeps): AsyncDisposable {
-  const { source, publisher, worker, log } = deps
+  const { source, pauses, publisher, worker, log } = deps
 
   async function poll(): Promise<boolean> {
-    worker.setPaused(await source.paused())
+    worker.setPaused(await pauses.paused())
     for (let batch = 0; batch < MAX_BATCHES; batch += 1) {
       const recovered = await source.recoverExpiredLeases(BATCH)
       if (recovered.length > 0) {

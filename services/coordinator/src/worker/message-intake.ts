@@ -18,7 +18,7 @@ import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { MessageAddress } from '@integration-host/shared/messaging/misaddressed'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { PauseStore } from '../transaction/pause.ts'
 import type { PausedNames } from './gate.ts'
 import type { Operations, QueueOutcome } from './operations.ts'
 import { startPolling } from './polling.ts'
@@ -87,7 +87,7 @@ export interface MessageIntakeDeps<Message extends IntakeMessage, Ignored extend
   readonly kind: string
   /** The pattern of the queue names for log entries, for example `start.*`. */
   readonly queues: string
-  readonly store: Pick<TransactionSource, 'paused'>
+  readonly pauses: Pick<PauseStore, 'paused'>
   readonly queue: IntakeQueue<Message>
   readonly operations: Pick<Operations, 'queue'>
   /**
@@ -155,7 +155,7 @@ const RENEWED_PAUSE_MS = 200
 export function startMessageIntake<Message extends IntakeMessage, Ignored extends string = never>(
   deps: MessageIntakeDeps<Message, Ignored>,
 ): MessageIntake {
-  const { kind, store, queue, operations, retryStore, log, count, holdMs = HOLD_MS } = deps
+  const { kind, pauses, queue, operations, retryStore, log, count, holdMs = HOLD_MS } = deps
   const shutdown = new AbortController()
   const consumers = createProcessConsumers({ queue, kind, queues: deps.queues, log })
   /** The number of messages of each process that stay unacknowledged until the store is available. */
@@ -306,7 +306,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     random: deps.random,
     async poll() {
       await deps.prepare?.()
-      follow(await store.paused())
+      follow(await pauses.paused())
       return true
     },
   })

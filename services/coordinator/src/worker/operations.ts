@@ -5,6 +5,7 @@ import { acceptedKey } from '../process/concurrency.ts'
 import type { Act, Actor, ActionWithoutChange } from '../transaction/action.ts'
 import { DELAYED_RUNS_PER_KEY, startsLater } from '../transaction/delayed-runs.ts'
 import type { Settlement } from '../transaction/operator-actions.ts'
+import type { PauseStore } from '../transaction/pause.ts'
 import type { Run } from '../transaction/run.ts'
 import type {
   NewTransaction,
@@ -73,6 +74,7 @@ export type QueueOutcome =
 
 export interface OperationsDeps {
   readonly source: TransactionSource
+  readonly pauses: PauseStore
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly publisher: Pick<
     TransitionPublisher,
@@ -109,7 +111,7 @@ function checkedTransaction(
 }
 
 export function createOperations(deps: OperationsDeps): Operations {
-  const { source, processes, publisher, stepsInFlight, worker } = deps
+  const { source, pauses, processes, publisher, stepsInFlight, worker } = deps
   const process = (name: string): ProcessDefinition => {
     const definition = processes.get(name)
     if (definition === undefined)
@@ -299,8 +301,8 @@ export function createOperations(deps: OperationsDeps): Operations {
       return run
     },
     async setPaused(name, isPaused, act) {
-      await source.setPaused(process(name).name, isPaused, act)
-      worker.setPaused(await source.paused())
+      await pauses.setPaused(process(name).name, isPaused, act)
+      worker.setPaused(await pauses.paused())
     },
     async wake(credential) {
       for (;;) {

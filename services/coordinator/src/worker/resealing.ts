@@ -7,13 +7,15 @@ import {
   createPayloads,
   isKeyColumn,
   type PayloadStore,
-  type ResealingProgress,
   type StoredPayload,
 } from '../transaction/payload.ts'
+import type { ResealingPasses, ResealingProgress } from '../transaction/resealing-passes.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { startPolling } from './polling.ts'
 
 export interface ResealingDeps {
-  readonly source: PayloadStore
+  readonly source: PayloadStore & Pick<TransactionSource, 'compact'>
+  readonly passes: ResealingPasses
   readonly keys: KeyRing
   readonly owner: string
   readonly log: Logger
@@ -49,7 +51,7 @@ const SETTLED_MS = 600_000
  * outdated.
  */
 export function startResealing(deps: ResealingDeps): AsyncDisposable {
-  const { source, keys, owner, log, clock, random, intervalMs, onProgress } = deps
+  const { source, passes, keys, owner, log, clock, random, intervalMs, onProgress } = deps
   const payloads = createPayloads(keys)
   const keyId = keys.activeKeyId
   const startedAt = clock.now()
@@ -67,9 +69,9 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
   }
 
   async function poll(): Promise<boolean> {
-    let progress = await source.beginResealing(owner, keyId, everyMs())
+    let progress = await passes.begin(owner, keyId, everyMs())
     if (progress === null) {
-      onProgress(await source.resealing())
+      onProgress(await passes.last())
       return true
     }
     if (progress.outdated === null) {
@@ -115,7 +117,9 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
 
   async function save(progress: ResealingProgress): Promise<boolean> {
     onProgress(progress)
-    return source.saveResealing(owner, progress)
+    // The files still contain the replaced payloads.
+    if (progress.isDone) await source.compact()
+    return passes.save(owner, progress)
   }
 
   /**
@@ -129,7 +133,7 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
       const page = await source.countOutdatedPayloads(keyId, { after, limit: COUNT_BATCH })
       outdated += page.count
       after = page.next
-      if (isClosed || !(await source.saveResealing(owner, progress))) return null
+      if (isClosed || !(await passes.save(owner, progress))) return null
     } while (after !== null)
     return outdated
   }

@@ -10,6 +10,8 @@ import { createMemoryTransactionSource } from '../adapters/memory/transaction-so
 import { defineProcess } from '../process/define-process.ts'
 import { outlineOf } from '../process/definition.ts'
 import type { ProcessOptions } from '../process/process-options.ts'
+import { createOperationStore } from '../transaction/bulk-operation-store.ts'
+import { createPurgePasses } from '../transaction/purge-passes.ts'
 import { FIRST_END } from '../transaction/retention.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { type RetentionAges, type RetentionDeps, startRetention } from './retention.ts'
@@ -45,7 +47,7 @@ async function pass(
   definitions: readonly ReturnType<typeof define>[],
   overrides: Partial<RetentionDeps> = {},
 ): Promise<void> {
-  const store = overrides.source ?? source
+  const passes = overrides.passes ?? createPurgePasses(source)
   let polls = 0
   const retention = startRetention({
     processes: new Map(definitions.map((definition) => [definition.name, definition])),
@@ -64,14 +66,16 @@ async function pass(
     onAges(each) {
       if (polls === 1) ages.push(each)
     },
+    source,
+    bulkOperations: createOperationStore(source),
     ...overrides,
-    source: {
-      ...store,
+    passes: {
+      ...passes,
       // The first poll makes the pass. The second poll begins only after the first poll has ended. When the second poll
       // begins, the pass has therefore ended.
-      async beginPurge(...turn) {
+      async begin(...turn) {
         polls += 1
-        return polls === 1 ? store.beginPurge(...turn) : { kind: 'waiting', lastPassMs: null }
+        return polls === 1 ? passes.begin(...turn) : { kind: 'waiting', lastPassMs: null }
       },
     },
   })
@@ -108,18 +112,19 @@ describe('the retention of finished runs', () => {
   it('a bulk operation is deleted 90 days after its end, and no file contains it any longer', async () => {
     const request = { Filter: { tag: ['order:a value'] }, PerSecond: 1 }
     const by = { keyId: 'console', person: null }
-    await source.startOperation(
+    const store = createOperationStore(source)
+    await store.startOperation(
       'old',
       { Action: 'cancel', Process: 'Order', DryRun: false, Request: { ...request, Realms: ['*'] } },
       { by, reason: null },
     )
-    await source.stopOperation('old', { by, reason: null })
+    await store.stopOperation('old', { by, reason: null })
     nowMs += 90 * DAY_MS
     await pass([])
-    expect(await source.operation('old')).not.toBeNull()
+    expect(await store.operation('old')).not.toBeNull()
     nowMs += 1
     await pass([])
-    expect(await source.operation('old')).toBeNull()
+    expect(await store.operation('old')).toBeNull()
     for (const name of ['ITSourceMemory.json', 'ITSourceMemory.journal'])
       expect(await readFile(join(folder, name), 'utf8')).not.toContain('a value')
   })
@@ -128,11 +133,11 @@ describe('the retention of finished runs', () => {
     const order = define('Order')
     await cancelled(order, '1')
     nowMs += 10_000 * DAY_MS
-    const keeping = { ...source, keepsByDefault: async () => true }
-    await pass([order], { source: keeping })
+    const passes = { ...createPurgePasses(source), keepsByDefault: async () => true }
+    await pass([order], { passes })
     expect(await isPurged(order, '1')).toBe(false)
     const retention = { completedDays: undefined, failedDays: 0.5, dedupeDays: 0 }
-    await pass([order], { source: keeping, retention })
+    await pass([order], { passes, retention })
     expect(await isPurged(order, '1')).toBe(true)
     expect(logged('retention of finished runs').at(-1)).toMatchObject({
       keptDays: { Order: { completed: 'for ever', failed: 0.5 } },
@@ -224,13 +229,16 @@ describe('the retention of finished runs', () => {
         nowMs += 3_000
         return { runs: [], next: pages < 100 ? FIRST_END : null }
       },
-      async continuePurge() {
+    }
+    const passes = {
+      ...createPurgePasses(source),
+      async renew() {
         extensions += 1
         return extensions < 2
       },
     }
     const retention = { completedDays: 1, failedDays: 1, dedupeDays: 0 }
-    await pass([define('Order')], { source: { ...source, ...kept }, retention })
+    await pass([define('Order')], { source: { ...source, ...kept }, passes, retention })
     expect(extensions).toBeGreaterThanOrEqual(2)
     expect(pages).toBeLessThan(100)
   })
@@ -255,12 +263,14 @@ describe('the retention of finished runs', () => {
       async forget(_ms, size) {
         return sizes.forget.push(size) > 20 ? 0 : size
       },
-      async forgetOperations(_ms, size) {
+    }
+    const bulkOperations = {
+      async forgetOperations(_ms: number, size: number) {
         sizes.forgetOperations.push(size)
         return 0
       },
     }
-    await pass([define('Order')], { source: { ...source, ...fast } })
+    await pass([define('Order')], { source: { ...source, ...fast }, bulkOperations })
     for (const kind of ['purge', 'forget', 'forgetOperations'] as const)
       expect(sizes[kind][0], kind).toBe(100)
     expect(Math.max(...sizes.purge)).toBeGreaterThan(100)

@@ -19,7 +19,10 @@ import {
   type Retention,
   type RetentionPolicy,
 } from '../transaction/retention.ts'
+import type { OperationStore } from '../transaction/bulk-operation-store.ts'
+import type { PurgePasses } from '../transaction/purge-passes.ts'
 import type { RunKey } from '../transaction/run.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { startPolling } from './polling.ts'
 import { firstPace, MAX_SIZE, nextPace, type PurgePace } from './purge-pace.ts'
 import type { RemoveFilesOfRuns } from './run-files.ts'
@@ -37,7 +40,9 @@ export interface RetentionAges {
 }
 
 export interface RetentionDeps {
-  readonly source: Retention
+  readonly source: Retention & Pick<TransactionSource, 'compact'>
+  readonly passes: PurgePasses
+  readonly bulkOperations: Pick<OperationStore, 'forgetOperations'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly retention: RetentionSettings
   readonly removeFiles: RemoveFilesOfRuns
@@ -67,7 +72,7 @@ const INTERVALS_PER_PASS = 60
 const CONTINUE_MS = 5_000
 
 export function startRetention(deps: RetentionDeps): AsyncDisposable {
-  const { source, log, owner, clock, intervalMs, random } = deps
+  const { source, passes, log, owner, clock, intervalMs, random } = deps
   const { now } = clock
   const startedAt = now()
   const shutdown = new AbortController()
@@ -80,7 +85,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
 
   /** Reads the default of the installation, and logs which retention applies. Called once. */
   async function readPolicies(): Promise<readonly RetentionPolicy[]> {
-    const keeps = await source.keepsByDefault()
+    const keeps = await passes.keepsByDefault()
     const found = policiesOf(deps, keeps ? KEEP : DEFAULT)
     const days = (ms: number | null): number | string => (ms === null ? 'for ever' : ms / DAY_MS)
     log.info(
@@ -121,7 +126,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
       const pace = nextPace(previous, count, performance.now() - startAt)
       paces.set(kind, pace)
       if (now() - continuedAt >= CONTINUE_MS) {
-        if (!(await source.continuePurge(owner))) return false
+        if (!(await passes.renew(owner))) return false
         continuedAt = now()
       }
       await pause(pace.pauseMs)
@@ -166,11 +171,16 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
     })
   }
 
-  const forgetOperations = (): Promise<boolean> =>
-    inBatches(
-      'forget operations',
-      async (size) => (await source.forgetOperations(OPERATIONS_MS, size)) || null,
-    )
+  async function forgetOperations(): Promise<boolean> {
+    let forgotten = 0
+    const isDone = await inBatches('forget operations', async (size) => {
+      const count = await deps.bulkOperations.forgetOperations(OPERATIONS_MS, size)
+      forgotten += count
+      return count || null
+    })
+    if (forgotten > 0) await source.compact()
+    return isDone
+  }
 
   /** Makes one pass. Resolves with false if a part of the pass failed, or if another replica must continue it. */
   async function pass(): Promise<boolean> {
@@ -190,13 +200,9 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
     policies ??= await readPolicies()
     const names = policies.map(({ process }) => process)
     const oldestMs = await source.oldestKept(names)
-    const { kind, lastPassMs } = await source.beginPurge(
-      owner,
-      names,
-      intervalMs * INTERVALS_PER_PASS,
-    )
+    const { kind, lastPassMs } = await passes.begin(owner, names, intervalMs * INTERVALS_PER_PASS)
     deps.onAges({ oldestMs, lastPassMs: lastPassMs ?? now() - startedAt })
-    if (kind === 'begun' && (await pass())) await source.endPurge(owner, names)
+    if (kind === 'begun' && (await pass())) await passes.end(owner, names)
     return true
   }
 

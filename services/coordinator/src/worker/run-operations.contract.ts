@@ -8,6 +8,7 @@ import { type Backends, openBackends } from '../../test-support/fixture.ts'
 import { advance } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import type { OperationRequest } from '../transaction/bulk-operation.ts'
+import { createOperationStore, type OperationStore } from '../transaction/bulk-operation-store.ts'
 import type { ProcessOutline, TransactionSource } from '../transaction/transaction-source.ts'
 import { type OperationRunnerDeps, startOperationRunner } from './run-operations.ts'
 import { createStoreRetry } from './store-retry.ts'
@@ -20,11 +21,13 @@ export function operationRunnerContract(kind: Backends['kind']): void {
   describe(`bulk operations on the ${kind} source`, () => {
     let backends: Backends
     let source: TransactionSource
+    let store: OperationStore
     let process: ProcessOutline
     let stack: AsyncDisposableStack
     beforeAll(async () => {
       backends = await openBackends(kind)
       source = await backends.openSource({ leaseMs: LEASE_MS })
+      store = createOperationStore(source, LEASE_MS)
     })
     afterAll(async () => {
       await source[Symbol.asyncDispose]()
@@ -57,6 +60,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       const runs: string[] = []
       const runner = startOperationRunner({
         source,
+        store,
         operations: {
           resume: wrap((_, id, replayId, act) => source.resume(process, id, replayId, act)),
           cancel: wrap((...of: Parameters<typeof source.cancel>) => source.cancel(...of)),
@@ -105,12 +109,12 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       const Request = { PerSecond: 1_000, Realms: ['*'], ...request }
       const id = crypto.randomUUID()
       const operation = { Action, Process: process.name, DryRun: false, Request, ...more }
-      await source.startOperation(id, operation, { by, reason: 'because' })
+      await store.startOperation(id, operation, { by, reason: 'because' })
       return id
     }
     const reached = (id: string, status: string) =>
       eventually(async () => {
-        const operation = await source.operation(id)
+        const operation = await store.operation(id)
         expect(operation?.Status).toBe(status)
         return operation?.Progress
       })
@@ -129,16 +133,16 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       const id = await start('cancel', { Ids: names })
       const kept = await start('cancel', { Ids: names })
       expect(
-        (await source.openOperations(by.keyId)).filter((one) => [id, kept].includes(one)),
+        (await store.openOperations(by.keyId)).filter((one) => [id, kept].includes(one)),
       ).toHaveLength(2)
-      await source.keepOperation(kept)
+      await store.keepOperation(kept)
       replica({ keys: { hasEnded: (keyId) => keyId === by.keyId } })
       await reached(id, 'Stopped')
-      expect((await source.operation(id))?.StatusReason).toBe('key_ended')
+      expect((await store.operation(id))?.StatusReason).toBe('key_ended')
       await reached(kept, 'Completed')
       expect(await changedBy(kept)).toEqual(names)
       expect(await changedBy(id)).toEqual([])
-      expect(await source.openOperations(by.keyId)).not.toContain(id)
+      expect(await store.openOperations(by.keyId)).not.toContain(id)
     })
 
     it('a bulk operation on ids changes the latest run of each id, and reports counts and failures', async () => {
@@ -290,12 +294,12 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       })
       const id = await start('cancel', { Ids: names, PerSecond: 50 })
       await reached(id, 'Paused')
-      expect(await source.operation(id)).toMatchObject({
+      expect(await store.operation(id)).toMatchObject({
         StatusReason: 'broker_unavailable',
         Progress: { Done: 30, FailedByCode: {} },
       })
       isBroken = false
-      await source.continueOperation(id, { by, reason: null })
+      await store.continueOperation(id, { by, reason: null })
       expect(await reached(id, 'Completed')).toMatchObject({ Done: 60, FailedByCode: {} })
       expect(await changedBy(id)).toEqual(names)
     })
@@ -310,7 +314,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       })
       const id = await start('cancel', { Ids: names, PerSecond: 1_000 })
       await reached(id, 'Paused')
-      expect(await source.operation(id)).toMatchObject({ StatusReason: 'broker_unavailable' })
+      expect(await store.operation(id)).toMatchObject({ StatusReason: 'broker_unavailable' })
     })
 
     it('a bulk operation pauses if reading its runs fails because of a defect', async () => {
@@ -319,7 +323,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       replica({ source: { ...source, search: get as never, get } })
       const id = await start('cancel', { Filter: {} })
       await reached(id, 'Paused')
-      expect(await source.operation(id)).toMatchObject({ StatusReason: 'internal_error' })
+      expect(await store.operation(id)).toMatchObject({ StatusReason: 'internal_error' })
     })
 
     it('a short bulk operation completes although five slow operations, which were started earlier, are still running', async () => {
@@ -331,8 +335,8 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       const urgent = await start('cancel', { Ids: ['urgent'] })
       await reached(urgent, 'Completed')
       for (const id of slow) {
-        expect(await source.operation(id)).toMatchObject({ Status: 'Running' })
-        await source.stopOperation(id, { by, reason: null })
+        expect(await store.operation(id)).toMatchObject({ Status: 'Running' })
+        await store.stopOperation(id, { by, reason: null })
       }
     })
 
@@ -379,7 +383,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       let id = ''
       const { stop } = replica({
         async before(name) {
-          if (name === names[5]) await source.stopOperation(id, { by, reason: 'wrong' })
+          if (name === names[5]) await store.stopOperation(id, { by, reason: 'wrong' })
         },
       })
       id = await start('cancel', { Ids: names, PerSecond: 20 })
@@ -387,7 +391,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       await stop() // waits for the batch in flight
       const changed = await changedBy(id)
       expect(changed.length).toBeLessThan(12)
-      expect((await source.operation(id))?.Progress.Done).toBe(changed.length)
+      expect((await store.operation(id))?.Progress.Done).toBe(changed.length)
     })
 
     it('a bulk operation changes at most PerSecond runs in its first second', async () => {
@@ -450,7 +454,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
         hangs.resolve()
         await frozen.stop()
         expect(await changedBy(id)).toEqual(names)
-        expect(await source.operation(id)).toMatchObject({
+        expect(await store.operation(id)).toMatchObject({
           Status: 'Completed',
           Progress: { Done: 30 },
         })

@@ -21,6 +21,7 @@ import {
   type RunOutcome,
   withOutcomes,
 } from '../transaction/bulk-operation.ts'
+import type { OperationStore } from '../transaction/bulk-operation-store.ts'
 import { anotherRunStarted, DoneBefore, notFound, purged } from '../transaction/errors.ts'
 import type { Run } from '../transaction/run.ts'
 import { isDelayed } from '../transaction/start-time.ts'
@@ -32,16 +33,8 @@ import { startPolling } from './polling.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
 
 export interface OperationRunnerDeps {
-  readonly source: Pick<
-    TransactionSource,
-    | 'claimOperation'
-    | 'renewOperation'
-    | 'recordProgress'
-    | 'stopOperation'
-    | 'countOperations'
-    | 'search'
-    | 'get'
-  >
+  readonly source: Pick<TransactionSource, 'search' | 'get'>
+  readonly store: OperationStore
   readonly operations: Pick<Operations, BulkAction>
   /** The loaded processes. A replica works on operations of these processes, and on all operations that cancel runs. */
   readonly processes: readonly string[]
@@ -86,7 +79,7 @@ const DRY_BATCH = 500
 const MAX_STREAK = 20
 
 export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner {
-  const { source, retryStore, log, clock, random, intervalMs, renewMs = RENEW_MS } = deps
+  const { source, store, retryStore, log, clock, random, intervalMs, renewMs = RENEW_MS } = deps
   const shutdown = new AbortController()
   /** The promises of the work on the claimed operations. The key of the map is the owner of the lease. */
   const inProgress = new Map<string, Promise<void>>()
@@ -96,7 +89,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
       // Each claim has a different owner. So this replica can claim an operation again even if its earlier work on the
       // operation hangs.
       const owner = `${deps.owner} ${crypto.randomUUID().slice(0, 8)}`
-      const operation = await source.claimOperation(deps.processes, owner)
+      const operation = await store.claimOperation(deps.processes, owner)
       if (operation === null) break
       const work = workOn(operation, { id: operation.ID, owner })
         // The error is only logged: after the lease has expired, a replica claims the operation again and continues it.
@@ -109,20 +102,20 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
         })
       inProgress.set(owner, work)
     }
-    deps.onCount(await source.countOperations())
+    deps.onCount(await store.countOperations())
     return true
   }
 
   async function workOn(operation: Operation, lease: OperationLease): Promise<void> {
     const { signal } = shutdown
     const renewal = setInterval(() => {
-      source
+      store
         .renewOperation(lease)
         .catch(() => log.debug('renewing the lease of a bulk operation failed'))
     }, renewMs)
     /** Records the progress. Returns false if this replica must not continue the operation. */
     const record = async (progress: OperationProgress, end?: OperationEnd): Promise<boolean> => {
-      const status = await retryStore(() => source.recordProgress(lease, progress, end), signal)
+      const status = await retryStore(() => store.recordProgress(lease, progress, end), signal)
       return status === 'Running'
     }
     let progress = operation.Progress
@@ -152,7 +145,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
           await sleep(delayMs, null, { signal }).catch(() => {})
         }
         if (signal.aborted) {
-          await source.recordProgress(lease, progress, { kind: 'release' })
+          await store.recordProgress(lease, progress, { kind: 'release' })
           return
         }
         // The operation is released only after the delay before its next batch, so that the next replica may start at
@@ -193,7 +186,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
   /** Stops an operation whose key has ended, unless another process has stopped it meanwhile. */
   async function stop({ ID, KeyID }: Operation): Promise<void> {
     const act = { by: { keyId: 'coordinator', person: null }, reason: keyEnded(KeyID) }
-    await source.stopOperation(ID, act, KEY_ENDED).catch((error: unknown) => {
+    await store.stopOperation(ID, act, KEY_ENDED).catch((error: unknown) => {
       if (!hasCode(error, 'operation_not_running')) throw error
     })
     log.info(

@@ -52,7 +52,7 @@ function intakeOn({ holdMs = 60_000 } = {}) {
     paused: new Map<string, Pause>(),
   }
   const intake = startStartIntake({
-    store: {
+    pauses: {
       async paused() {
         state.polls += 1
         return state.paused

@@ -14,8 +14,7 @@ export function createMemoryErasures(
     log,
     webhooks,
     commit,
-    compact,
-  }: Pick<MemoryStore, 'table' | 'log' | 'webhooks' | 'commit' | 'compact'>,
+  }: Pick<MemoryStore, 'table' | 'log' | 'webhooks' | 'commit'>,
   { now, leaseMs }: { readonly now: () => number; readonly leaseMs: number },
 ): Erasures {
   const isErasable = ({ ErasedAt, PurgedAt }: Run): boolean =>
@@ -79,7 +78,6 @@ export function createMemoryErasures(
         .map(({ TransactionID }) => TransactionID)
     },
     // The journal and the snapshot are rewritten, because they still contain the erased data.
-    endErasure: compact,
     async realmsOf(process, ids) {
       const found = [...new Set(ids)].map((id) => table.runsOf(process, id))
       return {

@@ -6,7 +6,6 @@ import {
   type PayloadColumn,
   type PayloadPage,
   type PayloadStore,
-  type ResealingProgress,
   sealedWith,
   type StoredPayload,
 } from '../../transaction/payload.ts'
@@ -14,13 +13,11 @@ import { keyText, runKey } from '../../transaction/run.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 import type { MemoryStore } from './store.ts'
 
-/** The payloads of the memory source. Re-encrypting them needs no lease, because no other OS process uses the files. */
-export function createMemoryPayloads(
-  { table, commit, compact }: Pick<MemoryStore, 'table' | 'commit' | 'compact'>,
-  now: () => number,
-): PayloadStore {
-  let pass: ResealingProgress | null = null
-  let savedAt = 0
+/** The payloads of the memory source. */
+export function createMemoryPayloads({
+  table,
+  commit,
+}: Pick<MemoryStore, 'table' | 'commit'>): PayloadStore {
   function outdated(keyId: string, { after, limit }: PayloadPage): OutdatedPayloads {
     const runs = table
       .all()
@@ -55,20 +52,6 @@ export function createMemoryPayloads(
       await commit(...[...changed.values()].map((run) => ({ run })))
       return replaced
     },
-    async beginResealing(_owner, keyId, everyMs) {
-      if (pass?.keyId === keyId && pass.isDone && now() - savedAt < everyMs) return null
-      if (pass === null || pass.keyId !== keyId || pass.isDone)
-        pass = { keyId, after: null, outdated: null, isDone: false }
-      return pass
-    },
-    async saveResealing(_owner, progress) {
-      // The journal and the snapshot are rewritten, because they still contain the replaced payloads.
-      if (progress.isDone) await compact()
-      pass = progress
-      savedAt = now()
-      return true
-    },
-    resealing: async () => pass,
   }
 }
 

@@ -1,12 +1,18 @@
 /** The rows of the tables of `Records` in the memory source. */
+import { isDeepStrictEqual } from 'node:util'
 import type { RecordKind, Records } from '../../records/records.ts'
 import type { MemoryStore } from './store.ts'
+
+/** The table of the values that exist once per installation. */
+export const INSTALLATION = 'Order_Installation'
 
 /** The row with this key, or `null` if there is none from now on. The values of a key contain no slash. */
 export interface RecordChange {
   readonly table: string
   readonly key: string
   readonly row: object | null
+  /** Whether the other columns keep their values. */
+  readonly isPartial?: true
 }
 
 export interface RecordTables {
@@ -27,11 +33,11 @@ export function createRecordTables(): RecordTables {
   }
   return {
     get: (table, key) => tableOf(table).get(key),
-    apply({ table, key, row }) {
+    apply({ table, key, row, isPartial }) {
       const rows = tableOf(table)
       const before = rows.get(key) ?? null
       if (row === null) rows.delete(key)
-      else rows.set(key, row)
+      else rows.set(key, isPartial ? { ...before, ...row } : row)
       return { table, key, row: before }
     },
     rows: (table) => [...tableOf(table)].toSorted(([a], [b]) => (a < b ? -1 : 1)),
@@ -44,24 +50,79 @@ export function createRecordTables(): RecordTables {
 export const keyOf = (values: readonly unknown[]): string =>
   values.map((value) => `${String(value)}/`).join('')
 
+/** Ends the leases of the rows, because a restart ends all of them: no other OS process uses the files. */
+export function endLeases(tables: RecordTables): void {
+  for (const { table, key, row } of tables.all()) {
+    if (row === null) continue
+    const { Value } = row as { readonly Value?: unknown }
+    if ('LeaseUntil' in row)
+      tables.apply({ table, key, row: { LeaseOwner: null, LeaseUntil: null }, isPartial: true })
+    if (typeof Value === 'object' && Value !== null && 'Until' in Value) {
+      const ended = { ...Value, Until: new Date(0).toISOString() }
+      tables.apply({ table, key, row: { Value: ended }, isPartial: true })
+    }
+  }
+}
+
 export function memoryRecords<Row extends object>(
   { records, log, commit }: Pick<MemoryStore, 'records' | 'log' | 'commit'>,
   now: () => number,
-  { table, key }: RecordKind<Row>,
+  { table, key, prefix = '', short }: RecordKind<Row>,
 ): Records<Row> {
+  /** The stored rows of the rows that `page` has shortened. */
+  const stored = new WeakMap<object, object>()
+  const shortened = (row: Row): Row => {
+    if (short === undefined) return row
+    const { [short.list]: list, ...rest } = row[short.column] as Record<string, unknown>
+    const count = Array.isArray(list) ? list.length : null
+    const copy = { ...row, [short.column]: { ...rest, [short.count]: count } }
+    stored.set(copy, row)
+    return copy
+  }
   return {
     now: async () => now(),
     rows: async (...values) =>
       records
         .rows(table)
-        .filter(([stored]) => stored.startsWith(keyOf(values)))
+        .filter(([known]) => known.startsWith(prefix) && known.startsWith(keyOf(values)))
         .map(([, row]) => row as Row),
+    async page({ where = {}, by, isNewestFirst = false, after, limit }) {
+      const sign = isNewestFirst ? -1 : 1
+      const order = (a: Row, other: (name: keyof Row & string, n: number) => unknown): number => {
+        const n = by.findIndex((name, at) => a[name] !== other(name, at))
+        const name = by[n]
+        return name === undefined ? 0 : (a[name] as string) < (other(name, n) as string) ? -sign : sign
+      }
+      return records
+        .rows(table)
+        .map(([, row]) => row as Row)
+        .filter((row) =>
+          Object.entries(where).every(([name, value]) => row[name as keyof Row] === value),
+        )
+        .filter((row) => after === undefined || order(row, (_, n) => after[n]) > 0)
+        .toSorted((a, b) => order(a, (name) => b[name]))
+        .slice(0, limit)
+        .map(shortened)
+    },
     async replace(before, after, action) {
-      const changed = keyOf(key.map((name) => after[name]))
-      if (records.get(table, changed) !== before) return false
+      const row = after ?? before
+      if (row === undefined) return true
+      const changed = keyOf(key.map((name) => row[name]))
+      if (records.get(table, changed) !== (before && (stored.get(before) ?? before))) return false
       const entry = action && { action: log.next(action) }
-      await commit({ record: { table, key: changed, row: after }, ...entry })
+      await commit({ record: { table, key: changed, ...changeOf(before, after) }, ...entry })
       return true
     },
   }
+}
+
+/** Returns only the columns that have changed, because the entry of the journal may otherwise be large. */
+function changeOf<Row extends object>(
+  before: Row | undefined,
+  after: Row | undefined,
+): Pick<RecordChange, 'row' | 'isPartial'> {
+  if (before === undefined || after === undefined) return { row: after ?? null }
+  const isChanged = ([name, value]: [string, unknown]): boolean =>
+    !isDeepStrictEqual(before[name as keyof Row], value)
+  return { row: Object.fromEntries(Object.entries(after).filter(isChanged)), isPartial: true }
 }

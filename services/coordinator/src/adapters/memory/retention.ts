@@ -1,29 +1,22 @@
-import { entryOf } from '../../transaction/action.ts'
-import {
-  FIRST_END,
-  type Retention,
-  RETENTION_KEY_ID,
-  type RetentionPolicy,
-} from '../../transaction/retention.ts'
+import { COUNTED, FIRST_END, type Retention, type RetentionPolicy } from '../../transaction/retention.ts'
 import { type Run, runKey } from '../../transaction/run.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
-import type { Entry, MemoryStore, RetentionState } from './store.ts'
+import { INSTALLATION, keyOf, type RecordChange } from './records.ts'
+import type { Entry, MemoryStore } from './store.ts'
 
 /** The maximum number of runs that `filesLeft` returns. */
 const MAX_FILES_LEFT = 1_000
 
-type Counted = keyof RetentionState['counts']
-
-/** The retention of the memory source. Purging old runs needs no lease, because no other OS process uses the files. */
+/** The retention of the memory source. */
 export function createMemoryRetention(store: MemoryStore, now: () => number): Retention {
-  const { table, log, commit } = store
-  let hasPurged = false
+  const { table, records, commit } = store
 
-  const countsWith = (action: Counted, process: string): RetentionState => {
-    const { counts, ...rest } = store.retention()
-    const count = (counts[action][process] ?? 0) + 1
-    return { ...rest, counts: { ...counts, [action]: { ...counts[action], [process]: count } } }
+  const countedUp = (action: keyof typeof COUNTED, process: string): RecordChange => {
+    const Name = COUNTED[action] + process
+    const place = { table: INSTALLATION, key: keyOf([Name]) }
+    const known = records.get(place.table, place.key) as { readonly Value: number } | undefined
+    return { ...place, row: { Name, Value: (known?.Value ?? 0) + 1 } }
   }
   /**
    * Builds and commits the entries one after another. Each entry adds 1 to a count and contains the new count, so it
@@ -31,7 +24,6 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
    */
   async function commitCounted(entries: readonly (() => Entry)[]): Promise<number> {
     await Promise.all(entries.map((entry) => commit(entry())))
-    hasPurged ||= entries.length > 0
     return entries.length
   }
 
@@ -42,35 +34,6 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
       .every((run) => run.header.PurgedAt !== null || transitions.isOld(run, policy, now()))
 
   return {
-    keepsByDefault: async () => store.retention().keepsByDefault,
-
-    async beginPurge(_owner, _processes, everyMs) {
-      const { passedAt } = store.retention()
-      const lastPassMs = passedAt === null ? null : now() - passedAt
-      return { kind: (lastPassMs ?? Infinity) >= everyMs ? 'begun' : 'waiting', lastPassMs }
-    },
-    continuePurge: async () => true,
-    async endPurge() {
-      const { keepsByDefault, counts } = store.retention()
-      // The purge counts as completed only when the purged data is no longer in the files.
-      if (hasPurged) await store.compact()
-      hasPurged = false
-      const actions = Object.entries(counts).flatMap(([action, byProcess]) =>
-        Object.entries(byProcess).map(([Process, count]) =>
-          log.next(
-            entryOf(
-              action as Counted,
-              { by: { keyId: RETENTION_KEY_ID, person: null }, reason: `${count} runs` },
-              { Process },
-              { now: now() },
-            ),
-          ),
-        ),
-      )
-      const retention = { keepsByDefault, passedAt: now(), counts: { purge: {}, forget: {} } }
-      await commit({ retention }, ...actions.map((action) => ({ action })))
-    },
-
     async purgeable(policy, _after, limit) {
       const runs = []
       for (const { header } of table.all()) {
@@ -88,7 +51,7 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
           .filter(({ header }) => mayGo(header, policy))
           .map((stored) => () => ({
             run: transitions.purged(stored, now()),
-            retention: countsWith('purge', stored.header.Process),
+            record: countedUp('purge', stored.header.Process),
           })),
       )
     },
@@ -129,19 +92,9 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
       return commitCounted(
         transactions.flat().map(({ header }) => () => ({
           forgotten: runKey(header),
-          retention: countsWith('forget', header.Process),
+          record: countedUp('forget', header.Process),
         })),
       )
-    },
-
-    async forgetOperations(keptMs, limit) {
-      const old = store.operations
-        .all()
-        .filter(({ FinishedAt }) => FinishedAt !== null && Date.parse(FinishedAt) < now() - keptMs)
-        .slice(0, limit)
-      await commit(...old.map(({ ID }) => ({ forgottenOperation: ID })))
-      hasPurged ||= old.length > 0
-      return old.length
     },
 
     async oldestKept(processes) {

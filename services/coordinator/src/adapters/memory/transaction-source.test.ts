@@ -42,8 +42,9 @@ import { operatorActionsContract } from '../../transaction/operator-actions.cont
 import { changeCursorsContract } from '../../change-feed/change-cursors.contract.ts'
 import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
 import { slotsContract } from '../../transaction/slots.contract.ts'
-import { subscriptionsContract } from '../../transaction/subscriptions.contract.ts'
+import { subscriptionsContract } from '../../change-feed/subscriptions.contract.ts'
 import { targetCallsContract } from '../../transaction/target-calls.contract.ts'
+import { createPauseStore } from '../../transaction/pause.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
 import { createMemoryTransactionSource } from './transaction-source.ts'
 
@@ -109,7 +110,7 @@ describe('the files of the in-memory transaction source', () => {
       const source = await createMemoryTransactionSource(folder)
       await source.queue(outline, [debounced('a'), debounced('b')])
       await source.queue(outline, [debounced('c')])
-      if (file === 'the snapshot') await source.endErasure() // writes the snapshot
+      if (file === 'the snapshot') await source.compact() // writes the snapshot
       await source[Symbol.asyncDispose]()
       const reopened = await createMemoryTransactionSource(folder)
       const results = await reopened.queue(outline, ['a', 'b', 'c', 'd'].map(debounced))
@@ -135,7 +136,7 @@ describe('the files of the in-memory transaction source', () => {
     const scope = { Realm: 'r1', Process: null }
     const { runs } = await source.erasable(scope, { after: null, limit: 10 })
     expect(await source.erase(runs, anAct)).toBe(1)
-    await source.endErasure()
+    await source.compact()
     expect(await files()).not.toContain('personal data')
     await source[Symbol.asyncDispose]()
     const reopened = await createMemoryTransactionSource(folder)
@@ -291,7 +292,7 @@ describe('the files of the in-memory transaction source', () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: '1', InitialData: 1, Reason: 'why' }], anAct.by)
     await source.cancel(process.name, '1', null, anAct)
-    await source.setPaused(process.name, true, anAct)
+    await createPauseStore(source).setPaused(process.name, true, anAct)
     const rejected = {
       kind: 'cancel',
       act: anAct,
@@ -314,8 +315,8 @@ describe('the files of the in-memory transaction source', () => {
     writeFileSync(journal, log)
     const fromJournal = await createMemoryTransactionSource(folder)
     expect(await fromJournal.actions({ limit: 10 })).toEqual(written)
-    expect([...(await fromJournal.paused()).keys()]).toEqual([process.name])
-    await fromJournal.setPaused(process.name, false, anAct)
+    expect([...(await createPauseStore(fromJournal).paused()).keys()]).toEqual([process.name])
+    await createPauseStore(fromJournal).setPaused(process.name, false, anAct)
     expect((await fromJournal.actions({ limit: 10 })).map(({ ID }) => ID)).toEqual([5, 4, 3, 2, 1])
     await fromJournal[Symbol.asyncDispose]()
   })

@@ -19,7 +19,7 @@ import {
   stillActive,
 } from '../../transaction/errors.ts'
 import { EXPORT_LAG_MS } from '../../transaction/run-export.ts'
-import { pausedBy } from '../../transaction/pause.ts'
+import { pausesOf, PROCESSES, type ProcessRow } from '../../transaction/pause.ts'
 import type { Run } from '../../transaction/run.ts'
 import {
   type ClaimRequest,
@@ -37,9 +37,7 @@ import { isWaitingForSlot } from '../../transaction/slots.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun, Times } from '../../transaction/transitions.ts'
 import { auditRuns } from './audit.ts'
-import { createMemoryChangeCursors } from './change-cursors.ts'
 import { createMemoryDeadLetters } from './dead-letter-source.ts'
-import { createMemoryOperations } from './operations.ts'
 import { createMemoryErasures } from './erase-runs.ts'
 import { createMemoryExports } from './export-runs.ts'
 import type { JournalOptions } from './journal.ts'
@@ -308,28 +306,10 @@ export async function createMemoryTransactionSource(
 
     ...createMemorySlots(table, commitRuns, times),
     ...createMemoryErasures(store, { now, leaseMs }),
-    ...createMemoryOperations(store, { now, leaseMs }),
-    ...createMemoryPayloads(store, now),
+    ...createMemoryPayloads(store),
     records: (kind) => memoryRecords(store, now, kind),
+    compact: () => store.compact(),
     ...createMemoryTargetCalls(now),
-    ...createMemoryChangeCursors(store, now),
-    paused: async () => store.paused(),
-
-    async setPaused(process, isPaused, act) {
-      const pauses = new Map(store.paused())
-      const pause = {
-        Process: process,
-        PausedAt: new Date(now()).toISOString(),
-        PausedBy: pausedBy(act),
-        Reason: act.reason,
-      }
-      if (!isPaused) pauses.delete(process)
-      else if (!pauses.has(process)) pauses.set(process, pause)
-      const what = { Process: process }
-      const action = log.next(entryOf(isPaused ? 'pause' : 'resume', act, what, { now: now() }))
-      await commit({ paused: [...pauses.values()], action })
-    },
-
     async recordWithoutChange({ kind, act, Outcome: outcome, ...what }) {
       const { Process, TransactionID } = what
       const stored = TransactionID === null ? undefined : table.find(Process, TransactionID, null)
@@ -339,7 +319,10 @@ export async function createMemoryTransactionSource(
     },
     actions: async (filter) => log.list(filter),
 
-    audit: async (processes) => auditRuns(table.all(), processes, store.paused(), now()),
+    async audit(processes) {
+      const rows = store.records.rows(PROCESSES.table).map(([, row]) => row as ProcessRow)
+      return auditRuns(table.all(), processes, pausesOf(rows), now())
+    },
 
     announce(announced) {
       webhooksOf = announced

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
 import { createDatabase, type TestDatabase } from '@integration-host/postgres/test-support/database'
 import { openPostgresSource } from '../../../test-support/postgres-source.ts'
+import { createPauseStore } from '../../transaction/pause.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
 import { listActions } from './statements/actions.ts'
 
@@ -43,7 +44,7 @@ async function entriesRead(filter: Parameters<typeof listActions>[1]): Promise<n
 
 describe('a large action log in PostgreSQL', () => {
   it('each filter of the action log reads about as many entries as it returns, even for a rare process or transaction', async () => {
-    await source.setPaused('RareProcess', true, anAct)
+    await createPauseStore(source).setPaused('RareProcess', true, anAct)
     await source.queue(outline, [{ TransactionID: 'rare', InitialData: 1 }], anAct.by)
     await database.sql`
       insert into "Order_Action" ("KeyID", "Action", "Process", "TransactionID", "ReplayID", "Outcome")

@@ -2,6 +2,7 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, type TestDatabase } from '@integration-host/postgres/test-support/database'
 import { openPostgresSource } from '../../../test-support/postgres-source.ts'
+import { createPauseStore } from '../../transaction/pause.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
 
 const COMPLETED = 101_000
@@ -67,7 +68,7 @@ describe('an audit of a table with many finished runs', () => {
     await source.audit(['OrderProcess'])
     // PostgreSQL publishes the statistics of a connection with its next statement, at most once per second.
     await eventually(async () => {
-      await source.paused()
+      await createPauseStore(source).paused()
       expect((await scans()).tuples).toBeGreaterThan(0)
     })
     const { tables, tuples } = await scans()

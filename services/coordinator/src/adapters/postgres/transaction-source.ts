@@ -36,15 +36,6 @@ import { listActions, recordWithoutChange } from './statements/actions.ts'
 import { postgresRecords } from './records.ts'
 import { auditTables } from './statements/audit.ts'
 import { cancelRun } from './statements/cancel-run.ts'
-import {
-  beginCursor,
-  changeCursor,
-  deliveryAgeMs,
-  keepDelivery,
-  moveCursor,
-  oldestCursors,
-  removeCursor,
-} from './statements/change-cursors.ts'
 import { claimRuns } from './statements/claim-runs.ts'
 import { claimWithSlots } from './statements/claim-with-slots.ts'
 import {
@@ -65,28 +56,10 @@ import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
 import { listReplays } from './statements/list-replays.ts'
 import {
-  changeOperation,
-  claimOperation,
-  countOperations,
-  getOperation,
-  keepOperation,
-  listOperations,
-  openOperations,
-  recordProgress,
-  renewOperation,
-  startOperation,
-} from './statements/operations.ts'
-import {
-  beginResealing,
   countOutdatedPayloads,
   outdatedPayloads,
-  readResealing,
   replacePayloads,
-  saveResealing,
 } from './statements/payloads.ts'
-import { pausedProcesses, setPaused } from './statements/paused-processes.ts'
-import { keepSubscriptions, wantedChanges } from './statements/subscriptions.ts'
-import { SUBSCRIPTION_MS } from '../../transaction/subscriptions.ts'
 import { countUnfinished, processNames } from './statements/process-names.ts'
 import { readResponse } from './statements/read-response.ts'
 import { recordOutcomes } from './statements/record-outcomes.ts'
@@ -96,14 +69,9 @@ import { replayRun } from './statements/replay-run.ts'
 import { retryRun } from './statements/retry-run.ts'
 import { resumeRun } from './statements/resume-run.ts'
 import {
-  beginPurge,
-  continuePurge,
-  endPurge,
-  forgetOperations,
   forgetRuns,
   filesLeft,
   filesRemoved,
-  keepsByDefault,
   oldestKept,
   purgeable,
   purgeRuns,
@@ -262,42 +230,10 @@ export function createPostgresTransactionSource(
     erasable: (scope, page) => run((sql) => erasableRuns(sql, scope, page, times)),
     erase: (runs, act) => run((sql) => sql.begin((tx) => eraseRuns(tx, runs, act))),
     dropWebhooks: (realm) => run((sql) => dropWebhooks(sql, realm)),
-    endErasure: async () => {},
     realmsOf: (process, ids) => run((sql) => realmsOf(sql, process, ids)),
     outdatedPayloads: (keyId, page) => run((sql) => outdatedPayloads(sql, keyId, page)),
     countOutdatedPayloads: (keyId, page) => run((sql) => countOutdatedPayloads(sql, keyId, page)),
     replacePayloads: (payloads) => run((sql) => sql.begin((tx) => replacePayloads(tx, payloads))),
-    beginResealing: (owner, keyId, everyMs) =>
-      run((sql) => beginResealing(sql, owner, keyId, { everyMs, leaseMs })),
-    saveResealing: (owner, progress) => run((sql) => saveResealing(sql, owner, progress, times)),
-    resealing: () => run(readResealing),
-    startOperation: (id, request, act) =>
-      run((sql) => sql.begin((tx) => startOperation(tx, id, request, act))),
-    operation: (id) => run((sql) => getOperation(sql, id)),
-    operations: (filter) => run((sql) => listOperations(sql, filter)),
-    stopOperation: (id, act, reason) =>
-      run((sql) => changeOperation(sql, 'stop_operation', id, act, reason)),
-    openOperations: (keyId) => run((sql) => openOperations(sql, keyId)),
-    keepOperation: (id) => run((sql) => keepOperation(sql, id)),
-    continueOperation: (id, act) =>
-      run((sql) => changeOperation(sql, 'continue_operation', id, act)),
-    claimOperation: (names, owner) => run((sql) => claimOperation(sql, names, owner, times)),
-    renewOperation: (lease) => run((sql) => renewOperation(sql, lease, times)),
-    recordProgress: (lease, progress, end) =>
-      run((sql) => recordProgress(sql, lease, progress, end, times)),
-    countOperations: () => run(countOperations),
-    paused: () => run(pausedProcesses),
-    keepSubscriptions: (process, keys) =>
-      run((sql) => keepSubscriptions(sql, process, keys, SUBSCRIPTION_MS)),
-    wantedChanges: () => run(wantedChanges),
-    beginCursor: (realm) => run((sql) => beginCursor(sql, realm)),
-    changeCursor: (realm) => run((sql) => changeCursor(sql, realm)),
-    moveCursor: (realm, sweep) => run((sql) => moveCursor(sql, realm, sweep)),
-    removeCursor: (realm) => run((sql) => removeCursor(sql, realm)),
-    oldestCursors: (limit) => run((sql) => oldestCursors(sql, limit)),
-    keepDelivery: () => run(keepDelivery),
-    deliveryAgeMs: () => run(deliveryAgeMs),
-    setPaused: (process, isPaused, act) => run((sql) => setPaused(sql, process, isPaused, act)),
     recordWithoutChange: (action) => run((sql) => recordWithoutChange(sql, action)),
     actions: (filter) => run((sql) => listActions(sql, filter)),
     audit: (processes) => run((sql) => sql.begin(AUDIT_MODE, (tx) => auditTables(tx, processes))),
@@ -316,19 +252,14 @@ export function createPostgresTransactionSource(
     removeDeadLetters: (process, act) => run((sql) => removeDeadLetters(sql, process, act)),
     exportEnd: (wanted) => run((sql) => exportEnd(sql, wanted, { exportLagMs })),
     exportPage: (range, after, limit) => run((sql) => exportPage(sql, range, after, limit)),
-    keepsByDefault: () => run(keepsByDefault),
-    beginPurge: (owner, processes, everyMs) =>
-      run((sql) => beginPurge(sql, owner, { processes, everyMs }, times)),
-    continuePurge: (owner) => run((sql) => continuePurge(sql, owner, times)),
-    endPurge: (owner, processes) => run((sql) => sql.begin((tx) => endPurge(tx, owner, processes))),
     purgeable: (policy, after, limit) => run((sql) => purgeable(sql, policy, after, limit)),
     purge: (policy, runs) => run((sql) => purgeRuns(sql, policy, runs)),
     filesLeft: (process) => run((sql) => filesLeft(sql, process)),
     filesRemoved: (left) => run((sql) => filesRemoved(sql, left)),
     forget: (dedupeMs, limit) => run((sql) => forgetRuns(sql, dedupeMs, limit)),
-    forgetOperations: (keptMs, limit) => run((sql) => forgetOperations(sql, keptMs, limit)),
     oldestKept: (processes) => run((sql) => oldestKept(sql, processes)),
     records: (kind) => postgresRecords(connection, kind),
+    compact: async () => {},
     reserveCall: (request) => run((sql) => reserveCall(sql, request)),
     releaseCalls: (target, slots) => run((sql) => releaseCalls(sql, target, slots)),
     coolDownTarget: (target, ms) => run((sql) => coolDownTarget(sql, target, ms)),

@@ -7,9 +7,9 @@ import {
   type RunGroup,
   type UnfinishedGroup,
 } from '../../../transaction/audit.ts'
+import { pausesOf, type ProcessRow } from '../../../transaction/pause.ts'
 import { STUCK_MS } from '../../../transaction/transaction-source.ts'
 import { isActive, isUnleased } from '../predicates.ts'
-import { pausedProcesses } from './paused-processes.ts'
 import { endedRanges, type EndedRange, processNames } from './process-names.ts'
 
 /** The maximum number of unfinished runs that are counted. */
@@ -34,7 +34,7 @@ export async function auditTables(
   processes: readonly string[],
 ): Promise<Audit> {
   const [clock] = await tx<[{ at: string }]>`select now() as at`
-  const paused = await pausedProcesses(tx)
+  const paused = pausesOf(await tx<ProcessRow[]>`select * from "Order_Process"`)
   const unfinished = await unfinishedGroups(tx)
   const orphanItems = await countOrphanItems(tx)
   // Bitmap scans are disabled for the following statements, because a bitmap scan reads the whole index before it

@@ -3,18 +3,10 @@ import type {
   OutdatedPayloads,
   PayloadPage,
   PayloadStore,
-  ResealingProgress,
   StoredPayload,
 } from '../../../transaction/payload.ts'
 import { runKey, type RunKey } from '../../../transaction/run.ts'
 import { isFirstRunOf, isRunOf } from '../predicates.ts'
-import {
-  type InstallationLease,
-  isAvailable,
-  isLongAgo,
-  leaseMembers,
-  renewLease,
-} from './installation.ts'
 import { type Group, lockGroups } from './slots.ts'
 
 /** The payloads of the run `h` that are not encrypted with the current key. */
@@ -157,55 +149,3 @@ async function lockSlotsOf(
     )
   if (groups.length > 0) await lockGroups(tx, groups, [])
 }
-
-/** Earlier versions called their passes `Resealing`, and left the keys of runs in plain text. */
-const LEASE = 'Sealing'
-
-interface ResealingRow {
-  readonly Value: ResealingProgress
-}
-
-/**
- * Acquires the lease for re-encrypting payloads. Returns the position from which the re-encryption continues; `null` if
- * another replica has the lease, or if the last re-encryption was completed recently.
- */
-export async function beginResealing(
-  sql: postgres.Sql,
-  owner: string,
-  keyId: string,
-  { everyMs, leaseMs }: { readonly everyMs: number; readonly leaseMs: number },
-): Promise<ResealingProgress | null> {
-  const fresh: ResealingProgress = { keyId, after: null, outdated: null, isDone: false }
-  const lease: InstallationLease = { name: LEASE, owner, leaseMs }
-  const [row] = await sql<ResealingRow[]>`
-    insert into "Order_Installation" as r ("Name", "Value")
-    values (${LEASE}, ${JSON.stringify(fresh)}::text::jsonb || ${leaseMembers(sql, lease)})
-    on conflict ("Name") do update set "Value" =
-      case when r."Value" ->> 'keyId' = ${keyId} and r."Value" ->> 'isDone' = 'false'
-        then r."Value" || ${leaseMembers(sql, lease)} else excluded."Value" end
-    where ${isAvailable(sql, lease)}
-      and (r."Value" ->> 'keyId' <> ${keyId} or r."Value" ->> 'isDone' = 'false'
-        or ${isLongAgo(sql, 'RenewedAt', everyMs)})
-    returning "Value"`
-  return row === undefined ? null : progressOf(row)
-}
-
-export const saveResealing = (
-  sql: postgres.Sql,
-  owner: string,
-  progress: ResealingProgress,
-  { leaseMs }: { readonly leaseMs: number },
-): Promise<boolean> => renewLease(sql, { name: LEASE, owner, leaseMs }, progress)
-
-export async function readResealing(sql: postgres.Sql): Promise<ResealingProgress | null> {
-  const [row] = await sql<ResealingRow[]>`
-    select "Value" from "Order_Installation" where "Name" = ${LEASE}`
-  return row === undefined ? null : progressOf(row)
-}
-
-const progressOf = ({ Value }: ResealingRow): ResealingProgress => ({
-  keyId: Value.keyId,
-  after: Value.after,
-  outdated: Value.outdated,
-  isDone: Value.isDone,
-})

@@ -1,103 +1,25 @@
 import type postgres from 'postgres'
 import {
+  COUNTED,
   type EndPosition,
   type FilesLeft,
   type PurgeablePage,
-  type PurgeTurn,
-  RETENTION_KEY_ID,
   type RetentionPolicy,
 } from '../../../transaction/retention.ts'
 import { type RunKey, runKey } from '../../../transaction/run.ts'
 import { areFew, isFirstRunOf, isRunOf } from '../predicates.ts'
 import { positionAfter } from '../rows.ts'
-import { type InstallationLease, isAvailable, leaseMembers, renewLease } from './installation.ts'
 import { deleteTags } from './tags.ts'
 
-/** The names of the rows of `"Order_Installation"` that the retention uses. There is one row of counts per process. */
-const LEASE = 'Retention'
 /**
  * The prefix of the names of rows that list purged runs. Such a row is deleted when the files of its runs are removed.
  */
 export const FILES_LEFT = 'Files left '
-const COUNTS = { purge: 'Purged ', forget: 'Forgotten ' } as const
-
-export async function keepsByDefault(sql: postgres.Sql): Promise<boolean> {
-  const [row] = await sql<{ Value: boolean }[]>`
-    select "Value" from "Order_Installation" where "Name" = 'KeepsByDefault'`
-  // A missing row means that runs are kept, because this default loses no data.
-  return row?.Value ?? true
-}
-
-/**
- * Acquires the lease of the purge. The row of the lease also contains `Passed`: for each process, the time of the last
- * purge.
- */
-export async function beginPurge(
-  sql: postgres.Sql,
-  owner: string,
-  { processes, everyMs }: { readonly processes: readonly string[]; readonly everyMs: number },
-  { leaseMs }: { readonly leaseMs: number },
-): Promise<PurgeTurn> {
-  const lease: InstallationLease = { name: LEASE, owner, leaseMs }
-  const passes = sql`
-    select (r."Value" -> 'Passed' ->> p.name)::timestamptz as at
-    from jsonb_array_elements_text(${JSON.stringify(processes)}::text::jsonb) p(name)`
-  const [row] = await sql<{ isBegun: boolean; lastPassMs: number | null }[]>`
-    with begun as (
-      insert into "Order_Installation" as r ("Name", "Value")
-      values (${LEASE}, ${leaseMembers(sql, lease)})
-      on conflict ("Name") do update set "Value" = r."Value" || excluded."Value"
-        where ${isAvailable(sql, lease)} and exists (
-          select from (${passes}) pass
-          where coalesce(pass.at <= now() - ${everyMs} * interval '1 ms', true))
-      returning "Value"
-    ), turn as (
-      select "Value", true as "isBegun" from begun
-      union all
-      select "Value", false from "Order_Installation"
-        where "Name" = ${LEASE} and not exists (select from begun)
-    )
-    select "isBegun", (
-      select case when bool_and(pass.at is not null)
-        then (extract(epoch from now() - min(pass.at)) * 1000)::float8 end
-      from (${passes}) pass) as "lastPassMs"
-    from turn r`
-  return { kind: row?.isBegun ? 'begun' : 'waiting', lastPassMs: row?.lastPassMs ?? null }
-}
-
-export const continuePurge = (
-  sql: postgres.Sql,
-  owner: string,
-  { leaseMs }: { readonly leaseMs: number },
-): Promise<boolean> => renewLease(sql, { name: LEASE, owner, leaseMs })
-
-export async function endPurge(
-  tx: postgres.TransactionSql,
-  owner: string,
-  processes: readonly string[],
-): Promise<void> {
-  await tx`
-    update "Order_Installation"
-    set "Value" = "Value" || jsonb_build_object('Until', now(), 'Passed',
-      coalesce("Value" -> 'Passed', '{}') || (
-        select coalesce(jsonb_object_agg(p.name, now()), '{}')
-        from jsonb_array_elements_text(${JSON.stringify(processes)}::text::jsonb) p(name)))
-    where "Name" = ${LEASE} and "Value" ->> 'Owner' = ${owner}`
-  for (const [action, prefix] of Object.entries(COUNTS))
-    await tx`
-      with counted as (
-        delete from "Order_Installation" where "Name" ^@ ${prefix}
-        returning substr("Name", ${prefix.length + 1}::int) as process, "Value"
-      )
-      insert into "Order_Action" ("KeyID", "Action", "Process", "Reason", "Outcome")
-      select ${RETENTION_KEY_ID}, ${action}, process, ("Value" #>> '{}') || ' runs', 'done' from counted
-      order by process`
-}
 
 /** For each process, adds the number of its rows in the CTE `changed` to the stored count of the process. */
-const addToCounts = (sql: postgres.Sql, action: keyof typeof COUNTS) => sql`
+const addToCounts = (sql: postgres.Sql, action: keyof typeof COUNTED) => sql`
   insert into "Order_Installation" as i ("Name", "Value")
-  select ${COUNTS[action]} || "Process", to_jsonb(count(*)) from changed group by "Process" order by 1
+  select ${COUNTED[action]} || "Process", to_jsonb(count(*)) from changed group by "Process" order by 1
   on conflict ("Name") do update set "Value" = to_jsonb(i."Value"::bigint + excluded."Value"::bigint)`
 
 /** True for an ended run (of the given alias) that is older than the retention time for its outcome. */
@@ -229,21 +151,6 @@ export async function forgetRuns(
     ), counted as (${addToCounts(sql, 'forget')})
     select count(*)::int as count from changed`
   return row?.count ?? 0
-}
-
-/**
- * This scan uses no index, because no index contains the time at which operations end. There are only few operations.
- */
-export async function forgetOperations(
-  sql: postgres.Sql,
-  keptMs: number,
-  limit: number,
-): Promise<number> {
-  const { count } = await sql`
-    delete from "Order_Operation" where "ID" in (
-      select "ID" from "Order_Operation"
-      where "FinishedAt" < now() - ${keptMs} * interval '1 ms' limit ${limit})`
-  return count
 }
 
 export async function oldestKept(

@@ -1,0 +1,143 @@
+/** Reads what the files of earlier versions contain instead of rows of `Records`. */
+import type { ChangeCursor } from '../../change-feed/change-cursors.ts'
+import { CURSORS, DELIVERY } from '../../change-feed/change-cursors.ts'
+import { type Pause, PROCESSES, type ProcessRow } from '../../transaction/pause.ts'
+import { COUNTED } from '../../transaction/retention.ts'
+import type { Operation } from '../../transaction/bulk-operation.ts'
+import { OPERATIONS } from '../../transaction/bulk-operation-store.ts'
+import { type ScheduleRow, SCHEDULES, type StoredSchedule } from '../../schedule/schedule-store.ts'
+import { INSTALLATION, keyOf, type RecordChange, type RecordTables } from './records.ts'
+
+interface EarlierSchedule extends Omit<StoredSchedule, 'lagMs'> {
+  readonly tickCursor: string | null
+}
+type EarlierCursor = Omit<ChangeCursor, 'lagMs'>
+
+/** The members of a snapshot, and of an entry of the journal, that are rows now. */
+export interface EarlierMembers {
+  /** All paused processes. In the oldest files, a pause consists only of the name of the process. */
+  readonly paused?: readonly (Pause | string)[]
+  readonly schedules?: readonly EarlierSchedule[]
+  readonly schedule?: EarlierSchedule
+  readonly cursors?: readonly EarlierCursor[]
+  readonly cursor?: EarlierCursor
+  readonly removedCursor?: string
+  readonly operations?: readonly Operation[]
+  /** Only the first entry of an operation contains its request. */
+  readonly operation?: Omit<Operation, 'Request'> & Partial<Pick<Operation, 'Request'>>
+  readonly forgottenOperation?: string
+  /** Epoch ms. */
+  readonly deliveredAt?: number | null
+  readonly retention?: {
+    readonly keepsByDefault: boolean
+    readonly counts: Readonly<Record<keyof typeof COUNTED, Readonly<Record<string, number>>>>
+  }
+}
+
+/** Returns the changes that an earlier version meant. */
+export function changesOf(earlier: EarlierMembers, records: RecordTables): readonly RecordChange[] {
+  const { paused, deliveredAt, removedCursor, retention, operation, forgottenOperation } = earlier
+  const operations = [...(earlier.operations ?? []), ...(operation ? [operation] : [])]
+  const schedules = [...(earlier.schedules ?? []), ...(earlier.schedule ? [earlier.schedule] : [])]
+  const cursors = [...(earlier.cursors ?? []), ...(earlier.cursor ? [earlier.cursor] : [])]
+  return [
+    ...(paused === undefined ? [] : pauseChanges(paused, records)),
+    ...schedules.map(scheduleChange),
+    ...cursors.map(cursorChange),
+    ...(removedCursor === undefined
+      ? []
+      : [{ table: CURSORS.table, key: keyOf([removedCursor]), row: null }]),
+    ...operations.map(operationChange),
+    ...(forgottenOperation === undefined
+      ? []
+      : [{ table: OPERATIONS.table, key: keyOf([forgottenOperation]), row: null }]),
+    ...(deliveredAt == null
+      ? []
+      : [installed(DELIVERY.prefix ?? '', new Date(deliveredAt).toISOString())]),
+    ...(retention === undefined ? [] : retentionChanges(retention)),
+  ]
+}
+
+const installed = (Name: string, Value: unknown): RecordChange => ({
+  table: INSTALLATION,
+  key: keyOf([Name]),
+  row: { Name, Value },
+})
+
+function retentionChanges({
+  keepsByDefault,
+  counts,
+}: NonNullable<EarlierMembers['retention']>): RecordChange[] {
+  const counted = Object.entries(COUNTED).flatMap(([action, prefix]) =>
+    Object.entries(counts[action as keyof typeof COUNTED]).map(([process, count]) =>
+      installed(prefix + process, count),
+    ),
+  )
+  return [installed('KeepsByDefault', keepsByDefault), ...counted]
+}
+
+/** The processes that are not in the list were resumed. */
+function pauseChanges(
+  paused: NonNullable<EarlierMembers['paused']>,
+  records: RecordTables,
+): RecordChange[] {
+  const rows = new Map<string, object>(
+    records.rows(PROCESSES.table).map(([key, row]) => [key, { ...row, Paused: false }]),
+  )
+  for (const pause of paused) {
+    const known =
+      typeof pause === 'string'
+        ? { Process: pause, PausedAt: null, PausedBy: null, Reason: null }
+        : pause
+    const row: ProcessRow = {
+      ...known,
+      Paused: true,
+      UpdatedAt: known.PausedAt ?? new Date(0).toISOString(),
+    }
+    rows.set(keyOf([row.Process]), row)
+  }
+  return [...rows].map(([key, row]) => ({ table: PROCESSES.table, key, row }))
+}
+
+const operationChange = (
+  operation: NonNullable<EarlierMembers['operation']>,
+): RecordChange => ({
+  table: OPERATIONS.table,
+  key: keyOf([operation.ID]),
+  row: { LeaseOwner: null, LeaseUntil: null, ...operation },
+  isPartial: true,
+})
+
+const cursorChange = (cursor: EarlierCursor): RecordChange => ({
+  table: CURSORS.table,
+  key: keyOf([cursor.realm]),
+  row: {
+    Realm: cursor.realm,
+    Position: cursor.position,
+    SweptAt: cursor.sweptAt,
+    Events: cursor.events,
+    Incomplete: cursor.incomplete,
+  },
+})
+
+function scheduleChange({ timing, ...known }: EarlierSchedule): RecordChange {
+  const row: ScheduleRow = {
+    Process: known.process,
+    Name: known.name,
+    Cron: timing.cron,
+    TimeZone: timing.timeZone,
+    Each: timing.each,
+    CatchUp: timing.catchUp,
+    JitterSeconds: timing.jitterSeconds,
+    NextAt: known.nextAt,
+    LastAt: known.lastAt,
+    TickAt: known.tickAt,
+    TickCursor: known.tickCursor,
+    PausedAt: known.pausedAt,
+    PausedBy: known.pausedBy,
+    Reason: known.reason,
+    RemovedAt: known.removedAt,
+    UpdatedAt: known.nextAt,
+  }
+  return { table: SCHEDULES.table, key: keyOf([row.Process, row.Name]), row }
+}
