@@ -8,6 +8,7 @@ WORKDIR /app
 COPY package.json pnpm-lock.yaml pnpm-workspace.yaml ./
 COPY patches patches
 COPY packages/shared/package.json packages/shared/
+COPY packages/client/package.json packages/client/
 COPY packages/cli/package.json packages/cli/
 COPY services/token-service/package.json services/token-service/
 COPY services/accounting-gateway/package.json services/accounting-gateway/
