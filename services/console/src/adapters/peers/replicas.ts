@@ -1,9 +1,11 @@
 import { lookup } from 'node:dns/promises'
+import { ProblemError } from '@integration-host/client/problem'
+import { createService } from '@integration-host/client/service'
 import { HealthReport } from '@integration-host/shared/observability/health'
 import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import type { Replica } from '../../view/installation.ts'
-import { parseMetrics, type Samples } from '../../view/metric-text.ts'
-import { reasonOfFetch } from './service-client.ts'
+import { parseMetrics } from '../../view/metric-text.ts'
+import { reasonOfSilence } from './service-client.ts'
 
 const CHECK_DEADLINE_MS = 2_500
 
@@ -23,9 +25,10 @@ export function createReplicaReader(serviceUrl: string): ReplicaReader {
     const address = new URL(url).host
     const before = known.get(url)
     try {
-      const response = await get(`${url}/health/ready`)
-      const report = HealthReport.parse(parseJson(await response.text(), SERVICE_LIMITS))
-      const samples = withMetrics ? await readMetrics(url) : null
+      const replica = createService({ url, key: null, timeoutMs: CHECK_DEADLINE_MS })
+      const { headers, text } = await replica.send('/health/ready')
+      const report = HealthReport.parse(parseJson(text, SERVICE_LIMITS))
+      const samples = withMetrics ? parseMetrics((await replica.send('/metrics')).text) : null
       return {
         address,
         misses: 0,
@@ -33,7 +36,7 @@ export function createReplicaReader(serviceUrl: string): ReplicaReader {
         reason: null,
         report,
         samples: samples ?? before?.samples ?? null,
-        clockOffsetMs: clockOffset(response.headers.get('Date')),
+        clockOffsetMs: clockOffset(headers.get('Date')),
       }
     } catch (error) {
       const wasUp = before?.misses === 0
@@ -41,7 +44,7 @@ export function createReplicaReader(serviceUrl: string): ReplicaReader {
         address,
         misses: (before?.misses ?? 0) + 1,
         since: before === undefined || wasUp ? Date.now() : before.since,
-        reason: reasonOfFetch(error),
+        reason: error instanceof ProblemError ? reasonOfSilence(error) : 'no response',
         report: before?.report ?? null,
         samples: before?.samples ?? null,
         clockOffsetMs: null,
@@ -60,12 +63,6 @@ export function createReplicaReader(serviceUrl: string): ReplicaReader {
     },
   }
 }
-
-const get = (url: string): Promise<Response> =>
-  fetch(url, { redirect: 'manual', signal: AbortSignal.timeout(CHECK_DEADLINE_MS) })
-
-const readMetrics = async (url: string): Promise<Samples> =>
-  parseMetrics(await (await get(`${url}/metrics`)).text())
 
 /** The header `Date` has a precision of one second, so smaller offsets are not reported. */
 function clockOffset(date: string | null): number | null {
