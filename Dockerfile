@@ -10,6 +10,7 @@ COPY packages/shared/package.json packages/shared/
 COPY packages/fast-http/package.json packages/fast-http/
 COPY packages/postgres/package.json packages/postgres/
 COPY packages/postgres/patches packages/postgres/patches
+COPY packages/client/package.json packages/client/
 COPY packages/cli/package.json packages/cli/
 COPY services/token-service/package.json services/token-service/
 COPY services/accounting-gateway/package.json services/accounting-gateway/

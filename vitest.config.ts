@@ -49,7 +49,7 @@ const CAMPAIGNS = [
     test: {
       name: 'campaigns',
       include: ['**/*.campaign.test.ts', 'tests/*/**/*.test.ts'],
-      exclude: [...exclude, ...FLOWS, 'tests/support/**', 'tests/console/**'],
+      exclude: [...exclude, ...FLOWS, 'tests/{cluster,console,support}/**'],
       globalSetup: BACKENDS,
     },
   },
@@ -98,7 +98,7 @@ export default defineConfig(({ mode }) => ({
           name: 'unit',
           include: [
             '{services,packages,host,scripts,examples}/**/*.test.ts',
-            'tests/*.test.ts',
+            'tests/{,cluster/}*.test.ts',
             'tests/support/**/*.test.ts',
           ],
           exclude: [...exclude, '**/*.{integration,campaign}.test.ts'],

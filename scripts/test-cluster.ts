@@ -11,13 +11,13 @@ import { randomInt } from 'node:crypto'
 import { appendFileSync, writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
-import { isKept, type Round, roundDocument, roundTable } from '../packages/cli/src/chaos/verdict.ts'
 import { Cluster } from '../tests/cluster/cluster.ts'
 import { faults } from '../tests/cluster/faults.ts'
 import { buildFirstRelease, removeImages } from '../tests/cluster/images.ts'
 import { parseSeeds, planClusters } from '../tests/cluster/plan.ts'
 import { type PlannedRound, runFaults } from '../tests/cluster/run.ts'
 import { summaryTable } from '../tests/cluster/summary.ts'
+import { isKept, type Round, roundTable } from '../tests/cluster/verdict.ts'
 import { expect } from '../tests/compose/check.ts'
 
 const START_DEADLINE_MINUTES = 10
@@ -97,8 +97,8 @@ async function report(round: Round, { seed }: PlannedRound): Promise<void> {
     writeFileSync(file, await cluster.logs(LOG_LINES))
     console.log(`          the logs of its containers are in ${file}`)
   }
-  const conditions = { Seed: seed, At: new Date(), Load: loadavg()[0] }
-  appendFileSync(values.results, `${JSON.stringify({ ...roundDocument(round), ...conditions })}\n`)
+  const conditions = { isKept: isKept(round), seed, at: new Date(), load: loadavg()[0] }
+  appendFileSync(values.results, `${JSON.stringify({ ...round, ...conditions })}\n`)
 }
 
 async function step(title: string, run: () => Promise<void>): Promise<void> {

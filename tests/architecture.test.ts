@@ -166,12 +166,14 @@ describe('the check of the import direction', () => {
     expect(violations).toEqual([expect.stringContaining(reason)])
   })
 
-  it('the import check allows host/ and bench/order-process/ to import services, and every file to import the shared package', () => {
+  it('the import check allows host/ and bench/order-process/ to import services, and every file to import the shared package and the client', () => {
     expect(
       violationsOf({
         'host/src/host.ts': `import { start } from '@example/token-service/service'`,
         'bench/order-process/tools.ts': `import { start } from '@example/token-service/service'`,
         'services/coordinator/src/process/step.ts': `import { a } from '@example/shared/contracts/steps'`,
+        'services/coordinator/src/adapters/companies.ts': `import { a } from '@example/client/service'`,
+        'packages/cli/src/service-api.ts': `import { a } from '@example/client/service'`,
         'tests/flows/x.test.ts': `import { host } from '@example/host/host'`,
         'packages/shared/src/contracts/steps.ts': `import { z } from 'zod'`,
       }),
@@ -187,6 +189,10 @@ function violationsOf(files: Readonly<Record<string, string>>): string[] {
         folder: 'packages/shared',
         doors: { './logger': './src/logger.ts', './contracts/*': './src/contracts/*.ts' },
       },
+    ],
+    [
+      '@example/client',
+      { folder: 'packages/client', doors: { './service': './src/service.ts' } },
     ],
     [
       '@example/token-service',

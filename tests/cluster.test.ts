@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Round } from '../packages/cli/src/chaos/verdict.ts'
+import type { Round } from './cluster/verdict.ts'
 import type { Fault } from './cluster/faults.ts'
 import { faults } from './cluster/faults.ts'
 import { parseSeeds, planClusters } from './cluster/plan.ts'

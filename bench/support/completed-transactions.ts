@@ -1,19 +1,10 @@
+import { readEvents } from '@integration-host/shared/http/event-stream'
+
 /** Yields the id of each completed transaction in the event stream of a coordinator (`GET /events`). */
-export async function* completedTransactions(
-  stream: ReadableStream<Uint8Array> | null,
-): AsyncGenerator<string> {
-  let text = ''
-  const decoder = new TextDecoder()
-  for await (const chunk of stream ?? []) {
-    const lines = (text + decoder.decode(chunk, { stream: true })).split('\n')
-    text = lines.pop() ?? ''
-    for (const line of lines) {
-      if (!line.startsWith('data: {')) continue
-      const event = JSON.parse(line.slice('data: '.length)) as {
-        TransactionID: string
-        Status: string
-      }
-      if (event.Status === 'Completed') yield event.TransactionID
-    }
+export async function* completedTransactions(body: Response['body']): AsyncGenerator<string> {
+  for await (const event of readEvents({ body })) {
+    if (event?.name !== 'transaction') continue
+    const { TransactionID, Status } = JSON.parse(event.data) as Record<string, string>
+    if (Status === 'Completed' && TransactionID !== undefined) yield TransactionID
   }
 }

@@ -1,6 +1,5 @@
 /** The command `dev`: the embedded host with the sandbox provider, a connected company, and a line for each step. */
 import { relative } from 'node:path'
-import { setTimeout as pause } from 'node:timers/promises'
 import { plain, print, type Terminal } from '@integration-host/cli/terminal'
 import { COMMAND_LINE } from '@integration-host/shared/command-line'
 import { type LogStream, terminalLog } from '@integration-host/shared/observability/terminal-log'
@@ -85,12 +84,7 @@ async function showSteps(host: Host, terminal: Terminal): Promise<void> {
     new Date(at).toLocaleTimeString('en-GB', { hourCycle: 'h23' })
   const show = ({ at, run, parts }: StepLine): Promise<void> =>
     print(terminal, [time(at), run, ...parts].map(plain).join('  '))
-  // The coordinator ends the event stream of a client that reads too slowly. Then some lines are missing, and the
-  // loop opens another stream.
-  while (!terminal.signal.aborted) {
-    await stepLines(host, terminal.signal, show).catch(() => {})
-    await pause(1_000, undefined, { signal: terminal.signal }).catch(() => {})
-  }
+  await stepLines(host, terminal.signal, show)
 }
 
 const get = (host: Host, url: string): Promise<Response> =>

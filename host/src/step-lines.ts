@@ -1,9 +1,11 @@
 /** Describes the steps of all runs as they happen, from the coordinator's events (`GET /events`). */
 import { providerErrorLines } from '@integration-host/cli/response-lines'
+import { followEvents, openEvents } from '@integration-host/client/events'
+import { createService, dataOf } from '@integration-host/client/service'
 import { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { TransactionView } from '@integration-host/shared/contracts/transaction'
-import { readEvents } from '@integration-host/shared/http/event-stream'
-import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
+import { parseJson } from '@integration-host/shared/json'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Installation } from './story.ts'
 
 /** A line about a run: about an attempt that has ended, or about the end of the run. */
@@ -25,20 +27,15 @@ type Key = Pick<TransactionEvent, 'Process' | 'TransactionID' | 'ReplayID'>
 
 /**
  * Calls `show` for each attempt and each run that has ended, until `signal` is aborted. The lines of a run are in the
- * order of its steps.
- *
- * @throws {Error} the events cannot be read, or have ended.
+ * order of its steps. After a lost connection it continues after the last event. The coordinator ends the stream of a
+ * client that reads too slowly.
  */
 export async function stepLines(
   at: Pick<Installation, 'coordinator' | 'serviceKey'>,
   signal: AbortSignal,
   show: (line: StepLine) => Promise<void>,
 ): Promise<void> {
-  const get = (path: string): Promise<Response> =>
-    fetch(at.coordinator + path, {
-      headers: { Authorization: `Bearer ${at.serviceKey}` },
-      signal,
-    })
+  const coordinator = createService({ url: at.coordinator, key: new Secret(at.serviceKey) })
   /**
    * The attempts and ends of runs for which a line was already shown. Only those of the most recently changed runs are
    * stored. Several events can arrive for the same attempt or for the same end of a run, but its line must be shown
@@ -48,11 +45,10 @@ export async function stepLines(
 
   async function describe(run: Key): Promise<void> {
     const { Process, TransactionID, ReplayID } = run
-    const response = await get(
-      `/processes/${encodeURIComponent(Process)}/transactions/${encodeURIComponent(TransactionID)}?replay=${ReplayID}`,
-    )
-    if (!response.ok) return response.body?.cancel() // the run was purged after the event
-    const view = TransactionView.parse(parseJson(await response.text(), SERVICE_LIMITS))
+    const path = `/processes/${encodeURIComponent(Process)}/transactions/${encodeURIComponent(TransactionID)}?replay=${ReplayID}`
+    const reply = await coordinator.send(path, { signal })
+    if (reply.status !== 200) return // the run was purged after the event
+    const view = dataOf(reply, TransactionView)
     const id = JSON.stringify([Process, TransactionID, ReplayID])
     const name = `${Process} ${TransactionID}${ReplayID === 0 ? '' : ` (replay ${ReplayID})`}`
     const already = shown.get(id) ?? new Set()
@@ -76,11 +72,16 @@ export async function stepLines(
     await show({ at: view.CompletedAt, run: name, parts: [endText(view)] })
   }
 
-  const response = await get('/events')
-  if (!response.ok) throw new Error(`the coordinator responded with ${response.status}`)
-  for await (const event of readEvents(response))
-    if (event?.name === 'transaction') await describe(TransactionEvent.parse(parseJson(event.data)))
-  throw new Error('the coordinator has ended the stream of events')
+  await followEvents(
+    {
+      open: (lastId, connection) => openEvents(coordinator, '/events', lastId, connection),
+      onEvent: async ({ name, data }) =>
+        name === 'transaction' ? describe(TransactionEvent.parse(parseJson(data))) : undefined,
+      onGap() {},
+      pauseMs: () => 1_000,
+    },
+    signal,
+  )
 }
 
 type Attempt = TransactionView['Attempts'][number]

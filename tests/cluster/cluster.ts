@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { freePorts } from '@integration-host/shared/test-support/free-ports'
-import type { Installation } from '../../packages/cli/src/chaos/client.ts'
 import { expect, until } from '../compose/check.ts'
 import { type Output, runDocker } from '../compose/docker.ts'
+import type { Installation } from './client.ts'
 
 export type Machine = 1 | 2 | 3
 const machines: readonly Machine[] = [1, 2, 3]
@@ -80,6 +80,7 @@ export class Cluster {
       tokenService: at('TOKEN_SERVICE_PORT'),
       accountingGateway: at('ACCOUNTING_GATEWAY_PORT'),
       coordinator: at('COORDINATOR_PORT'),
+      sandboxProvider: at('SANDBOX_PROVIDER_PORT'),
       serviceKey: new Secret(this.#env['SERVICE_API_KEY'] ?? ''),
     }
   }

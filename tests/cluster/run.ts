@@ -1,12 +1,12 @@
 import { once } from 'node:events'
 import { randomOf } from '@integration-host/shared/random'
-import { createClient } from '../../packages/cli/src/chaos/client.ts'
-import { connectCompanies } from '../../packages/cli/src/chaos/companies.ts'
-import { type RoundDeps, runRound } from '../../packages/cli/src/chaos/round.ts'
-import type { Round } from '../../packages/cli/src/chaos/verdict.ts'
 import { expect } from '../compose/check.ts'
+import { createClient } from './client.ts'
 import type { Cluster } from './cluster.ts'
+import { connectCompanies } from './companies.ts'
 import type { Fault } from './faults.ts'
+import { type RoundDeps, runRound } from './round.ts'
+import type { Round } from './verdict.ts'
 
 const COMPANIES = 60
 const RATES = { orders: 8, reads: 30, connects: 0.5 }
@@ -44,21 +44,20 @@ export async function runFaults(
 ): Promise<void> {
   const now = (): number => performance.now()
   const client = createClient({ at: cluster.installation, signal, deadlineMs: CALL_DEADLINE_MS })
-  const sandbox = await client.sandbox()
-  expect(typeof sandbox !== 'string', 'the sandbox provider does not respond')
   let companies: readonly string[] = []
   for (const [index, planned] of rounds.entries()) {
     if (isTimeOver()) return
     const { fault, seed } = planned
     const { graceSeconds = 0 } = fault
-    await sandbox.change({ accessTokenSeconds: ACCESS_TOKEN_SECONDS, graceSeconds })
+    const settings = { accessTokenSeconds: ACCESS_TOKEN_SECONDS, graceSeconds }
+    expect(await client.changeSandbox(settings), 'the sandbox provider does not respond')
     const missing = Array.from({ length: COMPANIES - companies.length }, (_, n) => `c${index}-${n}`)
     const deadline = now() + RECOVERY_MS
     const added = await connectCompanies(client, missing, () => now() > deadline)
     expect(added.length === missing.length, 'not every company could be connected')
     companies = [...companies, ...added]
     const random = randomOf(seedOf(fault, seed))
-    const deps: RoundDeps = { client, sandbox, random, now, signal }
+    const deps: RoundDeps = { client, random, now, signal }
     const round = await runRound(deps, {
       name: fault.name,
       companies,

@@ -2,7 +2,7 @@
  * Creates the table of docs/clusters.md. A fault is caused in several rounds, and the table shows the combined
  * results of these rounds for each fault.
  */
-import type { Round } from '../../packages/cli/src/chaos/verdict.ts'
+import type { Round } from './verdict.ts'
 
 const HEADER = [
   '| Fault | Rounds | Orders | Lost | Doubled | Stuck | Locked out | Failed calls | Recovery |',

@@ -3,7 +3,6 @@ import type { Command } from './command.ts'
 import { listActions } from './commands/actions.ts'
 import { adopt } from './commands/adopt.ts'
 import { auditList, auditVerify } from './commands/audit.ts'
-import { chaos } from './commands/chaos.ts'
 import {
   deleteDeadLetters,
   listDeadLetters,
@@ -202,12 +201,11 @@ export const single: ReadonlyMap<string, Command> = new Map([
   ['usage', usage],
   ['doctor', doctor],
   ['verify-provider', verifyProvider],
-  ['chaos', chaos],
 ])
 
 const PROGRAM = 'integration-host'
 
-const COMMON_HELP = `Options of all commands on an installation; keys, doctor, verify-provider and chaos have no --url:
+const COMMON_HELP = `Options of all commands on an installation; keys, doctor and verify-provider have no --url:
   --url URL    the address of the service: of token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217), and for
                transactions, operations, erasures, dead-letters, processes, schedules, changes and actions
                of the coordinator
@@ -305,12 +303,7 @@ function helpOf(
     (one) => one.examples,
   )
   if (group === undefined)
-    examples.push(
-      'usage',
-      'doctor',
-      'verify-provider --no-create',
-      'chaos --against http://127.0.0.1',
-    )
+    examples.push('usage', 'doctor', 'verify-provider --no-create')
   return [
     `Usage: ${name} <command> [options]`,
     '',

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
 import { Writable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
-import { stripVTControlCharacters } from 'node:util'
+import { stripVTControlCharacters, styleText } from 'node:util'
 import type { Environment } from '@integration-host/shared/process/config'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { CommandFailed, exitCodes } from './exit-code.ts'
@@ -165,8 +165,7 @@ export function rowsOf(line: string, terminal: Terminal): number {
   return rows
 }
 
-const codes = { green: 32, yellow: 33, red: 31, dim: 2 } as const
-export type Colour = keyof typeof codes
+export type Colour = 'green' | 'yellow' | 'red' | 'dim'
 
 /**
  * Returns a function that colours text. Without a terminal or with NO_COLOR set (no-color.org), the function returns
@@ -174,7 +173,8 @@ export type Colour = keyof typeof codes
  */
 export function painter({ stdout, env }: Terminal): (colour: Colour, text: string) => string {
   const isColoured = stdout.isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb'
-  return (colour, text) => (isColoured ? `\x1b[${codes[colour]}m${text}\x1b[0m` : text)
+  return (colour, text) =>
+    isColoured ? styleText(colour, text, { validateStream: false }) : text
 }
 
 /** Returns the function with which {@link createTable} colours the cells of the column `STATUS` by their text. */
@@ -189,6 +189,28 @@ export function statusPainter(
     const colour = column === statusColumn ? colours[text.trimEnd()] : undefined
     return colour === undefined ? text : paint(colour, text)
   }
+}
+
+/**
+ * Returns the lines of a table of check results, each with its `note` below it. The first cell is the verdict, which is
+ * coloured.
+ */
+export function verdictTable(
+  columns: readonly string[],
+  results: readonly {
+    readonly cells: readonly string[]
+    readonly colour: Colour
+    readonly note: string | null
+  }[],
+  paint: ReturnType<typeof painter>,
+): string[] {
+  const [header = '', ...rows] = createTable(columns)(results.map(({ cells }) => cells))
+  const indent = ' '.repeat(header.indexOf(columns[1] ?? ''))
+  const lines = results.flatMap(({ cells: [verdict = ''], colour, note }, index) => {
+    const line = paint(colour, verdict) + (rows[index] ?? '').slice(verdict.length)
+    return note === null ? [line] : [line, `${indent}→ ${plain(note)}`]
+  })
+  return [header, ...lines]
 }
 
 const REDRAW_MS = 100

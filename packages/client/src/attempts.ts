@@ -1,23 +1,25 @@
 /** Sends a request, and repeats it after a temporary failure. */
+import { backoffMs } from '@integration-host/shared/process/backoff'
 import { ProblemError, retryAfterSeconds } from './problem.ts'
 
-/** The settings that all requests of a client share. */
-export interface Connection {
-  readonly fetch: typeof fetch
-  readonly key: string
+export interface AttemptSettings {
   /** The maximum number of attempts for a request that may be repeated. */
   readonly attempts: number
   /** The pause before the second attempt, in milliseconds. It doubles with every further attempt. */
   readonly pauseMs: number
-  /** How long an attempt waits for its response, in milliseconds. */
-  readonly timeoutMs: number
 }
 
-export interface Attempts {
-  /** Sends the request once. */
-  readonly send: (signal: AbortSignal) => Promise<Response>
-  /** Returns whether the request may be repeated. `response` is `null` if no response arrived. */
-  readonly isRepeatable: (response: Response | null) => boolean
+/** What decides about a further attempt. */
+interface Answered {
+  readonly status: number
+  readonly headers: Pick<Headers, 'get'>
+  readonly body?: Response['body']
+}
+
+export interface Attempts<R extends Answered> {
+  /** Sends the request once. Rejects if no response arrives. */
+  readonly send: () => Promise<R>
+  readonly isRepeatable: () => boolean
   readonly signal?: AbortSignal | null | undefined
   readonly idempotencyKey?: string | null
 }
@@ -36,16 +38,16 @@ const MAX_PAUSE_MS = 30_000
  * @throws {ProblemError} `connection_failed` if the last attempt got no response.
  * @throws the reason of `signal` if it is aborted.
  */
-export async function sendWithAttempts(
-  { attempts, pauseMs, timeoutMs }: Connection,
-  { send, isRepeatable, signal, idempotencyKey = null }: Attempts,
-): Promise<Response> {
+export async function sendWithAttempts<R extends Answered>(
+  { attempts, pauseMs }: AttemptSettings,
+  { send, isRepeatable, signal, idempotencyKey = null }: Attempts<R>,
+): Promise<R> {
   for (let attempt = 1; ; attempt += 1) {
     signal?.throwIfAborted()
-    let response: Response | null = null
+    let response: R | null = null
     let cause: unknown
     try {
-      response = await withTimeout(timeoutMs, signal, send)
+      response = await send()
       if (!TEMPORARY.includes(response.status)) return response
     } catch (error) {
       signal?.throwIfAborted()
@@ -55,9 +57,9 @@ export async function sendWithAttempts(
     const waitMs = Math.max(
       (waitSeconds ?? 0) * 1_000,
       // Full jitter spreads the attempts of clients whose requests failed at the same time.
-      Math.random() * pauseMs * 2 ** (attempt - 1),
+      backoffMs(attempt, { baseMs: pauseMs, capMs: Infinity, random: Math.random() }),
     )
-    if (attempt >= attempts || waitMs > MAX_PAUSE_MS || !isRepeatable(response)) {
+    if (attempt >= attempts || waitMs > MAX_PAUSE_MS || !isRepeatable()) {
       if (response !== null) return response
       throw new ProblemError(
         { code: 'connection_failed', title: 'No response arrived', idempotencyKey },
@@ -85,13 +87,14 @@ export function pause(ms: number, signal?: AbortSignal | null): Promise<void> {
   })
 }
 
-async function withTimeout<Result>(
+/** Does work that is aborted after `ms` milliseconds, and when `signal` is aborted. */
+export async function withTimeout<Result>(
   ms: number,
   signal: AbortSignal | null | undefined,
   work: (signal: AbortSignal) => Promise<Result>,
 ): Promise<Result> {
   const late = new AbortController()
-  const timer = setTimeout(() => late.abort(new Error(`no response within ${ms} ms`)), ms)
+  const timer = setTimeout(() => late.abort(new DOMException(`no response within ${ms} ms`, 'TimeoutError')), ms)
   try {
     return await work(signal ? AbortSignal.any([signal, late.signal]) : late.signal)
   } finally {

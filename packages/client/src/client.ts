@@ -4,18 +4,10 @@
  *
  * @module integration-host/client
  */
-import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
-import { type Connection, sendWithAttempts } from './attempts.ts'
 import { type CompanyClient, createCompanyClient } from './company.ts'
-import { serviceProblem, unexpectedResponse } from './problem.ts'
-import {
-  type ApiRequest,
-  createProcessClient,
-  type JsonValue,
-  type ProcessClient,
-  type RunDeps,
-} from './run.ts'
+import { createProcessClient, type JsonValue, type ProcessClient, type RunDeps } from './run.ts'
 import { createRunEvents } from './run-events.ts'
+import { createService, type Schema } from './service.ts'
 
 export type { CompanyClient } from './company.ts'
 export {
@@ -79,11 +71,11 @@ export interface Client {
   company(realm: string): CompanyClient
 }
 
-/**
- * After this time without a byte, an event stream is regarded as lost. The coordinator writes a comment to an idle
- * stream every 15 s.
- */
-const IDLE_MS = 45_000
+/** Accepts every body that is not empty. The client gives the types of this version to the bodies of the services. */
+const anyJson: Schema<unknown> = {
+  safeParse: (data) =>
+    data === undefined || data === null ? { success: false } : { success: true, data },
+}
 /**
  * How often a run is read even if no event arrives. An event may be missing, because a coordinator that crashes loses
  * the events that it has not published yet.
@@ -103,50 +95,24 @@ export function createClient(options: ClientOptions): Client {
   const gateway = options.gateway === undefined ? null : baseOf('gateway', options.gateway)
   // Without this check, `fetch` would reject the header with an error whose message contains the key.
   if (!/^[\x21-\x7e]+$/.test(options.key)) throw new TypeError('key is not a service key')
-  const connection: Connection = {
-    // The `fetch` of a browser must be called as a function of the global object.
-    fetch: options.fetch ?? ((input, init) => fetch(input, init)),
-    key: options.key,
-    attempts,
-    pauseMs,
-    timeoutMs,
-  }
-  const headers = { Accept: 'application/json', Authorization: `Bearer ${options.key}` }
+  // The `fetch` of a browser must be called as a function of the global object.
+  const send: typeof fetch = options.fetch ?? ((input, init) => fetch(input, init))
+  const settings = { fetch: send, attempts, pauseMs, timeoutMs }
+  const service = createService({
+    ...settings,
+    url: coordinator,
+    key: { reveal: () => options.key },
+    redirect: 'error',
+  })
   const posts = { areRecognised: provider === 'intuit' }
 
-  async function request({
-    method,
-    path,
-    body,
-    waitSeconds = 0,
-    isRepeatable,
-    signal,
-  }: ApiRequest) {
-    let text = ''
+  const request: RunDeps['request'] = ({ path, waitSeconds = 0, ...one }) => {
     const waitMs = waitSeconds > 0 ? waitSeconds * 1_000 : 0
-    const withWait = { ...connection, timeoutMs: timeoutMs + waitMs }
-    const response = await sendWithAttempts(withWait, {
-      async send(attemptSignal) {
-        const sent = await connection.fetch(coordinator + path, {
-          method,
-          redirect: 'error',
-          signal: attemptSignal,
-          headers: {
-            ...headers,
-            ...(body !== undefined && { 'Content-Type': 'application/json' }),
-            ...(waitMs > 0 && { Prefer: `wait=${waitSeconds}` }),
-          },
-          ...(body !== undefined && { body: JSON.stringify(body) }),
-        })
-        text = await sent.clone().text()
-        return sent
-      },
-      isRepeatable: () => isRepeatable,
-      signal,
+    return service.request(path, anyJson, {
+      ...one,
+      timeoutMs: timeoutMs + waitMs,
+      ...(waitMs > 0 && { headers: { Prefer: `wait=${waitSeconds}` } }),
     })
-    const result = response.ok ? parseJson(text, SERVICE_LIMITS) : undefined
-    if (result === undefined) throw serviceProblem(response, text) ?? unexpectedResponse(response)
-    return result
   }
 
   /** For each business process, the state that all of its clients share. These clients use one event stream. */
@@ -154,25 +120,7 @@ export function createClient(options: ClientOptions): Client {
   const depsOf = (name: string): RunDeps => {
     const known = processes.get(name)
     if (known !== undefined) return known
-    const events = createRunEvents({
-      pollMs,
-      idleMs: IDLE_MS,
-      async open(lastEventId, signal) {
-        const url = `${coordinator}/events?process=${encodeURIComponent(name)}`
-        const response = await connection.fetch(url, {
-          redirect: 'error',
-          cache: 'no-store',
-          signal,
-          headers: {
-            ...headers,
-            Accept: 'text/event-stream',
-            ...(lastEventId !== null && { 'Last-Event-ID': lastEventId }),
-          },
-        })
-        if (response.headers.get('Content-Type')?.startsWith('text/event-stream')) return response
-        throw serviceProblem(response, await response.text()) ?? unexpectedResponse(response)
-      },
-    })
+    const events = createRunEvents(service, name, pollMs)
     const deps = { request, events, pollMs, rereadMs: REREAD_MS }
     processes.set(name, deps)
     return deps
@@ -182,7 +130,7 @@ export function createClient(options: ClientOptions): Client {
     process: <Input>(name: string) => createProcessClient<Input>(name, depsOf(name)),
     company(realm) {
       if (gateway === null) throw new TypeError('company() needs the option gateway')
-      return createCompanyClient(realm, { ...connection, gateway, posts })
+      return createCompanyClient(realm, { ...settings, key: options.key, gateway, posts })
     },
   }
 }

@@ -1,5 +1,5 @@
 /** Calls of the accounting API through the gateway, for one company. */
-import { type Connection, sendWithAttempts } from './attempts.ts'
+import { type AttemptSettings, sendWithAttempts, withTimeout } from './attempts.ts'
 import { serviceProblem } from './problem.ts'
 
 /** A client for the accounting API of one company. The company's access token stays in the gateway. */
@@ -18,7 +18,11 @@ export interface CompanyClient {
   fetch(path: string, init?: RequestInit): Promise<Response>
 }
 
-export interface CompanyDeps extends Connection {
+export interface CompanyDeps extends AttemptSettings {
+  readonly fetch: typeof fetch
+  readonly key: string
+  /** How long an attempt waits for its response, in milliseconds. */
+  readonly timeoutMs: number
   /** The address of the gateway, without a trailing slash. */
   readonly gateway: string
   /**
@@ -55,22 +59,23 @@ export function createCompanyClient(realm: string, deps: CompanyDeps): CompanyCl
         ids.length === 0 ? !isBatch : ids.length === 1 && !!url.searchParams.get('requestid')
 
       const response = await sendWithAttempts(deps, {
-        async send(signal) {
-          const sent = await deps.fetch(url, {
-            redirect: 'manual',
-            ...init,
-            method,
-            headers,
-            signal,
-          })
-          if (isPost) {
-            deps.posts.areRecognised ||= sent.headers.has('X-RequestId')
-            // The body is read here. If the connection breaks during the body, the response counts as lost, and the
-            // POST is repeated.
-            await sent.clone().arrayBuffer()
-          }
-          return sent
-        },
+        send: () =>
+          withTimeout(deps.timeoutMs, init.signal, async (signal) => {
+            const sent = await deps.fetch(url, {
+              redirect: 'manual',
+              ...init,
+              method,
+              headers,
+              signal,
+            })
+            if (isPost) {
+              deps.posts.areRecognised ||= sent.headers.has('X-RequestId')
+              // The body is read here. If the connection breaks during the body, the response counts as lost, and the
+              // POST is repeated.
+              await sent.clone().arrayBuffer()
+            }
+            return sent
+          }),
         isRepeatable: () =>
           !isStream(init.body) &&
           (isPost ? isMarked && deps.posts.areRecognised : IDEMPOTENT.includes(method)),

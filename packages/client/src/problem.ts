@@ -87,8 +87,18 @@ export function hasProblem<Code extends ProblemCode>(
   return error instanceof ProblemError && error.problem.code === code
 }
 
+/** The head of a response. */
+interface Head {
+  readonly status: number
+  readonly headers: Pick<Headers, 'get'>
+}
+
+/** Returns the status of the response; `null` if no response arrived. */
+export const statusOf = ({ problem }: ProblemError): number | null =>
+  'status' in problem ? problem.status : null
+
 /** Returns the error for a response; `null` if its text is not a problem document of a service. */
-export function serviceProblem(response: Response, text: string): ProblemError | null {
+export function serviceProblem(response: Head, text: string): ProblemError | null {
   const problem = parseProblem(text)
   return problem === null
     ? null
@@ -96,12 +106,15 @@ export function serviceProblem(response: Response, text: string): ProblemError |
 }
 
 /** Returns the error for a response that does not come from a service of the Integration Host. */
-export const unexpectedResponse = ({ status }: Response): ProblemError =>
-  new ProblemError({
-    code: 'response_unexpected',
-    title: `The response with status ${status} is not one of the API`,
-    status,
-  })
+export const unexpectedResponse = ({ status }: Head, cause?: unknown): ProblemError =>
+  new ProblemError(
+    {
+      code: 'response_unexpected',
+      title: `The response with status ${status} is not one of the API`,
+      status,
+    },
+    { cause },
+  )
 
 // The cast is sound, because only the services of the Integration Host use this prefix of `type`, and always with one
 // of their codes.
@@ -117,7 +130,7 @@ function parseProblem(text: string): ServiceProblem | null {
  * Returns the seconds in the header `Retry-After`; `null` if it is absent or contains a date, which the services never
  * send.
  */
-export function retryAfterSeconds(response: Response): number | null {
+export function retryAfterSeconds(response: Head): number | null {
   const text = response.headers.get('Retry-After')
   return text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null
 }

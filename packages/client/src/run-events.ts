@@ -9,25 +9,10 @@
  *     a caller waits for is read.
  * R2  While no stream can be opened, these runs are read after each attempt to open a stream.
  */
-import { readEvents } from '@integration-host/shared/http/event-stream'
 import { parseJsonObject } from '@integration-host/shared/json'
-import { pause } from './attempts.ts'
+import { followEvents, openEvents } from './events.ts'
 import { ProblemError } from './problem.ts'
-
-export interface RunEventsDeps {
-  /**
-   * Opens the stream. If `lastEventId` is not `null`, the stream begins after the event with this id.
-   *
-   * @throws {ProblemError} if the response is not a stream.
-   */
-  readonly open: (lastEventId: string | null, signal: AbortSignal) => Promise<Response>
-  /** The pause between two attempts to open the stream, in milliseconds. */
-  readonly pollMs: number
-  /**
-   * After this time without a byte, the connection is regarded as lost. The coordinator writes a comment every 15 s.
-   */
-  readonly idleMs: number
-}
+import type { Service } from './service.ts'
 
 export interface RunEvents {
   /** Calls `wake` whenever the run may have ended. The returned function ends these calls. */
@@ -41,7 +26,9 @@ const ENDED: readonly unknown[] = ['Completed', 'Failed', 'Cancelled']
  */
 const REJECTED: readonly unknown[] = ['unauthorized', 'forbidden', 'process_not_found']
 
-export function createRunEvents({ open, pollMs, idleMs }: RunEventsDeps): RunEvents {
+/** `pollMs` is the pause between two attempts to open the stream, in milliseconds. */
+export function createRunEvents(service: Service, process: string, pollMs: number): RunEvents {
+  const path = `/events?process=${encodeURIComponent(process)}`
   const watchers = new Set<{ readonly transactionId: string; readonly wake: () => void }>()
   let following: AbortController | null = null
 
@@ -50,38 +37,29 @@ export function createRunEvents({ open, pollMs, idleMs }: RunEventsDeps): RunEve
       if (transactionId === null || watcher.transactionId === transactionId) watcher.wake()
   }
 
-  /** Follows the stream until `signal` is aborted. */
-  async function follow(signal: AbortSignal): Promise<void> {
-    let lastId: string | null = null
-    let isRejected = false
-    while (!signal.aborted) {
-      const connection = new AbortController()
-      const alive = watchdog(idleMs, () => connection.abort())
-      let isOpen = false
-      try {
-        if (isRejected) throw new Error('the stream was rejected')
-        const response = await open(lastId, AbortSignal.any([signal, connection.signal]))
-        isOpen = true
-        if (lastId === null) wake(null)
-        for await (const event of readEvents(response)) {
-          alive.reset()
-          if (event === null) continue
-          lastId = event.name === 'reset' ? null : (event.id ?? lastId)
-          if (event.name === 'reset') wake(null)
-          if (event.name === 'transaction') onTransition(event.data)
-        }
-      } catch (error) {
-        isRejected ||= error instanceof ProblemError && REJECTED.includes(error.problem.code)
-        // If the stream was open, the next connection continues after the last event of this stream, so the runs need
-        // not be read (R1).
-        if (!isOpen && !signal.aborted) wake(null)
-      } finally {
-        alive.stop()
-      }
-      // Half of the pause is random, so that the clients of a restarted coordinator do not all reconnect at the same
-      // moment.
-      await pause(pollMs * (0.5 + Math.random() / 2), signal).catch(() => {})
-    }
+  function follow(signal: AbortSignal): Promise<void> {
+    let rejection: ProblemError | null = null
+    return followEvents(
+      {
+        async open(lastId, connection) {
+          try {
+            if (rejection !== null) throw rejection
+            return await openEvents(service, path, lastId, connection)
+          } catch (error) {
+            if (error instanceof ProblemError && REJECTED.includes(error.problem.code))
+              rejection = error
+            if (!signal.aborted) wake(null) // R2
+            throw error
+          }
+        },
+        onEvent: ({ name, data }) => name === 'transaction' && onTransition(data),
+        onGap: () => wake(null), // R1
+        // Half of the pause is random, so that the clients of a restarted coordinator do not all reconnect at the same
+        // moment.
+        pauseMs: () => pollMs * (0.5 + Math.random() / 2),
+      },
+      signal,
+    )
   }
 
   function onTransition(data: string): void {
@@ -104,17 +82,5 @@ export function createRunEvents({ open, pollMs, idleMs }: RunEventsDeps): RunEve
         following = null
       }
     },
-  }
-}
-
-/** Calls `onIdle` if `reset` is not called for `ms` milliseconds. */
-function watchdog(ms: number, onIdle: () => void): { reset(): void; stop(): void } {
-  let timer = setTimeout(onIdle, ms)
-  return {
-    reset() {
-      clearTimeout(timer)
-      timer = setTimeout(onIdle, ms)
-    },
-    stop: () => clearTimeout(timer),
   }
 }

@@ -2,10 +2,11 @@
  * Watches the installation, and adds a frame to the event stream whenever a page of the console changes. The browsers
  * read what this module has in memory, so they cause no requests to the services.
  */
+import { ProblemError, statusOf } from '@integration-host/client/problem'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { InstallationReader } from './adapters/peers/installation-reader.ts'
 import type { ReplicaReader } from './adapters/peers/replicas.ts'
-import { PeerFailed, type ServiceClient } from './adapters/peers/service-client.ts'
+import type { ServiceClient } from './adapters/peers/service-client.ts'
 import { followTransitions } from './adapters/peers/transition-stream.ts'
 import type { ReadAlerts } from './adapters/prometheus/alert-reader.ts'
 import type { NowView } from './contracts/now.ts'
@@ -169,12 +170,12 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   function logFailure(error: unknown): void {
     // If a service does not respond, a condition on the page Now reports this, so the failure is not logged. The pages
     // keep the state that was read last.
-    if (!(error instanceof PeerFailed))
-      logger.error({ err: error }, 'state of a service could not be read')
-    else if ((error.status === 401 || error.status === 403) && !isKeyRejected) {
+    const status = error instanceof ProblemError ? statusOf(error) : undefined
+    if (status === undefined) logger.error({ err: error }, 'state of a service could not be read')
+    else if ((status === 401 || status === 403) && !isKeyRejected) {
       isKeyRejected = true // every read fails until the key is replaced, so this is logged once
       logger.error(
-        { status: error.status, remedy: 'check OPERATOR_API_KEY and its scopes' },
+        { status, remedy: 'check OPERATOR_API_KEY and its scopes' },
         'a service rejects the key of the console',
       )
     }

@@ -13,7 +13,7 @@ export interface FakeRequest {
 
 export interface FakeResponse {
   readonly status?: number
-  /** The body. A text is sent unchanged, and any other value as JSON. */
+  /** The body. A text is sent unchanged, and any other value as JSON. A body with a `code` becomes a problem document. */
   readonly body: unknown
   readonly headers?: Readonly<Record<string, string>>
 }
@@ -49,7 +49,10 @@ export async function startFakeService(
       outgoing.statusCode = status
       outgoing.setHeader('Content-Type', 'application/json')
       for (const [name, value] of Object.entries(headers)) outgoing.setHeader(name, value)
-      outgoing.end(typeof body === 'string' ? body : JSON.stringify(body))
+      const { code } = Object(body) as { readonly code?: unknown }
+      const problem = { type: `urn:integration-host:error:${String(code)}`, title: code, status }
+      const sent = status >= 400 && code !== undefined ? { ...problem, ...Object(body) } : body
+      outgoing.end(typeof sent === 'string' ? sent : JSON.stringify(sent))
     })()
   })
   server.listen(0, '127.0.0.1')

@@ -863,7 +863,7 @@ export function coordinatorContract(
       expect(newest.ids).toEqual(first.ids.slice(-1))
       expect(newest.seen).toMatchObject([{ First: { Version: expect.any(Number) } }])
       const lost = await watchEvents(host, id, { lastId: 'an id of long ago' })
-      await until(() => lost.text().includes('event: reset'))
+      await until(() => lost.isReset())
       await host[Symbol.asyncDispose]()
       fixture = undefined
       expect([await missed.isWholeAtEnd, await lost.isWholeAtEnd]).toEqual([true, true])

@@ -11,6 +11,7 @@ import {
   webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
+import { readEvents } from '@integration-host/shared/http/event-stream'
 import {
   COORDINATORS_EXCHANGE,
   TRANSACTIONS_EXCHANGE,
@@ -262,30 +263,22 @@ export async function watchEvents(
     signal: controller.signal,
     headers: lastId === undefined ? {} : { 'Last-Event-ID': lastId },
   })
-  let text = ''
   const seen: { Status: string; StepName: string }[] = []
   const ids: string[] = []
+  let isReset = false
   const read = async (): Promise<void> => {
-    const decoder = new TextDecoder()
-    for await (const chunk of response.body ?? []) {
-      text += decoder.decode(chunk as Uint8Array, { stream: true })
-      const blocks = text.split('\n\n').slice(0, -1)
-      seen.length = 0
-      ids.length = 0
-      for (const block of blocks) {
-        const data = /^data: (.*)$/m.exec(block)?.[1]
-        const id = /^id: (.*)$/m.exec(block)?.[1]
-        if (data === undefined || id === undefined) continue
-        const event = JSON.parse(data)
-        if (event.TransactionID !== transactionId) continue
-        seen.push(event)
-        ids.push(id)
-      }
+    for await (const received of readEvents(response)) {
+      if (received?.name === 'reset') isReset = true
+      if (received?.name !== 'transaction') continue
+      const event = JSON.parse(received.data)
+      if (event.TransactionID !== transactionId) continue
+      seen.push(event)
+      ids.push(received.id ?? '')
     }
   }
   const isWholeAtEnd = read().then(
     () => true,
     () => false,
   )
-  return { seen, ids, text: () => text, isWholeAtEnd, stop: () => controller.abort() }
+  return { seen, ids, isReset: () => isReset, isWholeAtEnd, stop: () => controller.abort() }
 }

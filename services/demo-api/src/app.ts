@@ -14,7 +14,7 @@ import { queueRoutes } from './routes/queue.ts'
 import { replayRoutes } from './routes/replay.ts'
 import { reportRoutes } from './routes/report.ts'
 import { stepCalls } from './routes/step-call.ts'
-import type { TransactionQueue } from './transaction/transaction-queue.ts'
+import type { TransactionQueue } from './adapters/coordinator/transaction-queue.ts'
 
 export interface AppDeps {
   readonly logger: Logger

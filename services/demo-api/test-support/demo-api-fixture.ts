@@ -50,7 +50,8 @@ export async function startFakeCoordinator(): Promise<FakeCoordinator> {
         'Content-Type': code === undefined ? 'application/json' : 'application/problem+json',
         ...(retryAfter !== undefined && { 'Retry-After': retryAfter }),
       })
-      return outgoing.end(code === undefined ? '{}' : JSON.stringify({ status, code }))
+      const problem = { type: `urn:integration-host:error:${code}`, title: code, status, code }
+      return outgoing.end(code === undefined ? '{}' : JSON.stringify(problem))
     })
   })
   server.listen(0, '127.0.0.1')

@@ -11,7 +11,13 @@ import { z } from 'zod'
 import { type Command, expectNone, parse } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import { type FileLine, type GrantsFile, readGrants } from '../grants-file.ts'
-import { openTokenService, RequestRejected, type ServiceApi } from '../service-api.ts'
+import {
+  JSON_LINES,
+  LONG_DEADLINE_MS,
+  openTokenService,
+  RequestRejected,
+  type ServiceApi,
+} from '../service-api.ts'
 import {
   counted,
   createProgress,
@@ -191,7 +197,12 @@ async function send(
   let failedAt: number | null = null
   for (;;) {
     try {
-      return await service.postText('/imports/grants', lines, GrantReport, { isLong: true })
+      const { data } = await service.send('/imports/grants', GrantReport, {
+        method: 'POST',
+        text: { type: JSON_LINES, content: lines },
+        timeoutMs: LONG_DEADLINE_MS,
+      })
+      return data
     } catch (error) {
       if (!isTemporary(error)) throw error
       if (failedAt === null) {

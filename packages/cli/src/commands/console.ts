@@ -83,7 +83,8 @@ Examples:
     if (action !== 'end' || !values.user)
       throw new UsageError('Say what to do: list, or end --user NAME')
     const path = `/sessions?user=${encodeURIComponent(values.user)}`
-    const ended = await openConsole(values.url, terminal).deleteForResult(path, {}, EndedSessions)
+    const console = openConsole(values.url, terminal)
+    const { data: ended } = await console.send(path, EndedSessions, { method: 'DELETE', body: {} })
     await print(terminal, values.json ? JSON.stringify(ended) : `Sessions ended: ${ended.Ended}`)
     return exitCodes.ok
   },

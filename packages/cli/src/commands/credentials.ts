@@ -226,10 +226,8 @@ Examples:
       }
     }
     const path = pathOf(name) + (erase ? '?erase=true' : '')
-    const headers = await service.delete(
-      path,
-      reason === undefined ? undefined : { Reason: reason },
-    )
+    const body = reason === undefined ? undefined : { Reason: reason }
+    const { headers } = await service.send(path, z.unknown(), { method: 'DELETE', body })
     const revocation = headers.get('Revocation')
     if (values.json) {
       const removal = { Name: name, ...(revocation !== null && { Revocation: revocation }) }

@@ -4,6 +4,7 @@ import {
   DeadLetterView,
   DeletedDeadLetters,
 } from '@integration-host/shared/contracts/dead-letter'
+import { z } from 'zod'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { limitOf, pagesOf, printPages } from '../paging.ts'
@@ -159,10 +160,11 @@ Examples:
     const body = { Reason: reasonOf(values.reason) }
     const service = openCoordinator(values.url, terminal)
     const path = await pathOf(service, values.process)
+    const request = { method: 'DELETE', body } as const
     let deleted = 1
     if (id === null)
-      deleted = (await service.deleteForResult(path, body, DeletedDeadLetters)).Deleted
-    else await service.delete(`${path}/${id}`, body)
+      deleted = (await service.send(path, DeletedDeadLetters, request)).data.Deleted
+    else await service.send(`${path}/${id}`, z.unknown(), request)
     const text = `${counted(deleted, 'dead letter')} deleted.`
     await print(terminal, values.json ? JSON.stringify({ Deleted: deleted }) : text)
     return exitCodes.ok

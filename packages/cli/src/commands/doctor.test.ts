@@ -234,7 +234,7 @@ describe('the command `doctor`', () => {
 
   it('doctor colours the table only on a terminal and only if NO_COLOR is not set', async () => {
     const typed: string[] = []
-    expect((await doctor([], { typed })).out).toContain('\u001b[32mok\u001b[0m')
+    expect((await doctor([], { typed })).out).toContain('\u001b[32mok\u001b[39m')
     expect((await doctor([], { typed, env: { NO_COLOR: '1' } })).out).not.toContain('\u001b')
     expect((await doctor()).out).not.toContain('\u001b')
   })

@@ -45,7 +45,7 @@ import {
   type CheckedService,
   usable,
 } from '../settings.ts'
-import { type Colour, counted, createTable, painter, plain, print, notify } from '../terminal.ts'
+import { type Colour, counted, notify, painter, plain, print, verdictTable } from '../terminal.ts'
 
 const Settings = z.object({
   REDIS_URL: redisUrl().optional(),
@@ -187,8 +187,6 @@ Examples:
       'demo-api': examineWith('demo-api'),
     }
 
-    const table = createTable(['VERDICT', 'SUBJECT', 'CHECK', 'FOUND'])
-    const paint = painter(terminal)
     const counts = { ok: 0, warning: 0, problem: 0, skipped: 0 }
     const started = wanted.map(
       (subject) => [subject, inTime(examinations[subject](), signal)] as const,
@@ -205,17 +203,13 @@ Examples:
       const isSkipped = ({ check, verdict }: CheckResult): boolean =>
         check === 'connection' && verdict === 'skipped'
       const shown = found.toSorted((a, b) => Number(isSkipped(a)) - Number(isSkipped(b)))
-      const [header = '', ...rows] = table(
-        shown.map((result) => [result.verdict, result.subject, result.check, result.found]),
-      )
-      const lines = shown.flatMap(({ verdict, remedy }, index) => {
-        const row = rows[index] ?? ''
-        return [
-          paint(colours[verdict], row.slice(0, verdict.length)) + row.slice(verdict.length),
-          ...(remedy === null ? [] : [`${' '.repeat(9)}→ ${plain(remedy)}`]),
-        ]
-      })
-      await print(terminal, header, ...lines)
+      const results = shown.map(({ verdict, subject, check, found: seen, remedy }) => ({
+        cells: [verdict, subject, check, seen],
+        colour: colours[verdict],
+        note: remedy,
+      }))
+      const columns = ['VERDICT', 'SUBJECT', 'CHECK', 'FOUND']
+      await print(terminal, ...verdictTable(columns, results, painter(terminal)))
     }
     notify(terminal, summaryOf(counts))
     return counts.problem > 0 || (values.strict && counts.warning > 0)

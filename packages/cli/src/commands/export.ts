@@ -3,7 +3,7 @@ import { type Command, credentialNames, parse } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import { createExportFile } from '../export-file.ts'
 import { createProgress, print, notify, type Terminal } from '../terminal.ts'
-import { openTokenService, type ServiceApi } from '../service-api.ts'
+import { LONG_DEADLINE_MS, openTokenService, type ServiceApi } from '../service-api.ts'
 import { readTransferSecret, transferOptions, transferOptionsHelp } from '../transfer-secret.ts'
 import { credentialPages } from './credentials.ts'
 
@@ -43,7 +43,7 @@ Examples:
       for (let start = 0; start < names.length; start += MAX_TRANSFER) {
         const Names = names.slice(start, start + MAX_TRANSFER)
         const body = { Names, ...secret() }
-        const document = await service.post('/exports', body, ExportDocument, { isLong: true })
+        const document = await service.post('/exports', body, ExportDocument, { timeoutMs: LONG_DEADLINE_MS })
         await file.append(document)
         documents += 1
         done.push(...document.Names)

@@ -5,7 +5,7 @@ import { reasonOf } from '@integration-host/shared/observability/health'
 import { type Command, expectNone, parse } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import { counted, createProgress, plain, print, notify } from '../terminal.ts'
-import { openTokenService, RequestRejected } from '../service-api.ts'
+import { LONG_DEADLINE_MS, openTokenService, RequestRejected } from '../service-api.ts'
 import { readTransferSecret, transferOptions, transferOptionsHelp } from '../transfer-secret.ts'
 
 export const importCredentials: Command = {
@@ -55,7 +55,7 @@ Examples:
         }
         const body = { Document: document, Overwrite: values.overwrite ?? false, ...secret() }
         const report = await service
-          .post('/imports', body, ImportReport, { isLong: true })
+          .post('/imports', body, ImportReport, { timeoutMs: LONG_DEADLINE_MS })
           .catch((error: unknown) => {
             // The problem `invalid_request` concerns this document only, so the import continues. Any other
             // failure would affect the next document too.

@@ -186,11 +186,8 @@ async function withdrawOpenWork(id: string, terminal: Terminal): Promise<number>
   let withdrawn = 0
   for (const { open, schema, what } of OPEN_WORK)
     try {
-      const count = await open(undefined, terminal).deleteForResult(
-        `/keys/${id}/open`,
-        undefined,
-        schema,
-      )
+      const service = open(undefined, terminal)
+      const { data: count } = await service.send(`/keys/${id}/open`, schema, { method: 'DELETE' })
       withdrawn += count
       if (count > 0) notify(terminal, `${count} ${what} of ${id} were withdrawn.`)
     } catch (error) {

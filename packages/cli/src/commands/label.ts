@@ -26,8 +26,8 @@ Examples:
     if (body.Label === undefined && body.Tags === undefined)
       throw new UsageError('--label, --tag or --clear is needed')
     const service = openTokenService(values.url, terminal)
-    const credential = await service.patch(pathOf(name), body, CredentialView)
-    await printCredential(terminal, credential, values.json)
+    const { data } = await service.send(pathOf(name), CredentialView, { method: 'PATCH', body })
+    await printCredential(terminal, data, values.json)
     return exitCodes.ok
   },
 }

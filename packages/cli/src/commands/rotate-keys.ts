@@ -20,10 +20,8 @@ Examples:
     const progress = createProgress(terminal)
     let last: KeyRotationProgress | null = null
     try {
-      const lines = openTokenService(values.url, terminal).postForLines(
-        '/key-rotations',
-        KeyRotationProgress,
-      )
+      const service = openTokenService(values.url, terminal)
+      const lines = service.lines('/key-rotations', KeyRotationProgress, { method: 'POST' })
       for await (last of lines) progress.update(`${doneOf(last)} of ${last.Total} credentials`)
     } finally {
       progress.end()

@@ -12,7 +12,7 @@ import { secretsOf, usable } from '../settings.ts'
 import { prompt, isInteractive, painter, print, notify, type Terminal } from '../terminal.ts'
 import { receiveCallback } from '../verify-provider/callback.ts'
 import { expectationsOf } from '../verify-provider/expectations.ts'
-import { createCall, type ProviderResponse } from '../verify-provider/provider-call.ts'
+import { createCall } from '../verify-provider/provider-call.ts'
 import {
   reportDocument,
   type ReportedLine,
@@ -95,17 +95,23 @@ Examples:
       throw new UsageError('verify-provider calls no service: set DISCOVERY_URL (--help)')
     const timeoutMs = durationMsOf('--timeout', values.timeout, DEFAULT_TIMEOUT_SECONDS)
     const waitMs = durationMsOf('--wait', values.wait, DEFAULT_WAIT_SECONDS)
-    const { settings, proxyFor } = readSettings(terminal, {
+    const given = usable(() => parseConfig(Settings, terminal.env))
+    const settings = {
+      discoveryUrl: given.DISCOVERY_URL,
+      clientId: given.CLIENT_ID,
+      clientSecrets: secretsOf(given.CLIENT_SECRET),
+      redirect: given.REDIRECT,
+      scope: given.SCOPE,
+      profile: given.PROVIDER_PROFILE,
+      accountingUrl: given.ACCOUNTING_URL ?? null,
       mayCreate: values['no-create'] !== true,
       mayUseProduction: values.production === true,
-    })
+    }
     rejectProduction(settings.accountingUrl, { settings })
 
-    const session = createSession(terminal, settings, {
-      isYes: values.yes === true,
-      timeoutMs,
-      waitMs,
-      proxyFor,
+    const session = createSession(terminal, settings, values.yes === true, waitMs, {
+      deadlineMs: timeoutMs,
+      proxyFor: chooseProxy(given),
     })
     const lines: ReportedLine[] = []
     const stopped = await walk(session, terminal, lines).finally(() => {
@@ -150,62 +156,41 @@ async function walk(
   return null
 }
 
-function readSettings(
-  { env }: Terminal,
-  options: Pick<VerifySettings, 'mayCreate' | 'mayUseProduction'>,
-): { readonly settings: VerifySettings; readonly proxyFor: ProxyFor } {
-  const settings = usable(() => parseConfig(Settings, env))
-  const verified = {
-    discoveryUrl: settings.DISCOVERY_URL,
-    clientId: settings.CLIENT_ID,
-    clientSecrets: secretsOf(settings.CLIENT_SECRET),
-    redirect: settings.REDIRECT,
-    scope: settings.SCOPE,
-    profile: settings.PROVIDER_PROFILE,
-    accountingUrl: settings.ACCOUNTING_URL ?? null,
-    ...options,
-  }
-  return { settings: verified, proxyFor: chooseProxy(settings) }
-}
-
-interface SessionOptions {
-  readonly isYes: boolean
-  readonly timeoutMs: number
-  readonly waitMs: number
-  readonly proxyFor: ProxyFor
-}
-
 function createSession(
   terminal: Terminal,
   settings: VerifySettings,
-  { isYes, timeoutMs, waitMs, proxyFor }: SessionOptions,
+  isYes: boolean,
+  waitMs: number,
+  calls: { readonly deadlineMs: number; readonly proxyFor: ProxyFor },
 ): Session {
   const redaction = createRedaction()
   redaction.add(settings.clientId, ...settings.clientSecrets.map((one) => one.reveal()))
+  const canPrompt = isInteractive(terminal)
   const session: Session = {
     settings,
     expectations: expectationsOf(settings.profile),
     redaction,
     call: createCall({
+      ...calls,
       signal: terminal.signal,
-      deadlineMs: timeoutMs,
-      proxyFor,
-      onResponse: (response) => noteLimits(session, response),
+      onResponse({ headers }) {
+        session.responses += 1
+        for (const [name, value] of headers)
+          if (/limit|retry|throttle/i.test(name))
+            session.limitHeaders.set(name, /^\d{1,10}$/.test(value) ? value : null)
+      },
     }),
-    now: Date.now,
-    confirm: async (question) => {
-      if (isYes || !isInteractive(terminal)) return isYes
+    async confirm(question) {
+      if (isYes || !canPrompt) return isYes
       const reply = await prompt(terminal, `${question} [y/N] `).catch(() => {
         terminal.signal.throwIfAborted()
         throw new CommandFailed(exitCodes.failed, 'Stopped at a prompt.')
       })
       return /^y(es)?$/i.test(reply.trim())
     },
-    notConfirmed: isInteractive(terminal)
-      ? 'not confirmed'
-      : 'not confirmed (without a terminal: --yes)',
+    notConfirmed: canPrompt ? 'not confirmed' : 'not confirmed (without a terminal: --yes)',
     authorize: (url, state) =>
-      receiveCallback({ terminal, redirect: settings.redirect, waitMs }, url, state),
+      receiveCallback({ terminal, redirect: settings.redirect, url, state }, waitMs),
     document: null,
     keys: new Map(),
     accountingUrl: null,
@@ -222,27 +207,14 @@ function createSession(
   return session
 }
 
-function noteLimits(session: Session, { headers }: ProviderResponse): void {
-  session.responses += 1
-  for (const [name, value] of headers) {
-    if (!/limit|retry|throttle/i.test(name)) continue
-    session.limitHeaders.set(name, /^\d{1,10}$/.test(value) ? value : null)
-  }
-}
-
 /** Returns a hint about the grant that still exists after this run; `null` if the grant was revoked. */
 function grantNotice({ grant, settings }: Session): string | null {
+  if (grant === 'none' || grant === 'ended') return null
   const end =
     settings.profile.name === 'intuit'
       ? 'To end it: in QuickBooks, open Apps, then My apps, and disconnect this application.'
       : "To end it: remove this application's access in the provider's account settings."
-  switch (grant) {
-    case 'established':
-      return `The grant of this run still exists. ${end}`
-    case 'possible':
-      return `If consent was given in the browser, a grant may exist. ${end}`
-    case 'none':
-    case 'ended':
-      return null
-  }
+  return grant === 'established'
+    ? `The grant of this run still exists. ${end}`
+    : `If consent was given in the browser, a grant may exist. ${end}`
 }

@@ -2,7 +2,8 @@
  * Checks queues and policies by RabbitMQ's management HTTP API. This API reports policies, alarms and every argument
  * of a queue, none of which AMQP reports.
  */
-import { z } from 'zod'
+import { boundedText } from '@integration-host/shared/http/bounded-text'
+import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import {
   type CheckResult,
   ok,
@@ -11,6 +12,7 @@ import {
   warning,
 } from '@integration-host/shared/observability/checks/check-result'
 import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
+import { z } from 'zod'
 import {
   DEFINITIONS,
   differences,
@@ -20,7 +22,6 @@ import {
 } from './broker-topology.ts'
 import { counted } from '../terminal.ts'
 import { checkMembers } from './members.ts'
-import { jsonOf } from './query.ts'
 import { driftProblem, summary } from './rabbitmq.ts'
 
 const Settings = z.record(z.string(), z.unknown())
@@ -215,3 +216,7 @@ function checkAlarms(nodes: readonly Node[]): CheckResult {
         'Start nodes that do not run. Free memory or disk space: until then the broker accepts no message.',
       )
 }
+
+/** Returns the value of a response in JSON; `null` if it is not JSON, is too large or does not arrive. */
+const jsonOf = async (response: Response): Promise<unknown> =>
+  parseJson(await boundedText(response).catch(() => ''), SERVICE_LIMITS) ?? null

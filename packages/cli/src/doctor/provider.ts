@@ -14,9 +14,9 @@ import {
 } from '@integration-host/shared/observability/checks/check-result'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { Secret } from '@integration-host/shared/secrets/secret'
-import { checkKeyPair } from '../verify-provider/key-pair.ts'
 import {
   type CallProvider,
+  checkKeyPair,
   createCall,
   NoResponse,
   type ProviderResponse,

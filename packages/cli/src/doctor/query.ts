@@ -1,12 +1,11 @@
 /** Sends doctor's requests to the services. */
-import { Problem } from '@integration-host/shared/contracts/problem'
+import { ProblemError, statusOf } from '@integration-host/client/problem'
+import { createService, type Service as Client } from '@integration-host/client/service'
 import {
   type CheckResult,
   problem,
   skipped,
 } from '@integration-host/shared/observability/checks/check-result'
-import { boundedText } from '@integration-host/shared/http/bounded-text'
-import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import type { z } from 'zod'
 import type { ServiceAddress } from '../settings.ts'
 
@@ -15,63 +14,55 @@ export type Service = ServiceAddress
 /** The data of a response, or the check result that says why there is no data. */
 export type QueryResult<T> = { readonly data: T } | { readonly result: CheckResult }
 
+const MAX_BYTES = 8 * 1_048_576
+/** The signal of each request aborts it earlier, at the deadline of doctor. */
+const TIMEOUT_MS = 3_600_000
+
+export const clientOf = (service: Pick<Service, 'url' | 'key'>): Client =>
+  createService({ ...service, maxBytes: MAX_BYTES, timeoutMs: TIMEOUT_MS })
+
 /** Requests JSON with the service key; returns a check result if there is no usable response. */
 export async function query<T>(
-  { name, url, key }: Service,
+  service: Service,
   path: string,
   schema: z.ZodType<T>,
   signal: AbortSignal,
 ): Promise<QueryResult<T>> {
-  const check = 'service key'
-  const [shortPath = path] = path.split('?')
-  if (key === null)
-    return {
-      result: skipped(check, 'none is set', 'Set SERVICE_API_KEY or SERVICE_API_KEY_FILE.'),
-    }
-  try {
-    const response = await fetch(url + path, {
-      headers: { Authorization: `Bearer ${key.reveal()}` },
-      redirect: 'manual',
-      signal,
-    })
-    if (response.status === 401)
-      return { result: problem(check, 'rejected', `Set SERVICE_API_KEY to a key of ${name}.`) }
-    if (response.status === 403)
-      return {
-        result: skipped(
-          shortPath,
-          'the key may not read this',
-          'Set SERVICE_API_KEY to a key with the scopes credentials:read, transactions:read and audit:read.',
-        ),
-      }
-    const body: unknown = await jsonOf(response)
-    const parsed = schema.safeParse(body)
-    if (response.ok && parsed.success) return { data: parsed.data }
-    const rejection = Problem.safeParse(body)
-    return {
-      result: rejection.success
-        ? skipped(
-            shortPath,
-            `${rejection.data.detail ?? rejection.data.title} (${rejection.data.code})`,
-            `docs/errors.md explains the code${response.status === 503 ? `; see also the check ready of ${name}` : ''}.`,
-          )
-        : skipped(
-            shortPath,
-            `status ${response.status}`,
-            `Check that ${name} has the same version.`,
-          ),
-    }
-  } catch {
+  if (service.key === null)
     return {
       result: skipped(
-        shortPath,
-        'no response in time',
-        `Use a longer --timeout, or see the log of ${name}.`,
+        'service key',
+        'none is set',
+        'Set SERVICE_API_KEY or SERVICE_API_KEY_FILE.',
       ),
     }
+  try {
+    return { data: await clientOf(service).request(path, schema, { signal }) }
+  } catch (error) {
+    return { result: resultOf(error, service, path.split('?')[0] ?? path) }
   }
 }
 
-/** Returns the value of a response in JSON; `null` if it is not JSON, is too large or does not arrive. */
-export const jsonOf = async (response: Response): Promise<unknown> =>
-  parseJson(await boundedText(response).catch(() => ''), SERVICE_LIMITS) ?? null
+function resultOf(error: unknown, { name }: Service, path: string): CheckResult {
+  const status = error instanceof ProblemError ? statusOf(error) : null
+  if (!(error instanceof ProblemError) || status === null) {
+    const remediation = `Use a longer --timeout, or see the log of ${name}.`
+    return skipped(path, 'no response in time', remediation)
+  }
+  if (status === 401)
+    return problem('service key', 'rejected', `Set SERVICE_API_KEY to a key of ${name}.`)
+  if (status === 403)
+    return skipped(
+      path,
+      'the key may not read this',
+      'Set SERVICE_API_KEY to a key with the scopes credentials:read, transactions:read and audit:read.',
+    )
+  const { problem: rejection } = error
+  if (!('type' in rejection))
+    return skipped(path, `status ${status}`, `Check that ${name} has the same version.`)
+  return skipped(
+    path,
+    `${rejection.detail ?? rejection.title} (${rejection.code})`,
+    `docs/errors.md explains the code${status === 503 ? `; see also the check ready of ${name}` : ''}.`,
+  )
+}

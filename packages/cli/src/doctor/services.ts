@@ -1,3 +1,4 @@
+import type { Reply } from '@integration-host/client/service'
 import { remedyFor } from '@integration-host/shared/conditions'
 import {
   type CheckResult,
@@ -8,10 +9,11 @@ import {
 } from '@integration-host/shared/observability/checks/check-result'
 import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
 import { KeyCheckPage } from '@integration-host/shared/contracts/custody'
+import { parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import { addressOf } from '../settings.ts'
 import { counted } from '../terminal.ts'
-import { jsonOf, query, type QueryResult, type Service } from './query.ts'
+import { clientOf, query, type QueryResult, type Service } from './query.ts'
 import { reached, unreachable } from './reach.ts'
 import { examineRuns } from './runs.ts'
 
@@ -52,16 +54,16 @@ export async function examineReadiness(
 ): Promise<readonly CheckResult[]> {
   const { host } = new URL(url)
   const requestedAt = Date.now()
-  let response: Response
-  let body: unknown
+  let response: Reply
   try {
-    response = await fetch(`${url}/health/ready`, { redirect: 'manual', signal })
-    body = await jsonOf(response)
+    response = await clientOf({ url, key: null }).send('/health/ready', { signal })
   } catch (error) {
     return [unreachable(host, addressOf[name], error)]
   }
   const clock = httpClock(response, requestedAt, Date.now())
-  const readiness = Readiness.safeParse(body)
+  const isReady = response.status === 200
+  // A service that is not ready responds with 503, and with the same body.
+  const readiness = Readiness.safeParse(parseJson(response.text))
   if (!readiness.success)
     return [
       problem(
@@ -74,12 +76,12 @@ export async function examineReadiness(
   const waiting = dependencies.filter(([, { status }]) => status !== 'up')
   return [
     reached(host),
-    ...(response.ok ? [ok('ready', 'yes')] : []),
+    ...(isReady ? [ok('ready', 'yes')] : []),
     ...waiting.map(([dependency, { reason = 'not connected yet', since }]) => {
       const known = Object.hasOwn(needsPerson, dependency) ? needsPerson[dependency] : undefined
       return known === undefined
-        ? (response.ok ? warning : problem)(
-            response.ok ? 'optional' : 'ready',
+        ? (isReady ? warning : problem)(
+            isReady ? 'optional' : 'ready',
             `waits for ${dependency} since ${since}: ${reason}`,
             remedyFor('DependencyDown'),
           )

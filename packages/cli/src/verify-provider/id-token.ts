@@ -3,48 +3,42 @@
  * documentation.
  */
 import { verify } from 'node:crypto'
-import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
-import type { SigningKeys } from './discovery.ts'
-import type { Expectations } from './expectations.ts'
 import { parseJsonObject } from '@integration-host/shared/json'
+import type { SigningKeys } from './discovery.ts'
 import { asDocumented, differs, failed, judged, type Line } from './report.ts'
+import type { Session } from './session.ts'
 import { names } from './wording.ts'
 
-export interface IdTokenContext {
-  readonly keys: SigningKeys
-  readonly issuer: string
-  readonly clientId: string
-  /** The realm id of the callback; `null` if the callback had none. */
-  readonly realm: string | null
-  readonly nonce: string
-  readonly isNonceRequired: boolean
-  readonly nowSeconds: number
-  readonly profile: ProviderProfile
-  readonly expectations: Expectations
-}
-
 type Claims = Readonly<Record<string, unknown>>
+/** The members of the session that the checks need. */
+export type IdTokenSession = Pick<
+  Session,
+  'idToken' | 'keys' | 'realm' | 'nonce' | 'settings' | 'expectations'
+> & { readonly document: Pick<NonNullable<Session['document']>, 'issuer' | 'isNonceAnnounced'> | null }
 
 /** The allowed difference in seconds between the provider's clock and this machine's. */
 const TOLERANCE_SECONDS = 120
 
-export function checkIdToken(token: string, context: IdTokenContext): Line[] {
-  const decoded = decode(token)
-  if (decoded === null) return [failed('signature', 'not a JWT in compact form')]
-  const { claims } = decoded
-  return [
-    signatureLine(token, context.keys),
-    claims['iss'] === context.issuer
-      ? asDocumented('issuer', 'equal')
-      : failed('issuer', claims['iss'] === undefined ? 'missing' : 'another issuer'),
-    audienceLine(claims, context),
-    realmLine(claims, context),
-    typeof claims['auth_time'] === 'number'
-      ? asDocumented('auth_time', 'a number')
-      : judged('auth_time', !context.expectations.hasAuthTime, 'missing'),
-    nonceLine(claims, context),
-    timesLine(claims, context),
-  ]
+/** `now` is in epoch milliseconds. */
+export async function* checkIdToken(
+  session: IdTokenSession,
+  now = Date.now(),
+): AsyncGenerator<Line> {
+  const token = session.idToken ?? ''
+  const claims = decode(token)?.claims
+  yield signatureLine(token, session.keys)
+  if (claims === undefined) return
+  const { iss, auth_time: authTime } = claims
+  yield iss === session.document?.issuer
+    ? asDocumented('issuer', 'equal')
+    : failed('issuer', iss === undefined ? 'missing' : 'another issuer')
+  yield audienceLine(claims, session)
+  yield realmLine(claims, session)
+  yield typeof authTime === 'number'
+    ? asDocumented('auth_time', 'a number')
+    : judged('auth_time', !session.expectations.hasAuthTime, 'missing')
+  yield nonceLine(claims, session)
+  yield timesLine(claims, now / 1_000, session)
 }
 
 /** Returns the report line for the signature, with the reason if the signature is invalid. */
@@ -60,7 +54,8 @@ export function signatureLine(token: string, keys: SigningKeys): Line {
     : failed('signature', 'RS256, not valid')
 }
 
-function audienceLine({ aud }: Claims, { clientId, expectations }: IdTokenContext): Line {
+function audienceLine({ aud }: Claims, { settings, expectations }: IdTokenSession): Line {
+  const { clientId } = settings
   if (aud === clientId) return judged('audience', !expectations.isAudienceArray, 'a string, equal')
   if (!Array.isArray(aud) || !aud.includes(clientId))
     return failed('audience', aud === undefined ? 'missing' : 'without this client id')
@@ -68,9 +63,9 @@ function audienceLine({ aud }: Claims, { clientId, expectations }: IdTokenContex
   return judged('audience', aud.length === 1, `an array with ${count}`)
 }
 
-function realmLine(claims: Claims, { profile, realm }: IdTokenContext): Line {
-  const name = profile.authorization.realmClaim
-  const spelling = Object.keys(claims).find((key) => key.toLowerCase() === name.toLowerCase())
+function realmLine(claims: Claims, { settings, realm }: IdTokenSession): Line {
+  const name = settings.profile.authorization.realmClaim.toLowerCase()
+  const spelling = Object.keys(claims).find((key) => key.toLowerCase() === name)
   if (spelling === undefined)
     return asDocumented('realm claim', `missing; claims: ${names(Object.keys(claims))}`)
   if (realm === null) return differs('realm claim', `${spelling}, but the callback has no realmId`)
@@ -79,17 +74,22 @@ function realmLine(claims: Claims, { profile, realm }: IdTokenContext): Line {
     : failed('realm claim', `${names([spelling])} names another company than the callback`)
 }
 
-function nonceLine({ nonce }: Claims, context: IdTokenContext): Line {
-  if (nonce === undefined)
-    return context.isNonceRequired
-      ? failed('nonce', 'missing')
-      : asDocumented('nonce', 'not repeated')
-  return nonce === context.nonce
-    ? judged('nonce', context.expectations.isNonceRepeated, 'repeated')
-    : failed('nonce', 'not the one that was sent')
+function nonceLine({ nonce }: Claims, session: IdTokenSession): Line {
+  const { settings, document, expectations } = session
+  if (nonce !== undefined)
+    return nonce === session.nonce
+      ? judged('nonce', expectations.isNonceRepeated, 'repeated')
+      : failed('nonce', 'not the one that was sent')
+  return settings.profile.authorization.isNonceRequired || document?.isNonceAnnounced === true
+    ? failed('nonce', 'missing')
+    : asDocumented('nonce', 'not repeated')
 }
 
-function timesLine({ iat, exp }: Claims, { nowSeconds, expectations }: IdTokenContext): Line {
+function timesLine(
+  { iat, exp }: Claims,
+  nowSeconds: number,
+  { expectations }: IdTokenSession,
+): Line {
   if (typeof iat !== 'number' || typeof exp !== 'number')
     return failed('id token times', 'iat or exp is missing')
   const offSeconds = Math.round(iat - nowSeconds)

@@ -1,14 +1,14 @@
-/**
- * Calls the provider with a deadline for the whole response and a size limit for the body. Redirects are not followed.
- */
+/** Calls the provider with a deadline for the whole response and a size limit for the body. Follows no redirect. */
+import { randomBytes } from 'node:crypto'
+import { boundedText } from '@integration-host/shared/http/bounded-text'
 import {
   type ProxyFor,
   withoutProxy,
 } from '@integration-host/shared/http/forward-proxy/forward-proxy'
-import { ForwardProxyError } from '@integration-host/shared/http/forward-proxy/forward-proxy-error'
 import { createProxiedFetch } from '@integration-host/shared/http/forward-proxy/proxied-fetch'
 import { parseJsonObject } from '@integration-host/shared/json'
 import { reasonOf } from '@integration-host/shared/observability/health'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 
 export interface ProviderResponse {
   readonly status: number
@@ -23,6 +23,7 @@ export class NoResponse extends Error {
   override readonly name = 'NoResponse'
 }
 
+/** @throws {NoResponse} or the reason of the signal. */
 export type CallProvider = (
   url: string | URL,
   init?: {
@@ -32,23 +33,20 @@ export type CallProvider = (
   },
 ) => Promise<ProviderResponse>
 
-const BODY_LIMIT_BYTES = 1_048_576
+const MAX_BYTES = 1_048_576
 
-export interface CallOptions {
-  /** Aborts all calls. An aborted call throws the reason of this signal. */
-  readonly signal: AbortSignal
-  readonly deadlineMs: number
-  readonly proxyFor?: ProxyFor
-  readonly onResponse?: (response: ProviderResponse) => void
-}
-
-/** Returns the function that calls the provider. The function throws {@link NoResponse}, or the reason of `signal`. */
 export function createCall({
   signal,
   deadlineMs,
   proxyFor = withoutProxy,
   onResponse,
-}: CallOptions): CallProvider {
+}: {
+  /** Aborts all calls. */
+  readonly signal: AbortSignal
+  readonly deadlineMs: number
+  readonly proxyFor?: ProxyFor
+  readonly onResponse?: (response: ProviderResponse) => void
+}): CallProvider {
   const send = createProxiedFetch(proxyFor)
   return async (url, init = {}) => {
     const deadline = AbortSignal.timeout(deadlineMs)
@@ -59,43 +57,67 @@ export function createCall({
         redirect: 'manual',
         signal: AbortSignal.any([signal, deadline]),
       })
-      const text = await readBounded(response)
-      const whole = {
-        status: response.status,
-        headers: response.headers,
-        text,
-        json: parseJsonObject(text),
-      }
+      const { status, headers } = response
+      const text = await boundedText(response, MAX_BYTES)
+      const whole = { status, headers, text, json: parseJsonObject(text) }
       onResponse?.(whole)
       return whole
     } catch (error) {
       signal.throwIfAborted()
-      if (error instanceof NoResponse) throw error
-      const reason = deadline.aborted
-        ? `no response within ${deadlineMs / 1_000} s`
-        : `no response (${networkReason(error)})`
-      throw new NoResponse(reason, { cause: error })
+      throw new NoResponse(
+        deadline.aborted ? `no response within ${deadlineMs / 1_000} s` : failureOf(error),
+        { cause: error },
+      )
     }
   }
 }
 
-async function readBounded(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = []
-  let size = 0
-  const body: AsyncIterable<Uint8Array> | null = response.body
-  for await (const chunk of body ?? []) {
-    size += chunk.byteLength
-    if (size > BODY_LIMIT_BYTES) throw new NoResponse('the response is larger than 1 MiB')
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
+function failureOf(error: unknown): string {
+  if (error instanceof RangeError) return error.message // the response is too large
+  const reason = reasonOf(error)
+  return `no response (${/^[A-Za-z_]{1,50}$/.test(reason) ? reason : 'unknown'})`
 }
 
-// fetch rejects with `TypeError: fetch failed`; the network error is its `cause`. The error of a forward proxy has a code
-// of its own.
-const networkReason = (error: unknown): string => {
-  const { cause } = error as { cause?: unknown }
-  const isOfProxy = error instanceof ForwardProxyError
-  const reason = reasonOf(cause instanceof Error && !isOfProxy ? cause : error)
-  return /^[A-Za-z_]{1,50}$/.test(reason) ? reason : 'unknown'
+/** Returns an HTTP Basic header value of the form-encoded client id and secret (RFC 6749 §2.3.1). */
+export function basicAuthorization(clientId: string, secret: Secret): string {
+  const pair = [clientId, secret.reveal()].map((part) =>
+    new URLSearchParams({ v: part }).toString().slice(2),
+  )
+  return `Basic ${Buffer.from(pair.join(':')).toString('base64')}`
+}
+
+/**
+ * Presents a made-up code at the token endpoint, which changes nothing there. The result is `right` after
+ * `invalid_grant`, `rejected` after `invalid_client` (RFC 6749 §5.2) or a 401 in any format, and `unclear` if the
+ * response does not show whether client id and secret are valid.
+ */
+export async function checkKeyPair(
+  call: CallProvider,
+  client: {
+    readonly tokenEndpoint: string
+    readonly clientId: string
+    readonly clientSecret: Secret
+    readonly redirect: string
+    readonly headers: Readonly<Record<string, string>>
+  },
+): Promise<{
+  readonly kind: 'right' | 'rejected' | 'unclear'
+  readonly response: ProviderResponse
+}> {
+  const { tokenEndpoint, clientId, clientSecret, redirect, headers } = client
+  const response = await call(tokenEndpoint, {
+    method: 'POST',
+    headers: { ...headers, Authorization: basicAuthorization(clientId, clientSecret) },
+    body: new URLSearchParams({
+      grant_type: 'authorization_code',
+      code: `made-up-${randomBytes(16).toString('base64url')}`,
+      redirect_uri: redirect,
+      // A provider that requires PKCE rejects a request without a code verifier. Other providers ignore the verifier.
+      code_verifier: randomBytes(32).toString('base64url'),
+    }),
+  })
+  const error = response.json?.['error']
+  if (error === 'invalid_grant') return { kind: 'right', response }
+  const isRejected = error === 'invalid_client' || response.status === 401
+  return { kind: isRejected ? 'rejected' : 'unclear', response }
 }

@@ -1,11 +1,15 @@
-/**
- * The lines of the verify-provider report: verdicts and observations. The lines contain no secrets and can be
- * published.
- */
-import { type Colour, createTable, plain } from '../terminal.ts'
+/** The lines of the report: verdicts and observations. They contain no secrets and can be published. */
+import { type Colour, plain, verdictTable } from '../terminal.ts'
 import { type Check, checks, type Expectations } from './expectations.ts'
 
-export type Verdict = 'as documented' | 'differs' | 'skipped' | 'failed'
+/** The verdicts, with their colour and their word in the summary. */
+const verdicts = {
+  'as documented': { colour: 'green', word: 'as documented' },
+  differs: { colour: 'yellow', word: 'differ' },
+  skipped: { colour: 'dim', word: 'skipped' },
+  failed: { colour: 'red', word: 'failed' },
+} as const satisfies Readonly<Record<string, { readonly colour: Colour; readonly word: string }>>
+type Verdict = keyof typeof verdicts
 
 /** A line of the report. `check` is `null` if the whole step was skipped or failed. */
 export interface Line {
@@ -19,22 +23,13 @@ export interface ReportedLine extends Line {
   readonly step: string
 }
 
-export const asDocumented = (check: Check, seen: string): Line => ({
-  check,
-  verdict: 'as documented',
-  seen,
-})
-export const differs = (check: Check, seen: string): Line => ({ check, verdict: 'differs', seen })
-export const failed = (check: Check | null, seen: string): Line => ({
-  check,
-  verdict: 'failed',
-  seen,
-})
-export const skipped = (check: Check | null, seen: string): Line => ({
-  check,
-  verdict: 'skipped',
-  seen,
-})
+const lineWith =
+  <C extends Check | null>(verdict: Verdict) =>
+  (check: C, seen: string): Line => ({ check, verdict, seen })
+export const asDocumented = lineWith<Check>('as documented')
+export const differs = lineWith<Check>('differs')
+export const failed = lineWith<Check | null>('failed')
+export const skipped = lineWith<Check | null>('skipped')
 /**
  * Returns the line for a check with two possible behaviours. The services can handle both behaviours, but only one of
  * them is documented.
@@ -42,37 +37,24 @@ export const skipped = (check: Check | null, seen: string): Line => ({
 export const judged = (check: Check, isExpected: boolean, seen: string): Line =>
   (isExpected ? asDocumented : differs)(check, seen)
 
-const colours: Readonly<Record<Verdict, Colour>> = {
-  'as documented': 'green',
-  differs: 'yellow',
-  skipped: 'dim',
-  failed: 'red',
-}
-
 /** Returns the report as a table. A line that deviates is followed by the expected behaviour. */
-export function reportTable(
+export const reportTable = (
   lines: readonly ReportedLine[],
-  expectations: Expectations,
+  { words }: Expectations,
   paint: (colour: Colour, text: string) => string,
-): string[] {
-  const [header = '', ...rows] = createTable(['VERDICT', 'STEP', 'CHECK', 'SEEN'])(
-    lines.map(({ verdict, step, check, seen }) => [verdict, step, check ?? '-', seen]),
+): string[] =>
+  verdictTable(
+    ['VERDICT', 'STEP', 'CHECK', 'SEEN'],
+    lines.map(({ verdict, step, check, seen }) => ({
+      cells: [verdict, step, check ?? '-', seen],
+      colour: verdicts[verdict].colour,
+      note:
+        check !== null && (verdict === 'differs' || verdict === 'failed')
+          ? `expected: ${checks[check][words]} (docs/intuit.md, ${checks[check].section})`
+          : null,
+    })),
+    paint,
   )
-  return [
-    header,
-    ...lines.flatMap(({ verdict, check }, index) => {
-      const row = rows[index] ?? ''
-      const line = paint(colours[verdict], row.slice(0, verdict.length)) + row.slice(verdict.length)
-      const isDeviation = verdict === 'differs' || verdict === 'failed'
-      return check === null || !isDeviation
-        ? [line]
-        : [line, `${' '.repeat(15)}→ expected: ${expected(check, expectations)}`]
-    }),
-  ]
-}
-
-const expected = (check: Check, { words }: Expectations): string =>
-  `${checks[check][words]} (docs/intuit.md, ${checks[check].section})`
 
 export const reportDocument = (
   { step, check, verdict, seen }: ReportedLine,
@@ -88,15 +70,9 @@ export const reportDocument = (
 
 /** Returns the number of lines with each verdict: `14 as documented, 2 differ, 1 skipped.` */
 export function summaryOf(lines: readonly Line[]): string {
-  const words: Readonly<Record<Verdict, string>> = {
-    'as documented': 'as documented',
-    differs: 'differ',
-    skipped: 'skipped',
-    failed: 'failed',
-  }
-  const counts = (Object.keys(words) as Verdict[]).flatMap((verdict) => {
+  const counts = Object.entries(verdicts).flatMap(([verdict, { word }]) => {
     const count = lines.filter((line) => line.verdict === verdict).length
-    return count === 0 ? [] : [`${count} ${words[verdict]}`]
+    return count === 0 ? [] : [`${count} ${word}`]
   })
   return `${counts.join(', ')}.`
 }

@@ -3,8 +3,7 @@ import type { ProviderProfile } from '@integration-host/shared/provider-profile/
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { SigningKeys, UsableDocument } from './discovery.ts'
 import type { Expectations } from './expectations.ts'
-import { basicAuthorization } from './key-pair.ts'
-import type { CallProvider, ProviderResponse } from './provider-call.ts'
+import { basicAuthorization, type CallProvider, type ProviderResponse } from './provider-call.ts'
 import type { Redaction } from './wording.ts'
 
 export interface VerifySettings {
@@ -30,12 +29,7 @@ export interface Session {
   readonly expectations: Expectations
   readonly call: CallProvider
   readonly redaction: Redaction
-  /** Returns the time in epoch milliseconds. */
-  readonly now: () => number
-  /**
-   * Prompts the user for confirmation. Without a terminal, no prompt is shown and the result is `false`. With `--yes`,
-   * no prompt is shown and the result is `true`.
-   */
+  /** Prompts the user for confirmation. Without a terminal the result is `false`, and with `--yes` it is `true`. */
   readonly confirm: (question: string) => Promise<boolean>
   /** The text of the report for a step that the user did not confirm. */
   readonly notConfirmed: string
@@ -55,16 +49,12 @@ export interface Session {
   realm: string | null
   idToken: string | null
   tokens: Tokens | null
-  /**
-   * The refresh token that the current refresh token replaced; `null` if no refresh has returned a new refresh token.
-   */
+  /** The refresh token that the current one replaced; `null` if no refresh has returned a new one. */
   previousRefreshToken: string | null
   /** The state of the grant. `possible` means that the user may have consented, but no tokens were received. */
   grant: 'none' | 'possible' | 'established' | 'ended'
   responses: number
-  /**
-   * Response headers that may state a rate limit, by name. A value is `null` if the header does not contain a number.
-   */
+  /** Response headers that may state a rate limit, by name; `null` if the header does not contain a number. */
   readonly limitHeaders: Map<string, string | null>
 }
 
@@ -92,20 +82,17 @@ export async function requestTokens(
   const response = await session.call(document?.token_endpoint ?? '', {
     method: 'POST',
     headers: { ...settings.profile.token.requestHeaders, ...clientAuthentication(session) },
-    body: new URLSearchParams(form),
+    body: new URLSearchParams({ ...form, redirect_uri: settings.redirect }),
   })
-  const { access_token, refresh_token, id_token } = response.json ?? {}
-  for (const token of [access_token, refresh_token, id_token])
+  for (const name of ['access_token', 'refresh_token', 'id_token']) {
+    const token = response.json?.[name]
     if (typeof token === 'string') redaction.add(token, ...token.split('.'))
+  }
   return response
 }
 
 export const refresh = (session: Session, refreshToken: string): Promise<ProviderResponse> =>
-  requestTokens(session, {
-    grant_type: 'refresh_token',
-    refresh_token: refreshToken,
-    redirect_uri: session.settings.redirect,
-  })
+  requestTokens(session, { grant_type: 'refresh_token', refresh_token: refreshToken })
 
 /**
  * Returns the tokens of a token response; `null` if the response has no tokens. If the response has no refresh token,
@@ -119,13 +106,9 @@ export function tokensOf({ status, json }: ProviderResponse, before?: Tokens): T
 }
 
 /** Revokes a token. The provider profile selects the body format: the form of RFC 7009 §2.1, or Intuit's JSON. */
-export const revoke = (
-  session: Session,
-  endpoint: string,
-  token: string,
-): Promise<ProviderResponse> => {
+export function revoke(session: Session, token: string): Promise<ProviderResponse> {
   const isJson = session.settings.profile.revocation.body === 'json'
-  return session.call(endpoint, {
+  return session.call(session.document?.revocation_endpoint ?? '', {
     method: 'POST',
     headers: {
       ...clientAuthentication(session),
@@ -141,26 +124,32 @@ const clientAuthentication = ({ settings, clientSecret }: Session) => ({
   }),
 })
 
-/**
- * Calls the accounting API for the connected company. `path` is the part of the URL path after `/v3/company/<realm>/`.
- */
-export const callAccounting = (
+const MINOR_VERSION = '75' // the lowest minor version of the API that Intuit supports since August 2025
+
+/** Calls a resource of the accounting API for the connected company; with a body it sends a POST. */
+export function callAccounting(
   session: Session,
-  path: string,
+  resource: string,
   {
+    query = {},
     body,
+    headers = {},
     accessToken = session.tokens?.access ?? '',
-  }: { body?: unknown; accessToken?: string } = {},
-  headers: Readonly<Record<string, string>> = {},
-): Promise<ProviderResponse> =>
-  session.call(
-    `${session.accountingUrl}/v3/company/${encodeURIComponent(session.realm ?? '')}/${path}`,
-    {
-      headers: {
-        Authorization: `Bearer ${accessToken}`,
-        ...(body !== undefined && { 'Content-Type': 'application/json' }),
-        ...headers,
-      },
-      ...(body !== undefined && { method: 'POST', body: JSON.stringify(body) }),
+  }: {
+    readonly query?: Readonly<Record<string, string>>
+    readonly body?: object
+    readonly headers?: Readonly<Record<string, string>>
+    readonly accessToken?: string
+  },
+): Promise<ProviderResponse> {
+  const search = new URLSearchParams({ ...query, minorversion: MINOR_VERSION })
+  const company = `${session.accountingUrl}/v3/company/${encodeURIComponent(session.realm ?? '')}`
+  return session.call(`${company}/${resource}?${search.toString()}`, {
+    headers: {
+      Authorization: `Bearer ${accessToken}`,
+      ...(body !== undefined && { 'Content-Type': 'application/json' }),
+      ...headers,
     },
-  )
+    ...(body !== undefined && { method: 'POST', body: JSON.stringify(body) }),
+  })
+}

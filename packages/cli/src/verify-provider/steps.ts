@@ -1,19 +1,11 @@
 /** The steps of verify-provider, in order. Each step declares its preconditions and its prompt, and yields results. */
 import { UsageError } from '../exit-code.ts'
 import { checkAccessToken, checkCreate, checkQuery } from './accounting-steps.ts'
-import { checkCallback } from './connect-step.ts'
-import {
-  compareDocument,
-  isProviderHost,
-  readKeys,
-  type UsableDocument,
-  usableDocument,
-} from './discovery.ts'
+import { compareDocument, isProviderHost, readKeys, usableDocument } from './discovery.ts'
 import { PRODUCTION_ACCOUNTING_HOST } from './expectations.ts'
-import { checkPreviousToken, checkRefresh, checkRevocation } from './grant-steps.ts'
+import { checkCallback, checkPreviousToken, checkRefresh, checkRevocation } from './grant-steps.ts'
 import { checkIdToken } from './id-token.ts'
-import { checkKeyPair } from './key-pair.ts'
-import { NoResponse } from './provider-call.ts'
+import { checkKeyPair, NoResponse } from './provider-call.ts'
 import {
   asDocumented,
   differs,
@@ -28,93 +20,79 @@ import { address, described, names } from './wording.ts'
 
 export interface Step {
   readonly name: string
-  /** The prompt before a step that changes something; `null` for any other step. */
-  readonly question: string | null
-  /** Returns the reason to skip the step; `null` if the step can run. */
-  readonly blocked: (session: Session) => string | null
-  /**
-   * Runs the step and yields each line as soon as it is known. The report keeps these lines even if the step fails
-   * later.
-   */
+  /** The prompt before a step that changes something. */
+  readonly question?: string
+  /** Returns the reason to skip the step; a value that is not a text if the step can run. */
+  readonly blocked: (session: Session) => string | false | null
+  /** Yields each line as soon as it is known. The report keeps these lines even if the step fails later. */
   readonly run: (session: Session) => AsyncGenerator<Line>
 }
 
-const needsDocument = ({ document }: Session): string | null =>
-  document === null ? 'needs a usable discovery document' : null
-const needsGrant = ({ tokens, grant }: Session): string | null =>
-  grant === 'ended' ? 'the grant has ended' : tokens === null ? 'needs a connected company' : null
-const needsAccounting = (session: Session): string | null =>
-  needsGrant(session) ??
-  (session.accountingUrl === null
-    ? 'no accounting address: set ACCOUNTING_URL'
-    : session.realm === null
-      ? 'the company is not known: the callback had no realmId'
-      : null)
+const needsDocument = ({ document }: Session): string | false =>
+  document === null && 'needs a usable discovery document'
+const needsGrant = ({ tokens, grant }: Session): string | false =>
+  grant === 'ended' ? 'the grant has ended' : tokens === null && 'needs a connected company'
+const needsAccounting = (session: Session): string | false =>
+  needsGrant(session) ||
+  (session.accountingUrl === null && 'no accounting address: set ACCOUNTING_URL') ||
+  (session.realm === null && 'the company is not known: the callback had no realmId')
 
 export const steps: readonly Step[] = [
-  { name: 'discovery', question: null, blocked: () => null, run: checkDiscovery },
-  { name: 'key pair', question: null, blocked: needsDocument, run: checkClient },
+  { name: 'discovery', blocked: () => null, run: checkDiscovery },
+  { name: 'key pair', blocked: needsDocument, run: checkClient },
   {
     name: 'connect',
     question:
       'Connect a sandbox company that no installation uses? A second authorization may end the first.',
     blocked: (session) =>
-      needsDocument(session) ??
-      (session.clientSecret === null ? 'needs a key pair that the provider accepts' : null),
+      needsDocument(session) ||
+      (session.clientSecret === null && 'needs a key pair that the provider accepts'),
     run: checkCallback,
   },
   {
     name: 'id token',
-    question: null,
     blocked: (session) =>
-      needsGrant(session) ??
-      (hasOpenId(session) ? null : 'SCOPE has no openid') ??
-      (session.idToken === null ? 'the code exchange returned none' : null),
-    run: checkClaims,
+      needsGrant(session) ||
+      (!hasOpenId(session) && 'SCOPE has no openid') ||
+      (session.idToken === null && 'the code exchange returned none'),
+    run: checkIdToken,
   },
-  { name: 'refresh', question: null, blocked: needsGrant, run: checkRefresh },
-  { name: 'query', question: null, blocked: needsAccounting, run: checkQuery },
+  { name: 'refresh', blocked: needsGrant, run: checkRefresh },
+  { name: 'query', blocked: needsAccounting, run: checkQuery },
   {
     name: 'create',
     question: 'Create a customer with a made-up name in the connected company?',
     blocked: (session) =>
-      session.settings.mayCreate
-        ? (needsAccounting(session) ??
-          (session.settings.profile.accounting.repeatablePost === null
-            ? 'the profile has no way to mark a POST as repeatable'
-            : null))
-        : '--no-create',
+      (!session.settings.mayCreate && '--no-create') ||
+      needsAccounting(session) ||
+      (session.settings.profile.accounting.repeatablePost === null &&
+        'the profile has no way to mark a POST as repeatable'),
     run: checkCreate,
   },
-  { name: 'changed token', question: null, blocked: needsAccounting, run: checkAccessToken },
+  { name: 'changed token', blocked: needsAccounting, run: checkAccessToken },
   {
     // This step runs after the accounting steps, because this step may end the grant that the accounting steps need.
     name: 'previous token',
     question: 'Use the previous refresh token once more? The provider may end the grant for it.',
     blocked: (session) =>
-      needsGrant(session) ??
-      (session.previousRefreshToken === null
-        ? 'the value did not change, so there is no previous one'
-        : null),
+      needsGrant(session) ||
+      (session.previousRefreshToken === null &&
+        'the value did not change, so there is no previous one'),
     run: checkPreviousToken,
   },
   {
     name: 'revocation',
     question: 'Revoke the grant of this run?',
-    blocked: (session) =>
-      session.tokens === null
-        ? 'needs a connected company'
-        : session.grant === 'ended'
-          ? 'the grant has ended: run again without the step before this one'
-          : session.document?.revocation_endpoint === null
-            ? 'the discovery document has no usable revocation_endpoint'
-            : null,
+    blocked: ({ tokens, grant, document }) =>
+      (tokens === null && 'needs a connected company') ||
+      (grant === 'ended' && 'the grant has ended: run again without the step before this one') ||
+      (document?.revocation_endpoint === null &&
+        'the discovery document has no usable revocation_endpoint'),
     run: checkRevocation,
   },
   {
     name: 'limits',
-    question: null,
-    blocked: ({ responses }) => (responses === 0 ? 'there was no response' : null),
+    blocked: ({ responses }) => responses === 0 && 'there was no response',
     run: checkLimits,
   },
 ]
@@ -130,9 +108,11 @@ export async function* runStep(step: Step, session: Session): AsyncGenerator<Rep
     seen: session.redaction.hide(line.seen),
   })
   const reason =
-    step.blocked(session) ??
-    (step.question === null || (await session.confirm(step.question)) ? null : session.notConfirmed)
-  if (reason !== null) {
+    step.blocked(session) ||
+    (step.question !== undefined &&
+      !(await session.confirm(step.question)) &&
+      session.notConfirmed)
+  if (reason) {
     yield reported(skipped(null, reason))
     return
   }
@@ -161,7 +141,7 @@ async function* checkDiscovery(session: Session): AsyncGenerator<Line> {
     response.status === 200
       ? usableDocument(response.json, discoveryUrl)
       : { unusable: described(response, profile) }
-  if ('unusable' in document) {
+  if (document.unusable !== undefined) {
     yield failed('discovery document', document.unusable)
     return
   }
@@ -170,18 +150,19 @@ async function* checkDiscovery(session: Session): AsyncGenerator<Line> {
     ? asDocumented('discovery document', 'all members as expected')
     : differs('discovery document', differences.join('; '))
 
-  const { url, source, other } = accountingAddress(document, session)
+  const known = document.accounting_url ?? profile.accounting.addressOf({ ...document })
+  const url = settings.accountingUrl ?? known
   rejectProduction(url, session)
   session.document = document
   session.accountingUrl = url
-  const isContradicted = other !== null && other !== url
-  yield url === null
-    ? skipped('accounting address', 'none known: set ACCOUNTING_URL')
-    : judged(
-        'accounting address',
-        !isContradicted,
-        `${address(url)}, from ${source}${isContradicted ? `; the provider's is ${address(other)}` : ''}`,
-      )
+  if (url === null) yield skipped('accounting address', 'none known: set ACCOUNTING_URL')
+  else {
+    const origin = document.accounting_url === null ? 'the profile' : 'the discovery document'
+    const source = settings.accountingUrl === null ? origin : 'ACCOUNTING_URL'
+    // Sandbox keys work only at the sandbox address, and production keys only at the production address.
+    const other = known === null || known === url ? '' : `; the provider's is ${address(known)}`
+    yield judged('accounting address', other === '', `${address(url)}, from ${source}${other}`)
+  }
 
   if (document.jwks_uri === null) {
     yield failed('signing keys', 'no usable jwks_uri')
@@ -196,24 +177,6 @@ async function* checkDiscovery(session: Session): AsyncGenerator<Line> {
   session.keys = read.keys
   const others = read.others === 0 ? '' : `, ${read.others} other`
   yield judged('signing keys', read.others === 0, `${read.keys.size} RSA${others}`)
-}
-
-function accountingAddress(
-  document: UsableDocument,
-  { settings: { accountingUrl, profile } }: Session,
-) {
-  const named = document.accounting_url
-  const known = named ?? profile.accounting.addressOf({ ...document })
-  const source =
-    accountingUrl !== null
-      ? 'ACCOUNTING_URL'
-      : named !== null
-        ? 'the discovery document'
-        : 'the profile'
-  // `other` is the accounting address from the discovery document or from the profile. The report names `other` if
-  // ACCOUNTING_URL is set to a different address. Sandbox keys work only at the sandbox address, and production keys
-  // work only at the production address.
-  return { url: accountingUrl ?? known, source, other: known }
 }
 
 /**
@@ -237,46 +200,27 @@ async function* checkClient(session: Session): AsyncGenerator<Line> {
   const { settings, document, call } = session
   const { clientSecrets, clientId, redirect, profile } = settings
   for (const [index, clientSecret] of clientSecrets.entries()) {
-    const result = await checkKeyPair(call, {
+    const { kind, response } = await checkKeyPair(call, {
       tokenEndpoint: document?.token_endpoint ?? '',
       clientId,
       clientSecret,
       redirect,
       headers: profile.token.requestHeaders,
     })
-    const which =
-      clientSecrets.length === 1 ? '' : `secret ${index + 1} of ${clientSecrets.length}: `
-    if (result.kind === 'right') {
+    const count = clientSecrets.length
+    const which = count === 1 ? '' : `secret ${index + 1} of ${count}: `
+    if (kind === 'right') {
       session.clientSecret = clientSecret
       yield asDocumented('key pair', `${which}invalid_grant for a made-up code`)
       return
     }
-    yield failed('key pair', `${which}${described(result.response, profile)}`)
-    if (result.kind === 'unclear') return
+    yield failed('key pair', `${which}${described(response, profile)}`)
+    if (kind === 'unclear') return
   }
 }
 
-async function* checkClaims(session: Session): AsyncGenerator<Line> {
-  const { settings, expectations, keys, document, realm, nonce, idToken } = session
-  yield* checkIdToken(idToken ?? '', {
-    keys,
-    issuer: document?.issuer ?? '',
-    clientId: settings.clientId,
-    realm,
-    nonce,
-    isNonceRequired:
-      settings.profile.authorization.isNonceRequired || document?.isNonceAnnounced === true,
-    nowSeconds: session.now() / 1_000,
-    profile: settings.profile,
-    expectations,
-  })
-}
-
-async function* checkLimits({
-  limitHeaders,
-  responses,
-  expectations,
-}: Session): AsyncGenerator<Line> {
+async function* checkLimits(session: Session): AsyncGenerator<Line> {
+  const { limitHeaders, responses, expectations } = session
   const seen = [...limitHeaders].map(([name, value]) =>
     value === null ? names([name]) : `${names([name])}: ${value}`,
   )

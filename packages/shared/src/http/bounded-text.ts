@@ -3,16 +3,26 @@ const MAX_BYTES = 8 * 1_048_576
 /**
  * Reads the body of a response as text.
  *
- * @throws {Error} if the body has more than 8 MiB, or ends early.
+ * @throws {RangeError} if the body has more than `maxBytes` (8 MiB by default).
  */
-export async function boundedText(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = []
+export async function boundedText(
+  { body }: Pick<Response, 'body'>,
+  maxBytes = MAX_BYTES,
+): Promise<string> {
+  if (body === null) return ''
+  const decoder = new TextDecoder()
+  // A reader is used, because not every browser can iterate over a stream.
+  const reader: ReadableStreamDefaultReader<Uint8Array> = body.getReader()
+  let text = ''
   let length = 0
-  if (response.body === null) return ''
-  for await (const chunk of response.body as ReadableStream<Uint8Array>) {
-    length += chunk.length
-    if (length > MAX_BYTES) throw new Error('the response is too large')
-    chunks.push(chunk)
+  for (;;) {
+    const { done, value } = await reader.read()
+    length += value?.length ?? 0
+    if (length > maxBytes) {
+      await reader.cancel().catch(() => {})
+      throw new RangeError(`the response is larger than ${maxBytes / 1_048_576} MiB`)
+    }
+    text += decoder.decode(value, { stream: !done })
+    if (done) return text
   }
-  return new TextDecoder().decode(Buffer.concat(chunks))
 }

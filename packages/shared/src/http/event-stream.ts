@@ -40,19 +40,14 @@ export async function* readEvents(
 }
 
 function eventOf(block: readonly string[]): ServerSentEvent | null {
-  const fields = new Map<string, string>()
+  let name = 'message'
+  let id: string | null = null
   const data: string[] = []
   for (const line of block) {
-    const colon = line.indexOf(':')
-    const name = colon === -1 ? line : line.slice(0, colon)
-    const value = colon === -1 ? '' : line.slice(colon + (line[colon + 1] === ' ' ? 2 : 1))
-    if (name === 'data') data.push(value)
-    else if (name !== '') fields.set(name, value)
+    const [, field = line, value = ''] = /^([^:]*): ?(.*)$/s.exec(line) ?? []
+    if (field === 'data') data.push(value)
+    else if (field === 'event') name = value
+    else if (field === 'id') id = value
   }
-  if (data.length === 0) return null
-  return {
-    name: fields.get('event') ?? 'message',
-    id: fields.get('id') ?? null,
-    data: data.join('\n'),
-  }
+  return data.length === 0 ? null : { name, id, data: data.join('\n') }
 }

@@ -126,6 +126,8 @@ export function reasonOf(error: unknown): string {
   // Node tries all addresses of a host in turn (Happy Eyeballs, RFC 8305) and collects the errors in one
   // AggregateError.
   if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0])
+  // The error of `fetch` has no code. Its cause, the error of the network, has one.
+  if (error.cause instanceof Error) return reasonOf(error.cause)
   const reply = error.name === 'ReplyError' ? /^[A-Z]{3,20}(?= )/.exec(error.message) : null
   return reply !== null && reply[0] !== 'ERR' ? reply[0] : error.name
 }

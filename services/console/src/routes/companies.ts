@@ -187,7 +187,7 @@ export function companyRoutes(deps: CompanyRouteDeps): Hono {
           method: 'DELETE',
           body: { Reason },
           ifVersion: Version,
-          onHeaders: (headers: Headers): void => {
+          onHeaders: (headers: Pick<Headers, 'get'>): void => {
             Revoked = headers.get('Revocation') === 'confirmed'
           },
         } as const

@@ -1,6 +1,7 @@
+import type { Consumer } from '@integration-host/shared/messaging/message-bus'
 import type { ProcessDefinition } from '../process/definition.ts'
 import type { Gate } from './gate.ts'
-import type { StepConsumer, StepDelivery, StepQueue } from './step-queue.ts'
+import type { StepDelivery, StepQueue } from './step-queue.ts'
 
 /**
  * The consumers of the step queues. A business process has consumers only while its gate is open. The map `processes`
@@ -31,10 +32,10 @@ export interface ConsumersDeps {
 export function createConsumers(deps: ConsumersDeps): Consumers {
   const { processes, queue, gate, prefetch, handle } = deps
   /** For each process that has consumers, the consumers of its steps by step name. */
-  const consumers = new Map<string, ReadonlyMap<string, StepConsumer>>()
+  const consumers = new Map<string, ReadonlyMap<string, Consumer>>()
   const cancelling = new Set<Promise<unknown>>()
 
-  function start({ name, stepNames }: ProcessDefinition): ReadonlyMap<string, StepConsumer> {
+  function start({ name, stepNames }: ProcessDefinition): ReadonlyMap<string, Consumer> {
     const current = consumers.get(name)
     return new Map(
       stepNames.map((step) => [
@@ -45,7 +46,7 @@ export function createConsumers(deps: ConsumersDeps): Consumers {
     )
   }
 
-  function cancel(stopped: readonly StepConsumer[]): void {
+  function cancel(stopped: readonly Consumer[]): void {
     const cancelled = Promise.all(stopped.map((consumer) => consumer.cancel()))
     cancelling.add(cancelled)
     void cancelled.finally(() => cancelling.delete(cancelled))
@@ -56,7 +57,7 @@ export function createConsumers(deps: ConsumersDeps): Consumers {
       for (const process of processes.values()) {
         const { name } = process
         const before = consumers.get(name)
-        const after = gate.isOpen(process) ? start(process) : new Map<string, StepConsumer>()
+        const after = gate.isOpen(process) ? start(process) : new Map<string, Consumer>()
         if (after.size > 0) consumers.set(name, after)
         else consumers.delete(name)
         const stopped = [...(before ?? [])].filter(([step]) => !after.has(step))

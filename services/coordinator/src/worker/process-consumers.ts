@@ -1,6 +1,6 @@
+import type { Consumer } from '@integration-host/shared/messaging/message-bus'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
-import type { StepConsumer } from './step-queue.ts'
 
 /** The method of a queue port that consumes the queue of a process. */
 export interface ProcessQueue<Message> {
@@ -12,7 +12,7 @@ export interface ProcessQueue<Message> {
       /** Called if the broker rejects or ends the consumer, which is then cancelled. */
       readonly onRejected: (reason: string) => void
     },
-  ): StepConsumer
+  ): Consumer
 }
 
 export interface ProcessConsumersDeps<Message> {
@@ -37,7 +37,7 @@ export function createProcessConsumers<Message>(
   deps: ProcessConsumersDeps<Message>,
 ): ProcessConsumers<Message> {
   const { queue, kind, queues, log } = deps
-  const consumers = new Map<string, StepConsumer>()
+  const consumers = new Map<string, Consumer>()
   const cancelling = createPendingWork()
   /** For each process, the last reason for which the broker rejected the consumer. A reason is logged only once. */
   const rejections = new Map<string, string>()

@@ -1,38 +1,26 @@
+import { parseMessageAs } from '@integration-host/shared/json'
+import { randomBytes } from 'node:crypto'
+import {
+  delayName,
+  delays,
+  StepMessage,
+  stepQueue,
+  stepRoutingKey,
+  STEPS_EXCHANGE,
+} from '@integration-host/shared/contracts/step-message'
+import { ladder, processTopology } from '@integration-host/shared/contracts/topology'
+import type {
+  Consumer,
+  Delivery,
+  MessageBus,
+  OutgoingMessage,
+} from '@integration-host/shared/messaging/message-bus'
+import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
+import { type SpanDescription, tracing } from '@integration-host/shared/observability/telemetry'
 import type { RunKey } from '../transaction/run.ts'
 import type { ProcessOutline } from '../transaction/transaction-source.ts'
-
-/**
- * The port to the queues of step messages. A step message starts a due step: it contains the key and the version of a
- * run, but no data.
- */
-export interface StepQueue {
-  /** Declares the queues of a process, and declares them again after every reconnect. */
-  declare(process: ProcessOutline): Promise<void>
-  /**
-   * Publishes a message that starts a step now or in about `delayMs`. If the message arrives too early, its claim
-   * returns `early` with the remaining time.
-   *
-   * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the message. The sweeper publishes
-   *   such a message again.
-   */
-  publish(step: DueStep, delayMs: number): Promise<void>
-  /** Resolves when the messages of this turn of the event loop are on their way to the broker. */
-  written(): Promise<void>
-  /** Dead-letters a message that can never be processed, with the reason. */
-  deadLetter(process: string, delivery: StepDelivery, reason: string): Promise<void>
-  consume(
-    process: string,
-    step: string,
-    prefetch: number,
-    handle: (delivery: StepDelivery) => Promise<'ack' | 'requeue'>,
-  ): StepConsumer
-  /** The number of ready messages in the queue of a step; `null` while the broker is unavailable. */
-  waiting(process: string, step: string): Promise<number | null>
-  /**
-   * The number of consumers of the queue of a step; `null` if the queue does not exist or the broker is unavailable.
-   */
-  consumers(process: string, step: string): Promise<number | null>
-}
+import { outgoingDeadLetter } from './dead-letter-queue.ts'
+import type { Traceparents } from './traceparent.ts'
 
 export interface DueStep extends RunKey {
   readonly step: string
@@ -48,7 +36,144 @@ export interface StepDelivery {
   readonly messageId: string
 }
 
-export interface StepConsumer {
-  /** Stops accepting deliveries. Resolves when all deliveries in flight are settled. */
-  cancel(): Promise<void>
+export type StepQueue = ReturnType<typeof createStepQueue>
+
+/**
+ * Sends and receives step messages over the message bus. A step message starts a due step: it contains the key and the
+ * version of a run, but no data. Each step has a queue of its own, so that RabbitMQ's management page shows the backlog
+ * of each step.
+ */
+export function createStepQueue(bus: MessageBus, owner: string, traceparentOf: Traceparents) {
+  // A unique prefix distinguishes the message ids of this replica from those of other replicas. A counter makes each id
+  // unique within the replica.
+  const messagePrefix = randomBytes(2).toString('hex')
+  let messages = 0
+  let areDelaysDeclared = false
+  const messageOf = (
+    { step, version, ...run }: DueStep,
+    delayMs: number,
+    headers: OutgoingMessage['headers'] & object,
+  ): OutgoingMessage => {
+    const body: StepMessage = { v: 1, ...run, Step: step, Version: version }
+    const tier = delayTierFor(delayMs)
+    messages += 1
+    return {
+      exchange: tier === null ? STEPS_EXCHANGE : delayName(tier),
+      routingKey: stepRoutingKey(run.Process, step),
+      // Publisher confirms are matched by message id, and a republished message is a different message. Therefore every
+      // message has a unique id. The TransactionID in the id is truncated, because AMQP allows 255 bytes for a message
+      // id and one character may take three bytes.
+      messageId: `${run.Process}/${run.TransactionID.slice(0, 28)}/${run.ReplayID}/${step}/${version}/${messagePrefix}${messages.toString(36)}`,
+      type: 'step',
+      correlationId: run.TransactionID.slice(0, 80),
+      headers,
+      body,
+      mandatory: true,
+    }
+  }
+
+  return {
+    /** Declares the queues of a process, and declares them again after every reconnect. */
+    async declare({ name, steps }: ProcessOutline): Promise<void> {
+      const isFirst = !areDelaysDeclared
+      areDelaysDeclared = true
+      if (isFirst) await bus.declare(ladder)
+      await bus.declare(processTopology(name, steps))
+    },
+
+    /**
+     * Publishes a message that starts a step now or in about `delayMs`. If the message arrives too early, its claim
+     * returns `early` with the remaining time.
+     *
+     * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the message. The sweeper publishes
+     *   such a message again.
+     */
+    publish(due: DueStep, delayMs: number): Promise<void> {
+      if (tracing === undefined)
+        return bus.publish(messageOf(due, delayMs, { traceparent: traceparentOf(due) }))
+      const traces = tracing
+      // A message that the sweeper republishes starts a new trace, because the trace of the first message is not
+      // stored.
+      return traces.span(spanOf('publish', 'producer', due.Process, due.step), () =>
+        bus.publish(messageOf(due, delayMs, traces.headers())),
+      )
+    },
+
+    /** Resolves when the messages of this turn of the event loop are on their way to the broker. */
+    written: (): Promise<void> => bus.written(),
+
+    /** Dead-letters a message that can never be processed, with the reason. */
+    deadLetter: (
+      process: string,
+      { content, messageId }: StepDelivery,
+      reason: string,
+    ): Promise<void> =>
+      bus.publish(
+        outgoingDeadLetter(process, { messageId, reason, content, contentBytes: content.length }),
+      ),
+
+    consume: (
+      process: string,
+      step: string,
+      prefetch: number,
+      handle: (delivery: StepDelivery) => Promise<'ack' | 'requeue'>,
+    ): Consumer =>
+      bus.consume(
+        stepQueue(process, step),
+        { prefetch, tag: `${owner} ${process}.${step}` },
+        (received) => {
+          const { headers } = received
+          const delivery = deliveryOf(received, stepRoutingKey(process, step))
+          if (tracing === undefined) return handle(delivery)
+          const span = { ...spanOf('process', 'consumer', process, step), from: headers }
+          return tracing.span(span, () => handle(delivery))
+        },
+      ),
+
+    /** Returns the number of ready messages in the queue of a step; `null` while the broker is unavailable. */
+    async waiting(process: string, step: string): Promise<number | null> {
+      return (await bus.depth(stepQueue(process, step)))?.ready ?? null
+    },
+    /**
+     * Returns the number of consumers of the queue of a step; `null` if the queue does not exist or the broker is
+     * unavailable.
+     */
+    async consumers(process: string, step: string): Promise<number | null> {
+      return (await bus.depth(stepQueue(process, step)))?.consumers ?? null
+    },
+  }
+}
+
+const spanOf = (
+  operation: 'publish' | 'process',
+  kind: SpanDescription['kind'],
+  process: string,
+  step: string,
+): SpanDescription => ({
+  name: `${operation} ${stepQueue(process, step)}`,
+  kind,
+  attributes: {
+    'messaging.system': 'rabbitmq',
+    'messaging.operation.name': operation,
+    'messaging.destination.name': stepQueue(process, step),
+  },
+})
+
+/**
+ * Returns the longest delay tier (the delay of one of the delay queues) that does not exceed the requested delay;
+ * `null` if no delay is needed. A message may therefore arrive early. The claim of its step is then rejected as too
+ * early, and the message is published again with the remaining delay.
+ */
+function delayTierFor(delayMs: number): string | null {
+  if (delayMs <= 0) return null
+  return (delays.findLast(({ ms }) => ms <= delayMs) ?? delays[0]).name
+}
+
+function deliveryOf(delivery: Delivery, routingKey: string): StepDelivery {
+  const { content, messageId } = delivery
+  const received = { misaddressed: misaddressed(delivery, routingKey), content, messageId }
+  const message = parseMessageAs(StepMessage, content)
+  if (message === null) return { due: null, ...received }
+  const { Step, Version, v: _, ...run } = message
+  return { due: { ...run, step: Step, version: Version }, ...received }
 }

@@ -1,5 +1,5 @@
 import type { Context } from 'hono'
-import type { NotDone } from '../transaction/transaction-queue.ts'
+import type { NotDone } from '../adapters/coordinator/transaction-queue.ts'
 
 /**
  * Returns the text response for a request that the coordinator did not accept. The status is 503 if a retry may

@@ -4,7 +4,7 @@ import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { readParameters } from './parameters.ts'
 import { textResponses } from './text-response.ts'
-import type { TransactionQueue } from '../transaction/transaction-queue.ts'
+import type { TransactionQueue } from '../adapters/coordinator/transaction-queue.ts'
 import { notDone, NUMBER_PARAMETER } from './coordinator-response.ts'
 
 const Parameters = z.object({ number: TransactionID })

@@ -114,10 +114,7 @@ async function* linesOf(
   for (let tries = 1; ;) {
     if (state.cursor !== null) query.set('cursor', state.cursor)
     try {
-      for await (const line of service.getForLines(
-        `/transactions/export?${query.toString()}`,
-        Line,
-      )) {
+      for await (const line of service.lines(`/transactions/export?${query.toString()}`, Line)) {
         tries = 1
         if (isCursor(line)) {
           state.cursor = line.next_cursor

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { OWN_TEXT, parseJson, trimmedJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import { CommandFailed, exitCodes, UsageError } from '../../exit-code.ts'
-import type { ServiceApi } from '../../service-api.ts'
+import { JSON_LINES, type ServiceApi } from '../../service-api.ts'
 import { createProgress, plain, print, notify, type Terminal } from '../../terminal.ts'
 
 /** The limits of one request, slightly below the limits that the coordinator enforces. */
@@ -51,8 +51,11 @@ export async function queueFile(
   const progress = createProgress(terminal)
   for (const batch of batchesOf(lines)) {
     // The lines are sent unchanged, because parsing and serialising them would lose digits of large numbers.
-    const response = await service
-      .postText(`${path}/bulk`, batch.map(({ text }) => text).join('\n'), BulkResponse)
+    const { data: response } = await service
+      .send(`${path}/bulk`, BulkResponse, {
+        method: 'POST',
+        text: { type: JSON_LINES, content: batch.map(({ text }) => text).join('\n') },
+      })
       .finally(() => progress.end())
     counts.queued += response.queued
     counts.exists += response.exists

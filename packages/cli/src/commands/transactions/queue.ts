@@ -78,9 +78,10 @@ Examples:
     const { tags: Tags } = parseLabels({ tag: values.tag })
     const InitialData = values.data === undefined ? id : jsonOf(values.data)
     const service = openCoordinator(values.url, terminal)
-    const { status, data: header } = await service.postForStatus(
-      await pathOf(service, values.process),
-      {
+    const path = await pathOf(service, values.process)
+    const { status, data: header } = await service.send(path, Header, {
+      method: 'POST',
+      body: {
         TransactionID: id,
         InitialData,
         Realm: realm,
@@ -89,8 +90,7 @@ Examples:
         Debounce: debounce,
         Reason,
       },
-      Header,
-    )
+    })
     const text =
       header.TransactionID !== id
         ? `${id} is absorbed by ${header.TransactionID}, which starts at ${header.NotBefore}.`

@@ -35,7 +35,7 @@ export function checkClock({ remoteAt, requestedAt, respondedAt }: ClockReading)
  * The header has a precision of one second.
  */
 export function httpClock(
-  response: Response,
+  response: { readonly headers: Pick<Headers, 'get'> },
   requestedAt: number,
   respondedAt: number,
 ): ClockReading | null {

@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { createService, type Reply, type ServiceRequest } from '@integration-host/client/service'
 import { AccessTokenView } from '@integration-host/shared/contracts/credential'
 import { Problem } from '@integration-host/shared/contracts/problem'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { type ErrorCode, errorCodes, IntegrationError } from '@integration-host/shared/errors'
-import { requestText, type TextResponse } from '@integration-host/fast-http/request-text'
+import { requestText } from '@integration-host/fast-http/request-text'
 import { parseJson, parseJsonAs } from '@integration-host/shared/json'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import { backoffMs } from '@integration-host/shared/process/backoff'
@@ -61,33 +62,34 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
   const connection = connectUpstream(base.origin, { connectTimeoutMs: 2_000 })
   const closing = new AbortController()
 
-  async function call(
-    method: 'GET' | 'POST',
-    path: string,
-    body: unknown,
-    timeoutMs: number,
-  ): Promise<TextResponse> {
-    const headers = ['Authorization', `Bearer ${key.reveal()}`, 'Accept', 'application/json']
-    if (body !== null) headers.push('Content-Type', 'application/json')
-    const request = {
-      method,
-      path: base.pathPrefix + path,
-      headers,
-      body: body === null ? null : [Buffer.from(JSON.stringify(body))],
-    }
-    try {
-      return await requestText(connection.upstream, request, { timeoutMs, signal: closing.signal })
-    } catch (cause) {
-      dependency.down(reasonOf(cause instanceof Error ? (cause.cause ?? cause) : cause))
+  const tokenService = createService({
+    url: options.url,
+    key,
+    async exchange({ path, headers, body, timeoutMs, ...request }) {
+      const { status, text, header } = await requestText(
+        connection.upstream,
+        {
+          ...request,
+          path: base.pathPrefix + path,
+          headers: Object.entries(headers).flat(),
+          body: body === null ? null : [Buffer.from(body)],
+        },
+        { timeoutMs, signal: closing.signal },
+      )
+      return { status, text, headers: { get: header } }
+    },
+  })
+  const call = (path: string, request: ServiceRequest): Promise<Reply> =>
+    tokenService.send(path, request).catch((cause: unknown) => {
+      dependency.down(reasonOf(cause))
       throw unavailable('token-service is unavailable', cause)
-    }
-  }
+    })
 
   async function probe(): Promise<void> {
     let failures = 0
     while (!closing.signal.aborted) {
       try {
-        const { status } = await call('GET', '/health/live', null, 2_000)
+        const { status } = await call('/health/live', { timeoutMs: 2_000 })
         if (status === 200) dependency.up()
         else dependency.down(`status ${status}`)
       } catch {
@@ -105,7 +107,7 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
     source: {
       async token(realm) {
         const name = credentialName(realm)
-        const response = await call('GET', `/credentials/${name}/token`, null, deadlineMs)
+        const response = await call(`/credentials/${name}/token`, { timeoutMs: deadlineMs })
         if (response.status !== 200) throw errorOf(response)
         const token = AccessTokenView.safeParse(parseJson(response.text))
         // The response must name the requested credential. Otherwise a defect of token-service could make the gateway
@@ -120,7 +122,8 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
       },
       async refresh(realm, version) {
         const path = `/credentials/${credentialName(realm)}/refresh`
-        const response = await call('POST', path, { Version: version }, deadlineMs)
+        const body = { Version: version }
+        const response = await call(path, { method: 'POST', body, timeoutMs: deadlineMs })
         if (response.status !== 200) throw errorOf(response)
       },
     },
@@ -136,7 +139,7 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
  * Converts an error response of token-service into the error for the caller. The detail text is forwarded only if the
  * error code is one of `FORWARDED_CODES`.
  */
-function errorOf(response: TextResponse): IntegrationError {
+function errorOf(response: Reply): IntegrationError {
   const { status, text } = response
   const problem = parseJsonAs(Problem, text)
   const code = FORWARDED_CODES.find((known) => problem?.code === known)
@@ -153,8 +156,8 @@ function errorOf(response: TextResponse): IntegrationError {
   })
 }
 
-function retryAfterSecondsOf(response: TextResponse): number {
-  const ms = coolDownMs(response.header('retry-after'), Date.now())
+function retryAfterSecondsOf({ headers }: Reply): number {
+  const ms = coolDownMs(headers.get('retry-after'), Date.now())
   return ms === null ? DEFAULT_RETRY_AFTER_S : Math.ceil(ms / 1_000)
 }
 

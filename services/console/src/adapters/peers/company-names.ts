@@ -1,8 +1,8 @@
+import { ProblemError } from '@integration-host/client/problem'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
 import type { ServiceClient } from './service-client.ts'
-import { PeerFailed } from './service-client.ts'
 
 export interface CompanyNames {
   /** Returns the names that people have given to these companies, by realm. A company without a name is left out. */
@@ -46,7 +46,7 @@ export function createCompanyNames(tokenService: ServiceClient, now: () => numbe
         reading ??= readAll()
           .catch((error: unknown) => {
             // The failure is ignored, because the list of runs can be shown without the names.
-            if (!(error instanceof PeerFailed)) throw error
+            if (!(error instanceof ProblemError)) throw error
           })
           .finally(() => {
             reading = null

@@ -1,4 +1,5 @@
 /** Reads the state of the installation from the services. A part that cannot be read keeps its last state. */
+import { ProblemError, statusOf } from '@integration-host/client/problem'
 import { ActionPage, type ActionView } from '@integration-host/shared/contracts/action'
 import { type AuditEntry, AuditPage } from '@integration-host/shared/contracts/audit'
 import {
@@ -10,7 +11,7 @@ import { realmOf } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
 import { isNotable } from '../../view/changes.ts'
 import type { ProcessState, RunGroup } from '../../view/installation.ts'
-import { PeerFailed, type ServiceClient } from './service-client.ts'
+import type { ServiceClient } from './service-client.ts'
 
 const Labelled = CredentialView.pick({ Label: true })
 const CredentialPage = z.object({ items: z.array(CredentialView) })
@@ -75,7 +76,7 @@ export function createInstallationReader(
       return await coordinator.read(`/processes/${encodeURIComponent(process)}/summary`, Summary)
     } catch (error) {
       // Before its first audit a coordinator responds with 503.
-      if (error instanceof PeerFailed && error.status === 503) return null
+      if (error instanceof ProblemError && statusOf(error) === 503) return null
       throw error
     }
   }
@@ -114,7 +115,7 @@ export function createInstallationReader(
       const path = `/credentials/${encodeURIComponent(name)}`
       return (await tokenService.read(path, Labelled)).Label ?? null
     } catch (error) {
-      if (error instanceof PeerFailed && error.status === 404) return undefined
+      if (error instanceof ProblemError && statusOf(error) === 404) return undefined
       throw error
     }
   }

@@ -1,7 +1,8 @@
+import { ProblemError } from '@integration-host/client/problem'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { IntegrityView } from '../../contracts/services.ts'
-import { PeerFailed, type ServiceClient } from './service-client.ts'
+import type { ServiceClient } from './service-client.ts'
 
 /** How long a result is reused. For each check the coordinator reads whole tables. */
 const REUSED_MS = 30_000
@@ -25,7 +26,7 @@ export function createIntegrityCheck(
       return { At: new Date(now()).toISOString(), Violations: violations }
     } catch (error) {
       latest = null
-      if (!(error instanceof PeerFailed)) throw error
+      if (!(error instanceof ProblemError)) throw error
       throw new IntegrationError('store_unavailable', 'The coordinator cannot check now', {
         cause: error,
       })

@@ -1,9 +1,11 @@
 import { lookup } from 'node:dns/promises'
+import { ProblemError } from '@integration-host/client/problem'
+import { createService } from '@integration-host/client/service'
 import { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
 import { HealthReport } from '@integration-host/shared/observability/health'
 import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import type { Replica } from '../../view/installation.ts'
-import { reasonOfFetch } from './service-client.ts'
+import { reasonOfSilence } from './service-client.ts'
 
 const CHECK_DEADLINE_MS = 2_500
 
@@ -23,9 +25,10 @@ export function createReplicaReader(serviceUrl: string): ReplicaReader {
     const address = new URL(url).host
     const before = known.get(url)
     try {
-      const response = await get(`${url}/health/ready`)
-      const report = HealthReport.parse(parseJson(await response.text(), SERVICE_LIMITS))
-      const summary = withMetrics ? await readSummary(url) : null
+      const replica = createService({ url, key: null, timeoutMs: CHECK_DEADLINE_MS })
+      const { headers, text } = await replica.send('/health/ready')
+      const report = HealthReport.parse(parseJson(text, SERVICE_LIMITS))
+      const summary = withMetrics ? await readSummary(replica) : null
       return {
         address,
         misses: 0,
@@ -33,7 +36,7 @@ export function createReplicaReader(serviceUrl: string): ReplicaReader {
         reason: null,
         report,
         summary: summary ?? before?.summary ?? null,
-        clockOffsetMs: clockOffset(response.headers.get('Date')),
+        clockOffsetMs: clockOffset(headers.get('Date')),
       }
     } catch (error) {
       const wasUp = before?.misses === 0
@@ -41,7 +44,7 @@ export function createReplicaReader(serviceUrl: string): ReplicaReader {
         address,
         misses: (before?.misses ?? 0) + 1,
         since: before === undefined || wasUp ? Date.now() : before.since,
-        reason: reasonOfFetch(error),
+        reason: error instanceof ProblemError ? reasonOfSilence(error) : 'no response',
         report: before?.report ?? null,
         summary: before?.summary ?? null,
         clockOffsetMs: null,
@@ -61,14 +64,10 @@ export function createReplicaReader(serviceUrl: string): ReplicaReader {
   }
 }
 
-const get = (url: string): Promise<Response> =>
-  fetch(url, { redirect: 'manual', signal: AbortSignal.timeout(CHECK_DEADLINE_MS) })
-
 /** Returns the summary; `null` for a replica of an earlier release, which has none. */
-async function readSummary(url: string): Promise<MetricsSummary | null> {
-  const response = await get(`${url}/metrics/summary`)
-  const text = await response.text()
-  return response.ok ? MetricsSummary.parse(parseJson(text, SERVICE_LIMITS)) : null
+async function readSummary(replica: Service): Promise<MetricsSummary | null> {
+  const { status, text } = await replica.send('/metrics/summary')
+  return status < 300 ? MetricsSummary.parse(parseJson(text, SERVICE_LIMITS)) : null
 }
 
 /** The header `Date` has a precision of one second, so smaller offsets are not reported. */

@@ -1,8 +1,9 @@
+import { createService } from '@integration-host/client/service'
 import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { SandboxFaultBody, SandboxView } from '../../contracts/sandbox.ts'
-import { noResponse, reasonOfFetch } from './service-client.ts'
+import { noResponse } from './service-client.ts'
 
 const DEADLINE_MS = 5_000
 
@@ -38,27 +39,21 @@ export interface SandboxClient {
 
 /** Each function throws {@link IntegrationError} `not_found`, `service_unavailable` or, except `faults`, `outcome_unknown`. */
 export function createSandboxClient(sandboxUrl: string): SandboxClient {
+  const sandbox = createService({ url: sandboxUrl, key: null, timeoutMs: DEADLINE_MS })
+
   async function send(method: 'GET' | 'POST' | 'DELETE', path: string, body?: object) {
-    const failed = (error: unknown): never => {
-      throw noResponse('sandbox-provider', method, reasonOfFetch(error), error)
-    }
-    const response = await fetch(`${sandboxUrl}/sandbox${path}`, {
-      method,
-      headers: { 'Content-Type': 'application/json' },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-      redirect: 'manual',
-      signal: AbortSignal.timeout(DEADLINE_MS),
-    }).catch(failed)
-    const text = await response.text().catch(failed)
-    if (response.status === 404)
+    const { status, text } = await sandbox
+      .send(`/sandbox${path}`, { method, body })
+      .catch((error: unknown) => {
+        throw noResponse('sandbox-provider', method, error)
+      })
+    if (status === 404)
       throw new IntegrationError('not_found', 'The sandbox has no company with this id')
-    if (!response.ok)
-      throw new IntegrationError(
-        'service_unavailable',
-        `sandbox-provider responded with ${response.status}`,
-        { retryAfterSeconds: 5 },
-      )
-    return text === '' ? null : parseJson(text, SERVICE_LIMITS)
+    if (status >= 300)
+      throw new IntegrationError('service_unavailable', `sandbox-provider responded with ${status}`, {
+        retryAfterSeconds: 5,
+      })
+    return parseJson(text, SERVICE_LIMITS)
   }
   return {
     async faults() {

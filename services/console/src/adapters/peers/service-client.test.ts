@@ -23,7 +23,9 @@ it('the failure of a request says since when the service has not responded, unti
   const since = (time: string) => ({ code: 'service_unavailable', members: { since: time } })
   const send = () => client.send('/x', { person: 'ada' }, z.unknown())
   // The console itself reads the service at intervals, so the time is that of the first failed read.
-  await expect(client.read('/x', z.unknown())).rejects.toMatchObject({ status: null })
+  await expect(client.read('/x', z.unknown())).rejects.toMatchObject({
+    problem: { code: 'connection_failed' },
+  })
   now += 60_000
   await expect(send()).rejects.toMatchObject(since('2026-01-01T00:00:00.000Z'))
   const server = createServer((_, response) => response.writeHead(200).end('{}'))
@@ -95,18 +97,17 @@ describe('the client of a service that sends only the head of its response', () 
   beforeEach(async () => {
     opened = new AsyncDisposableStack()
     // The deadline of a request passes as soon as the service has sent the head of the response.
-    let deadline = new AbortController()
-    vi.spyOn(AbortSignal, 'timeout').mockImplementation(() => {
-      deadline = new AbortController()
-      return deadline.signal
-    })
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
     const fetched = globalThis.fetch
     vi.spyOn(globalThis, 'fetch').mockImplementation(async (...request) => {
       const response = await fetched(...request)
-      deadline.abort(new DOMException('The operation timed out', 'TimeoutError'))
+      vi.runAllTimers()
       return response
     })
-    opened.defer(() => void vi.restoreAllMocks())
+    opened.defer(() => {
+      vi.useRealTimers()
+      vi.restoreAllMocks()
+    })
     const server = createServer((_, response) => {
       response.writeHead(200, { 'Content-Type': 'application/json' }).flushHeaders()
     }).listen(0, '127.0.0.1')
@@ -123,9 +124,8 @@ describe('the client of a service that sends only the head of its response', () 
 
   it('a read fails as it does for a service that does not respond', async () => {
     await expect(client.read('/x', z.unknown())).rejects.toMatchObject({
-      name: 'PeerFailed',
-      message: 'no response in time',
-      status: null,
+      problem: { code: 'connection_failed' },
+      cause: { name: 'TimeoutError' },
     })
   })
 

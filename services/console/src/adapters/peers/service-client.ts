@@ -1,47 +1,38 @@
-import { type ErrorCode, errorCodes, IntegrationError } from '@integration-host/shared/errors'
-import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
+import { hasProblem, ProblemError, statusOf } from '@integration-host/client/problem'
+import {
+  createService,
+  dataOf,
+  type Reply,
+  type Service,
+  type ServiceRequest,
+} from '@integration-host/client/service'
+import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
+import { reasonOf } from '@integration-host/shared/observability/health'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { z } from 'zod'
 
-/**
- * The error for a missing or unexpected response of a service. The message does not contain the body of the response.
- */
-export class PeerFailed extends Error {
-  override readonly name = 'PeerFailed'
-  /** The HTTP status; `null` if there was no response. */
-  readonly status: number | null
-
-  constructor(message: string, status: number | null, options?: ErrorOptions) {
-    super(message, options)
-    this.status = status
-  }
-}
-
-type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE'
+type Method = ServiceRequest['method']
 
 /** A request that the console sends for an action of a person. */
-export interface PersonalRequest {
-  readonly method?: Method
+export interface PersonalRequest extends Pick<
+  ServiceRequest,
+  'method' | 'body' | 'text' | 'ifVersion'
+> {
   /** The name of the person, for the action log and the audit log. */
   readonly person: string
-  readonly body?: object
-  /** A body that is sent unchanged, in place of `body`. */
-  readonly text?: { readonly type: string; readonly content: string }
-  /** The version that the person has seen. The service rejects the request if a newer version exists. */
-  readonly ifVersion?: number | undefined
   /** Called with the headers and the status of a successful response. */
-  readonly onHeaders?: (headers: Headers, status: number) => void
+  readonly onHeaders?: (headers: Reply['headers'], status: number) => void
 }
 
-export interface ServiceClient {
+export interface ServiceClient extends Pick<Service, 'open'> {
   /**
    * Reads a resource of the service. Members that `schema` does not know are dropped.
    *
-   * @throws {PeerFailed} the service does not respond within the deadline, or not with 200 and the expected body.
+   * @throws {ProblemError} the service does not respond within the deadline, or not with the expected body.
    */
   read<Schema extends z.ZodType>(path: string, schema: Schema): Promise<z.output<Schema>>
   /**
-   * Sends a request for a person, and returns the body of the response; `null` if the response has no body.
+   * Sends a request for a person, and returns the body of the response; `null` if its status is 204.
    *
    * @throws {IntegrationError} with the code and the message of the service; `service_unavailable` with the member
    * `since` if the service does not respond, and `console_key_rejected` if the service does not accept the key of the console.
@@ -52,12 +43,6 @@ export interface ServiceClient {
     request: PersonalRequest,
     schema: Schema,
   ): Promise<z.output<Schema>>
-  /** Opens an endless response, such as the event stream. `signal` closes it. */
-  open(
-    path: string,
-    headers: Readonly<Record<string, string>>,
-    signal: AbortSignal,
-  ): Promise<Response>
 }
 
 /** The reasons for which a request was not sent, because there is no connection. */
@@ -96,86 +81,42 @@ export function createServiceClient({
   canActFor,
   now = Date.now,
 }: ServiceClientDeps): ServiceClient {
-  const authorization = () => ({ Authorization: `Bearer ${key.reveal()}` })
+  const service = createService({ url, key })
   /** The time of the first of the latest requests that got no response; `null` while the service responds. */
   let silentSince: number | null = null
 
   /** Sends a request, and records whether the service responds. */
-  async function exchange(
-    path: string,
-    options: RequestInit,
-  ): Promise<{ readonly response: Response; readonly text: string }> {
+  async function exchange(path: string, request: ServiceRequest): Promise<Reply> {
     try {
-      const response = await fetchOf(url + path, options)
-      const received = await textOf(response)
+      const reply = await service.send(path, request)
       silentSince = null
-      return { response, text: received }
+      return reply
     } catch (error) {
       silentSince ??= now()
       throw error
     }
   }
 
-  /** Sends a request, and returns the response with any status. @throws {PeerFailed} there is no response. */
-  async function respond(
-    path: string,
-    { method = 'GET', person, body, text, ifVersion, onHeaders }: PersonalRequest,
-  ): Promise<{ readonly status: number; readonly body: unknown }> {
-    const sent =
-      body === undefined ? text : { type: 'application/json', content: JSON.stringify(body) }
-    const { response, text: received } = await exchange(path, {
-      method,
-      headers: {
-        ...authorization(),
-        ...(canActFor && { 'Acting-For': person }),
-        ...(sent !== undefined && { 'Content-Type': sent.type }),
-        ...(ifVersion !== undefined && { 'If-Match': `"${ifVersion}"` }),
-      },
-      ...(sent !== undefined && { body: sent.content }),
-      redirect: 'manual',
-      signal: AbortSignal.timeout(method === 'GET' ? READ_DEADLINE_MS : ACTION_DEADLINE_MS),
-    })
-    if (response.ok) onHeaders?.(response.headers, response.status)
-    return {
-      status: response.status,
-      body: received === '' ? null : parseJson(received, SERVICE_LIMITS),
-    }
-  }
-
   return {
-    async send(path, request, schema) {
+    open: service.open,
+    read: async (path, schema) =>
+      dataOf(await exchange(path, { timeoutMs: READ_DEADLINE_MS }), schema),
+    async send(path, { person, onHeaders, ...request }, schema) {
       const { method = 'GET' } = request
-      const { status, body } = await respond(path, request).catch((error: unknown) => {
-        if (!(error instanceof PeerFailed)) throw error
+      try {
+        const reply = await exchange(path, {
+          ...request,
+          ...(canActFor && { headers: { 'Acting-For': person } }),
+          timeoutMs: method === 'GET' ? READ_DEADLINE_MS : ACTION_DEADLINE_MS,
+        })
+        if (reply.status < 300) onHeaders?.(reply.headers, reply.status)
+        return dataOf(reply, schema)
+      } catch (error) {
+        if (!(error instanceof ProblemError)) throw error
+        if (!hasProblem(error, 'connection_failed')) throw failureOf(name, method, error)
         const since = silentSince === null ? {} : { since: new Date(silentSince).toISOString() }
-        throw noResponse(name, method, error.message, error, since)
-      })
-      if (status >= 400) throw problemOf(name, method, status, body)
-      const parsed = schema.safeParse(body)
-      if (parsed.success) return parsed.data
-      throw unusable(method, `${name} responded in another form`, parsed.error)
-    },
-    async read(path, schema) {
-      const { response, text } = await exchange(path, {
-        headers: authorization(),
-        redirect: 'manual',
-        signal: AbortSignal.timeout(READ_DEADLINE_MS),
-      })
-      if (response.status !== 200)
-        throw new PeerFailed(`status ${response.status}`, response.status)
-      const parsed = schema.safeParse(parseJson(text, SERVICE_LIMITS))
-      if (!parsed.success) throw new PeerFailed('the response has another form', 200)
-      return parsed.data
-    },
-    async open(path, headers, signal) {
-      const response = await fetchOf(url + path, {
-        headers: { ...authorization(), ...headers },
-        redirect: 'manual',
-        signal,
-      })
-      if (response.status === 200) return response
-      await response.body?.cancel()
-      throw new PeerFailed(`status ${response.status}`, response.status)
+        throw noResponse(name, method, error, since)
+      }
     },
   }
 }
@@ -202,51 +143,44 @@ const unusable = (
         { cause, members },
       )
 
-/** Returns the error for a missing response. `reason` is the result of {@link reasonOfFetch}. */
+/** Returns the error for a missing response. */
 export function noResponse(
   name: string,
   method: Method,
-  reason: string,
   cause: unknown,
   members: Readonly<Record<string, unknown>> = {},
 ): IntegrationError {
+  const reason = reasonOfSilence(cause)
   const message = `${name} does not respond (${reason})`
   return NOT_SENT.has(reason)
     ? unavailable(message, cause, members)
     : unusable(method, message, cause, members)
 }
 
-/** Returns the error for a problem document of a service. Its message is meant for callers. */
-function problemOf(name: string, method: Method, status: number, body: unknown): IntegrationError {
-  const { code, detail, errors } = (body ?? {}) as Readonly<Record<string, unknown>>
-  const message = typeof detail === 'string' ? detail : `${name} responded with ${status}`
+/** Returns the error for a response that is not a success. The message of a problem document is meant for callers. */
+function failureOf(name: string, method: Method, error: ProblemError): IntegrationError {
+  const { problem, cause } = error
+  const status = statusOf(error)
+  const isOwn = 'type' in problem // without a problem document, the response comes from a proxy
+  const message = (isOwn && problem.detail) || `${name} responded with ${status}`
   // A 401 or 403 from a service concerns the key of the console. The browser must not get this status, because it would
   // interpret the status as an error of the person's session or role.
   if (status === 401 || status === 403)
     return new IntegrationError('console_key_rejected', `${name}: ${message}`)
-  return typeof code === 'string' && Object.hasOwn(errorCodes, code)
-    ? new IntegrationError(code as ErrorCode, message, {
-        ...(isTexts(errors) && { members: { errors } }),
-      })
-    : // Without a problem document, the response comes from a proxy.
-      unusable(method, message, null)
+  if (isOwn && Object.hasOwn(errorCodes, problem.code))
+    return new IntegrationError(problem.code, message, {
+      ...('errors' in problem && isTexts(problem.errors) && { members: { errors: problem.errors } }),
+    })
+  return cause === undefined
+    ? unusable(method, message, null)
+    : unusable(method, `${name} responded in another form`, cause)
 }
 
 const isTexts = (value: unknown): boolean =>
   Array.isArray(value) && value.every((one) => typeof one === 'string')
 
-const fetchOf = (url: string, options: RequestInit): Promise<Response> =>
-  fetch(url, options).catch(failed)
-
-const textOf = (response: Response): Promise<string> => response.text().catch(failed)
-
-function failed(error: unknown): never {
-  throw new PeerFailed(reasonOfFetch(error), null, { cause: error })
-}
-
 /** Returns a short reason why a request got no response, such as `ECONNREFUSED`. */
-export function reasonOfFetch(error: unknown): string {
-  const { name, cause } = error as { readonly name?: string; readonly cause?: { code?: string } }
-  if (name === 'TimeoutError') return 'no response in time'
-  return cause?.code ?? 'no response'
+export function reasonOfSilence(error: unknown): string {
+  const reason = reasonOf(error)
+  return reason === 'TimeoutError' ? 'no response in time' : reason
 }

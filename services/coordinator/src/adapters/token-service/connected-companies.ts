@@ -1,7 +1,7 @@
+import { createService, type Reply } from '@integration-host/client/service'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { credentialName, realmOf } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { boundedText } from '@integration-host/shared/http/bounded-text'
 import { DOCUMENT_LIMITS, parseJson } from '@integration-host/shared/json'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import type { Secret } from '@integration-host/shared/secrets/secret'
@@ -21,6 +21,7 @@ export interface TokenServiceOptions {
 
 const TIMEOUT_MS = 10_000
 const PAGE_SIZE = 200
+const MAX_BYTES = 8 * 1_048_576
 const RETRY_AFTER_S = 5
 /**
  * The states of a usable credential: all except `must_reconnect`. A failing refresh is retried, so runs wait for the
@@ -40,32 +41,24 @@ export function createConnectedCompanies({
   timeoutMs = TIMEOUT_MS,
   pageSize = PAGE_SIZE,
 }: TokenServiceOptions): ConnectedCompanies {
-  const base = url.endsWith('/') ? url : `${url}/`
-
-  async function get(path: string): Promise<{ readonly status: number; readonly body: unknown }> {
-    try {
-      const response = await fetch(new URL(path, base), {
-        headers: { authorization: `Bearer ${key.reveal()}`, accept: 'application/json' },
-        redirect: 'error',
-        signal: AbortSignal.timeout(timeoutMs),
-      })
-      return {
-        status: response.status,
-        body: parseJson(await boundedText(response), DOCUMENT_LIMITS),
-      }
-    } catch (cause) {
-      const reason = reasonOf(cause instanceof Error ? (cause.cause ?? cause) : cause)
-      throw unavailable(`token-service is unavailable: ${reason}`, cause)
-    }
-  }
+  const tokenService = createService({
+    url: url.replace(/\/$/, ''),
+    key,
+    timeoutMs,
+    maxBytes: MAX_BYTES,
+  })
+  const get = (path: string): Promise<Reply> =>
+    tokenService.send(path).catch((cause: unknown) => {
+      throw unavailable(`token-service is unavailable: ${reasonOf(cause)}`, cause)
+    })
 
   return {
     async page(after) {
       const query = new URLSearchParams({ state: USABLE, limit: String(pageSize) })
       if (after !== null) query.set('cursor', after)
-      const { status, body } = await get(`credentials?${query.toString()}`)
+      const { status, text } = await get(`/credentials?${query.toString()}`)
       if (status !== 200) throw rejected(status)
-      const page = Page.safeParse(body)
+      const page = Page.safeParse(parseJson(text, DOCUMENT_LIMITS))
       // A response whose `next_cursor` is the cursor of its own request is invalid: the caller would request the same
       // page for ever.
       if (!page.success || (after !== null && page.data.next_cursor === after))
@@ -76,7 +69,7 @@ export function createConnectedCompanies({
       }
     },
     async isConnected(realm) {
-      const { status } = await get(`credentials/${credentialName(realm)}`)
+      const { status } = await get(`/credentials/${credentialName(realm)}`)
       if (status === 404) return false
       if (status !== 200) throw rejected(status)
       return true

@@ -1,15 +1,36 @@
+/** Queues and replays the transactions of the coordinator's business process `OrderProcess`. */
+import { hasProblem, ProblemError, statusOf } from '@integration-host/client/problem'
+import { createService, type Fetch } from '@integration-host/client/service'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
-import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
-import { parseJsonObject } from '@integration-host/shared/json'
-import type { Secret } from '@integration-host/shared/secrets/secret'
 import { callTraced, tracing } from '@integration-host/shared/observability/telemetry'
-import type {
-  NotDone,
-  QueueOutcome,
-  ReplayOutcome,
-  TransactionQueue,
-} from '../../transaction/transaction-queue.ts'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import { z } from 'zod'
+
+/** The result of queuing a transaction. Expected failures of the coordinator are returned as results and not thrown. */
+export type QueueOutcome =
+  /** The coordinator has stored the transaction, either in this call or in an earlier call. */
+  { readonly kind: 'queued' } | { readonly kind: 'conflict' } | NotDone
+
+export type ReplayOutcome =
+  | { readonly kind: 'started' }
+  | { readonly kind: 'unknown' }
+  | { readonly kind: 'active' }
+  | NotDone
+
+export type NotDone =
+  /** The coordinator did not respond or reported a temporary failure. The same call may succeed later. */
+  | { readonly kind: 'unavailable'; readonly retryAfterSeconds: number }
+  /**
+   * The coordinator rejected the call, for example with 401 because of an unknown service key. A retry cannot succeed.
+   */
+  | { readonly kind: 'rejected' }
+
+/** `number` is the transaction id. A queued transaction also gets `number` as its initial data. */
+export interface TransactionQueue {
+  queue(number: string): Promise<QueueOutcome>
+  replay(number: string): Promise<ReplayOutcome>
+}
 
 export interface CoordinatorOptions {
   /** Base URL of the coordinator, without a trailing slash. */
@@ -25,116 +46,85 @@ export interface CoordinatorOptions {
   readonly dependency: Dependency
 }
 
-interface CoordinatorResponse {
-  readonly status: number
-  /** Returns the `code` of a problem document; `null` if the response body is not a problem document. */
-  readonly code: string | null
-  readonly retryAfterSeconds: number | null
-}
-
 const TRANSACTIONS = '/processes/OrderProcess/transactions'
 const RETRY_AFTER_SECONDS = 5
 
-/**
- * Returns a client of the coordinator's HTTP API. The client does not retry a failed call, because the user can repeat
- * the request.
- */
+/** A failed call is not repeated, because the user can repeat the request. */
 export function createTransactionQueue(options: CoordinatorOptions): TransactionQueue {
-  const { logger, dependency } = options
+  const { url, key, deadlineMs, logger, dependency } = options
+  const coordinator = createService({ url, key, timeoutMs: deadlineMs, fetch: fetchTraced })
 
-  async function post(path: string, body: unknown): Promise<CoordinatorResponse | null> {
-    const url = new URL(options.url + path)
-    const send = (added: Readonly<Record<string, string>>): Promise<Response> =>
-      fetch(url, {
-        method: 'POST',
-        headers: {
-          Authorization: `Bearer ${options.key.reveal()}`,
-          'Content-Type': 'application/json',
-          ...added,
-        },
-        body: JSON.stringify(body),
-        redirect: 'manual',
-        signal: AbortSignal.timeout(options.deadlineMs),
-      })
+  /** Returns `null` if the coordinator has accepted the request. */
+  async function post(path: string, body: object): Promise<ProblemError | null> {
     try {
-      const response = await (tracing === undefined
-        ? send({})
-        : callTraced(tracing, { method: 'POST', url }, send, ({ status }) => status))
-      const text = await response.text()
-      dependency.up()
-      const retryAfterMs = parseRetryAfter(response.headers.get('Retry-After'), Date.now())
-      return {
-        status: response.status,
-        code: problemCode(text),
-        retryAfterSeconds: retryAfterMs === null ? null : Math.ceil(retryAfterMs / 1_000),
-      }
+      await coordinator.request(path, z.unknown(), { method: 'POST', body })
     } catch (error) {
-      dependency.down(reasonOfFetch(error))
-      return null
+      if (!(error instanceof ProblemError)) throw error
+      if (hasProblem(error, 'connection_failed')) dependency.down(reasonOf(error))
+      else dependency.up()
+      return error
     }
+    dependency.up()
+    return null
   }
 
-  function notDone(response: CoordinatorResponse | null): NotDone {
-    if (response === null) return { kind: 'unavailable', retryAfterSeconds: RETRY_AFTER_SECONDS }
+  function notDone(error: ProblemError): NotDone {
+    const { problem, retryAfterSeconds } = error
+    const status = statusOf(error)
+    const unavailable = {
+      kind: 'unavailable',
+      retryAfterSeconds: retryAfterSeconds ?? RETRY_AFTER_SECONDS,
+    } as const
+    if (status === null) return unavailable
     logger.warn(
-      { status: response.status, code: response.code },
+      { status, code: problem.code },
       'the coordinator did not accept the request to queue or replay a transaction',
     )
-    const isTransient = response.status >= 500 || response.status === 408 || response.status === 429
-    return isTransient
-      ? {
-          kind: 'unavailable',
-          retryAfterSeconds: response.retryAfterSeconds ?? RETRY_AFTER_SECONDS,
-        }
-      : { kind: 'rejected' }
+    return status >= 500 || status === 408 || status === 429 ? unavailable : { kind: 'rejected' }
   }
 
   return {
-    async queue(number): Promise<QueueOutcome> {
-      const response = await post(TRANSACTIONS, { TransactionID: number, InitialData: number })
-      if (response?.status === 202 || response?.status === 200) return { kind: 'queued' }
-      if (response?.code === 'transaction_conflict') return { kind: 'conflict' }
-      return notDone(response)
+    async queue(number) {
+      const error = await post(TRANSACTIONS, { TransactionID: number, InitialData: number })
+      if (error === null) return { kind: 'queued' }
+      return hasProblem(error, 'transaction_conflict') ? { kind: 'conflict' } : notDone(error)
     },
-    async replay(number): Promise<ReplayOutcome> {
-      const response = await post(`${TRANSACTIONS}/${encodeURIComponent(number)}/replays`, {})
-      if (response?.status === 202) return { kind: 'started' }
-      if (response?.code === 'transaction_not_found') return { kind: 'unknown' }
-      if (response?.code === 'transaction_active') return { kind: 'active' }
-      return notDone(response)
+    async replay(number) {
+      const error = await post(`${TRANSACTIONS}/${encodeURIComponent(number)}/replays`, {})
+      if (error === null) return { kind: 'started' }
+      if (hasProblem(error, 'transaction_not_found')) return { kind: 'unknown' }
+      return hasProblem(error, 'transaction_active') ? { kind: 'active' } : notDone(error)
     },
   }
 }
+
+/** Sends a request in a span, whose context its headers carry. */
+const fetchTraced: Fetch = (url, init) =>
+  tracing === undefined
+    ? fetch(url, init)
+    : callTraced(
+        tracing,
+        { method: init.method ?? 'GET', url: new URL(url) },
+        (added) => fetch(url, { ...init, headers: { ...init.headers, ...added } }),
+        ({ status }) => status,
+      )
 
 /**
  * Returns whether the coordinator responds to `/health/live`, and records the result in `dependency`. `/health/live`
  * does not cover the coordinator's own dependencies: the coordinator reports them in its own `/health/ready`.
  */
 export async function probeCoordinator(
-  options: Pick<CoordinatorOptions, 'url' | 'dependency' | 'deadlineMs'>,
+  { url, dependency, deadlineMs }: Pick<CoordinatorOptions, 'url' | 'dependency' | 'deadlineMs'>,
   closing: AbortSignal,
 ): Promise<boolean> {
   try {
-    const response = await fetch(`${options.url}/health/live`, {
-      redirect: 'manual',
-      signal: AbortSignal.any([closing, AbortSignal.timeout(options.deadlineMs)]),
-    })
-    await response.body?.cancel()
-    if (response.ok) options.dependency.up()
-    else options.dependency.down(`responded with ${response.status}`)
-    return response.ok
+    const coordinator = createService({ url, key: null, timeoutMs: deadlineMs })
+    const { status } = await coordinator.send('/health/live', { signal: closing })
+    if (status === 200) dependency.up()
+    else dependency.down(`responded with ${status}`)
+    return status === 200
   } catch (error) {
-    if (!closing.aborted) options.dependency.down(reasonOfFetch(error))
+    if (!closing.aborted) dependency.down(reasonOf(error))
     return false
   }
-}
-
-// `fetch` rejects with `TypeError: fetch failed`, which does not contain the reason. The reason is the network error in
-// `cause`.
-const reasonOfFetch = (error: unknown): string =>
-  reasonOf(error instanceof TypeError && error.cause !== undefined ? error.cause : error)
-
-function problemCode(text: string): string | null {
-  const code = parseJsonObject(text)?.['code']
-  return typeof code === 'string' ? code : null
 }

@@ -1,5 +1,4 @@
 import { EventEmitter, once } from 'node:events'
-
 import { describe, expect, it } from 'vitest'
 import type { Client } from './client.ts'
 import { startLoad } from './load.ts'
@@ -30,8 +29,8 @@ function orderLoad(statuses: readonly (number | null)[]) {
   return { load, call: (number: number) => once(calls, String(number)) }
 }
 
-describe('the load of a chaos run', () => {
-  it('the load of a chaos run queues an order again until the order is accepted', async () => {
+describe('the load', () => {
+  it('the load queues an order again until the order is accepted', async () => {
     const { load, call } = orderLoad([503, 202])
     await call(2)
     await load.stop(0)
@@ -44,7 +43,7 @@ describe('the load of a chaos run', () => {
     })
   })
 
-  it('the load of a chaos run counts a call that failed three times as one unserved call', async () => {
+  it('the load counts a call that failed three times as one unserved call', async () => {
     const { load, call } = orderLoad([503, null])
     await call(4)
     await load.stop(0)

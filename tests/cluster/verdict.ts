@@ -1,5 +1,5 @@
-/** The verdict on one round of a chaos run, and the table of all rounds. */
-import { createTable } from '../terminal.ts'
+/** The verdict on one round, and the table of all rounds. */
+import { createTable } from '@integration-host/cli/terminal'
 
 /** What the records of the installation show after a round. The lists contain order numbers or realms. */
 export interface Books {
@@ -108,26 +108,3 @@ function named(what: string, list: readonly string[]): string[] {
   const more = list.length > SHOWN ? `, and ${list.length - SHOWN} more` : ''
   return [`${what}: ${list.slice(0, SHOWN).join(', ')}${more}`]
 }
-
-/**
- * Returns the JSON document that `--json` prints for a round. Users depend on the names of the members, so the names
- * must not change.
- */
-export const roundDocument = (round: Round) => ({
-  Round: round.name,
-  Verdict: isKept(round) ? 'kept' : 'broken',
-  Orders: round.orders,
-  Lost: round.lost,
-  Doubled: round.doubled,
-  Stuck: round.stuck,
-  Companies: round.companies,
-  LockedOut: round.lockedOut,
-  TokensReused: round.tokenReuses,
-  Violations: round.violations,
-  Calls: round.calls,
-  FailedCalls: round.failedCalls,
-  UnservedCalls: round.unservedCalls,
-  Failures: round.failures,
-  RecoverySeconds: round.recoverySeconds,
-  Error: round.error,
-})

@@ -7,7 +7,7 @@ import {
   type Routes,
   SERVICE_KEY,
   startFakeService,
-} from '../../test-support/fake-service.ts'
+} from '../../packages/cli/test-support/fake-service.ts'
 import { checkBooks, type Promised } from './books.ts'
 import { createClient } from './client.ts'
 
@@ -43,7 +43,7 @@ const run = (members: object = {}): FakeResponse => ({
   },
 })
 
-describe('the check of the records after a chaos round', () => {
+describe('the check of the records after a round', () => {
   let service: FakeService
   afterEach(() => service[Symbol.asyncDispose]())
 
@@ -61,10 +61,16 @@ describe('the check of the records after a chaos round', () => {
       ...routes,
     })
     const { url } = service
-    const at = { demoApi: url, tokenService: url, accountingGateway: url, coordinator: url }
     const { signal } = new AbortController()
     const client = createClient({
-      at: { ...at, serviceKey: new Secret(SERVICE_KEY) },
+      at: {
+        demoApi: url,
+        tokenService: url,
+        accountingGateway: url,
+        coordinator: url,
+        sandboxProvider: url,
+        serviceKey: new Secret(SERVICE_KEY),
+      },
       signal,
       deadlineMs: 5_000,
     })
@@ -72,33 +78,33 @@ describe('the check of the records after a chaos round', () => {
   }
   const clean = { lost: [], doubled: [], stuck: [], lockedOut: [], violations: 0 }
 
-  it('the command chaos reports no violation if every order is completed and every company can be refreshed', async () => {
+  it('the check reports no violation if every order is completed and every company can be refreshed', async () => {
     expect(await check({})).toEqual(clean)
   })
 
-  it('the command `chaos` reports an order as lost if the coordinator has no record of the order', async () => {
+  it('the check reports an order as lost if the coordinator has no record of the order', async () => {
     const books = await check({ [ORDER]: () => problem(404, 'transaction_not_found') })
     expect(books).toEqual({ ...clean, lost: ['1'] })
   })
 
-  it('the command `chaos` reports that an order ran twice if the coordinator has a second run of the order', async () => {
+  it('the check reports that an order ran twice if the coordinator has a second run of the order', async () => {
     expect(await check({ [ORDER]: () => run({ ReplayID: 1 }) })).toEqual({
       ...clean,
       doubled: ['1'],
     })
   })
 
-  it('the command `chaos` reports that an order ran twice if a step was completed twice', async () => {
+  it('the check reports that an order ran twice if a step was completed twice', async () => {
     const Attempts = [attempt('order'), attempt('order')]
     expect(await check({ [ORDER]: () => run({ Attempts }) })).toEqual({ ...clean, doubled: ['1'] })
   })
 
-  it('the command chaos does not count an order as run twice if a step completed after a failed attempt', async () => {
+  it('the check does not count an order as run twice if a step completed after a failed attempt', async () => {
     const Attempts = [attempt('order', 'http_503'), attempt('order')]
     expect(await check({ [ORDER]: () => run({ Attempts }) })).toEqual(clean)
   })
 
-  it('the command chaos waits for an order that completes before the deadline', async () => {
+  it('the check waits for an order that completes before the deadline', async () => {
     let reads = 0
     const books = await check(
       { [ORDER]: () => run({ Status: (reads += 1) === 1 ? 'Running' : 'Completed' }) },
@@ -108,7 +114,7 @@ describe('the check of the records after a chaos round', () => {
     expect(books).toEqual(clean)
   })
 
-  it('the command chaos counts an order as stuck if the order is not completed at the deadline', async () => {
+  it('the check counts an order as stuck if the order is not completed at the deadline', async () => {
     expect(await check({ [ORDER]: () => run({ Status: 'Queued' }) })).toEqual({
       ...clean,
       stuck: ['1'],
@@ -120,21 +126,21 @@ describe('the check of the records after a chaos round', () => {
     ['does not exist', 404, 'credential_not_found'],
     ['cannot be refreshed before the deadline', 503, 'store_unavailable'],
   ])(
-    'the command chaos counts a company as locked out if its credential %s',
+    'the check counts a company as locked out if its credential %s',
     async (_, status, code) => {
       const books = await check({ [REFRESH]: () => problem(status, code) })
       expect(books).toEqual({ ...clean, lockedOut: ['a'] })
     },
   )
 
-  it('the command chaos reports how many database rows of the coordinator contradict each other', async () => {
+  it('the check reports how many database rows of the coordinator contradict each other', async () => {
     const violations = { items: 2, headers: 1 }
     expect(await check({ 'GET /integrity': () => ({ body: { violations } }) })).toMatchObject({
       violations: 3,
     })
   })
 
-  it('the command chaos reports null as the number of contradictory rows if the coordinator does not respond', async () => {
+  it('the check reports null as the number of contradictory rows if the coordinator does not respond', async () => {
     const books = await check({ 'GET /integrity': () => problem(503, 'store_unavailable') })
     expect(books.violations).toBeNull()
   })

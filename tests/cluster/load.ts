@@ -1,5 +1,5 @@
 /**
- * The load of a chaos run. It behaves as an application does: an order is queued again until it is accepted, and a
+ * The load of a round. It behaves as an application does: an order is queued again until it is accepted, and a
  * company whose token cannot be read is read again later.
  */
 import { setTimeout as delay } from 'node:timers/promises'

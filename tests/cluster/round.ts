@@ -1,14 +1,13 @@
-/** One round of a chaos run: load, a fault, recovery, and the check of the installation's records. */
+/** One round: load, a fault, recovery, and the check of the installation's records. */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '@integration-host/shared/random'
 import { checkBooks } from './books.ts'
-import type { Client, Sandbox } from './client.ts'
+import type { Client } from './client.ts'
 import { type Load, type Rates, startLoad } from './load.ts'
 import type { Round } from './verdict.ts'
 
 export interface RoundDeps {
   readonly client: Client
-  readonly sandbox: Sandbox
   readonly random: Random
   readonly now: () => number
   /** Aborting this signal ends the round without a result. */
@@ -38,9 +37,9 @@ const CALM_MS = 3_000
  * @throws the reason of `signal` if it is aborted.
  */
 export async function runRound(deps: RoundDeps, options: RoundOptions): Promise<Round> {
-  const { client, sandbox, now, signal } = deps
+  const { client, now, signal } = deps
   const { companies, rates, prefix, recoveryMs } = options
-  const reusesBefore = (await sandbox.tokenReuses()) ?? 0
+  const reusesBefore = (await client.tokenReuses()) ?? 0
   const load = startLoad({ client, companies, rates, prefix, random: deps.random, now })
   const { ledger } = load
   let faultAt = now()
@@ -66,7 +65,7 @@ export async function runRound(deps: RoundDeps, options: RoundOptions): Promise<
     name: options.name,
     orders: ledger.accepted.length,
     companies: realms.length,
-    tokenReuses: ((await sandbox.tokenReuses()) ?? reusesBefore) - reusesBefore,
+    tokenReuses: ((await client.tokenReuses()) ?? reusesBefore) - reusesBefore,
     calls: ledger.calls,
     failedCalls: ledger.failedCalls,
     unservedCalls: ledger.unservedCalls,

@@ -1,7 +1,7 @@
-/** Code that the adapters of the queues `start.<Process>` and `on.<Process>` share. */
+/** What the queues `start.<Process>` and `on.<Process>` share. */
 import type { Delivery } from '@integration-host/shared/messaging/message-bus'
 import type { SpanDescription } from '@integration-host/shared/observability/telemetry'
-import type { IntakeMessage } from '../../worker/message-intake.ts'
+import type { IntakeMessage } from './message-intake.ts'
 
 /** The header with the number of times that a coordinator has published the message again. */
 export const RENEWALS_HEADER = 'renewals'
