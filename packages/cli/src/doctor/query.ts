@@ -46,8 +46,8 @@ export async function query<T>(
 function resultOf(error: unknown, { name }: Service, path: string): CheckResult {
   const status = error instanceof ProblemError ? statusOf(error) : null
   if (!(error instanceof ProblemError) || status === null) {
-    const remediation = `Use a longer --timeout, or see the log of ${name}.`
-    return skipped(path, 'no response in time', remediation)
+    const remedy = `Use a longer --timeout, or see the log of ${name}.`
+    return skipped(path, 'no response in time', remedy)
   }
   if (status === 401)
     return problem('service key', 'rejected', `Set SERVICE_API_KEY to a key of ${name}.`)

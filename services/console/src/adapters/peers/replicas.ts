@@ -1,6 +1,6 @@
 import { lookup } from 'node:dns/promises'
 import { ProblemError } from '@integration-host/client/problem'
-import { createService } from '@integration-host/client/service'
+import { createService, type Service } from '@integration-host/client/service'
 import { MetricsSummary } from '@integration-host/shared/contracts/metrics-summary'
 import { HealthReport } from '@integration-host/shared/observability/health'
 import { parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
