@@ -37,12 +37,14 @@ COPY docs/runbook.md docs/errors.md docs/
 RUN node services/console/src/write-app.ts
 
 FROM ${NODE_IMAGE}
+LABEL org.opencontainers.image.title="integration-host" org.opencontainers.image.licenses="Apache-2.0"
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=dependencies /app ./
 COPY packages packages
 COPY services services
 COPY --from=browser /app/services/console/dist services/console/dist
+COPY LICENSE .
 COPY scripts/init-volumes.ts scripts/init-provider.ts scripts/secret-file.ts scripts/backend-accounts.ts \
      scripts/installation-keys.ts scripts/container-health.sh scripts/
 COPY deploy/definitions.json deploy/

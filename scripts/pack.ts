@@ -30,6 +30,7 @@ const copied = [
   'docs',
   'README.md',
   'CHANGELOG.md',
+  'LICENSE',
   'SECURITY.md',
 ]
 

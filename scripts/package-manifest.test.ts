@@ -5,6 +5,7 @@ const of = (members: Partial<WorkspaceManifest>): WorkspaceManifest => ({
   folder: '.',
   name: 'integration-host',
   version: '1.2.3',
+  license: 'Apache-2.0',
   description: '',
   bin: {},
   engines: { node: '>=24' },

@@ -10,6 +10,7 @@ export interface WorkspaceManifest {
   readonly folder: string
   readonly name: string
   readonly version: string
+  readonly license: string
   readonly description: string
   readonly bin: Versions
   readonly engines: Versions
@@ -21,6 +22,7 @@ export interface WorkspaceManifest {
 export interface PackageManifest {
   readonly name: string
   readonly version: string
+  readonly license: string
   readonly description: string
   readonly type: 'module'
   readonly bin: Versions
@@ -54,6 +56,7 @@ export function readWorkspaceManifests(root: string): WorkspaceManifest[] {
     .map((manifest) => ({
       name: '',
       version: '',
+      license: '',
       description: '',
       bin: {},
       engines: {},
@@ -65,7 +68,7 @@ export function readWorkspaceManifests(root: string): WorkspaceManifest[] {
 }
 
 /**
- * Returns the manifest of the package. Name, version, entry points and Node version come from the root, and
+ * Returns the manifest of the package. Name, version, licence, entry points and Node version come from the root, and
  * dependencies from all workspace packages.
  *
  * @param workspaceYaml the text of pnpm-workspace.yaml. Packages in `patchedDependencies`, and packages whose
@@ -92,6 +95,7 @@ export function packageManifest(
   return {
     name: root.name,
     version: root.version,
+    license: root.license,
     description: root.description,
     type: 'module',
     bin: root.bin,
