@@ -1,14 +1,52 @@
-import { existsSync } from 'node:fs'
+import { existsSync, globSync } from 'node:fs'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { errorCodes } from '@integration-host/shared/errors'
 import { runProcess } from '@integration-host/shared/test-support/start-process'
 import { describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
 
 const read = (path: string): Promise<string> =>
   readFile(new URL(`../${path}`, import.meta.url), 'utf8')
 
+const checkout = join(import.meta.dirname, '..')
+const documents = globSync(['*.md', 'docs/*.md', 'docs/adr/*.md'], { cwd: checkout }).toSorted()
+
+const withoutCode = (text: string): string => text.replaceAll(/^ *```.*?^ *```/gms, '')
+
 describe('the Markdown documents of the repository', () => {
+  it('every path of the repository that a document names exists', async () => {
+    const missing: string[] = []
+    const folders = '\\.ci|bench|deploy|docs|examples|host|packages|patches|scripts|services|tests'
+    for (const document of documents)
+      for (const [path] of (await read(document)).matchAll(
+        RegExp(`(?<![\\w./@-])(?:${folders})/[\\w@./-]*\\w`, 'g'),
+      ))
+        if (!existsSync(join(checkout, path))) missing.push(`${document}: ${path}`)
+    expect(missing).toEqual([])
+  })
+
+  it('every npm script, benchmark and service of compose that a document names exists', async () => {
+    const { scripts } = JSON.parse(await read('package.json')) as { scripts: object }
+    const compose = parse(await read('docker-compose.yml')) as { services: object }
+    const known = {
+      // `npm run check` is a script of the project that `integration-host init` makes.
+      'npm run': [...Object.keys(scripts), 'check'],
+      'npm run bench --': globSync('*.ts', { cwd: join(checkout, 'bench') }).map((name) =>
+        basename(name, '.ts'),
+      ),
+      'docker compose run': Object.keys(compose.services),
+    }
+    const unknown: string[] = []
+    for (const document of documents)
+      for (const [command, names] of Object.entries(known))
+        for (const [text, name = ''] of (await read(document)).matchAll(
+          RegExp(`${command}(?: -[\\w-]+)* (?!-)([\\w:-]+)`, 'g'),
+        ))
+          if (!names.includes(name)) unknown.push(`${document}: ${text}`)
+    expect(unknown).toEqual([])
+  })
+
   it('docs/errors.md explains every error code with its status, and no other code', async () => {
     const text = await read('docs/errors.md')
     const sections = [...text.matchAll(/^### (\w+)\n(\d+)\./gm)].map(([, code, status]) => [
