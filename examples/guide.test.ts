@@ -4,7 +4,7 @@ import { expect, it } from 'vitest'
 const read = (path: string): Promise<string> => readFile(new URL(path, import.meta.url), 'utf8')
 
 it.each([
-  ['processes', 'invoice-process.ts'],
+  ['first-process', 'invoice-process.ts'],
   ['processes', 'report-process.ts'],
   ['testing', 'invoice-process.test.ts'],
 ])('docs/%s.md quotes the file %s without changes', async (page, file) => {

@@ -182,9 +182,9 @@ describe('the compose file', () => {
     ])
   })
 
-  it('the README and the help of the command line name the container that prints the key for applications', () => {
+  it('docs/running.md and the help of the command line name the container that prints the key for applications', () => {
     const command = 'docker compose run --rm -T --entrypoint cat cli /secrets/application_key'
-    for (const file of ['README.md', 'packages/cli/src/command-line.ts', 'docs/access.md'])
+    for (const file of ['docs/running.md', 'packages/cli/src/command-line.ts', 'docs/access.md'])
       expect(readFileSync(join(root, file), 'utf8'), file).toContain(command)
     expect(services['cli']).toMatchObject({
       volumes: ['cli-secrets:/secrets:ro', expect.anything()],

@@ -6,7 +6,7 @@ import { type Stack, words } from './stack.ts'
 const SERVICES = ['token-service', 'accounting-gateway', 'coordinator'] as const
 const PORTS = { 'token-service': 7217, 'accounting-gateway': 7218, coordinator: 7219 } as const
 
-/** Runs the CLI in the Compose stack in the way the README shows, and returns its output. */
+/** Runs the CLI in the Compose stack in the way docs/running.md shows, and returns its output. */
 const cli = (stack: Stack, ...args: readonly string[]): Promise<string> =>
   stack.compose([...words('run --rm -T cli'), ...args])
 

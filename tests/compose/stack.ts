@@ -133,7 +133,7 @@ export class Stack {
     return this.tryCompose([...words('run --rm --no-deps -T init'), ...command])
   }
 
-  /** Reads a key that `init` created. Uses the command that the README shows for this. */
+  /** Reads a key that `init` created. Uses the command that docs/running.md shows for this. */
   async heldKey(holder: 'application' | 'operator'): Promise<string> {
     const args = `run --rm -T --entrypoint cat cli /secrets/${holder}_key`
     const text = await this.compose(words(args))
