@@ -47,6 +47,19 @@ describe('the Markdown documents of the repository', () => {
     expect(unknown).toEqual([])
   })
 
+  it('no paragraph or list item of a document has more than 90 words', async () => {
+    const isGuide = (document: string): boolean => !document.startsWith('docs/adr/')
+    const long: string[] = []
+    for (const document of documents.filter(isGuide)) {
+      const text = withoutCode(await read(document)).replaceAll(/^\s*\|.*$|^#.*$/gm, '')
+      for (const paragraph of text.split(/\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )/)) {
+        const words = paragraph.replaceAll(/\]\([^)]*\)/g, ']').match(/\S*\w\S*/g) ?? []
+        if (words.length > 90) long.push(`${document}: ${words.slice(0, 8).join(' ')} …`)
+      }
+    }
+    expect(long).toEqual([])
+  })
+
   it('docs/errors.md explains every error code with its status, and no other code', async () => {
     const text = await read('docs/errors.md')
     const sections = [...text.matchAll(/^### (\w+)\n(\d+)\./gm)].map(([, code, status]) => [
