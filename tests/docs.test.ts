@@ -26,6 +26,24 @@ describe('the Markdown documents of the repository', () => {
     expect(missing).toEqual([])
   })
 
+  it('every test file that a document names exists', async () => {
+    const tests = globSync(
+      '{bench,examples,host,packages,scripts,services,tests}/**/*.{test,contract}.ts',
+      {
+        cwd: checkout,
+        exclude: ['**/node_modules/**'],
+      },
+    )
+    const names = new Set(tests.map((path) => basename(path)))
+    const missing: string[] = []
+    for (const document of documents)
+      for (const [path] of (await read(document)).matchAll(
+        /(?<![*\w.])[\w./-]*\w\.(?:test|contract)\.ts\b/g,
+      ))
+        if (!names.has(basename(path))) missing.push(`${document}: ${path}`)
+    expect(missing).toEqual([])
+  })
+
   it('every npm script, benchmark and service of compose that a document names exists', async () => {
     const { scripts } = JSON.parse(await read('package.json')) as { scripts: object }
     const compose = parse(await read('docker-compose.yml')) as { services: object }
@@ -44,6 +62,24 @@ describe('the Markdown documents of the repository', () => {
           RegExp(`${command}(?: -[\\w-]+)* (?!-)([\\w:-]+)`, 'g'),
         ))
           if (!names.includes(name)) unknown.push(`${document}: ${text}`)
+    expect(unknown).toEqual([])
+  })
+
+  it('every command that a document names is in docs/cli.md', async () => {
+    const tables = (await read('docs/cli.md')).matchAll(/^\| `([a-z-]+)(?: ([a-z-]+))?/gm)
+    const known = new Map<string, Set<string>>()
+    for (const [, group = '', command] of tables)
+      known.set(group, (known.get(group) ?? new Set()).add(command ?? ''))
+    const unknown: string[] = []
+    for (const document of documents)
+      for (const [text, group = '', command = ''] of (await read(document)).matchAll(
+        /(?:integration-host|run --rm cli) ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?/g,
+      )) {
+        const commands = known.get(group)
+        const isKnown =
+          command === '' || commands?.has('') === true || commands?.has(command) === true
+        if (commands === undefined || !isKnown) unknown.push(`${document}: ${text}`)
+      }
     expect(unknown).toEqual([])
   })
 

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
-import { errorsTable, settingsTables, withGenerated } from './reference-tables.ts'
+import { commandTables, errorsTable, settingsTables, withGenerated } from './reference-tables.ts'
 
 const read = (name: string): Promise<string> =>
   readFile(new URL(`../../docs/${name}`, import.meta.url), 'utf8')
@@ -9,6 +9,7 @@ describe('the generated reference tables', () => {
   it.each([
     ['errors.md', 'errors', errorsTable],
     ['settings.md', 'settings', settingsTables],
+    ['cli.md', 'commands', commandTables],
   ] as const)('docs/%s is up to date with the code (npm run docs)', async (name, mark, make) => {
     const document = await read(name)
     expect(withGenerated(document, mark, make())).toBe(document)

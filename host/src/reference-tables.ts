@@ -1,4 +1,6 @@
 import { reference as gateway } from '@integration-host/accounting-gateway/config'
+import { COMMON_HELP, groups, single } from '@integration-host/cli/command-line'
+import type { Command } from '@integration-host/cli/command'
 import { reference as consoleSettings } from '@integration-host/console/config'
 import { reference as coordinator } from '@integration-host/coordinator/config'
 import { reference as demoApi } from '@integration-host/demo-api/config'
@@ -7,6 +9,7 @@ import { errorCodes, type Remedy } from '@integration-host/shared/errors'
 import { reference as tokenService } from '@integration-host/token-service/config'
 import { reference as webhookReceiver } from '@integration-host/webhook-receiver/config'
 import { z } from 'zod'
+import { hostCommands } from './commands/host-commands.ts'
 
 const services: Readonly<Record<string, z.ZodObject>> = {
   'token-service': tokenService,
@@ -41,6 +44,27 @@ export const settingsTables = (): string =>
   Object.entries(services)
     .map(([name, schema]) => `### ${name}\n\n${tableOf(HEAD, rowsOf(schema))}`)
     .join('\n\n')
+
+/** Returns a table of the commands of each group, and the help that all commands have in common. */
+export const commandTables = (): string =>
+  [
+    commandTable('A project of your own', '', hostCommands),
+    ...[...groups].map(([name, group]) => commandTable(group.title, `${name} `, group.commands)),
+    commandTable('Others', '', single),
+    `### Options of all commands\n\n\`\`\`text\n${COMMON_HELP}\n\`\`\``,
+  ].join('\n\n')
+
+const commandTable = (
+  title: string,
+  prefix: string,
+  commands: ReadonlyMap<string, Command>,
+): string => {
+  const rows = [...commands].map(([name, { usage, summary }]) => [
+    `\`${`${prefix}${name} ${usage}`.trim().replaceAll('|', String.raw`\|`)}\``,
+    summary,
+  ])
+  return `### ${title}\n\n${tableOf(['Command', 'Does'], rows)}`
+}
 
 /**
  * Returns the document with `content` between the comments `<!-- <mark>: generated -->` and `<!-- end -->`.

@@ -205,7 +205,8 @@ export const single: ReadonlyMap<string, Command> = new Map([
 
 const PROGRAM = 'integration-host'
 
-const COMMON_HELP = `Options of all commands on an installation; keys, doctor and verify-provider have no --url:
+/** The help that all commands have in common. */
+export const COMMON_HELP = `Options of all commands on an installation; keys, doctor and verify-provider have no --url:
   --url URL    the address of the service: of token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217), and for
                transactions, operations, erasures, dead-letters, processes, schedules, changes and actions
                of the coordinator
