@@ -190,10 +190,7 @@ function violationsOf(files: Readonly<Record<string, string>>): string[] {
         doors: { './logger': './src/logger.ts', './contracts/*': './src/contracts/*.ts' },
       },
     ],
-    [
-      '@example/client',
-      { folder: 'packages/client', doors: { './service': './src/service.ts' } },
-    ],
+    ['@example/client', { folder: 'packages/client', doors: { './service': './src/service.ts' } }],
     [
       '@example/token-service',
       { folder: 'services/token-service', doors: { './service': './src/service.ts' } },

@@ -19,7 +19,10 @@ groups:
 export const alertRules = (): string =>
   HEADER +
   Object.entries(alertGroups)
-    .map(([group, alerts]) => `  - name: ${group}\n    rules:\n${Object.keys(alerts).map(ruleOf).join('')}`)
+    .map(
+      ([group, alerts]) =>
+        `  - name: ${group}\n    rules:\n${Object.keys(alerts).map(ruleOf).join('')}`,
+    )
     .join('\n')
 
 const HUMANIZED: Readonly<Record<string, string>> = {

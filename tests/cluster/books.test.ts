@@ -125,13 +125,10 @@ describe('the check of the records after a round', () => {
     ['is faulted', 424, 'credential_faulted'],
     ['does not exist', 404, 'credential_not_found'],
     ['cannot be refreshed before the deadline', 503, 'store_unavailable'],
-  ])(
-    'the check counts a company as locked out if its credential %s',
-    async (_, status, code) => {
-      const books = await check({ [REFRESH]: () => problem(status, code) })
-      expect(books).toEqual({ ...clean, lockedOut: ['a'] })
-    },
-  )
+  ])('the check counts a company as locked out if its credential %s', async (_, status, code) => {
+    const books = await check({ [REFRESH]: () => problem(status, code) })
+    expect(books).toEqual({ ...clean, lockedOut: ['a'] })
+  })
 
   it('the check reports how many database rows of the coordinator contradict each other', async () => {
     const violations = { items: 2, headers: 1 }

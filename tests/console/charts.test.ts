@@ -9,7 +9,8 @@ import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 import { type FakeConsole, startFakeConsole } from './fake-console.ts'
 
-const chart = (page: Page, title: string) => page.getByRole('img', { name: new RegExp(`^${title}`) })
+const chart = (page: Page, title: string) =>
+  page.getByRole('img', { name: new RegExp(`^${title}`) })
 
 describe('the charts of the console with Prometheus', () => {
   let at: ConsoleBrowser
@@ -70,7 +71,11 @@ describe('the charts of the console without Prometheus', () => {
   let at: FakeConsole
   beforeAll(async () => {
     at = await startFakeConsole()
-    at.fake.counts = { ...at.fake.counts, Runs: { Failed: 2, Completed: 9 }, Steps: { completed: 4 } }
+    at.fake.counts = {
+      ...at.fake.counts,
+      Runs: { Failed: 2, Completed: 9 },
+      Steps: { completed: 4 },
+    }
   })
   afterAll(() => at?.[Symbol.asyncDispose]())
 

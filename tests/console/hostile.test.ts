@@ -98,9 +98,10 @@ const PAGES: readonly {
     ] as [string, string][]).toString()}`,
     ready: name === 'charts' ? 'Charts' : 'Filter',
   })),
-  ...['/runs/x/', '/companies/', '/limits/', '/bulk/', '/dead-letters/'].map(
-    (folder) => ({ path: folder + encodeURIComponent(ALL.toWellFormed()), ready: 'Now' }),
-  ),
+  ...['/runs/x/', '/companies/', '/limits/', '/bulk/', '/dead-letters/'].map((folder) => ({
+    path: folder + encodeURIComponent(ALL.toWellFormed()),
+    ready: 'Now',
+  })),
 ]
 
 describe('hostile texts on the pages of the console', () => {

@@ -59,7 +59,10 @@ export const start: StartEngine = async (settings) => {
   const queue = createStepQueue(bus, owner, traceparentOf)
   // A statement succeeds when the migrations have been applied.
   const retryStore = createStoreRetry(Math.random)
-  const read = await retryStore(() => createPauseStore(source).paused(), AbortSignal.timeout(MIGRATION_MS))
+  const read = await retryStore(
+    () => createPauseStore(source).paused(),
+    AbortSignal.timeout(MIGRATION_MS),
+  )
   if (read === ABORTED) throw new Error('the database was not migrated in time')
   let inFlight = 0
 

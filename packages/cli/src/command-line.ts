@@ -303,8 +303,7 @@ function helpOf(
   const examples = (group === undefined ? [...groups.values()] : [group]).flatMap(
     (one) => one.examples,
   )
-  if (group === undefined)
-    examples.push('usage', 'doctor', 'verify-provider --no-create')
+  if (group === undefined) examples.push('usage', 'doctor', 'verify-provider --no-create')
   return [
     `Usage: ${name} <command> [options]`,
     '',

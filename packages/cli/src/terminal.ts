@@ -173,8 +173,7 @@ export type Colour = 'green' | 'yellow' | 'red' | 'dim'
  */
 export function painter({ stdout, env }: Terminal): (colour: Colour, text: string) => string {
   const isColoured = stdout.isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb'
-  return (colour, text) =>
-    isColoured ? styleText(colour, text, { validateStream: false }) : text
+  return (colour, text) => (isColoured ? styleText(colour, text, { validateStream: false }) : text)
 }
 
 /** Returns the function with which {@link createTable} colours the cells of the column `STATUS` by their text. */

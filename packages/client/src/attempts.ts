@@ -94,7 +94,10 @@ export async function withTimeout<Result>(
   work: (signal: AbortSignal) => Promise<Result>,
 ): Promise<Result> {
   const late = new AbortController()
-  const timer = setTimeout(() => late.abort(new DOMException(`no response within ${ms} ms`, 'TimeoutError')), ms)
+  const timer = setTimeout(
+    () => late.abort(new DOMException(`no response within ${ms} ms`, 'TimeoutError')),
+    ms,
+  )
   try {
     return await work(signal ? AbortSignal.any([signal, late.signal]) : late.signal)
   } finally {

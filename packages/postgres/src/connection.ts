@@ -17,19 +17,12 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import { createSemaphore } from '@integration-host/shared/process/semaphore'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import postgres from 'postgres'
-import {
-  parsePostgresUrl,
-  type PostgresAddress,
-  type TlsPaths,
-} from './address.ts'
+import { parsePostgresUrl, type PostgresAddress, type TlsPaths } from './address.ts'
 import { createClient } from './client.ts'
 import { type MonitorDeps, startMonitor } from './monitor.ts'
 import { checkPooling } from './pooling.ts'
 import { postgresReason } from './reason.ts'
-import {
-  createServerSockets,
-  type ServerSockets,
-} from './server-sockets.ts'
+import { createServerSockets, type ServerSockets } from './server-sockets.ts'
 
 export interface PostgresOptions {
   /** The application name that `pg_stat_activity` shows. */

@@ -12,10 +12,7 @@ import {
 } from '@integration-host/shared/test-support/certificates'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type PostgresNode,
-  startPrimary,
-} from '../../../tests/support/backends/postgres-nodes.ts'
+import { type PostgresNode, startPrimary } from '../../../tests/support/backends/postgres-nodes.ts'
 import { connectPostgres } from './connection.ts'
 
 const PASSWORD = 'never-shown'

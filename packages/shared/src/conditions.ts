@@ -87,11 +87,11 @@ const providerWebhooks = {
   },
   WebhooksUnconfirmed: {
     severity: 'critical',
-    sentence: '{value} webhooks could not be passed to the broker in time; the provider sends them again',
+    sentence:
+      '{value} webhooks could not be passed to the broker in time; the provider sends them again',
     remedy: 'Fix the broker. For too_many_deliveries, start more replicas.',
     for: '5m',
-    expr:
-      'sum(increase(webhook_deliveries_total{outcome=~"broker_unavailable|too_many_deliveries"}[10m])) > 3',
+    expr: 'sum(increase(webhook_deliveries_total{outcome=~"broker_unavailable|too_many_deliveries"}[10m])) > 3',
   },
   WebhooksUnreadable: {
     severity: 'warning',
@@ -167,8 +167,7 @@ const custody = {
     sentence: 'The 95th percentile of {call} at the provider is {value:duration}',
     remedy: 'Look at the status page of the provider. Nothing has to be done here.',
     for: '10m',
-    expr:
-      'histogram_quantile(0.95, sum by (le, call) (rate(provider_request_duration_seconds_bucket[10m]))) > 5',
+    expr: 'histogram_quantile(0.95, sum by (le, call) (rate(provider_request_duration_seconds_bucket[10m]))) > 5',
   },
   PayloadsUnreadable: {
     severity: 'critical',
@@ -192,8 +191,7 @@ const gateway = {
     remedy:
       '502 and 504 come from the accounting API or the network to it, 503 from token-service, 500 from a defect of the gateway.',
     for: '5m',
-    expr:
-      'sum(rate(gateway_requests_total{status=~"5.."}[5m])) / sum(rate(gateway_requests_total[5m])) > 0.05',
+    expr: 'sum(rate(gateway_requests_total{status=~"5.."}[5m])) / sum(rate(gateway_requests_total[5m])) > 0.05',
   },
   GatewayThrottling: {
     severity: 'warning',
@@ -275,7 +273,8 @@ const processes = {
   },
   DeadMessages: {
     severity: 'warning',
-    sentence: '{value} messages of {process} could not be processed: integration-host dead-letters list',
+    sentence:
+      '{value} messages of {process} could not be processed: integration-host dead-letters list',
     remedy:
       'Remove the cause that the reason of each message names. Then requeue or discard the message.',
     expr: 'max by (process) (coordinator_dead_messages) > 0',
@@ -474,8 +473,7 @@ export function durationMs(name: ConditionName): number {
 }
 
 /** Returns the place of the runbook's section about a condition. */
-export const runbookPlace = (name: ConditionName): string =>
-  `docs/runbook.md#${name.toLowerCase()}`
+export const runbookPlace = (name: ConditionName): string => `docs/runbook.md#${name.toLowerCase()}`
 
 /** Returns the remedy of a condition and the place of its section. `first` is what to begin with, such as a command. */
 export const remedyFor = (name: ConditionName, first?: string): string =>

@@ -3,7 +3,11 @@ import type { ChartsView, ChartView } from '../src/contracts/charts.ts'
 import { type Reading, seriesIn, withReading } from './chart-history.ts'
 
 const START = Date.parse('2026-11-24T03:00:00.000Z')
-const view = (seconds: number, Present: ChartView['Present'], Unit: ChartView['Unit']): ChartsView => ({
+const view = (
+  seconds: number,
+  Present: ChartView['Present'],
+  Unit: ChartView['Unit'],
+): ChartsView => ({
   At: new Date(START + seconds * 1_000).toISOString(),
   StepSeconds: null,
   Range: '1h',
@@ -12,7 +16,8 @@ const view = (seconds: number, Present: ChartView['Present'], Unit: ChartView['U
 })
 const points = (unit: ChartView['Unit'], ...read: readonly [number, ChartView['Present']][]) => {
   let readings: readonly Reading[] = []
-  for (const [seconds, present] of read) readings = withReading(readings, view(seconds, present, unit))
+  for (const [seconds, present] of read)
+    readings = withReading(readings, view(seconds, present, unit))
   return seriesIn(readings, { Id: 'x', Unit: unit }).map(({ Name, Points }) => [Name, Points])
 }
 
@@ -50,7 +55,13 @@ describe('the values that the page Charts collects', () => {
 
   it('values that were read before are left out, and a long time between two readings is a gap', () => {
     expect(
-      points('count', [0, { a: { n: 1 } }], [0, { a: { n: 2 } }], [9, { a: { n: 3 } }], [99, { a: { n: 4 } }]),
+      points(
+        'count',
+        [0, { a: { n: 1 } }],
+        [0, { a: { n: 2 } }],
+        [9, { a: { n: 3 } }],
+        [99, { a: { n: 4 } }],
+      ),
     ).toEqual([['n', [1, 3, null]]])
   })
 })

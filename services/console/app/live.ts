@@ -209,7 +209,8 @@ export function followStream(queries: QueryClient): () => void {
   let reported = 0
   channel.addEventListener('message', ({ data }: MessageEvent<Message>) => {
     if (data === 'which state?') {
-      if (isReading) channel.postMessage({ state: polling === null ? connection.get().state : 'polling' })
+      if (isReading)
+        channel.postMessage({ state: polling === null ? connection.get().state : 'polling' })
     } else if (hasLocks) receive(data)
     else reported += 1
   })

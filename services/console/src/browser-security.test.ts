@@ -32,7 +32,12 @@ const DATA = [
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 /** The routes that Prometheus and probes read at the address of a pod. They contain no data of a company or person. */
-const OPEN_TO_SCRAPERS = ['GET /health/live', 'GET /health/ready', 'GET /metrics', 'GET /metrics/summary']
+const OPEN_TO_SCRAPERS = [
+  'GET /health/live',
+  'GET /health/ready',
+  'GET /metrics',
+  'GET /metrics/summary',
+]
 
 const nameOf = ({ method, path }: Route): string => `${method} ${path}`
 const isChange = ({ method }: Route): boolean => method !== 'GET'

@@ -70,7 +70,9 @@ describe('the bindings of the queue on.<Process>', () => {
       update "Order_Installation" set "Value" = "Value" || jsonb_build_object('intuit.Invoice.create', now() - interval '1 hour')
       where "Name" = 'on:Sale'`
     const host = await start(newer)
-    expect(await createSubscriptions(host.source).wantedChanges()).toContain('intuit.Invoice.create')
+    expect(await createSubscriptions(host.source).wantedChanges()).toContain(
+      'intuit.Invoice.create',
+    )
   })
 
   it('a binding to which no replica has subscribed for a while is removed', async () => {

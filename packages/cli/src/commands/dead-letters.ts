@@ -162,8 +162,7 @@ Examples:
     const path = await pathOf(service, values.process)
     const request = { method: 'DELETE', body } as const
     let deleted = 1
-    if (id === null)
-      deleted = (await service.send(path, DeletedDeadLetters, request)).data.Deleted
+    if (id === null) deleted = (await service.send(path, DeletedDeadLetters, request)).data.Deleted
     else await service.send(`${path}/${id}`, z.unknown(), request)
     const text = `${counted(deleted, 'dead letter')} deleted.`
     await print(terminal, values.json ? JSON.stringify({ Deleted: deleted }) : text)

@@ -134,9 +134,7 @@ Examples:
       examine: (value: T) => Promise<readonly CheckResult[]>,
     ) =>
       value === undefined && isEmbedded
-        ? async () => [
-            { ...skipped('connection', 'the embedded host has none', ''), remedy: null },
-          ]
+        ? async () => [{ ...skipped('connection', 'the embedded host has none', ''), remedy: null }]
         : given(value, variable, examine)
     let list: Promise<QueryResult<ProcessList>> | null = null
     /** Requests the coordinator's processes. The checks of RabbitMQ and of the coordinator share one request. */

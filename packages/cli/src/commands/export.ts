@@ -43,7 +43,9 @@ Examples:
       for (let start = 0; start < names.length; start += MAX_TRANSFER) {
         const Names = names.slice(start, start + MAX_TRANSFER)
         const body = { Names, ...secret() }
-        const document = await service.post('/exports', body, ExportDocument, { timeoutMs: LONG_DEADLINE_MS })
+        const document = await service.post('/exports', body, ExportDocument, {
+          timeoutMs: LONG_DEADLINE_MS,
+        })
         await file.append(document)
         documents += 1
         done.push(...document.Names)

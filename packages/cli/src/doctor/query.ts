@@ -30,11 +30,7 @@ export async function query<T>(
 ): Promise<QueryResult<T>> {
   if (service.key === null)
     return {
-      result: skipped(
-        'service key',
-        'none is set',
-        'Set SERVICE_API_KEY or SERVICE_API_KEY_FILE.',
-      ),
+      result: skipped('service key', 'none is set', 'Set SERVICE_API_KEY or SERVICE_API_KEY_FILE.'),
     }
   try {
     return { data: await clientOf(service).request(path, schema, { signal }) }

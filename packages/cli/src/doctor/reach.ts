@@ -29,11 +29,7 @@ export function unreachable(host: string, variable: string, error: unknown): Che
       `cannot be used (${reason})`,
       'Check that the address is right and the server is running.',
     ]
-  return problem(
-    'connection',
-    `${host}: ${found}`,
-    `${remedy.replace(/\.$/, '')} (${variable})`,
-  )
+  return problem('connection', `${host}: ${found}`, `${remedy.replace(/\.$/, '')} (${variable})`)
 }
 
 /** The error code if the deadline of doctor passed before the backend responded. */

@@ -52,11 +52,7 @@ export const checks = {
     'optional; if present, the company of the callback',
   ),
   auth_time: documented('ID token', 'a number', 'optional'),
-  nonce: documented(
-    'ID token',
-    'is not repeated',
-    'is repeated (OpenID Connect Core §3.1.3.7)',
-  ),
+  nonce: documented('ID token', 'is not repeated', 'is repeated (OpenID Connect Core §3.1.3.7)'),
   'id token times': documented(
     'ID token',
     'issued now, valid for 3600 s',

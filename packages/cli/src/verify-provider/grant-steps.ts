@@ -3,14 +3,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { signatureLine } from './id-token.ts'
 import type { ProviderResponse } from './provider-call.ts'
 import { asDocumented, differs, failed, judged, type Line } from './report.ts'
-import {
-  hasOpenId,
-  refresh,
-  requestTokens,
-  revoke,
-  type Session,
-  tokensOf,
-} from './session.ts'
+import { hasOpenId, refresh, requestTokens, revoke, type Session, tokensOf } from './session.ts'
 import { described, errorCode, maskedRealm, names } from './wording.ts'
 
 const random = (): string => randomBytes(32).toString('base64url')
@@ -88,8 +81,7 @@ function callbackLine(
   const isIssuerDue = document?.isIssuerSent === true
   const due = ['code', 'state', 'realmId', ...(isIssuerDue ? ['iss'] : [])]
   const isAsExpected =
-    [...callback.keys()].every((name) => due.includes(name)) &&
-    callback.has('iss') === isIssuerDue
+    [...callback.keys()].every((name) => due.includes(name)) && callback.has('iss') === isIssuerDue
   return judged('callback', isAsExpected, `${company}; members: ${members}`)
 }
 

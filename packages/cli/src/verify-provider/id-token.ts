@@ -14,7 +14,9 @@ type Claims = Readonly<Record<string, unknown>>
 export type IdTokenSession = Pick<
   Session,
   'idToken' | 'keys' | 'realm' | 'nonce' | 'settings' | 'expectations'
-> & { readonly document: Pick<NonNullable<Session['document']>, 'issuer' | 'isNonceAnnounced'> | null }
+> & {
+  readonly document: Pick<NonNullable<Session['document']>, 'issuer' | 'isNonceAnnounced'> | null
+}
 
 /** The allowed difference in seconds between the provider's clock and this machine's. */
 const TOLERANCE_SECONDS = 120

@@ -109,9 +109,7 @@ export async function* runStep(step: Step, session: Session): AsyncGenerator<Rep
   })
   const reason =
     step.blocked(session) ||
-    (step.question !== undefined &&
-      !(await session.confirm(step.question)) &&
-      session.notConfirmed)
+    (step.question !== undefined && !(await session.confirm(step.question)) && session.notConfirmed)
   if (reason) {
     yield reported(skipped(null, reason))
     return

@@ -8,7 +8,11 @@ import {
   type HttpRequest,
   type Receiver,
 } from './exchange.ts'
-import { type HeaderList, headerValue, headerValues } from '@integration-host/shared/http/header-list'
+import {
+  type HeaderList,
+  headerValue,
+  headerValues,
+} from '@integration-host/shared/http/header-list'
 import type { ConnectSocket } from '@integration-host/shared/http/forward-proxy/tunnel'
 import { type Head, HttpParser, type MessageReceiver } from '../parser.ts'
 

@@ -118,4 +118,3 @@ it('the fast path accepts no further requests from a caller that does not read i
   expect(serve).toHaveBeenCalledOnce()
   expect(await reads(3 * LONG.length)).toBe(true)
 })
-

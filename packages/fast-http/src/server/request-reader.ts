@@ -5,11 +5,7 @@ import {
   headerPairs,
   headerValue,
 } from '@integration-host/shared/http/header-list'
-import {
-  type Head,
-  HttpParser,
-  type MessageReceiver,
-} from '../parser.ts'
+import { type Head, HttpParser, type MessageReceiver } from '../parser.ts'
 
 /** A GET or POST request of HTTP/1.1 whose body, if it has one, has a `Content-Length`. */
 export class BufferedRequest {

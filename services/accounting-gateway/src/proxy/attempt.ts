@@ -1,8 +1,4 @@
-import {
-  type Flow,
-  HttpFailure,
-  type Receiver,
-} from '@integration-host/fast-http/exchange'
+import { type Flow, HttpFailure, type Receiver } from '@integration-host/fast-http/exchange'
 import {
   type HeaderList,
   headerPairs,

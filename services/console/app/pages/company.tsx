@@ -130,7 +130,9 @@ function State({ company, waiting, session }: StateProps) {
         <Link to={`/limits/${encodeURIComponent(company.Realm)}`}>Its calls and limits</Link>
         <Link to={`/activity?realm=${encodeURIComponent(company.Realm)}`}>Its activity</Link>
         {fault !== undefined && (
-          <DocumentLink to={runbookSection('A credential is faulted')}>What faults mean</DocumentLink>
+          <DocumentLink to={runbookSection('A credential is faulted')}>
+            What faults mean
+          </DocumentLink>
         )}
       </p>
     </section>

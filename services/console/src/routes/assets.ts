@@ -34,7 +34,8 @@ export function assetRoutes(app: BuiltApp): Hono {
     describeRoute({
       operationId: 'getAsset',
       tags: ['pages'],
-      summary: 'A file of the browser program, or a document; its name contains a hash of its content',
+      summary:
+        'A file of the browser program, or a document; its name contains a hash of its content',
       responses: {
         200: {
           description: 'the file',

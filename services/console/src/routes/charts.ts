@@ -114,7 +114,8 @@ export function chartRoutes(deps: ChartRouteDeps): Hono {
     describeRoute({
       operationId: 'getCharts',
       tags: ['state'],
-      summary: 'Four charts: of the last hour, day or week with Prometheus, or their present values',
+      summary:
+        'Four charts: of the last hour, day or week with Prometheus, or their present values',
       responses: {
         200: jsonResponse('the charts', ChartsView),
         ...problemResponses(PEER_PROBLEMS),
@@ -123,9 +124,7 @@ export function chartRoutes(deps: ChartRouteDeps): Hono {
     validate('query', ChartsQuery),
     async (c) =>
       c.json(
-        readRange === null
-          ? presentCharts()
-          : await reused(readRange, c.req.valid('query').range),
+        readRange === null ? presentCharts() : await reused(readRange, c.req.valid('query').range),
       ),
   )
 }

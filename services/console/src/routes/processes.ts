@@ -79,7 +79,10 @@ export function processRoutes(deps: ProcessRouteDeps) {
         ])
         const state = installation()
         return c.json({
-          Processes: processes.items.map((process) => ({ ...process, ...queuesOf(state, process) })),
+          Processes: processes.items.map((process) => ({
+            ...process,
+            ...queuesOf(state, process),
+          })),
           NotLoaded: processes.not_loaded,
           Schedules: schedules.items,
         } satisfies ProcessesView)

@@ -47,49 +47,48 @@ export function queueRoutes(deps: QueueRouteDeps): Hono {
     }
   }
 
-  return new Hono()
-    .post(
-      '/queue',
-      operator,
-      describeRoute({
-        operationId: 'queueTransaction',
-        tags,
-        summary: 'Queues a transaction',
-        description:
-          'The person and the reason are in the action log. A company that does not exist is rejected. While token-service does not respond, the company is accepted unchecked.',
-        responses: {
-          202: jsonResponse('queued', QueuedRun),
-          200: jsonResponse('it exists already, with the same data, company and tags', QueuedRun),
-          ...problemResponses(ACTION_PROBLEMS),
-        },
-      }),
-      validate('json', QueueBody),
-      async (c) => {
-        const { Process, Data, ...transaction } = c.req.valid('json')
-        const { Realm } = transaction
-        const CompanyUnchecked = Realm !== undefined && (await isUnchecked(c, Realm))
-        let IsNew = false
-        const { ReplayID, Status } = await coordinator.send(
-          transactions(Process),
-          {
-            ...person(c),
-            method: 'POST',
-            text: {
-              type: 'application/json',
-              // The JSON of the data is sent unchanged, because parsing could lose digits of its
-              // numbers.
-              content: `${JSON.stringify(transaction).slice(0, -1)},"InitialData":${Data}}`,
-            },
-            onHeaders: (_, status) => {
-              IsNew = status === 202
-            },
-          },
-          RunResponse,
-        )
-        return c.json(
-          { ReplayID, Status, IsNew, CompanyUnchecked } satisfies QueuedRun,
-          IsNew ? 202 : 200,
-        )
+  return new Hono().post(
+    '/queue',
+    operator,
+    describeRoute({
+      operationId: 'queueTransaction',
+      tags,
+      summary: 'Queues a transaction',
+      description:
+        'The person and the reason are in the action log. A company that does not exist is rejected. While token-service does not respond, the company is accepted unchecked.',
+      responses: {
+        202: jsonResponse('queued', QueuedRun),
+        200: jsonResponse('it exists already, with the same data, company and tags', QueuedRun),
+        ...problemResponses(ACTION_PROBLEMS),
       },
-    )
+    }),
+    validate('json', QueueBody),
+    async (c) => {
+      const { Process, Data, ...transaction } = c.req.valid('json')
+      const { Realm } = transaction
+      const CompanyUnchecked = Realm !== undefined && (await isUnchecked(c, Realm))
+      let IsNew = false
+      const { ReplayID, Status } = await coordinator.send(
+        transactions(Process),
+        {
+          ...person(c),
+          method: 'POST',
+          text: {
+            type: 'application/json',
+            // The JSON of the data is sent unchanged, because parsing could lose digits of its
+            // numbers.
+            content: `${JSON.stringify(transaction).slice(0, -1)},"InitialData":${Data}}`,
+          },
+          onHeaders: (_, status) => {
+            IsNew = status === 202
+          },
+        },
+        RunResponse,
+      )
+      return c.json(
+        { ReplayID, Status, IsNew, CompanyUnchecked } satisfies QueuedRun,
+        IsNew ? 202 : 200,
+      )
+    },
+  )
 }

@@ -52,9 +52,7 @@ function conditionOf({ labels, summary, activeAt }: FiringAlert): Condition {
     detail: [name, ...Object.entries(others).map(([label, value]) => `${label} ${value}`)]
       .slice(0, 1 + SHOWN_LABELS)
       .join(' · '),
-    remedy: isConditionName(name)
-      ? catalogue[name].remedy
-      : 'Prometheus reports this alert.',
+    remedy: isConditionName(name) ? catalogue[name].remedy : 'Prometheus reports this alert.',
     affected: 1,
     knownSince: activeAt,
     page: null,

@@ -109,14 +109,22 @@ describe('the conditions that the metrics show', () => {
       found({ processes: [{ ...process, isPaused: true }] }),
       found({ processes: [{ ...process, isLoaded: false }] }),
       found({ processes: [{ ...process, needsInternet: true }] }, { Online: false }),
-      found({}, {}, {
-        report: {
-          status: 'waiting',
-          dependencies: {
-            rabbitmq: { status: 'down', since: '2026-11-23T10:00:00.000Z', reason: 'ECONNREFUSED' },
+      found(
+        {},
+        {},
+        {
+          report: {
+            status: 'waiting',
+            dependencies: {
+              rabbitmq: {
+                status: 'down',
+                since: '2026-11-23T10:00:00.000Z',
+                reason: 'ECONNREFUSED',
+              },
+            },
           },
         },
-      }),
+      ),
       found({}, {}, { misses: 3 }),
       found({}, { Online: false }),
     ]
@@ -137,7 +145,9 @@ describe('the conditions that the metrics show', () => {
   })
 
   it('due runs cause no condition RunsNotTaken if any coordinator has finished the step within the last 10 minutes', () => {
-    const replicas = [700, 5].map((IdleSeconds) => replica(coordinator({ Due: [due({ IdleSeconds })] })))
+    const replicas = [700, 5].map((IdleSeconds) =>
+      replica(coordinator({ Due: [due({ IdleSeconds })] })),
+    )
     expect(conditionsOf(withReplicas('coordinator', ...replicas))).toEqual([])
   })
 

@@ -69,7 +69,8 @@ function* ofGateway(installation: Installation): Generator<Condition> {
   if (count > 0)
     yield lasting('RealmsOnHold', {
       title: `${counted(count, 'company is', 'companies are')} in cool-down`,
-      detail: 'The provider keeps responding with 429, although the gateway keeps within its limits.',
+      detail:
+        'The provider keeps responding with 429, although the gateway keeps within its limits.',
       affected: count,
       page: pages.limits,
     })
@@ -111,7 +112,9 @@ function* ofCoordinator(installation: Installation): Generator<Condition> {
 }
 
 /** Returns the highest value of each member that is above 0. */
-const highest = (counts: readonly Readonly<Record<string, number>>[]): ReadonlyMap<string, number> =>
+const highest = (
+  counts: readonly Readonly<Record<string, number>>[],
+): ReadonlyMap<string, number> =>
   new Map(
     counts
       .flatMap((one) => Object.entries(one))

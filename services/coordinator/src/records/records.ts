@@ -14,7 +14,11 @@ export interface RecordKind<Row extends object> {
    * The column whose value `page` shortens: a JSON object that may contain a long list. Instead of the list, `page`
    * returns its length, or `null` if the object does not have the list.
    */
-  readonly short?: { readonly column: keyof Row & string; readonly list: string; readonly count: string }
+  readonly short?: {
+    readonly column: keyof Row & string
+    readonly list: string
+    readonly count: string
+  }
 }
 
 /** Rows in the order of some columns, which together identify a row. */
@@ -65,10 +69,10 @@ export async function changeRow<Row extends object>(
   actionOf?: (now: number, before: Row | undefined) => NewAction,
 ): Promise<Row | undefined> {
   for (;;) {
-    const before =
-      typeof which === 'function' ? await which() : (await records.rows(...which))[0]
+    const before = typeof which === 'function' ? await which() : (await records.rows(...which))[0]
     const now = await records.now()
     const after = await next(before, now)
-    if (after === before || (await records.replace(before, after, actionOf?.(now, before)))) return after
+    if (after === before || (await records.replace(before, after, actionOf?.(now, before))))
+      return after
   }
 }

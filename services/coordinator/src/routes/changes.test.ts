@@ -47,7 +47,11 @@ describe('GET /realms/{realm}/changes', () => {
       Events: 0,
       Incomplete: null,
     })
-    await createChangeCursors(host.source).moveCursor('42', { position, events: 3, incomplete: 'Currency: rejected' })
+    await createChangeCursors(host.source).moveCursor('42', {
+      position,
+      events: 3,
+      incomplete: 'Currency: rejected',
+    })
     expect(await (await get('/realms/42/changes')).json()).toMatchObject({
       SweptAt: expect.any(String) as string,
       Events: 3,

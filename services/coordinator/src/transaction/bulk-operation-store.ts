@@ -101,16 +101,15 @@ export function createOperationStore(
   /** Counts a start with the operations of the key that have not ended, and with its other starts. */
   async function reserveStart(id: string, keyId: string): Promise<void> {
     const Name = `Operations of ${keyId}`
-    await changeRow(
-      starts,
-      [Name],
-      async (known, now) => {
-        const started = Object.entries(known?.Value ?? {}).filter(([, until]) => until > now)
-        const ids = [...(await open({ KeyID: keyId })).map(({ ID }) => ID), ...started.map(([n]) => n)]
-        if (new Set(ids).size >= MAX_OPEN_OPERATIONS) throw tooManyOperations(MAX_OPEN_OPERATIONS)
-        return { Name, Value: { ...Object.fromEntries(started), [id]: now + START_MS } }
-      },
-    )
+    await changeRow(starts, [Name], async (known, now) => {
+      const started = Object.entries(known?.Value ?? {}).filter(([, until]) => until > now)
+      const ids = [
+        ...(await open({ KeyID: keyId })).map(({ ID }) => ID),
+        ...started.map(([n]) => n),
+      ]
+      if (new Set(ids).size >= MAX_OPEN_OPERATIONS) throw tooManyOperations(MAX_OPEN_OPERATIONS)
+      return { Name, Value: { ...Object.fromEntries(started), [id]: now + START_MS } }
+    })
   }
 
   /** The operation is stored, or its start has failed. */

@@ -218,7 +218,11 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
           items: [{ ResponseBody: `{"note":"${MARKER}"}`, Data: { note: MARKER } }],
         })
       }
-      expect(await createResealingPasses(plain).last()).toMatchObject({ keyId: 'k2', outdated: 0, isDone: true })
+      expect(await createResealingPasses(plain).last()).toMatchObject({
+        keyId: 'k2',
+        outdated: 0,
+        isDone: true,
+      })
       expect(await createResealingPasses(plain).begin('other', 'k2', 60_000)).toBeNull()
     })
 
@@ -244,7 +248,9 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       if (run === undefined) throw new Error('there is no such run')
       const begun = await createResealingPasses(plain).begin('replica', 'k1', 0)
       if (begun === null) throw new Error('the pass has not begun')
-      expect(await createResealingPasses(plain).save('replica', { ...begun, after: run, outdated: 1 })).toBe(true)
+      expect(
+        await createResealingPasses(plain).save('replica', { ...begun, after: run, outdated: 1 }),
+      ).toBe(true)
       await resealWith(k1)
       expect(await outdated('k1')).toBe(0)
     })

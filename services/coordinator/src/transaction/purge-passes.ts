@@ -67,9 +67,7 @@ export function createPurgePasses(source: Pick<TransactionSource, 'compact' | 'r
           kind: isDue ? 'begun' : 'waiting',
           lastPassMs: Number.isFinite(oldestMs) ? oldestMs : null,
         }
-        return isDue
-          ? { Name: NAME, Value: { ...known, ...leaseOf(owner, now, LEASE_MS) } }
-          : row
+        return isDue ? { Name: NAME, Value: { ...known, ...leaseOf(owner, now, LEASE_MS) } } : row
       })
       return turn
     },

@@ -46,9 +46,7 @@ export function createResealingPasses(source: Pick<TransactionSource, 'records'>
       await changeRow(records, [NAME], (row, now) => {
         const known = row?.Value
         const isDue =
-          known?.keyId !== keyId ||
-          !known.isDone ||
-          Date.parse(known.RenewedAt) <= now - everyMs
+          known?.keyId !== keyId || !known.isDone || Date.parse(known.RenewedAt) <= now - everyMs
         if (known !== undefined && !(isDue && isAvailable(known, owner, now))) {
           begun = null
           return row

@@ -239,7 +239,11 @@ export function transactionSourceContract(name: string, open: () => Promise<Mova
 
     it('a second pause of a process keeps the time, the person and the reason of the first pause', async () => {
       const person = { keyId: 'console', person: 'ada@example.com' }
-      await createPauseStore(source).setPaused('A', true, { ...anAct, by: person, reason: 'the provider is down' })
+      await createPauseStore(source).setPaused('A', true, {
+        ...anAct,
+        by: person,
+        reason: 'the provider is down',
+      })
       const first = (await createPauseStore(source).paused()).get('A')
       expect(first).toEqual({
         Process: 'A',
@@ -251,7 +255,10 @@ export function transactionSourceContract(name: string, open: () => Promise<Mova
       expect((await createPauseStore(source).paused()).get('A')).toEqual(first)
       await createPauseStore(source).setPaused('A', false, anAct)
       await createPauseStore(source).setPaused('A', true, anAct)
-      expect((await createPauseStore(source).paused()).get('A')).toMatchObject({ PausedBy: 'ops', Reason: null })
+      expect((await createPauseStore(source).paused()).get('A')).toMatchObject({
+        PausedBy: 'ops',
+        Reason: null,
+      })
     })
 
     it('audit() counts a run of an unknown business process as a violation', async () => {

@@ -136,7 +136,9 @@ function startLeaseRenewal({
   log,
   clock,
   renewMs,
-}: Required<Pick<WorkerDeps, 'source' | 'stepsInFlight' | 'log' | 'clock' | 'renewMs'>>): Disposable {
+}: Required<
+  Pick<WorkerDeps, 'source' | 'stepsInFlight' | 'log' | 'clock' | 'renewMs'>
+>): Disposable {
   const renew = (): void => {
     const { leases } = stepsInFlight
     if (leases.length === 0) return

@@ -80,9 +80,7 @@ export function checkMigrations(
   const last = Math.max(...hashes.keys())
   const changed = migrations.find(({ at, hash }) => hashes.has(at) && hashes.get(at) !== hash)
   if (changed !== undefined)
-    return [
-      problem(check, `${changed.tag} was applied in another form than it is shipped`, remedy),
-    ]
+    return [problem(check, `${changed.tag} was applied in another form than it is shipped`, remedy)]
   const gap = migrations.find(({ at }) => !hashes.has(at) && at < last)
   if (gap !== undefined) return [halfMigrated(`${gap.tag} was left out`, appliedBy)]
   const reached = migrations.find(({ at }) => at === last)

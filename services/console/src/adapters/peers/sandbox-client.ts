@@ -50,9 +50,13 @@ export function createSandboxClient(sandboxUrl: string): SandboxClient {
     if (status === 404)
       throw new IntegrationError('not_found', 'The sandbox has no company with this id')
     if (status >= 300)
-      throw new IntegrationError('service_unavailable', `sandbox-provider responded with ${status}`, {
-        retryAfterSeconds: 5,
-      })
+      throw new IntegrationError(
+        'service_unavailable',
+        `sandbox-provider responded with ${status}`,
+        {
+          retryAfterSeconds: 5,
+        },
+      )
     return parseJson(text, SERVICE_LIMITS)
   }
   return {

@@ -169,7 +169,8 @@ function failureOf(name: string, method: Method, error: ProblemError): Integrati
     return new IntegrationError('console_key_rejected', `${name}: ${message}`)
   if (isOwn && Object.hasOwn(errorCodes, problem.code))
     return new IntegrationError(problem.code, message, {
-      ...('errors' in problem && isTexts(problem.errors) && { members: { errors: problem.errors } }),
+      ...('errors' in problem &&
+        isTexts(problem.errors) && { members: { errors: problem.errors } }),
     })
   return cause === undefined
     ? unusable(method, message, null)

@@ -99,9 +99,7 @@ function pauseChanges(
   return [...rows].map(([key, row]) => ({ table: PROCESSES.table, key, row }))
 }
 
-const operationChange = (
-  operation: NonNullable<EarlierMembers['operation']>,
-): RecordChange => ({
+const operationChange = (operation: NonNullable<EarlierMembers['operation']>): RecordChange => ({
   table: OPERATIONS.table,
   key: keyOf([operation.ID]),
   row: { LeaseOwner: null, LeaseUntil: null, ...operation },

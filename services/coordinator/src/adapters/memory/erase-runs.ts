@@ -9,12 +9,7 @@ import type { MemoryStore } from './store.ts'
 
 /** Erases runs of the memory source. `now` returns epoch ms. */
 export function createMemoryErasures(
-  {
-    table,
-    log,
-    webhooks,
-    commit,
-  }: Pick<MemoryStore, 'table' | 'log' | 'webhooks' | 'commit'>,
+  { table, log, webhooks, commit }: Pick<MemoryStore, 'table' | 'log' | 'webhooks' | 'commit'>,
   { now, leaseMs }: { readonly now: () => number; readonly leaseMs: number },
 ): Erasures {
   const isErasable = ({ ErasedAt, PurgedAt }: Run): boolean =>

@@ -91,7 +91,11 @@ export function memoryRecords<Row extends object>(
       const order = (a: Row, other: (name: keyof Row & string, n: number) => unknown): number => {
         const n = by.findIndex((name, at) => a[name] !== other(name, at))
         const name = by[n]
-        return name === undefined ? 0 : (a[name] as string) < (other(name, n) as string) ? -sign : sign
+        return name === undefined
+          ? 0
+          : (a[name] as string) < (other(name, n) as string)
+            ? -sign
+            : sign
       }
       return records
         .rows(table)

@@ -1,4 +1,9 @@
-import { COUNTED, FIRST_END, type Retention, type RetentionPolicy } from '../../transaction/retention.ts'
+import {
+  COUNTED,
+  FIRST_END,
+  type Retention,
+  type RetentionPolicy,
+} from '../../transaction/retention.ts'
 import { type Run, runKey } from '../../transaction/run.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'

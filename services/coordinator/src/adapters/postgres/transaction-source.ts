@@ -55,11 +55,7 @@ import { failPastDeadline } from './statements/fail-past-deadline.ts'
 import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
 import { listReplays } from './statements/list-replays.ts'
-import {
-  countOutdatedPayloads,
-  outdatedPayloads,
-  replacePayloads,
-} from './statements/payloads.ts'
+import { countOutdatedPayloads, outdatedPayloads, replacePayloads } from './statements/payloads.ts'
 import { countUnfinished, processNames } from './statements/process-names.ts'
 import { readResponse } from './statements/read-response.ts'
 import { recordOutcomes } from './statements/record-outcomes.ts'

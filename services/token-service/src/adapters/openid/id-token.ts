@@ -88,7 +88,9 @@ export async function verifyIdToken(
 }
 
 /** The default is that of OpenID Connect Core §3.1.3.7, 7. An algorithm with a shared secret is never accepted. */
-function algorithmsOf({ id_token_signing_alg_values_supported: listed }: DiscoveredProvider['metadata']) {
+function algorithmsOf({
+  id_token_signing_alg_values_supported: listed,
+}: DiscoveredProvider['metadata']) {
   return (listed ?? ['RS256']).filter((name) => ASYMMETRIC.test(name))
 }
 
@@ -113,7 +115,8 @@ function rejectionOf(error: unknown): InvalidIdToken {
  */
 export function checkNonce(claims: Claims, requested: string, isRequired: boolean): void {
   const { nonce } = claims
-  if (nonce === undefined ? isRequired : nonce !== requested) throw new InvalidIdToken('nonce', claims)
+  if (nonce === undefined ? isRequired : nonce !== requested)
+    throw new InvalidIdToken('nonce', claims)
 }
 
 /**
@@ -161,7 +164,10 @@ const SMALLEST_DIFFERENCE_SECONDS = 30
  * Returns by how many seconds the clock of the provider is ahead of `now`, measured by the `iat` of an id token that was
  * issued just now; `null` if the clocks do not explain why `member` is invalid.
  */
-export function clockDifference({ claims: { iat }, member }: InvalidIdToken, now: number): number | null {
+export function clockDifference(
+  { claims: { iat }, member }: InvalidIdToken,
+  now: number,
+): number | null {
   const seconds = TIMES.has(member) && typeof iat === 'number' ? Math.round(iat - now / 1_000) : 0
   return Math.abs(seconds) > SMALLEST_DIFFERENCE_SECONDS ? seconds : null
 }
