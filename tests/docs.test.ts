@@ -10,7 +10,9 @@ const read = (path: string): Promise<string> =>
   readFile(new URL(`../${path}`, import.meta.url), 'utf8')
 
 const checkout = join(import.meta.dirname, '..')
-const documents = globSync(['*.md', 'docs/*.md', 'docs/adr/*.md'], { cwd: checkout }).toSorted()
+const documents = globSync(['*.md', 'docs/*.md', 'docs/adr/*.md', 'packages/*/README.md'], {
+  cwd: checkout,
+}).toSorted()
 
 const withoutCode = (text: string): string => text.replaceAll(/^ *```.*?^ *```/gms, '')
 
@@ -108,13 +110,8 @@ describe('the Markdown documents of the repository', () => {
   })
 
   it('every link between documents leads to an existing file and heading', async () => {
-    const folder = new URL('../', import.meta.url)
-    const names = (await readdir(new URL('docs/', folder), { recursive: true }))
-      .filter((name) => name.endsWith('.md') && !name.startsWith('reference/'))
-      .map((name) => `docs/${name}`)
     const texts = new Map<string, string>()
-    for (const path of [...names, 'README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md'])
-      texts.set(path, (await read(path)).replaceAll(/^```.*?^```/gms, ''))
+    for (const path of documents) texts.set(path, withoutCode(await read(path)))
     const missing: string[] = []
     for (const [path, text] of texts)
       for (const [, link = ''] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
@@ -123,7 +120,7 @@ describe('the Markdown documents of the repository', () => {
         const target = file === '' ? path : join(path, '..', file)
         const isFound =
           anchor === undefined || !texts.has(target)
-            ? existsSync(new URL(target, folder))
+            ? existsSync(join(checkout, target))
             : anchorsOf(texts.get(target) ?? '').has(anchor)
         if (!isFound) missing.push(`${path}: ${link}`)
       }
