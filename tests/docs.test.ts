@@ -61,7 +61,7 @@ describe('the Markdown documents of the repository', () => {
     for (const document of documents)
       for (const [command, names] of Object.entries(known))
         for (const [text, name = ''] of (await read(document)).matchAll(
-          RegExp(`${command}(?: -[\\w-]+)* (?!-)([\\w:-]+)`, 'g'),
+          RegExp(`${command}(?: --entrypoint \\w+| -[\\w-]+)* (?!-)([\\w:-]+)`, 'g'),
         ))
           if (!names.includes(name)) unknown.push(`${document}: ${text}`)
     expect(unknown).toEqual([])
