@@ -33,7 +33,7 @@ const HUMANIZED: Readonly<Record<string, string>> = {
 function ruleOf(name: string): string {
   if (!isConditionName(name)) throw new Error(`${name} is not in the catalogue`)
   const { severity, sentence, remedy, expr = '', for: duration } = conditions[name]
-  const summary = sentence.replaceAll(PLACEHOLDER, (_, key: string, unit = '') =>
+  const summary = sentence.replaceAll(PLACEHOLDER, (_, key: string, unit: string = '') =>
     key === 'value' ? `{{ $value${HUMANIZED[unit] ?? ''} }}` : `{{ $labels.${key} }}`,
   )
   return [

@@ -25,7 +25,7 @@ export interface ConsoleBrowser extends AsyncDisposable {
   /** Opens a tab, and signs in with a new one-time link. */
   signIn(): Promise<Page>
   /** Sends a request to the control API of the sandbox provider. */
-  sandbox(path: string): Promise<void>
+  readonly sandbox: (path: string) => Promise<void>
 }
 
 /**

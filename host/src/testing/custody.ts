@@ -85,7 +85,6 @@ export function createCustody({ sandbox, clock, publish }: CustodyDeps): Custody
       credentials.set(realm, { ...known, isFaulted: true })
       throw faulted(realm)
     }
-    const { wire } = response
     const limits = grantLimits(response, startedAt, intuit.grant.idleLimitDays * DAY_MS)
     const before = kind === 'stored' ? null : (known?.summary.expiryNoticeDays ?? null)
     const notice = expiryNotice(limits.hardExpiresAt, startedAt)
@@ -95,7 +94,7 @@ export function createCustody({ sandbox, clock, publish }: CustodyDeps): Custody
       tags: {},
       name: credentialName(realm),
       environment: realm,
-      expiresAt: startedAt + wire.expires_in * 1_000,
+      expiresAt: startedAt + response.lifetimeSeconds * 1_000,
       refreshedAt: startedAt,
       version: (known?.summary.version ?? 0) + 1,
       expiryNoticeDays: notice,
@@ -104,8 +103,8 @@ export function createCustody({ sandbox, clock, publish }: CustodyDeps): Custody
       nextTryAt: null,
     }
     const stored: Stored = {
-      accessToken: wire.access_token,
-      refreshToken: wire.refresh_token ?? known?.refreshToken ?? '',
+      accessToken: response.accessToken,
+      refreshToken: response.refreshToken ?? known?.refreshToken ?? '',
       summary,
       isFaulted: false,
     }

@@ -52,7 +52,9 @@ export function createRunEvents(service: Service, process: string, pollMs: numbe
             throw error
           }
         },
-        onEvent: ({ name, data }) => name === 'transaction' && onTransition(data),
+        onEvent: ({ name, data }) => {
+          if (name === 'transaction') onTransition(data)
+        },
         onGap: () => wake(null), // R1
         // Half of the pause is random, so that the clients of a restarted coordinator do not all reconnect at the same
         // moment.

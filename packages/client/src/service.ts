@@ -6,7 +6,7 @@
 import { boundedText } from '@integration-host/shared/http/bounded-text'
 import { type JsonLimits, parseJson, SERVICE_LIMITS } from '@integration-host/shared/json'
 import { sendWithAttempts, withTimeout } from './attempts.ts'
-import { ProblemError, serviceProblem, unexpectedResponse } from './problem.ts'
+import { type ProblemError, serviceProblem, unexpectedResponse } from './problem.ts'
 
 /** A function such as the global `fetch`. */
 export type Fetch = (
@@ -85,16 +85,16 @@ export interface Schema<T> {
  */
 export interface Service {
   /** Sends a request, and returns its response with any status. */
-  send(path: string, request?: ServiceRequest): Promise<Reply>
+  readonly send: (path: string, request?: ServiceRequest) => Promise<Reply>
   /** Sends a request, and returns the body of the response. @throws {ProblemError} as {@link dataOf} does. */
-  request<T>(path: string, schema: Schema<T>, request?: ServiceRequest): Promise<T>
+  readonly request: <T>(path: string, schema: Schema<T>, request?: ServiceRequest) => Promise<T>
   /**
    * Sends a request, and returns its response as soon as the body begins. Only the signal of the request limits the
    * time.
    *
    * @throws {ProblemError} if the status is not that of a success.
    */
-  open(path: string, request?: ServiceRequest): Promise<Response>
+  readonly open: (path: string, request?: ServiceRequest) => Promise<Response>
 }
 
 /** Returns the client of a service, without sending a request. */

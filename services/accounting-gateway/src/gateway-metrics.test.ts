@@ -81,7 +81,8 @@ describe('metrics of the rate limits', () => {
     const limits: RealmLimits = { acquire, coolDown() {} }
     const { calls } = watching.measured({ calls: limits, batches: limits })
     return {
-      ...{ calls, clock },
+      calls,
+      clock,
       readMetrics: () => metrics.read(),
       readSummary: () => metrics.summary(),
     }

@@ -42,6 +42,21 @@ const invalid: readonly (readonly [string, Buffer | string, RegExp, string?])[] 
     `{"InitialData":1.${'0'.repeat(250_000)}1}`,
     /^invalid_request: a number in JSON may have at most 400 characters$/,
   ],
+  [
+    '25,001 elements',
+    `{"InitialData":[${'1,'.repeat(25_000)}1]}`,
+    /^invalid_request: JSON may have at most 25000 members and elements$/,
+  ],
+  [
+    '900 levels',
+    `{"InitialData":${'['.repeat(900)}${']'.repeat(900)}}`,
+    /^invalid_request: InitialData: may have 100 levels/,
+  ],
+  [
+    'U+0000 after 120,000 backslashes',
+    `{"InitialData":"${'\\\\'.repeat(120_000)}\\u0000"}`,
+    /^invalid_request: .* must not contain U\+0000/,
+  ],
   ['no InitialData', '{"TransactionID":"1"}', /^invalid_request: InitialData: is missing$/],
   ['__proto__', '{"InitialData":1,"__proto__":{}}', /^invalid_request: .*__proto__/],
   ['no id at all', '{"InitialData":1}', /^invalid_request: TransactionID: is missing/, ''],
@@ -155,9 +170,9 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       expect(letter?.Reason).not.toContain('secret')
     })
 
-    it.each(invalid)(
-      'a start message with %s is dead-lettered, and the next message starts its run',
-      async (_, body, reason, messageId) => {
+    it.each(invalid.map(([name, body, reason, messageId]) => ({ name, body, reason, messageId })))(
+      'a start message with $name is dead-lettered, and the next message starts its run',
+      async ({ body, reason, messageId }) => {
         const host = await start()
         await send(host, body, { messageId: messageId ?? crypto.randomUUID() })
         await send(host, { TransactionID: 'next', InitialData: 1 })

@@ -12,7 +12,7 @@ export interface TokenServiceMetrics {
   /** Records the duration of a token request. `durationMs` is in milliseconds, and the metric is in seconds. */
   observeProviderRequest(call: string, outcome: string, durationMs: number): void
   setClientRejected(isRejected: boolean): void
-  isClientRejected(): boolean
+  readonly isClientRejected: () => boolean
 }
 
 export function createTokenServiceMetrics(

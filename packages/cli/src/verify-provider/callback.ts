@@ -101,7 +101,9 @@ async function listenOn(
     }),
   )
   const servers = opened.flatMap((one) => (one.status === 'fulfilled' ? one.value : []))
-  const codes = opened.map((one) => one.status === 'rejected' && Object(one.reason).code)
+  const codes = opened.map(
+    (one) => one.status === 'rejected' && (one.reason as NodeJS.ErrnoException).code,
+  )
   const isTaken = codes.includes('EADDRINUSE')
   if (servers.length > 0 && !isTaken) return servers
   for (const server of servers) server.close()

@@ -1,4 +1,4 @@
-import type { Context, MiddlewareHandler } from 'hono'
+import type { MiddlewareHandler } from 'hono'
 import { IntegrationError } from '../errors.ts'
 import { keepArrivedBody } from './without-web-streams.ts'
 

@@ -412,5 +412,5 @@ export function responses(
     if (response === null) return [status, { description: name }]
     return [status, response instanceof z.ZodType ? jsonResponse(name, response) : response]
   })
-  return { ...Object.fromEntries(described), ...problems(...codes) }
+  return { ...(Object.fromEntries(described) as Responses), ...problems(...codes) }
 }

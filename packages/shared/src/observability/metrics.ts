@@ -95,7 +95,7 @@ async function eventLoopLag(registry: Registry): Promise<number> {
   // Reading the first metric sets the others.
   await registry.getSingleMetric('nodejs_eventloop_lag_seconds')?.get()
   const lag = await registry.getSingleMetric('nodejs_eventloop_lag_p99_seconds')?.get()
-  return Number(lag?.values[0]?.value ?? 0)
+  return lag?.values[0]?.value ?? 0
 }
 
 /**

@@ -49,7 +49,10 @@ it('the page Now takes its numbers of runs from the counts of the coordinator an
 
 it('the page Now has the due runs with the time of the oldest count', () => {
   const due = (Process: string, Step: string, Count: number, OldestSeconds: number) => ({
-    ...{ Process, Step, Count, OldestSeconds },
+    Process,
+    Step,
+    Count,
+    OldestSeconds,
     IdleSeconds: 0,
   })
   const counts = { Due: [due('A', 'one', 1, 0), due('B', 'two', 2, 42)] }

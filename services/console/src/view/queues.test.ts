@@ -7,7 +7,9 @@ import {
 import { queuesOf } from './queues.ts'
 
 const due = (Process: string, Step: string, Count: number) => ({
-  ...{ Process, Step, Count },
+  Process,
+  Step,
+  Count,
   OldestSeconds: 14 * Count,
   IdleSeconds: 0,
 })

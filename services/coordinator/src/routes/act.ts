@@ -142,7 +142,7 @@ export function action<
       const { body, act } = await readAct(c, schema)
       if (unversioned !== undefined) rejectVersion(act, unversioned)
       // The casts hold, because the schemas of this route have validated these parts of the request.
-      const valid = (target: 'param' | 'query') => c.req.valid(target as never) as never
+      const valid = (target: 'param' | 'query'): never => c.req.valid(target as never)
       const request = { c, caller, param: valid('param'), query: valid('query'), act }
       return apply({ ...request, body: body as never })
     },
@@ -168,7 +168,7 @@ export const describeBody = (schema: ActSchema) => ({
 })
 
 /** The OpenAPI description of the header `If-Match`. */
-export const IF_MATCH = headerParameter(
+const IF_MATCH = headerParameter(
   'If-Match',
   'the Version of the run, in double quotes: rejected with 412 if it is another one',
 )

@@ -121,8 +121,8 @@ export function processRoutes({
   lastAudit,
 }: ProcessRouteDeps) {
   const tags = ['processes']
-  const view = (definition: ProcessDefinition, pauses: Pauses, caller: Caller) => {
-    const pause = pauses.get(definition.name)
+  const view = (definition: ProcessDefinition, paused: Pauses, caller: Caller) => {
+    const pause = paused.get(definition.name)
     const maySeeWhy = maySeeReasonOfPause(caller)
     return {
       Process: definition.name,

@@ -304,8 +304,7 @@ async function readTransaction(c: Context): Promise<QueueTransaction> {
   if (body === undefined) throw new IntegrationError('invalid_request', 'the body is not JSON')
   const checked = checkedQueueable(body, 'the body')
   if ('transaction' in checked) return checked.transaction
-  const { problems } = checked
-  throw new IntegrationError('invalid_request', problems.join('; '), {
-    members: { errors: problems },
+  throw new IntegrationError('invalid_request', checked.problems.join('; '), {
+    members: { errors: checked.problems },
   })
 }

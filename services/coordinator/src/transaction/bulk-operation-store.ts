@@ -209,7 +209,7 @@ export function createOperationStore(
       await changeRow(
         records,
         [id],
-        (row) => row && { ...row, Request: { ...row.Request, IsKept: true } },
+        (row) => row && { ...row, Request: { ...row.Request, IsKept: true as const } },
       )
     },
 

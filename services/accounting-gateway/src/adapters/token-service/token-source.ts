@@ -66,7 +66,7 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
     url: options.url,
     key,
     async exchange({ path, headers, body, timeoutMs, ...request }) {
-      const { status, text, header } = await requestText(
+      const response = await requestText(
         connection.upstream,
         {
           ...request,
@@ -76,7 +76,8 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
         },
         { timeoutMs, signal: closing.signal },
       )
-      return { status, text, headers: { get: header } }
+      const { status, text } = response
+      return { status, text, headers: { get: (name) => response.header(name) } }
     },
   })
   const call = (path: string, request: ServiceRequest): Promise<Reply> =>

@@ -51,7 +51,7 @@ export function changesOf(earlier: EarlierMembers, records: RecordTables): reado
     ...(forgottenOperation === undefined
       ? []
       : [{ table: OPERATIONS.table, key: keyOf([forgottenOperation]), row: null }]),
-    ...(deliveredAt == null
+    ...(deliveredAt === undefined || deliveredAt === null
       ? []
       : [installed(DELIVERY.prefix ?? '', new Date(deliveredAt).toISOString())]),
     ...(retention === undefined ? [] : retentionChanges(retention)),

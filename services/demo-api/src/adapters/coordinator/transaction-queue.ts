@@ -105,7 +105,11 @@ const fetchTraced: Fetch = (url, init) =>
     : callTraced(
         tracing,
         { method: init.method ?? 'GET', url: new URL(url) },
-        (added) => fetch(url, { ...init, headers: { ...init.headers, ...added } }),
+        (added) =>
+          fetch(url, {
+            ...init,
+            headers: { ...Object.fromEntries(new Headers(init.headers)), ...added },
+          }),
         ({ status }) => status,
       )
 

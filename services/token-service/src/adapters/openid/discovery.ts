@@ -71,7 +71,7 @@ export interface Discovery extends AsyncDisposable {
    * Fetches the signing keys again, for an id token that is signed with an unknown key. Resolves with `null` if they
    * cannot be fetched.
    */
-  refetchKeys(): Promise<DiscoveredProvider['jwks']>
+  readonly refetchKeys: () => Promise<DiscoveredProvider['jwks']>
   /**
    * The reason why there is no usable document; `null` if there is one. The reason contains no text from the provider.
    */
@@ -141,8 +141,8 @@ export function watchDiscovery(
       return known ?? fetchOnce()
     },
     async refetchKeys() {
-      const url = known?.metadata.jwks_uri
-      const jwks = url === undefined ? null : await fetchKeys(new URL(url), options.proxyFor)
+      const uri = known?.metadata.jwks_uri
+      const jwks = uri === undefined ? null : await fetchKeys(new URL(uri), options.proxyFor)
       if (known !== null && jwks !== null) known = { ...known, jwks }
       return jwks
     },
