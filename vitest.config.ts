@@ -69,7 +69,7 @@ export const base = {
       ),
       // Outside of tests, the resolve hook of the coordinator resolves this import in process files.
       'integration-host': fileURLToPath(
-        new URL('services/coordinator/src/process/api.ts', import.meta.url),
+        new URL('services/coordinator/src/step/api.ts', import.meta.url),
       ),
     },
   },

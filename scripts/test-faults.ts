@@ -7,7 +7,7 @@ import type { TestCase, TestModule } from 'vitest/node'
 import { startVitest } from 'vitest/node'
 
 const files = [
-  'services/coordinator/src/process/progress.model.test.ts',
+  'services/coordinator/src/run/progress.model.test.ts',
   'services/coordinator/src/adapters/memory/crash.campaign.test.ts',
   'tests/faults/coordinator-',
 ]

@@ -26,8 +26,9 @@ describe('the import direction of the source files', () => {
         'services/token-service/src/provider',
         'services/accounting-gateway/src/proxy',
         'services/accounting-gateway/src/realm',
-        'services/coordinator/src/process',
-        'services/coordinator/src/transaction',
+        'services/coordinator/src/run',
+        'services/coordinator/src/step',
+        'services/coordinator/src/schedule',
         'services/coordinator/src/worker',
         'services/coordinator/src/processes',
         'services/webhook-receiver/src/delivery',
@@ -52,7 +53,7 @@ describe('the check of the import direction', () => {
   })
 
   it.each(platform)('the import check reports the Node module %s in a domain folder', (name) => {
-    const path = 'services/coordinator/src/process/step.ts'
+    const path = 'services/coordinator/src/step/step.ts'
     expect(violationsOf({ [path]: `import { x } from '${name}'` })).toEqual([
       `${path} imports ${name}: files, sockets and threads belong in adapters/`,
     ])
@@ -63,7 +64,7 @@ describe('the check of the import direction', () => {
   })
 
   it('the import check allows a domain folder to import timers and Node modules that only compute', () => {
-    const path = 'services/coordinator/src/process/step.ts'
+    const path = 'services/coordinator/src/step/step.ts'
     for (const name of ['node:crypto', 'node:path', 'node:timers/promises', 'node:util'])
       expect(violationsOf({ [path]: `import { x } from '${name}'` })).toEqual([])
   })
@@ -92,7 +93,7 @@ describe('the check of the import direction', () => {
   })
 
   it('the import check reports a forbidden library that is imported indirectly, with the chain of imports', () => {
-    const path = 'services/coordinator/src/process/step.ts'
+    const path = 'services/coordinator/src/step/step.ts'
     const sources = {
       [path]: `import { log } from '@example/shared/logger'`,
       'packages/shared/src/logger.ts': `import { format } from './format.ts'`,
@@ -145,12 +146,13 @@ describe('the check of the import direction', () => {
       '../adapters/postgres/source.ts',
       '../config.ts',
       '../routes/events.ts',
+      '../schedule/schedule-routes.ts',
     ]) {
       expect(violationsOf({ [path]: `import { x } from '${target}'` })).toEqual([
         `${path} imports ${target}: imports point inward, and this one leaves the domain`,
       ])
     }
-    expect(violationsOf({ [path]: `import { x } from '../transaction/item.ts'` })).toEqual([])
+    expect(violationsOf({ [path]: `import { x } from '../run/item.ts'` })).toEqual([])
   })
 
   it.each([
@@ -171,7 +173,7 @@ describe('the check of the import direction', () => {
       violationsOf({
         'host/src/host.ts': `import { start } from '@example/token-service/service'`,
         'bench/order-process/tools.ts': `import { start } from '@example/token-service/service'`,
-        'services/coordinator/src/process/step.ts': `import { a } from '@example/shared/contracts/steps'`,
+        'services/coordinator/src/step/step.ts': `import { a } from '@example/shared/contracts/steps'`,
         'services/coordinator/src/adapters/companies.ts': `import { a } from '@example/client/service'`,
         'packages/cli/src/service-api.ts': `import { a } from '@example/client/service'`,
         'tests/flows/x.test.ts': `import { host } from '@example/host/host'`,

@@ -23,11 +23,10 @@ const parsesOwnText: ReadonlySet<string> = new Set([
   'packages/shared/src/observability/terminal-log.ts',
   // What JSON.stringify has returned in the same file.
   'services/console/src/installation-watch.ts',
-  'services/console/src/view/figure-history.ts',
   'services/console/src/view/run-tracker.ts',
-  'services/coordinator/src/process/redaction.ts',
+  'services/coordinator/src/step/redaction.ts',
   // Also parses with a reviver, which `parseJson` has not. The limits are checked before.
-  'services/coordinator/src/process/json-normalization.ts',
+  'services/coordinator/src/run/json-normalization.ts',
   // A process as users write it. A step has stored the text, which has at most 1 MiB.
   'services/coordinator/src/processes/order-process.ts',
   // Records that only a service writes: sealed, or in its own store.

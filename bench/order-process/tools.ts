@@ -6,7 +6,7 @@ import { disablePretenuring } from '@integration-host/shared/process/v8-options'
 import { Agent, request } from 'undici'
 import { createThreadedFiles } from '../../services/coordinator/src/adapters/files/threaded-files.ts'
 import { createHttpCaller } from '../../services/coordinator/src/adapters/http/http-call.ts'
-import { StepAbort } from '../../services/coordinator/src/process/step-abort.ts'
+import { StepAbort } from '../../services/coordinator/src/step/step-abort.ts'
 
 export interface Tools {
   /** Returns the parsed body of the response. Rejects if the status is not 2xx. */

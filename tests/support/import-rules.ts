@@ -64,15 +64,17 @@ const platformExceptions: ReadonlyMap<string, readonly string[]> = new Map([
 ])
 
 const outerFolders = new Set(['adapters', 'routes'])
+/** The routes of a capability stand in its folder. */
+const ROUTES = /(?:^|-)routes\.ts$/
 
 /**
- * Returns the domain folder that contains a file (such as `services/coordinator/src/worker`); undefined for tests
- * and for files outside the domain folders.
+ * Returns the domain folder that contains a file (such as `services/coordinator/src/worker`); undefined for tests,
+ * for routes, and for files outside the domain folders.
  */
 export function domainFolderOf(path: string): string | undefined {
   const [services, service, src, folder, ...rest] = path.split('/')
   if (services !== 'services' || src !== 'src' || folder === undefined || rest.length === 0) return
-  if (/\.(?:test|contract)\.ts$/.test(path)) return
+  if (/\.(?:test|contract)\.ts$/.test(path) || ROUTES.test(rest.at(-1) ?? '')) return
   return outerFolders.has(folder) ? undefined : `services/${service}/src/${folder}`
 }
 

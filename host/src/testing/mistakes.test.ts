@@ -273,7 +273,7 @@ describe('misspelt options of a test host', () => {
 describe('a test host that was disposed of', () => {
   it('a test host leaves no timer or server that keeps the OS process alive after the host was disposed of', async () => {
     const script = `
-      import { defineProcess } from '${new URL('../../../services/coordinator/src/process/api.ts', import.meta.url).href}'
+      import { defineProcess } from '${new URL('../../../services/coordinator/src/step/api.ts', import.meta.url).href}'
       import { startTestHost } from '${new URL('testing.ts', import.meta.url).href}'
       const waits = defineProcess('Waits').step('one', (step) => step.execute({ url: 'https://a.test/' }))
       const host = await startTestHost({ processes: waits })

@@ -212,7 +212,7 @@ describe('the paths in the program of the console', () => {
     const { assets } = await bundledApp()
     expect(assets.length).toBeGreaterThan(1)
     // The texts of the help page are left out, because they describe these paths.
-    const program = assets.filter(({ path }) => !/\/(?:errors|runbook)-[^/]*\.js$/.test(path))
+    const program = assets.filter(({ path }) => !/\/(?:errors|runbook)-[^/]*\.md$/.test(path))
     for (const { path, body } of program)
       expect(TOKEN_PATH.exec(Buffer.from(body).toString()), path).toBeNull()
   })

@@ -18,8 +18,8 @@ import {
   startFixture,
 } from '../test-support/fixture.ts'
 import { respondWith } from '../test-support/fake-target.ts'
-import { defineProcess } from './process/define-process.ts'
-import type { Step } from './process/step.ts'
+import { defineProcess } from './step/define-process.ts'
+import type { Step } from './step/step.ts'
 
 let backends: Backends
 let host: Fixture | undefined

@@ -13,7 +13,7 @@ import {
   serviceKey,
   startFixture,
 } from '../test-support/fixture.ts'
-import { defineProcess, z } from './process/api.ts'
+import { defineProcess, z } from './step/api.ts'
 
 const KEYS = ['ada', 'bob', 'eve']
 

@@ -4,15 +4,15 @@ import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
 import type { ChangeCursors } from './change-feed/change-cursors.ts'
 import type { Triggers } from './triggers.ts'
-import { createRealmErasure } from './worker/erase-removed-realms.ts'
-import type { Erase } from './worker/erasure.ts'
-import type { Operations } from './worker/operations.ts'
+import { createRealmErasure } from './erasure/erase-removed-realms.ts'
+import type { Erase } from './erasure/erasure.ts'
+import type { RunActions } from './worker/run-actions.ts'
 import type { StoreRetry } from './worker/store-retry.ts'
 
 export interface CredentialDeps {
   readonly bus: MessageBus
   readonly cursors: Pick<ChangeCursors, 'removeCursor'>
-  readonly operations: Pick<Operations, 'wake'>
+  readonly runActions: Pick<RunActions, 'wake'>
   readonly triggers: Pick<Triggers, 'onCredentialUsable'>
   readonly erase: Erase
   readonly retryStore: StoreRetry
@@ -21,11 +21,11 @@ export interface CredentialDeps {
 }
 
 export async function followCredentials(deps: CredentialDeps): Promise<AsyncDisposable> {
-  const { bus, cursors, operations, triggers, erase, retryStore, owner, log } = deps
+  const { bus, cursors, runActions, triggers, erase, retryStore, owner, log } = deps
   await using stack = new AsyncDisposableStack()
   const credentials = await onCredentialUsable(bus, `${owner} credentials`, async (name) => {
     try {
-      await operations.wake(name)
+      await runActions.wake(name)
       await triggers.onCredentialUsable(name)
     } catch (error) {
       // The error is only logged. No retry is needed, because runs that wait for a credential are attempted every five

@@ -3,7 +3,7 @@ import { createDatabase, type TestDatabase } from '@integration-host/postgres/te
 import { sealed } from '../test-support/payload-keys.ts'
 import { openPostgresSource } from '../test-support/postgres-source.ts'
 import { anAct } from '../test-support/act.ts'
-import type { NewTransaction, TransactionSource } from './transaction/transaction-source.ts'
+import type { NewTransaction, TransactionSource } from './run/transaction-source.ts'
 
 const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }
 const first = <T>([value]: readonly T[]): T => {

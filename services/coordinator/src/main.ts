@@ -7,7 +7,7 @@ import { tracedStore } from '@integration-host/shared/observability/telemetry'
 import { type Config, readConfig } from './config.ts'
 import { configure } from './load-processes.ts'
 import { startCoordinator } from './service.ts'
-import type { TransactionSource } from './transaction/transaction-source.ts'
+import type { TransactionSource } from './run/transaction-source.ts'
 
 /**
  * The methods of the source that get a trace span for each call. A span per SQL statement would not suffice, because

@@ -1,18 +1,18 @@
 import type { ServiceSummary } from '@integration-host/shared/contracts/metrics-summary'
 import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
-import { WAITS_FOR_SLOT } from './process/concurrency.ts'
-import type { ProcessDefinition } from './process/definition.ts'
+import { WAITS_FOR_SLOT } from './run/concurrency.ts'
+import type { ProcessDefinition } from './step/definition.ts'
 import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
-import type { CutReason } from './routes/event-streams.ts'
-import type { ResealingProgress } from './transaction/resealing-passes.ts'
-import type { Audit, RunGroup } from './transaction/audit.ts'
-import type { WebhookBacklog } from './transaction/transaction-source.ts'
-import type { ChangeResult } from './worker/change-intake.ts'
-import type { StartResult } from './worker/start-intake.ts'
+import type { CutReason } from './events/event-stream-routes.ts'
+import type { ResealingProgress } from './resealing/resealing-passes.ts'
+import type { Audit, RunGroup } from './run/audit.ts'
+import type { WebhookBacklog } from './run/transaction-source.ts'
+import type { ChangeResult } from './change/change-intake.ts'
+import type { StartResult } from './start/start-intake.ts'
 import type { WaitingMessages } from './adapters/message-bus/waiting-messages.ts'
 import type { StoredSchedule } from './schedule/schedule-store.ts'
-import type { RetentionAges } from './worker/retention.ts'
+import type { RetentionAges } from './retention/purge.ts'
 
 type Summary = NonNullable<ServiceSummary['Coordinator']>
 
@@ -150,12 +150,12 @@ export function createCoordinatorMetrics(
   )
   const bulkOperations = metrics.gauge(
     'coordinator_operations',
-    'Bulk operations that are not over, by status',
+    'Bulk runActions that are not over, by status',
     ['status'],
   )
   const bulkRuns = metrics.counter(
     'coordinator_operation_runs_total',
-    'Runs of bulk operations by outcome, dry runs excluded',
+    'Runs of bulk runActions by outcome, dry runs excluded',
     ['action', 'outcome'],
   )
   const outdatedPayloads = metrics.gauge(

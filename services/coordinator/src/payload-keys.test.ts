@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'
-import { defineProcess } from './process/define-process.ts'
-import type { Step } from './process/step.ts'
+import { defineProcess } from './step/define-process.ts'
+import type { Step } from './step/step.ts'
 
 const MARKER = 'business data'
 const key = (id: string): string => `${id}:${randomBytes(32).toString('base64')}`

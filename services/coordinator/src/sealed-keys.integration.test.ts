@@ -8,10 +8,10 @@ import { createDatabase, type TestDatabase } from '@integration-host/postgres/te
 import { openBackends, startFixture } from '../test-support/fixture.ts'
 import { reseal } from '../test-support/payload-keys.ts'
 import { openPostgresSource } from '../test-support/postgres-source.ts'
-import { defineProcess, z } from './process/api.ts'
-import { createPayloads } from './transaction/payload.ts'
-import { createSealedSource } from './transaction/sealed-source.ts'
-import type { ProcessOutline } from './transaction/transaction-source.ts'
+import { defineProcess, z } from './step/api.ts'
+import { createPayloads } from './run/payload.ts'
+import { createSealedSource } from './run/sealed-source.ts'
+import type { ProcessOutline } from './run/transaction-source.ts'
 
 const CUSTOMER = 'ada@example.com'
 const log = createLogger('test', 'silent')

@@ -20,10 +20,10 @@ import {
 } from '../test-support/fixture.ts'
 import { startFakeInternet } from '../test-support/fake-internet.ts'
 import { respondWith } from '../test-support/fake-target.ts'
-import { defineProcess } from './process/define-process.ts'
-import type { ProcessDefinition } from './process/definition.ts'
-import type { ProcessOptions } from './process/process-options.ts'
-import type { Step } from './process/step.ts'
+import { defineProcess } from './step/define-process.ts'
+import type { ProcessDefinition } from './step/definition.ts'
+import type { ProcessOptions } from './step/process-options.ts'
+import type { Step } from './step/step.ts'
 
 /**
  * Tests the behaviour of a coordinator. The behaviour must be the same on RabbitMQ and PostgreSQL as on the embedded

@@ -2,8 +2,8 @@ import type { MetricsSummary } from '@integration-host/shared/contracts/metrics-
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Backends, openBackends, startFixture } from '../test-support/fixture.ts'
-import { defineProcess } from './process/define-process.ts'
-import type { Step } from './process/step.ts'
+import { defineProcess } from './step/define-process.ts'
+import type { Step } from './step/step.ts'
 
 let backends: Backends
 beforeAll(async () => {

@@ -19,47 +19,47 @@ import { openReceivers } from './adapters/files/webhooks-file.ts'
 import { createHttpCaller } from './adapters/http/http-call.ts'
 import { createProbe } from './adapters/http/probe.ts'
 import { createDeadLetterQueue } from './worker/dead-letter-queue.ts'
-import { createStartQueue } from './worker/start-queue.ts'
+import { createStartQueue } from './start/start-queue.ts'
 import { createConnectedCompanies } from './adapters/token-service/connected-companies.ts'
 import { countWaitingMessages } from './adapters/message-bus/waiting-messages.ts'
 import { createStepQueue } from './worker/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
 import { createChangeCursors } from './change-feed/change-cursors.ts'
-import { createSubscriptions } from './change-feed/subscriptions.ts'
+import { createSubscriptions } from './change/subscriptions.ts'
 import { CHANGE_FEED, createChangeFeed } from './change-feed/sweep.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
 import type { CoordinatorAdapters } from './coordinator-adapters.ts'
 import { followCredentials } from './credentials.ts'
 import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
-import { routingKeysOf } from './process/change-trigger.ts'
-import { isStartable, outlineOf, type ProcessDefinition } from './process/definition.ts'
-import { createOperationStore } from './transaction/bulk-operation-store.ts'
-import { createPauseStore } from './transaction/pause.ts'
-import { createPayloads } from './transaction/payload.ts'
-import { createSealedSource } from './transaction/sealed-source.ts'
-import type { Audit } from './transaction/audit.ts'
+import { routingKeysOf } from './step/change-trigger.ts'
+import { isStartable, outlineOf, type ProcessDefinition } from './step/definition.ts'
+import { createOperationStore } from './bulk/bulk-operation-store.ts'
+import { createPauseStore } from './run/pause.ts'
+import { createPayloads } from './run/payload.ts'
+import { createSealedSource } from './run/sealed-source.ts'
+import type { Audit } from './run/audit.ts'
 import { createAuditor } from './worker/auditor.ts'
-import { countDeadLetters } from './worker/count-dead-letters.ts'
+import { countDeadLetters } from './dead-letter/count-dead-letters.ts'
 import { createConnectivity } from './worker/connectivity.ts'
-import { createDeadLetterOperations } from './worker/dead-letter-operations.ts'
-import { createErasure } from './worker/erasure.ts'
-import { createOperations } from './worker/operations.ts'
-import { startOperationRunner } from './worker/run-operations.ts'
+import { createDeadLetterOperations } from './dead-letter/dead-letter-operations.ts'
+import { createErasure } from './erasure/erasure.ts'
+import { createRunActions } from './worker/run-actions.ts'
+import { startOperationRunner } from './bulk/run-bulk-operations.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { createRemoveFilesOfRuns } from './worker/run-files.ts'
 import { startSlotKeeper } from './worker/slot-keeper.ts'
 import { createStoreRetry } from './worker/store-retry.ts'
 import { createTraceparents } from './worker/traceparent.ts'
-import { createEventStreams } from './routes/event-streams.ts'
+import { createEventStreams } from './events/event-stream-routes.ts'
 import { createReadLog } from './routes/read-log.ts'
 import { createRunEnds } from './routes/run-ends.ts'
 import { createSealedCursors } from './routes/sealed-cursors.ts'
 import { needsChangeFeed, startTriggers } from './triggers.ts'
 import { addWebhookProcess, startWebhooks } from './webhooks.ts'
 import type { PausedNames } from './worker/gate.ts'
-import { createTransitionFeed } from './worker/transition-feed.ts'
+import { createTransitionFeed } from './events/transition-feed.ts'
 import { createTransitionPublisher } from './worker/transition-publisher.ts'
 import { createWorker, type Worker } from './worker/worker.ts'
 
@@ -248,7 +248,7 @@ export async function startCoordinator(
   const setPaused = (paused: PausedNames): void => {
     for (const one of pausable) one.setPaused(paused)
   }
-  const operations = createOperations({
+  const runActions = createRunActions({
     source,
     pauses,
     processes,
@@ -266,7 +266,7 @@ export async function startCoordinator(
       bus,
       processes,
       companies,
-      operations,
+      runActions,
       publisher,
       metrics,
       retryStore,
@@ -299,7 +299,7 @@ export async function startCoordinator(
       ...polling,
       source,
       store: bulkOperations,
-      operations,
+      runActions,
       processes: processNames,
       owner,
       retryStore,
@@ -318,7 +318,7 @@ export async function startCoordinator(
     await followCredentials({
       bus,
       cursors: changeCursors,
-      operations,
+      runActions,
       triggers,
       erase,
       retryStore,
@@ -375,7 +375,7 @@ export async function startCoordinator(
     health,
     metrics: serviceMetrics,
     keys: access.keys,
-    operations,
+    runActions,
     operationRunner,
     schedules: triggers.schedules,
     erase,
@@ -388,7 +388,7 @@ export async function startCoordinator(
     auditor,
     queue,
     countDeadLetters: countDead,
-    deadLetterOperations: createDeadLetterOperations({ source, operations, publisher }),
+    deadLetterOperations: createDeadLetterOperations({ source, runActions, publisher }),
     processes,
     cursors: createSealedCursors(config.SERVICE_API_KEY),
     streams,

@@ -4,8 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'
 import { startTarget, type Target as FakeTarget } from '../test-support/fake-target.ts'
-import { defineProcess } from './process/api.ts'
-import type { Target } from './process/targets.ts'
+import { defineProcess } from './step/api.ts'
+import type { Target } from './step/targets.ts'
 
 type Limits = Pick<Target, 'perSecond' | 'concurrent'>
 

@@ -10,24 +10,27 @@ import { tracing } from '@integration-host/shared/observability/telemetry'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import type { Clock } from '@integration-host/shared/process/clock'
 import type { ChangeCursors } from './change-feed/change-cursors.ts'
-import type { Subscriptions } from './change-feed/subscriptions.ts'
-import { createChangeQueue } from './worker/change-queue.ts'
-import { createStartQueue } from './worker/start-queue.ts'
+import type { Subscriptions } from './change/subscriptions.ts'
+import { createChangeQueue } from './change/change-queue.ts'
+import { createStartQueue } from './start/start-queue.ts'
 import { CHANGE_FEED, SWEEP_SCHEDULE } from './change-feed/sweep.ts'
 import { startFeedWatch } from './change-feed/watch-feed.ts'
 import type { ConnectedCompanies } from './company/connected-companies.ts'
 import { createKnownCompanies } from './company/known-companies.ts'
 import type { CoordinatorMetrics } from './metrics.ts'
-import { isStartable, outlineOf, type ProcessDefinition } from './process/definition.ts'
-import type { PauseStore } from './transaction/pause.ts'
-import type { TransactionSource } from './transaction/transaction-source.ts'
-import { startChangeIntake } from './worker/change-intake.ts'
+import { isStartable, outlineOf, type ProcessDefinition } from './step/definition.ts'
+import type { PauseStore } from './run/pause.ts'
+import type { TransactionSource } from './run/transaction-source.ts'
+import { startChangeIntake } from './change/change-intake.ts'
 import type { PausedNames } from './worker/gate.ts'
-import type { Operations } from './worker/operations.ts'
+import type { RunActions } from './worker/run-actions.ts'
 import { createScheduleStore } from './schedule/schedule-store.ts'
-import { createScheduleOperations, type ScheduleOperations } from './worker/schedule-operations.ts'
-import { startScheduler } from './worker/scheduler.ts'
-import { startStartIntake } from './worker/start-intake.ts'
+import {
+  createScheduleOperations,
+  type ScheduleOperations,
+} from './schedule/schedule-operations.ts'
+import { startScheduler } from './schedule/scheduler.ts'
+import { startStartIntake } from './start/start-intake.ts'
 import type { StoreRetry } from './worker/store-retry.ts'
 import type { TransitionPublisher } from './worker/transition-publisher.ts'
 
@@ -51,7 +54,7 @@ export interface TriggersDeps {
   readonly bus: MessageBus
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly companies: ConnectedCompanies
-  readonly operations: Operations
+  readonly runActions: RunActions
   readonly publisher: Pick<TransitionPublisher, 'publishSteps'>
   readonly metrics: CoordinatorMetrics
   readonly retryStore: StoreRetry
@@ -75,12 +78,12 @@ export interface Triggers extends AsyncDisposable {
 }
 
 export function startTriggers(deps: TriggersDeps): Triggers {
-  const { source, bus, processes, companies, operations, publisher, metrics, log, clock } = deps
+  const { source, bus, processes, companies, runActions, publisher, metrics, log, clock } = deps
   const polling = { log, clock, random: deps.random, intervalMs: deps.intervalMs }
   const intake = {
     ...polling,
     pauses: deps.pauses,
-    operations,
+    runActions,
     retryStore: deps.retryStore,
     isBatched: tracing === undefined,
     isDurable: bus.isDurable,

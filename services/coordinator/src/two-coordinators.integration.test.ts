@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'
-import { defineProcess } from './process/api.ts'
-import { createPurgePasses } from './transaction/purge-passes.ts'
+import { defineProcess } from './step/api.ts'
+import { createPurgePasses } from './retention/purge-passes.ts'
 
 // A retention pass begins after 60 intervals of the remote pull: every 3 s in this test.
 const env = {

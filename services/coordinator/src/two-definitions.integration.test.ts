@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'
-import { defineProcess } from './process/api.ts'
+import { defineProcess } from './step/api.ts'
 
 const env = { REMOTE_PULL_SECONDS: '0.05' }
 let isThirdHeld = false

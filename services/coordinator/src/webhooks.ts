@@ -13,8 +13,8 @@ import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import type { OpenedReceivers } from './adapters/files/webhooks-file.ts'
 import { createWebhookPost, type WebhookPostOptions } from './adapters/http/webhook-post.ts'
-import type { ProcessDefinition } from './process/definition.ts'
-import type { TransactionSource } from './transaction/transaction-source.ts'
+import type { ProcessDefinition } from './step/definition.ts'
+import type { TransactionSource } from './run/transaction-source.ts'
 import { createWebhookProcess, type WebhookTiming } from './webhook/deliver.ts'
 import {
   startWebhookRuns,

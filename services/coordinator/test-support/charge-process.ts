@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { defineProcess } from '../src/process/define-process.ts'
-import { defineStep, type Step } from '../src/process/step.ts'
+import { defineProcess } from '../src/step/define-process.ts'
+import { defineStep, type Step } from '../src/step/step.ts'
 
 const Charge = z.object({ charge: z.string() })
 

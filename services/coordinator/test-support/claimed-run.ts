@@ -1,4 +1,4 @@
-import type { ClaimedRun } from '../src/transaction/run.ts'
+import type { ClaimedRun } from '../src/run/run.ts'
 
 /** Returns a run at its first attempt of the step `first` of the process `P`, with these members changed. */
 export const claimedRun = (change: Partial<ClaimedRun> = {}): ClaimedRun => ({

@@ -31,11 +31,11 @@ import { createPostgresTransactionSource } from '../src/adapters/postgres/transa
 import { type CursorRow, CURSORS } from '../src/change-feed/change-cursors.ts'
 import type { ConnectedCompanies } from '../src/company/connected-companies.ts'
 import { readConfig } from '../src/config.ts'
-import { defineProcess } from '../src/process/define-process.ts'
-import type { ProcessDefinition } from '../src/process/definition.ts'
-import type { Step } from '../src/process/step.ts'
+import { defineProcess } from '../src/step/define-process.ts'
+import type { ProcessDefinition } from '../src/step/definition.ts'
+import type { Step } from '../src/step/step.ts'
 import { startCoordinator } from '../src/service.ts'
-import type { TransactionSource } from '../src/transaction/transaction-source.ts'
+import type { TransactionSource } from '../src/run/transaction-source.ts'
 
 const points = [
   'before insert',

@@ -1,5 +1,5 @@
 import { createMemoryTransactionSource } from '../src/adapters/memory/transaction-source.ts'
-import type { TransactionSource } from '../src/transaction/transaction-source.ts'
+import type { TransactionSource } from '../src/run/transaction-source.ts'
 
 /** A transaction source whose clock a test moves, so that no test waits for a lease or a sweep to expire. */
 export type MovableSource = TransactionSource & {

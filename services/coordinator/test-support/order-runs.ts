@@ -1,13 +1,13 @@
-import { advance, type StepOutcome } from '../src/process/progress.ts'
-import { defaultRetryPolicy } from '../src/process/retry-policy.ts'
-import type { ClaimedRun, Run } from '../src/transaction/run.ts'
+import { advance, type StepOutcome } from '../src/run/progress.ts'
+import { defaultRetryPolicy } from '../src/run/retry-policy.ts'
+import type { ClaimedRun, Run } from '../src/run/run.ts'
 import type {
   Claim,
   ClaimRequest,
   ProcessOutline,
   StepRef,
   TransactionSource,
-} from '../src/transaction/transaction-source.ts'
+} from '../src/run/transaction-source.ts'
 
 /** The process whose runs the contracts of the transaction source execute. */
 export const process: ProcessOutline = {

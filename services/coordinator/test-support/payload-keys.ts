@@ -6,14 +6,11 @@ import {
   parseKeyRing,
 } from '@integration-host/shared/secrets/envelope'
 import { until } from '@integration-host/shared/test-support/eventually'
-import { createPayloads } from '../src/transaction/payload.ts'
-import {
-  createResealingPasses,
-  type ResealingProgress,
-} from '../src/transaction/resealing-passes.ts'
-import { createSealedSource } from '../src/transaction/sealed-source.ts'
-import type { TransactionSource } from '../src/transaction/transaction-source.ts'
-import { startResealing } from '../src/worker/resealing.ts'
+import { createPayloads } from '../src/run/payload.ts'
+import { createResealingPasses, type ResealingProgress } from '../src/resealing/resealing-passes.ts'
+import { createSealedSource } from '../src/run/sealed-source.ts'
+import type { TransactionSource } from '../src/run/transaction-source.ts'
+import { startResealing } from '../src/resealing/resealing.ts'
 
 /** Returns a transaction source that encrypts the payloads in `source` with a new key. */
 export const sealed = <Source extends TransactionSource>(source: Source): Source => ({

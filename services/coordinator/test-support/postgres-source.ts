@@ -7,7 +7,7 @@ import {
   createPostgresTransactionSource,
   type PostgresSourceOptions,
 } from '../src/adapters/postgres/transaction-source.ts'
-import type { TransactionSource } from '../src/transaction/transaction-source.ts'
+import type { TransactionSource } from '../src/run/transaction-source.ts'
 
 /** Opens a transaction source on a database. Resolves when its tables exist and it can be used. */
 export async function openPostgresSource(

@@ -1,4 +1,4 @@
-import type { RunSearch, Visibility } from '../src/transaction/run-search.ts'
+import type { RunSearch, Visibility } from '../src/run/run-search.ts'
 
 export const EVERYTHING: Visibility = { realms: ['*'], processes: ['*'] }
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
 import { type ChangeCursors, createChangeCursors } from './change-cursors.ts'
 
 const HOUR_MS = 3_600_000

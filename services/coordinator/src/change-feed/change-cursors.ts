@@ -6,7 +6,7 @@
  */
 import { installation } from '../records/installation.ts'
 import { changeRow, type RecordKind } from '../records/records.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
 
 /** What a sweep (one pass over the change feed of a company) has read. */
 export interface Sweep {

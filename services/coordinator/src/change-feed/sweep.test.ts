@@ -7,14 +7,16 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { claimedRun } from '../../test-support/claimed-run.ts'
 import { answered, stepDeps } from '../../test-support/step-outcome.ts'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
-import type { CallOutcome, CallRequest } from '../process/http-call.ts'
-import type { Claim, TransactionSource } from '../transaction/transaction-source.ts'
+import type { CallOutcome, CallRequest } from '../step/http-call.ts'
+import type { Claim, TransactionSource } from '../run/transaction-source.ts'
 import { type ChangeCursors, createChangeCursors } from './change-cursors.ts'
-import { createSubscriptions, type Subscriptions } from './subscriptions.ts'
+import { createSubscriptions, type Subscriptions } from '../change/subscriptions.ts'
 import { createChangeFeed } from './sweep.ts'
 
 const MINUTE = 60_000
 const NOW = Date.parse('2026-11-23T12:00:00Z')
+/** So long ago that the next subscription of the same process replaces one of this time. */
+const LONG_AGO = NOW - 31 * 24 * 60 * MINUTE
 const at = (ms: number): string => new Date(NOW + ms).toISOString()
 const REALM = '4620816365291'
 
@@ -46,12 +48,13 @@ let published: ProviderEvent[]
 let publishFails: boolean
 let ownKeys: readonly string[]
 beforeEach(async () => {
-  now = NOW
+  now = LONG_AGO
   dataDir = await mkdtemp(join(tmpdir(), 'change-feed-'))
   source = await createMemoryTransactionSource(dataDir, { now: () => now })
   cursors = createChangeCursors(source)
   subscriptions = createSubscriptions(source)
   await subscriptions.keepSubscriptions('Sale', ['intuit.Invoice.create', 'intuit.Invoice.update'])
+  now = NOW
   published = []
   publishFails = false
   ownKeys = []

@@ -16,17 +16,17 @@ import {
   providerRoutingKey,
 } from '@integration-host/shared/contracts/provider-event'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { defineProcess } from '../process/define-process.ts'
-import type { ProcessDefinition } from '../process/definition.ts'
-import { type EarlyOutcome, judgeCall, shortText } from '../process/judge-call.ts'
-import type { StepOutcome } from '../process/progress.ts'
-import { type SendDeps, sendCall } from '../process/send-call.ts'
-import type { Claim } from '../transaction/transaction-source.ts'
+import { defineProcess } from '../step/define-process.ts'
+import type { ProcessDefinition } from '../step/definition.ts'
+import { type EarlyOutcome, judgeCall, shortText } from '../step/judge-call.ts'
+import type { StepOutcome } from '../run/progress.ts'
+import { type SendDeps, sendCall } from '../step/send-call.ts'
+import type { Claim } from '../run/transaction-source.ts'
 import type { ChangeCursors } from './change-cursors.ts'
 import { type FeedDocument, readChangeData, readQueried } from './feed-document.ts'
 import { eventsOf, FEED_OPERATIONS } from './feed-events.ts'
 import { type FeedQuery, type FeedReply, type FeedRequests, readChanges } from './read-changes.ts'
-import type { Subscriptions } from './subscriptions.ts'
+import type { Subscriptions } from '../change/subscriptions.ts'
 
 export interface ChangeFeedDeps {
   readonly cursors: Pick<ChangeCursors, 'beginCursor' | 'moveCursor'>

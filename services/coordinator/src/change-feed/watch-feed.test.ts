@@ -6,7 +6,7 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
 import { type ChangeCursors, createChangeCursors } from './change-cursors.ts'
 import { type FeedWatch, startFeedWatch } from './watch-feed.ts'
 

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import { type ScheduleRow, SCHEDULES } from '../schedule/schedule-store.ts'
-import { entryOf } from '../transaction/action.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { entryOf } from '../run/action.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
 import type { Records } from './records.ts'
 
 const row = (Name: string, change: Partial<ScheduleRow> = {}): ScheduleRow => ({

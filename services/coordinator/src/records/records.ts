@@ -1,4 +1,4 @@
-import type { Action } from '../transaction/action.ts'
+import type { Action } from '../run/action.ts'
 
 /**
  * A table of rows that are few and change rarely, such as schedules. A row has the documented columns of its table, so

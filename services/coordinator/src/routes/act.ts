@@ -14,9 +14,9 @@ import { headerParameter } from '@integration-host/shared/http/openapi'
 import type { Context, Handler } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import { z } from 'zod'
-import { parseClientJson } from '../process/json-normalization.ts'
-import type { Act, Actor } from '../transaction/action.ts'
-import { utf8Of } from '../transaction/queueable.ts'
+import { parseClientJson } from '../run/json-normalization.ts'
+import type { Act, Actor } from '../run/action.ts'
+import { utf8Of } from '../run/queueable.ts'
 import { StorableJson } from './contracts.ts'
 
 /** The body of a replay: the shared schema, restricted to JSON that can be stored unchanged. */

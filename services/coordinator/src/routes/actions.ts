@@ -5,8 +5,8 @@ import { knownQuery, responses } from '@integration-host/shared/http/service-app
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { Action } from '../transaction/action.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { Action } from '../run/action.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
 import { pageLimit } from './contracts.ts'
 import { readVisible } from './visible-page.ts'
 

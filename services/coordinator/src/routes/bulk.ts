@@ -7,9 +7,9 @@ import { linesBody, responses, validate } from '@integration-host/shared/http/se
 import { arrayElements, jsonExcess } from '@integration-host/shared/json'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import { parseClientJson } from '../process/json-normalization.ts'
-import { checkedQueueable, MAX_TRANSACTION_BYTES, utf8Of } from '../transaction/queueable.ts'
-import { type Operations, tooManyDelayedRuns } from '../worker/operations.ts'
+import { parseClientJson } from '../run/json-normalization.ts'
+import { checkedQueueable, MAX_TRANSACTION_BYTES, utf8Of } from '../run/queueable.ts'
+import { type RunActions, tooManyDelayedRuns } from '../worker/run-actions.ts'
 import { queuerOf } from './act.ts'
 import { BulkResponse, MAX_BULK_LINES, ProcessParam } from './contracts.ts'
 
@@ -21,7 +21,7 @@ type Line =
  * `POST …/transactions/bulk` queues the transactions of an NDJSON body or a JSON array. The response has one result per
  * transaction. Valid transactions are queued even if others are invalid.
  */
-export function bulkRoutes({ operations }: { readonly operations: Operations }) {
+export function bulkRoutes({ runActions }: { readonly runActions: RunActions }) {
   return new Hono().post(
     '/bulk',
     needs('transactions:queue'),
@@ -43,7 +43,7 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
     onlyKnownQuery(),
     async (c) => {
       const { process } = c.req.valid('param')
-      operations.process(process)
+      runActions.process(process)
       const type = c.req.header('Content-Type')?.split(';')[0]?.trim().toLowerCase()
       const caller = callerOf(c)
       const read = await linesOf(type, utf8Of(await c.req.arrayBuffer()))
@@ -53,7 +53,7 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
           : line,
       )
       const good = lines.flatMap((line) => ('transaction' in line ? [line.transaction] : []))
-      const queued = (await operations.queue(process, good, queuerOf(c, good))).values()
+      const queued = (await runActions.queue(process, good, queuerOf(c, good))).values()
       const results = lines.map((line, index): BulkResponse['results'][number] => {
         if (!('transaction' in line))
           return {

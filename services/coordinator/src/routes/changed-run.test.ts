@@ -11,9 +11,9 @@ import {
   requestsWait,
   startFixture,
 } from '../../test-support/fixture.ts'
-import { defineProcess } from '../process/define-process.ts'
-import type { Step } from '../process/step.ts'
-import { DELAYED_RUNS_PER_KEY } from '../transaction/delayed-runs.ts'
+import { defineProcess } from '../step/define-process.ts'
+import type { Step } from '../step/step.ts'
+import { DELAYED_RUNS_PER_KEY } from '../run/delayed-runs.ts'
 import { WAITING } from './run-ends.ts'
 
 /** Data of another caller, which no response to a key without `transactions:read` may contain. */

@@ -2,7 +2,7 @@ import type { Caller } from '@integration-host/shared/access/caller'
 import { RunResponse } from '@integration-host/shared/contracts/run'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
-import type { Run } from '../transaction/run.ts'
+import type { Run } from '../run/run.ts'
 
 /** The members of a run that every key may see which may change the run: its key, its status and its times. */
 const WITHOUT_DATA = {

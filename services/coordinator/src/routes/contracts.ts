@@ -1,14 +1,14 @@
 import { RunResponse } from '@integration-host/shared/contracts/run'
 import { AnyJson, ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
-import { NOT_PRESERVED } from '../transaction/queueable.ts'
-import { DEFAULT_ATTEMPTS } from '../transaction/run-detail.ts'
+import { NOT_PRESERVED } from '../run/queueable.ts'
+import { DEFAULT_ATTEMPTS } from '../run/run-detail.ts'
 import {
   isDeeperThan,
   isPreservedAsJson,
   MAX_DEPTH,
   normalizedJson,
-} from '../process/json-normalization.ts'
+} from '../run/json-normalization.ts'
 
 export const MAX_BULK_BYTES = 12_582_912
 export const MAX_BULK_LINES = 10_000

@@ -13,7 +13,7 @@ import {
   serviceKey,
   startFixture,
 } from '../../test-support/fixture.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
 import { EXPORTS } from './export.ts'
 import { createSealedCursors } from './sealed-cursors.ts'
 

@@ -4,7 +4,7 @@ import { responses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { ProcessDefinition } from '../process/definition.ts'
+import type { ProcessDefinition } from '../step/definition.ts'
 import type { Auditor } from '../worker/auditor.ts'
 import type { StepQueue } from '../worker/step-queue.ts'
 

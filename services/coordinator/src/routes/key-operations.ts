@@ -9,8 +9,8 @@ import { Hono } from 'hono'
 import { createFactory } from 'hono/factory'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import { KEY_ENDED, keyEnded } from '../transaction/bulk-operation.ts'
-import type { OperationStore } from '../transaction/bulk-operation-store.ts'
+import { KEY_ENDED, keyEnded } from '../bulk/bulk-operation.ts'
+import type { OperationStore } from '../bulk/bulk-operation-store.ts'
 
 export interface KeyOperationRouteDeps {
   readonly bulkOperations: Pick<
@@ -53,11 +53,11 @@ export function keyOperationRoutes({ bulkOperations }: KeyOperationRouteDeps) {
   return new Hono()
     .get(
       '/:id/open',
-      ...route('countOperationsOfKey', 'How many bulk operations of a key are not over'),
+      ...route('countOperationsOfKey', 'How many bulk runActions of a key are not over'),
     )
     .delete(
       '/:id/open',
-      ...route('stopOperationsOfKey', 'Stop the bulk operations of a key', (id, keyId, by) =>
+      ...route('stopOperationsOfKey', 'Stop the bulk runActions of a key', (id, keyId, by) =>
         bulkOperations
           .stopOperation(id, { by, reason: keyEnded(keyId) }, KEY_ENDED)
           .catch((error: unknown) => {
@@ -70,7 +70,7 @@ export function keyOperationRoutes({ bulkOperations }: KeyOperationRouteDeps) {
       '/:id/open/keep',
       ...route(
         'keepOperationsOfKey',
-        'Make the bulk operations of a key independent of the key',
+        'Make the bulk runActions of a key independent of the key',
         (id) => bulkOperations.keepOperation(id),
       ),
     )

@@ -7,7 +7,7 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
-import { defineProcess } from '../process/define-process.ts'
+import { defineProcess } from '../step/define-process.ts'
 
 /**
  * The gates by name. The input of a run of the process `Sale` names a gate in its member `gate`. The run stays in its

@@ -9,8 +9,8 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
-import { defineProcess } from '../process/define-process.ts'
-import { outlineOf } from '../process/definition.ts'
+import { defineProcess } from '../step/define-process.ts'
+import { outlineOf } from '../step/definition.ts'
 
 const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
 const keys = [

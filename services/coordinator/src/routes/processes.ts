@@ -6,15 +6,15 @@ import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import { routingKeysOf } from '../process/change-trigger.ts'
-import { isStartable, type ProcessDefinition } from '../process/definition.ts'
+import { routingKeysOf } from '../step/change-trigger.ts'
+import { isStartable, type ProcessDefinition } from '../step/definition.ts'
 import type { Auditor } from '../worker/auditor.ts'
-import type { Operations } from '../worker/operations.ts'
+import type { RunActions } from '../worker/run-actions.ts'
 import type { Worker } from '../worker/worker.ts'
-import type { Audit } from '../transaction/audit.ts'
-import { versionsOf } from '../transaction/process-summary.ts'
-import type { Pauses, PauseStore } from '../transaction/pause.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { Audit } from '../run/audit.ts'
+import { versionsOf } from '../run/process-summary.ts'
+import type { Pauses, PauseStore } from '../run/pause.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
 import { action, type ActionRequest } from './act.ts'
 import { ProcessParam } from './contracts.ts'
 import { maySeeReasonOfPause } from './pause-reasons.ts'
@@ -97,7 +97,7 @@ const ProcessList = z
   .meta({ ref: 'ProcessList' })
 
 export interface ProcessRouteDeps {
-  readonly operations: Operations
+  readonly runActions: RunActions
   readonly source: TransactionSource
   readonly pauses: Pick<PauseStore, 'paused'>
   readonly worker: Worker
@@ -112,7 +112,7 @@ export interface ProcessRouteDeps {
  * runs no step.
  */
 export function processRoutes({
-  operations,
+  runActions,
   source,
   pauses,
   worker,
@@ -169,8 +169,8 @@ export function processRoutes({
     success: ProcessView,
     problems: ['process_not_found'] satisfies ErrorCode[],
     async apply({ c, caller, param, act }: ActionRequest<typeof ProcessParam>) {
-      const definition = operations.process(param.process)
-      await operations.setPaused(definition.name, isPaused, act)
+      const definition = runActions.process(param.process)
+      await runActions.setPaused(definition.name, isPaused, act)
       return c.json(view(definition, await pauses.paused(), caller))
     },
   })
@@ -205,7 +205,7 @@ export function processRoutes({
       validate('param', ProcessParam),
       onlyKnownQuery(),
       async (c) => {
-        const definition = operations.process(c.req.valid('param').process)
+        const definition = runActions.process(c.req.valid('param').process)
         const caller = callerOf(c)
         return c.json({
           ...view(definition, await pauses.paused(), caller),

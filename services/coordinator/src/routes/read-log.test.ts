@@ -11,7 +11,7 @@ import {
   startFixture,
 } from '../../test-support/fixture.ts'
 import { IntegrationError } from '@integration-host/shared/errors'
-import type { ActionWithoutChange } from '../transaction/action.ts'
+import type { ActionWithoutChange } from '../run/action.ts'
 import { createReadLog, READS_PER_WINDOW } from './read-log.ts'
 
 const run = '/processes/OrderProcess/transactions/r1'

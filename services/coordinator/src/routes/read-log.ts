@@ -5,8 +5,8 @@
  * Callers can cause any number of reads, so equal reads of one window have one entry, and a key has at most
  * {@link READS_PER_WINDOW} entries in a window. One more entry then says that there were further reads.
  */
-import type { ActionKind, Actor } from '../transaction/action.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { ActionKind, Actor } from '../run/action.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
 
 /** A window begins at each multiple of this time. */
 const WINDOW_MS = 600_000

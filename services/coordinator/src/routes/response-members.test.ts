@@ -15,8 +15,8 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
-import { defineProcess } from '../process/define-process.ts'
-import type { Step } from '../process/step.ts'
+import { defineProcess } from '../step/define-process.ts'
+import type { Step } from '../step/step.ts'
 
 /** Stands in all data that the tests store with another key: input, names, errors, reasons and results. */
 const PLANTED = 'PLANTEDDATA'

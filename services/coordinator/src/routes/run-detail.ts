@@ -10,9 +10,9 @@ import {
 } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import type { Operations } from '../worker/operations.ts'
-import { notFound } from '../transaction/errors.ts'
-import type { RunReader } from '../transaction/run-detail.ts'
+import type { RunActions } from '../worker/run-actions.ts'
+import { notFound } from '../run/errors.ts'
+import type { RunReader } from '../run/run-detail.ts'
 import {
   ItemParam,
   RunDetailQuery,
@@ -24,7 +24,7 @@ import {
 import type { RecordRead } from './read-log.ts'
 
 export interface RunDetailRouteDeps {
-  readonly operations: Pick<Operations, 'requireKnown' | 'stepNames'>
+  readonly runActions: Pick<RunActions, 'requireKnown' | 'stepNames'>
   readonly source: RunReader
   readonly recordRead: RecordRead
 }
@@ -44,7 +44,7 @@ const tags = ['transactions']
 /**
  * `/processes/{process}/transactions/{id}`: a run, the list of the runs of a transaction, and the response of a step.
  */
-export function runDetailRoutes({ operations, source, recordRead }: RunDetailRouteDeps) {
+export function runDetailRoutes({ runActions, source, recordRead }: RunDetailRouteDeps) {
   return new Hono()
     .get(
       '/:id',
@@ -62,7 +62,7 @@ export function runDetailRoutes({ operations, source, recordRead }: RunDetailRou
       async (c) => {
         const { process, id } = c.req.valid('param')
         const { replay = null, attempts, bodies } = c.req.valid('query')
-        await operations.requireKnown(process)
+        await runActions.requireKnown(process)
         const parts = { attempts, bodies: bodies !== 'omit' }
         const found = await source.get(process, id, replay, parts)
         if (found === null) throw notFound(process, id, replay)
@@ -74,7 +74,7 @@ export function runDetailRoutes({ operations, source, recordRead }: RunDetailRou
           const read = { process, transactionId: id, replayId, filter: null }
           await recordRead(caller, { kind: 'read_data', ...read })
         }
-        const position = (step: string): number => operations.stepNames(process).indexOf(step)
+        const position = (step: string): number => runActions.stepNames(process).indexOf(step)
         return c.json({
           ...found.run,
           ...found.lease,
@@ -98,7 +98,7 @@ export function runDetailRoutes({ operations, source, recordRead }: RunDetailRou
       async (c) => {
         const { process, id } = c.req.valid('param')
         const { before, limit } = c.req.valid('query')
-        await operations.requireKnown(process)
+        await runActions.requireKnown(process)
         const runs = await source.runsOf(process, id, { before, limit: limit + 1 })
         const [first] = runs
         if (first === undefined && before === undefined) throw notFound(process, id, null)
@@ -125,7 +125,7 @@ export function runDetailRoutes({ operations, source, recordRead }: RunDetailRou
       async (c) => {
         const { process, id, step } = c.req.valid('param')
         const { replay = null } = c.req.valid('query')
-        await operations.requireKnown(process)
+        await runActions.requireKnown(process)
         const found = await source.responseOf(process, id, replay, step)
         if (found === null) throw notFound(process, id, replay)
         callerOf(c).requireRealmOf({ Realm: found.realm })

@@ -6,7 +6,7 @@ import {
   requestsWait,
   startFixture,
 } from '../../test-support/fixture.ts'
-import { defineProcess } from '../process/define-process.ts'
+import { defineProcess } from '../step/define-process.ts'
 
 let backends: Backends
 beforeAll(async () => {

@@ -7,11 +7,11 @@ import {
   requestsWait,
   startFixture,
 } from '../../test-support/fixture.ts'
-import { defineProcess } from '../process/define-process.ts'
-import type { Step } from '../process/step.ts'
-import type { QueueResult } from '../transaction/transaction-source.ts'
-import type { Run } from '../transaction/run.ts'
-import { createTransitionFeed } from '../worker/transition-feed.ts'
+import { defineProcess } from '../step/define-process.ts'
+import type { Step } from '../step/step.ts'
+import type { QueueResult } from '../run/transaction-source.ts'
+import type { Run } from '../run/run.ts'
+import { createTransitionFeed } from '../events/transition-feed.ts'
 import { createRunEnds, WAITING } from './run-ends.ts'
 
 /** For each transaction id, the function that lets its step complete. */

@@ -6,11 +6,11 @@
 import type { Caller } from '@integration-host/shared/access/caller'
 import { type PlaceLimits, Places } from '@integration-host/shared/access/places'
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
-import { keyText, type Run, type RunKey } from '../transaction/run.ts'
-import { ONLY_RUN, type RunReader } from '../transaction/run-detail.ts'
-import { isOver } from '../transaction/status.ts'
-import type { QueueResult } from '../transaction/transaction-source.ts'
-import type { TransitionFeed } from '../worker/transition-feed.ts'
+import { keyText, type Run, type RunKey } from '../run/run.ts'
+import { ONLY_RUN, type RunReader } from '../run/run-detail.ts'
+import { isOver } from '../run/status.ts'
+import type { QueueResult } from '../run/transaction-source.ts'
+import type { TransitionFeed } from '../events/transition-feed.ts'
 
 export interface RunEnds extends Disposable {
   /** The number of requests that wait. */

@@ -5,14 +5,14 @@ import { knownQuery, responses, validate } from '@integration-host/shared/http/s
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import { runOrders, type RunPosition } from '../transaction/run-search.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
-import type { Operations } from '../worker/operations.ts'
+import { runOrders, type RunPosition } from '../run/run-search.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
+import type { RunActions } from '../worker/run-actions.ts'
 import { pageLimit, ProcessParam, RunPage } from './contracts.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 
 export interface RunSearchRouteDeps {
-  readonly operations: Operations
+  readonly runActions: RunActions
   readonly source: TransactionSource
   readonly cursors: SealedCursors
 }
@@ -66,7 +66,7 @@ export function processRunSearchRoutes(deps: RunSearchRouteDeps) {
     knownQuery(SearchQuery),
     async (c) => {
       const { process } = c.req.valid('param')
-      await deps.operations.requireKnown(process)
+      await deps.runActions.requireKnown(process)
       return c.json(await readPage(c, deps, process, c.req.valid('query')))
     },
   )

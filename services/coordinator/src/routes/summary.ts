@@ -6,9 +6,9 @@ import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { ProcessDefinition } from '../process/definition.ts'
-import type { Audit } from '../transaction/audit.ts'
-import { summaryOf } from '../transaction/process-summary.ts'
+import type { ProcessDefinition } from '../step/definition.ts'
+import type { Audit } from '../run/audit.ts'
+import { summaryOf } from '../run/process-summary.ts'
 import { ProcessParam } from './contracts.ts'
 
 const Group = z.object({

@@ -16,13 +16,13 @@ import {
 import { type Context, Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import type { z } from 'zod'
-import { parseClientJson } from '../process/json-normalization.ts'
-import { checkedQueueable, Queueable, utf8Of } from '../transaction/queueable.ts'
-import { inputInvalid, type Operations, tooManyDelayedRuns } from '../worker/operations.ts'
-import { ONLY_RUN } from '../transaction/run-detail.ts'
-import type { Run } from '../transaction/run.ts'
-import { isOver } from '../transaction/status.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { parseClientJson } from '../run/json-normalization.ts'
+import { checkedQueueable, Queueable, utf8Of } from '../run/queueable.ts'
+import { inputInvalid, type RunActions, tooManyDelayedRuns } from '../worker/run-actions.ts'
+import { ONLY_RUN } from '../run/run-detail.ts'
+import type { Run } from '../run/run.ts'
+import { isOver } from '../run/status.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
 import {
   action,
   type ActionRequest,
@@ -39,7 +39,7 @@ import type { RecordRead } from './read-log.ts'
 import type { RunEnds } from './run-ends.ts'
 
 export interface TransactionRouteDeps {
-  readonly operations: Operations
+  readonly runActions: RunActions
   readonly source: TransactionSource
   readonly runEnds: RunEnds
   readonly keys: Pick<AccessKeys, 'identify' | 'watch'>
@@ -53,7 +53,7 @@ const tags = ['transactions']
 
 /** `/processes/{process}/transactions`: queues, replays, resumes, cancels, retries and settles transactions. */
 export function transactionRoutes(deps: TransactionRouteDeps) {
-  const { operations, source, runEnds, keys } = deps
+  const { runActions, source, runEnds, keys } = deps
   /**
    * Checks the realm of the transaction: a key that is bound to realms may change only runs of its realms. The check
    * needs no lock, because the realm of a transaction never changes.
@@ -145,7 +145,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         const caller = callerOf(c)
         caller.requireRealmOf(transaction)
         const by = queuerOf(c, [transaction])
-        const [result] = await operations.queue(process, [transaction], by)
+        const [result] = await runActions.queue(process, [transaction], by)
         if (result?.outcome === 'invalid') throw inputInvalid(result.errors)
         if (result?.outcome === 'limited') throw tooManyDelayedRuns()
         if (result === undefined || result.outcome === 'conflict')
@@ -186,7 +186,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         ...onRun<typeof ReplayBody>(
           ([process, id, latest], { body, act }) => {
             const { fromStep = null, InitialData: initialData } = body
-            return operations.replay(process, id, { fromStep, latest, initialData }, act)
+            return runActions.replay(process, id, { fromStep, latest, initialData }, act)
           },
           { brought: ({ InitialData }) => ({ InitialData }) },
         ),
@@ -211,7 +211,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
     .post(
       '/:id/resume',
       ...action({
-        ...onRun((run, { act }) => operations.resume(...run, act)),
+        ...onRun((run, { act }) => runActions.resume(...run, act)),
         operationId: 'resumeTransaction',
         summary: 'Resume a failed or cancelled run: same ReplayID, same keys',
         problems: [
@@ -225,7 +225,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
     .post(
       '/:id/cancel',
       ...action({
-        ...onRun((run, { act }) => operations.cancel(...run, act), { status: 200 }),
+        ...onRun((run, { act }) => runActions.cancel(...run, act), { status: 200 }),
         operationId: 'cancelTransaction',
         summary: 'Cancel a run; a call in flight is aborted',
         problems: [...ofRun, 'transaction_not_active'],
@@ -234,7 +234,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
     .post(
       '/:id/retry',
       ...action({
-        ...onRun((run, { act }) => operations.retry(...run, act)),
+        ...onRun((run, { act }) => runActions.retry(...run, act)),
         operationId: 'retryTransaction',
         summary:
           'Make a run due at once that waits for its next attempt, for its start or for a credential',
@@ -246,7 +246,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       ...action({
         ...onRun<typeof SettleBody>((run, { body, act }) => {
           const { Outcome: outcome, Data: data = null } = body
-          return operations.settle(
+          return runActions.settle(
             ...run,
             outcome === 'done' ? { outcome, data } : { outcome },
             act,

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import type { MovableSource } from '../../test-support/movable-source.ts'
 import { aSearch } from '../../test-support/search.ts'
-import type { ProcessOutline } from '../transaction/transaction-source.ts'
+import type { ProcessOutline } from '../run/transaction-source.ts'
 import { type Schedule, scheduledId } from './schedule.ts'
 import {
   createScheduleStore,

@@ -9,14 +9,14 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { RecordKind } from '../records/records.ts'
-import { type Act, type ActionKind, entryOf } from '../transaction/action.ts'
-import { pausedBy } from '../transaction/pause.ts'
-import type { Run } from '../transaction/run.ts'
+import { type Act, type ActionKind, entryOf } from '../run/action.ts'
+import { pausedBy } from '../run/pause.ts'
+import type { Run } from '../run/run.ts'
 import type {
   NewTransaction,
   ProcessOutline,
   TransactionSource,
-} from '../transaction/transaction-source.ts'
+} from '../run/transaction-source.ts'
 import { type Schedule, scheduledId, type ScheduleTiming } from './schedule.ts'
 import { dueTicks, firstTick, isOverlooked } from './ticks.ts'
 

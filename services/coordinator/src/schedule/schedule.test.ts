@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { defineProcess } from '../process/define-process.ts'
+import { defineProcess } from '../step/define-process.ts'
 import { type ScheduleOptions, scheduledId } from './schedule.ts'
 
 const nightly = { name: 'nightly', cron: '0 2 * * *' }

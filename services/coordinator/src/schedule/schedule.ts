@@ -1,7 +1,7 @@
 /** The schedules of a process definition: the times at which runs begin without a request. */
 import type { z } from 'zod'
-import { acceptedKey, type Concurrency } from '../process/concurrency.ts'
-import { isPreservedAsJson, type Json, normalizedJson } from '../process/json-normalization.ts'
+import { acceptedKey, type Concurrency } from '../run/concurrency.ts'
+import { isPreservedAsJson, type Json, normalizedJson } from '../run/json-normalization.ts'
 import { cronTimes } from './cron.ts'
 
 /** One schedule in a process definition. */

@@ -13,12 +13,12 @@ import {
   WEBHOOK_STEP,
   type WebhookBody,
 } from '@integration-host/shared/contracts/webhook'
-import { defineProcess } from '../process/define-process.ts'
-import type { ProcessDefinition } from '../process/definition.ts'
-import { NO_RESPONSE, type StepOutcome } from '../process/progress.ts'
-import type { RetryPolicy } from '../process/retry-policy.ts'
-import type { StepAbort } from '../process/step-abort.ts'
-import type { Claim } from '../transaction/transaction-source.ts'
+import { defineProcess } from '../step/define-process.ts'
+import type { ProcessDefinition } from '../step/definition.ts'
+import { NO_RESPONSE, type StepOutcome } from '../run/progress.ts'
+import type { RetryPolicy } from '../run/retry-policy.ts'
+import type { StepAbort } from '../step/step-abort.ts'
+import type { Claim } from '../run/transaction-source.ts'
 import type { Receiver } from './receivers.ts'
 import { signedHeaders } from './signature.ts'
 import { Notice } from './webhook.ts'

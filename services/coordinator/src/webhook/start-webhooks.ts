@@ -2,9 +2,9 @@ import type { TransactionEvent } from '@integration-host/shared/contracts/transa
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
-import type { Run } from '../transaction/run.ts'
-import { isOver } from '../transaction/status.ts'
-import type { TransactionSource, WebhookBacklog } from '../transaction/transaction-source.ts'
+import type { Run } from '../run/run.ts'
+import { isOver } from '../run/status.ts'
+import type { TransactionSource, WebhookBacklog } from '../run/transaction-source.ts'
 import { startPolling } from '../worker/polling.ts'
 
 export interface WebhookStarterDeps {

@@ -1,7 +1,7 @@
 import type { CredentialEvent } from '@integration-host/shared/contracts/credential-event'
 import { webhookTypes } from '@integration-host/shared/contracts/webhook'
 import { describe, expect, it } from 'vitest'
-import type { AnnouncedRun, NewWebhook } from '../transaction/transaction-source.ts'
+import type { AnnouncedRun, NewWebhook } from '../run/transaction-source.ts'
 import { webhooksOfCredential, webhooksOfTransition } from './webhook.ts'
 
 const receivers = [{ id: 'all', events: new Set(webhookTypes) }]

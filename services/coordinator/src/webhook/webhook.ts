@@ -12,7 +12,7 @@ import {
   type WebhookType,
 } from '@integration-host/shared/contracts/webhook'
 import { z } from 'zod'
-import type { AnnouncedRun, NewWebhook } from '../transaction/transaction-source.ts'
+import type { AnnouncedRun, NewWebhook } from '../run/transaction-source.ts'
 import type { Receiver } from './receivers.ts'
 
 /** The initial data of a run of the process `Webhook`. The store adds the time of the event. */

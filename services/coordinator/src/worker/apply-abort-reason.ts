@@ -1,6 +1,6 @@
-import { CODE_ERRORS } from '../process/perform-step.ts'
-import type { StepOutcome } from '../process/progress.ts'
-import type { AbortReason } from '../process/step-abort.ts'
+import { CODE_ERRORS } from '../step/perform-step.ts'
+import type { StepOutcome } from '../run/progress.ts'
+import type { AbortReason } from '../step/step-abort.ts'
 
 /**
  * Returns the outcome to record for a step that may have been aborted. `'abandoned'` means that the step ignored its

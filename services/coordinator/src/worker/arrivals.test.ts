@@ -1,8 +1,8 @@
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { describe, expect, it } from 'vitest'
 import { claimedRun } from '../../test-support/claimed-run.ts'
-import { defineProcess } from '../process/define-process.ts'
-import type { Claim, QueueResult } from '../transaction/transaction-source.ts'
+import { defineProcess } from '../step/define-process.ts'
+import type { Claim, QueueResult } from '../run/transaction-source.ts'
 import { createArrivals } from './arrivals.ts'
 
 const PREFETCH = 8

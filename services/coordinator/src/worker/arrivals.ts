@@ -7,8 +7,8 @@
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
-import type { ProcessDefinition } from '../process/definition.ts'
-import type { Claim, QueueResult, StartOnArrival } from '../transaction/transaction-source.ts'
+import type { ProcessDefinition } from '../step/definition.ts'
+import type { Claim, QueueResult, StartOnArrival } from '../run/transaction-source.ts'
 import type { Gate } from './gate.ts'
 
 export interface Arrivals extends AsyncDisposable {

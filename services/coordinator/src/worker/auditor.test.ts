@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { auditOf, type UnfinishedGroup } from '../transaction/audit.ts'
-import type { Pause } from '../transaction/pause.ts'
+import { auditOf, type UnfinishedGroup } from '../run/audit.ts'
+import type { Pause } from '../run/pause.ts'
 import { createAuditor } from './auditor.ts'
 
 const group = (Process: string, StepName: string): UnfinishedGroup => ({

@@ -1,6 +1,6 @@
-import type { Audit } from '../transaction/audit.ts'
-import type { PauseStore } from '../transaction/pause.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { Audit } from '../run/audit.ts'
+import type { PauseStore } from '../run/pause.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
 import type { PausedNames } from './gate.ts'
 import type { StepQueue } from './step-queue.ts'
 

@@ -1,5 +1,5 @@
 import type { Consumer } from '@integration-host/shared/messaging/message-bus'
-import type { ProcessDefinition } from '../process/definition.ts'
+import type { ProcessDefinition } from '../step/definition.ts'
 import type { Gate } from './gate.ts'
 import type { StepDelivery, StepQueue } from './step-queue.ts'
 

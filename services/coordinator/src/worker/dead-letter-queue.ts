@@ -6,7 +6,7 @@ import type {
   OutgoingMessage,
 } from '@integration-host/shared/messaging/message-bus'
 import { z } from 'zod'
-import { MAX_CONTENT_BYTES } from '../transaction/dead-letter.ts'
+import { MAX_CONTENT_BYTES } from '../run/dead-letter.ts'
 import type { ProcessQueue } from './process-consumers.ts'
 
 export interface DeadMessage {

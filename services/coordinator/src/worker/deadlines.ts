@@ -1,6 +1,6 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
 import { startPolling } from './polling.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 

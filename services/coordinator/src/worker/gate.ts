@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ProcessDefinition } from '../process/definition.ts'
+import type { ProcessDefinition } from '../step/definition.ts'
 
 /** Whether a business process is paused. */
 export type PausedNames = Pick<ReadonlySet<string>, 'has'>

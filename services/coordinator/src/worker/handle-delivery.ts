@@ -1,13 +1,13 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
-import { acceptedKey } from '../process/concurrency.ts'
-import type { ProcessDefinition } from '../process/definition.ts'
-import { WHOLE_PROCESS } from '../transaction/slots.ts'
+import { acceptedKey } from '../run/concurrency.ts'
+import type { ProcessDefinition } from '../step/definition.ts'
+import { WHOLE_PROCESS } from '../run/slots.ts'
 import type {
   Claim,
   ClaimRequest,
   TransactionSource,
   UnkeyedRun,
-} from '../transaction/transaction-source.ts'
+} from '../run/transaction-source.ts'
 import type { Gate } from './gate.ts'
 import type { StepDelivery, StepQueue } from './step-queue.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'

@@ -18,9 +18,9 @@ import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { MessageAddress } from '@integration-host/shared/messaging/misaddressed'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
-import type { PauseStore } from '../transaction/pause.ts'
+import type { PauseStore } from '../run/pause.ts'
 import type { PausedNames } from './gate.ts'
-import type { Operations, QueueOutcome } from './operations.ts'
+import type { RunActions, QueueOutcome } from './run-actions.ts'
 import { startPolling } from './polling.ts'
 import { createProcessConsumers, type ProcessQueue } from './process-consumers.ts'
 import { createStartBatches, type StartRequest } from './start-batches.ts'
@@ -89,7 +89,7 @@ export interface MessageIntakeDeps<Message extends IntakeMessage, Ignored extend
   readonly queues: string
   readonly pauses: Pick<PauseStore, 'paused'>
   readonly queue: IntakeQueue<Message>
-  readonly operations: Pick<Operations, 'queue'>
+  readonly runActions: Pick<RunActions, 'queue'>
   /**
    * Reads a message.
    *
@@ -155,7 +155,7 @@ const RENEWED_PAUSE_MS = 200
 export function startMessageIntake<Message extends IntakeMessage, Ignored extends string = never>(
   deps: MessageIntakeDeps<Message, Ignored>,
 ): MessageIntake {
-  const { kind, pauses, queue, operations, retryStore, log, count, holdMs = HOLD_MS } = deps
+  const { kind, pauses, queue, runActions, retryStore, log, count, holdMs = HOLD_MS } = deps
   const shutdown = new AbortController()
   const consumers = createProcessConsumers({ queue, kind, queues: deps.queues, log })
   /** The number of messages of each process that stay unacknowledged until the store is available. */
@@ -166,9 +166,9 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
 
   function start(process: string): void {
     const enqueue = deps.isBatched
-      ? createStartBatches(process, operations.queue)
+      ? createStartBatches(process, runActions.queue)
       : async ({ transaction, by }: StartRequest): Promise<QueueOutcome> => {
-          const [outcome] = await operations.queue(process, [transaction], by)
+          const [outcome] = await runActions.queue(process, [transaction], by)
           return outcome as QueueOutcome // the batch has one outcome for each transaction
         }
     consumers.start(process, (message) => handle(process, message, enqueue))

@@ -5,25 +5,26 @@ import {
   type Tracing,
   tracing,
 } from '@integration-host/shared/observability/telemetry'
-import { createCoolDowns } from '../process/cool-downs.ts'
+import { createCoolDowns } from '../step/cool-downs.ts'
 import {
   limitsOf,
   type ProcessDefinition,
   type StepLimits,
   stepUnknownError,
-} from '../process/definition.ts'
-import type { Files } from '../process/files.ts'
-import type { HttpCall, StepCall } from '../process/http-call.ts'
-import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
-import type { StepDeps } from '../process/perform-step.ts'
-import { runStep } from '../process/run-step.ts'
-import type { Gateway } from '../process/step-request.ts'
-import type { ProcessSettings } from '../process/step.ts'
-import { StepAbort } from '../process/step-abort.ts'
-import { createTargetLimiter, type WaitForClock } from '../process/target-limiter.ts'
-import type { FinishedItem } from '../transaction/item.ts'
-import type { TargetCalls } from '../transaction/target-calls.ts'
-import type { Claim, RunState, TransactionSource } from '../transaction/transaction-source.ts'
+} from '../step/definition.ts'
+import type { Files } from '../step/files.ts'
+import type { HttpCall } from '../step/http-call.ts'
+import type { StepCall } from '../run/progress.ts'
+import { advance, type StepOutcome, type Transition } from '../run/progress.ts'
+import type { StepDeps } from '../step/perform-step.ts'
+import { runStep } from '../step/run-step.ts'
+import type { Gateway } from '../step/step-request.ts'
+import type { ProcessSettings } from '../step/step.ts'
+import { StepAbort } from '../step/step-abort.ts'
+import { createTargetLimiter, type WaitForClock } from '../step/target-limiter.ts'
+import type { FinishedItem } from '../run/item.ts'
+import type { TargetCalls } from '../run/target-calls.ts'
+import type { Claim, RunState, TransactionSource } from '../run/transaction-source.ts'
 import { applyAbortReason } from './apply-abort-reason.ts'
 import type { Gate } from './gate.ts'
 import type { StepInFlight, StepsInFlight } from './steps-in-flight.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { defineProcess } from '../process/define-process.ts'
+import { defineProcess } from '../step/define-process.ts'
 import orderProcess from '../processes/order-process.ts'
-import type { RunKey } from '../transaction/run.ts'
+import type { RunKey } from '../run/run.ts'
 import { createRemoveFilesOfRuns } from './run-files.ts'
 
 describe('the files of runs', () => {

@@ -1,6 +1,6 @@
-import type { ProcessDefinition } from '../process/definition.ts'
-import type { ProcessSettings } from '../process/step.ts'
-import type { RunKey } from '../transaction/run.ts'
+import type { ProcessDefinition } from '../step/definition.ts'
+import type { ProcessSettings } from '../step/step.ts'
+import type { RunKey } from '../run/run.ts'
 
 export interface RemovedFiles<Run> {
   /** The number of files that existed and were removed. */

@@ -1,8 +1,8 @@
 import { batched } from '@integration-host/shared/batching/batched'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { hasCode } from '@integration-host/shared/errors'
-import type { Actor } from '../transaction/action.ts'
-import type { Operations, QueueOutcome } from './operations.ts'
+import type { Actor } from '../run/action.ts'
+import type { RunActions, QueueOutcome } from './run-actions.ts'
 
 export interface StartRequest {
   readonly transaction: QueueTransaction
@@ -22,7 +22,7 @@ const MAX_BATCH = 100
  */
 export function createStartBatches(
   process: string,
-  queue: Operations['queue'],
+  queue: RunActions['queue'],
 ): (request: StartRequest) => Promise<QueueOutcome> {
   const inBatch = batched<StartRequest, QueueOutcome>(
     async (requests) => {

@@ -17,8 +17,8 @@ import type {
 } from '@integration-host/shared/messaging/message-bus'
 import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
 import { type SpanDescription, tracing } from '@integration-host/shared/observability/telemetry'
-import type { RunKey } from '../transaction/run.ts'
-import type { ProcessOutline } from '../transaction/transaction-source.ts'
+import type { RunKey } from '../run/run.ts'
+import type { ProcessOutline } from '../run/transaction-source.ts'
 import { outgoingDeadLetter } from './dead-letter-queue.ts'
 import type { Traceparents } from './traceparent.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { StepAbort } from '../process/step-abort.ts'
-import type { Claim, Lease } from '../transaction/transaction-source.ts'
+import { StepAbort } from '../step/step-abort.ts'
+import type { Claim, Lease } from '../run/transaction-source.ts'
 import { createStepsInFlight, type StepInFlight } from './steps-in-flight.ts'
 
 const stepOf = (TransactionID: string, version: number): StepInFlight => {

@@ -1,7 +1,7 @@
 import { LinkedList } from '@integration-host/shared/process/linked-list'
-import type { AbortReason, StepAbort } from '../process/step-abort.ts'
-import { isSameRun, type Run, type RunKey } from '../transaction/run.ts'
-import type { Claim, Lease } from '../transaction/transaction-source.ts'
+import type { AbortReason, StepAbort } from '../step/step-abort.ts'
+import { isSameRun, type Run, type RunKey } from '../run/run.ts'
+import type { Claim, Lease } from '../run/transaction-source.ts'
 
 export interface StepInFlight {
   readonly claim: Claim

@@ -3,9 +3,9 @@ import { systemClock } from '@integration-host/shared/process/clock'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
 import { claimedRun } from '../../test-support/claimed-run.ts'
-import { defineProcess } from '../process/define-process.ts'
-import type { Run } from '../transaction/run.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { defineProcess } from '../step/define-process.ts'
+import type { Run } from '../run/run.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
 import { startSweeper } from './sweeper.ts'
 
 const process = defineProcess('P', { steps: { first: () => {}, second: () => {} } })

@@ -1,5 +1,5 @@
 import { hash, randomBytes } from 'node:crypto'
-import { keyText, type RunKey } from '../transaction/run.ts'
+import { keyText, type RunKey } from '../run/run.ts'
 
 /** Returns the value of the `traceparent` header (W3C Trace Context §3.2) for a call that a run makes. */
 export type Traceparents = (run: RunKey) => string

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { createLogger } from '@integration-host/shared/observability/logger'
-import type { RunState } from '../transaction/transaction-source.ts'
+import type { RunState } from '../run/transaction-source.ts'
 import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import { createTransitionPublisher } from './transition-publisher.ts'
 

@@ -2,10 +2,10 @@ import type { TransactionEvent } from '@integration-host/shared/contracts/transa
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock, Timer } from '@integration-host/shared/process/clock'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
-import { isOver } from '../transaction/status.ts'
-import type { RunState } from '../transaction/transaction-source.ts'
+import { isOver } from '../run/status.ts'
+import type { RunState } from '../run/transaction-source.ts'
 import type { StepQueue } from './step-queue.ts'
-import type { TransitionFeed } from './transition-feed.ts'
+import type { TransitionFeed } from '../events/transition-feed.ts'
 
 /**
  * Publishes committed transitions. It sends a message to the queue of the step that is due, and an event to other

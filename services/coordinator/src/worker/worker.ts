@@ -17,8 +17,8 @@
  *     If this replica dies directly afterwards, the run continues when the lease of this claim has expired.
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
-import type { ProcessDefinition } from '../process/definition.ts'
-import { RENEW_MS, type TransactionSource } from '../transaction/transaction-source.ts'
+import type { ProcessDefinition } from '../step/definition.ts'
+import { RENEW_MS, type TransactionSource } from '../run/transaction-source.ts'
 import { type Arrivals, createArrivals } from './arrivals.ts'
 import { createConsumers } from './consumers.ts'
 import { createGate, type PausedNames } from './gate.ts'

@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads'
-import type { Files } from '../../process/files.ts'
+import type { Files } from '../../step/files.ts'
 import type { FileToWrite, WriteFailure } from './file-writer.ts'
 import { removeTemporaryFiles, temporaryPath } from './temporary-files.ts'
 

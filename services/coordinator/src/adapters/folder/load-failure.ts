@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { stripTypeScriptTypes } from 'node:module'
 import { fileURLToPath } from 'node:url'
-import { shortText } from '../../process/judge-call.ts'
+import { shortText } from '../../step/judge-call.ts'
 import { withoutGeneration } from './module-hook.ts'
 
 /** The reason why a process file or a package could not be loaded. The processes of this file or package do not run. */

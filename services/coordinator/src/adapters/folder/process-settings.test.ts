@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { defineProcess, secret, z } from '../../process/api.ts'
+import { defineProcess, secret, z } from '../../step/api.ts'
 import { createSettingsReader, variableOf } from './process-settings.ts'
 
 const invoiceExport = defineProcess('InvoiceExport', {

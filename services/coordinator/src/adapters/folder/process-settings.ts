@@ -1,7 +1,7 @@
 /** Reads from the environment the settings that processes declare. */
 import { ConfigError, type Environment, parseConfig } from '@integration-host/shared/process/config'
 import { z } from 'zod'
-import { bindSettings, type ProcessDefinition } from '../../process/definition.ts'
+import { bindSettings, type ProcessDefinition } from '../../step/definition.ts'
 
 /**
  * Returns the name of the environment variable of a setting: for example `INVOICE_EXPORT_ERP_URL` for the setting

@@ -19,7 +19,7 @@ import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import type { Environment } from '@integration-host/shared/process/config'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { CHANGE_FEED } from '../../change-feed/sweep.ts'
-import { isDefinition, type ProcessDefinition } from '../../process/definition.ts'
+import { isDefinition, type ProcessDefinition } from '../../step/definition.ts'
 import {
   exitPlace,
   failureOf,

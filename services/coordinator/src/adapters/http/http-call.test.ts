@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { brotliCompressSync, deflateRawSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { respondWith, startTarget, type Target } from '../../../test-support/fake-target.ts'
-import { StepAbort } from '../../process/step-abort.ts'
+import { StepAbort } from '../../step/step-abort.ts'
 import { createHttpCaller, type HttpCaller } from './http-call.ts'
 
 let caller: HttpCaller

@@ -23,8 +23,8 @@ import {
   type CallRequest,
   type HttpCall,
   MAX_RESPONSE_BYTES,
-} from '../../process/http-call.ts'
-import { textOf } from '../../process/response-content.ts'
+} from '../../step/http-call.ts'
+import { textOf } from '../../step/response-content.ts'
 
 export interface HttpCaller extends AsyncDisposable {
   readonly call: HttpCall

@@ -14,7 +14,7 @@ import {
 } from '@integration-host/shared/test-support/forward-proxy'
 import { createAuthority, LOOPBACK_NAMES } from '@integration-host/shared/test-support/certificates'
 import { afterEach, describe, expect, it } from 'vitest'
-import { StepAbort } from '../../process/step-abort.ts'
+import { StepAbort } from '../../step/step-abort.ts'
 import { createWebhookPost } from './webhook-post.ts'
 
 const servers: Server[] = []

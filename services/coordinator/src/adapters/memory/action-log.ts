@@ -1,4 +1,4 @@
-import type { Action, ActionFilter } from '../../transaction/action.ts'
+import type { Action, ActionFilter } from '../../run/action.ts'
 
 export interface ActionLog {
   /**

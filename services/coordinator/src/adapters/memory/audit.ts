@@ -1,13 +1,8 @@
-import {
-  type Audit,
-  auditOf,
-  type EndedGroup,
-  type UnfinishedGroup,
-} from '../../transaction/audit.ts'
-import type { Pauses } from '../../transaction/pause.ts'
-import { isOver } from '../../transaction/status.ts'
-import { STUCK_MS } from '../../transaction/transaction-source.ts'
-import type { StoredRun } from '../../transaction/transitions.ts'
+import { type Audit, auditOf, type EndedGroup, type UnfinishedGroup } from '../../run/audit.ts'
+import type { Pauses } from '../../run/pause.ts'
+import { isOver } from '../../run/status.ts'
+import { STUCK_MS } from '../../run/transaction-source.ts'
+import type { StoredRun } from '../../run/transitions.ts'
 
 /** Counts runs, and counts violations of the invariants that `Audit` lists. `now` is epoch ms. */
 export function auditRuns(

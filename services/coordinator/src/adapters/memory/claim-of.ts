@@ -1,7 +1,7 @@
-import { isFinished } from '../../transaction/item.ts'
-import { runKey } from '../../transaction/run.ts'
-import type { Claim, ClaimRequest } from '../../transaction/transaction-source.ts'
-import type { StoredRun } from '../../transaction/transitions.ts'
+import { isFinished } from '../../run/item.ts'
+import { runKey } from '../../run/run.ts'
+import type { Claim, ClaimRequest } from '../../run/transaction-source.ts'
+import type { StoredRun } from '../../run/transitions.ts'
 
 /** Returns the claim of a run that this request has just claimed. */
 export const claimOf = (

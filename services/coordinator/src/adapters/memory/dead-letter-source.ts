@@ -1,10 +1,10 @@
-import { entryOf } from '../../transaction/action.ts'
+import { entryOf } from '../../run/action.ts'
 import {
   type DeadLetter,
   type DeadLetterStore,
   MAX_CONTENT_BYTES,
   namedBy,
-} from '../../transaction/dead-letter.ts'
+} from '../../run/dead-letter.ts'
 import type { StoredDeadLetter } from './dead-letters.ts'
 import type { MemoryStore } from './store.ts'
 

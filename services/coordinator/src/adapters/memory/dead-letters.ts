@@ -1,4 +1,4 @@
-import type { DeadLetterFilter, NewDeadLetter } from '../../transaction/dead-letter.ts'
+import type { DeadLetterFilter, NewDeadLetter } from '../../run/dead-letter.ts'
 
 /** A dead letter as it is stored in the files of the memory source. */
 export interface StoredDeadLetter extends Omit<NewDeadLetter, 'Content'> {

@@ -1,10 +1,10 @@
 /** Reads what the files of earlier versions contain instead of rows of `Records`. */
 import type { ChangeCursor } from '../../change-feed/change-cursors.ts'
 import { CURSORS, DELIVERY } from '../../change-feed/change-cursors.ts'
-import { type Pause, PROCESSES, type ProcessRow } from '../../transaction/pause.ts'
-import { COUNTED } from '../../transaction/retention.ts'
-import type { Operation } from '../../transaction/bulk-operation.ts'
-import { OPERATIONS } from '../../transaction/bulk-operation-store.ts'
+import { type Pause, PROCESSES, type ProcessRow } from '../../run/pause.ts'
+import { COUNTED } from '../../run/retention.ts'
+import type { Operation } from '../../bulk/bulk-operation.ts'
+import { OPERATIONS } from '../../bulk/bulk-operation-store.ts'
 import { type ScheduleRow, SCHEDULES, type StoredSchedule } from '../../schedule/schedule-store.ts'
 import { INSTALLATION, keyOf, type RecordChange, type RecordTables } from './records.ts'
 

@@ -1,6 +1,6 @@
-import type { EndPosition } from '../../transaction/retention.ts'
-import type { Run } from '../../transaction/run.ts'
-import type { RunExports } from '../../transaction/run-export.ts'
+import type { EndPosition } from '../../run/retention.ts'
+import type { Run } from '../../run/run.ts'
+import type { RunExports } from '../../run/run-export.ts'
 import type { RunTable } from './run-table.ts'
 
 /** The minimum size of a page. All runs are sorted for each page, so few large pages cost less than many small ones. */

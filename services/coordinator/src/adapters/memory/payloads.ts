@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Json } from '../../process/json-normalization.ts'
+import type { Json } from '../../run/json-normalization.ts'
 import {
   isKeyColumn,
   type OutdatedPayloads,
@@ -8,9 +8,9 @@ import {
   type PayloadStore,
   sealedWith,
   type StoredPayload,
-} from '../../transaction/payload.ts'
-import { keyText, runKey } from '../../transaction/run.ts'
-import type { StoredRun } from '../../transaction/transitions.ts'
+} from '../../run/payload.ts'
+import { keyText, runKey } from '../../run/run.ts'
+import type { StoredRun } from '../../run/transitions.ts'
 import type { MemoryStore } from './store.ts'
 
 /** The payloads of the memory source. */

@@ -1,26 +1,22 @@
 /** Queueing transactions in the memory source. */
-import { type Action, type Actor, entryOf } from '../../transaction/action.ts'
+import { type Action, type Actor, entryOf } from '../../run/action.ts'
 import {
   type DebouncedTransaction,
   isDebounced,
   planDebounced,
   type WaitingRun,
-} from '../../transaction/debounce.ts'
-import {
-  DELAYED_RUNS_PER_KEY,
-  type DelayedRuns,
-  startsLater,
-} from '../../transaction/delayed-runs.ts'
-import { isRepeated, storedTags } from '../../transaction/run.ts'
+} from '../../run/debounce.ts'
+import { DELAYED_RUNS_PER_KEY, type DelayedRuns, startsLater } from '../../run/delayed-runs.ts'
+import { isRepeated, storedTags } from '../../run/run.ts'
 import type {
   NewTransaction,
   ProcessOutline,
   QueueResult,
   StartOnArrival,
   TransactionSource,
-} from '../../transaction/transaction-source.ts'
-import { startingNow } from '../../transaction/start-time.ts'
-import { claimed, queued, type StoredRun, type Times } from '../../transaction/transitions.ts'
+} from '../../run/transaction-source.ts'
+import { startingNow } from '../../run/start-time.ts'
+import { claimed, queued, type StoredRun, type Times } from '../../run/transitions.ts'
 import { claimOf } from './claim-of.ts'
 import type { Entry, MemoryStore } from './store.ts'
 

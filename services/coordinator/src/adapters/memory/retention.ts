@@ -1,12 +1,7 @@
-import {
-  COUNTED,
-  FIRST_END,
-  type Retention,
-  type RetentionPolicy,
-} from '../../transaction/retention.ts'
-import { type Run, runKey } from '../../transaction/run.ts'
-import * as transitions from '../../transaction/transitions.ts'
-import type { StoredRun } from '../../transaction/transitions.ts'
+import { COUNTED, FIRST_END, type Retention, type RetentionPolicy } from '../../run/retention.ts'
+import { type Run, runKey } from '../../run/run.ts'
+import * as transitions from '../../run/transitions.ts'
+import type { StoredRun } from '../../run/transitions.ts'
 import { INSTALLATION, keyOf, type RecordChange } from './records.ts'
 import type { Entry, MemoryStore } from './store.ts'
 

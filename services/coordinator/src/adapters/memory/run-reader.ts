@@ -1,5 +1,5 @@
-import { DEFAULT_ATTEMPTS, NO_LEASE, type RunReader } from '../../transaction/run-detail.ts'
-import type { StoredRun } from '../../transaction/transitions.ts'
+import { DEFAULT_ATTEMPTS, NO_LEASE, type RunReader } from '../../run/run-detail.ts'
+import type { StoredRun } from '../../run/transitions.ts'
 import type { RunTable } from './run-table.ts'
 
 /** Defaults for the members of an attempt that was stored by an earlier version without them. */

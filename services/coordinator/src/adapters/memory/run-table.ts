@@ -1,8 +1,8 @@
 /** The runs of the memory source, with the indexes that make its operations fast. */
-import { debounceKeyText } from '../../transaction/debounce.ts'
-import { keyText, type RunKey } from '../../transaction/run.ts'
-import { isOver } from '../../transaction/status.ts'
-import type { StoredRun } from '../../transaction/transitions.ts'
+import { debounceKeyText } from '../../run/debounce.ts'
+import { keyText, type RunKey } from '../../run/run.ts'
+import { isOver } from '../../run/status.ts'
+import type { StoredRun } from '../../run/transitions.ts'
 
 export interface RunTable {
   put(stored: StoredRun): void

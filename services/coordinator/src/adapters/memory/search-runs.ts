@@ -1,14 +1,14 @@
 import { isCovered } from '@integration-host/shared/access/caller'
 import { tagOf } from '@integration-host/shared/contracts/run-filter'
-import type { Run } from '../../transaction/run.ts'
+import type { Run } from '../../run/run.ts'
 import {
   type RunOrder,
   type RunPage,
   type RunPosition,
   type RunSearch,
   possibleStatuses,
-} from '../../transaction/run-search.ts'
-import type { StoredRun } from '../../transaction/transitions.ts'
+} from '../../run/run-search.ts'
+import type { StoredRun } from '../../run/transitions.ts'
 
 /** Returns a page of runs, newest first. */
 export function searchRuns(stored: readonly StoredRun[], search: RunSearch): RunPage {

@@ -1,14 +1,14 @@
 /** Assigns slots to runs of processes that limit the number of runs in progress. */
-import type { Run, RunKey } from '../../transaction/run.ts'
-import { granted } from '../../transaction/slot-transitions.ts'
+import type { Run, RunKey } from '../../run/run.ts'
+import { granted } from '../../run/slot-transitions.ts'
 import {
   type Grants,
   MAX_GRANTS,
   type SlotRequest,
   type Slots,
   WHOLE_PROCESS,
-} from '../../transaction/slots.ts'
-import type { StoredRun, Times } from '../../transaction/transitions.ts'
+} from '../../run/slots.ts'
+import type { StoredRun, Times } from '../../run/transitions.ts'
 import type { RunTable, SlotGroup } from './run-table.ts'
 
 /** Returns the concurrency key to which the limit applies; `null` if the key is not known yet. */

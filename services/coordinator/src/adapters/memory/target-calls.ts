@@ -1,4 +1,4 @@
-import type { TargetCalls, TargetKey } from '../../transaction/target-calls.ts'
+import type { TargetCalls, TargetKey } from '../../run/target-calls.ts'
 
 /**
  * Counts the calls to targets with limits. The counts are not stored, because only one OS process uses the memory

@@ -10,17 +10,17 @@ import {
   entryOf,
   requireFirstAct,
   requireVersion,
-} from '../../transaction/action.ts'
+} from '../../run/action.ts'
 import {
   anotherRunStarted,
   notFound,
   purged,
   requireLatest,
   stillActive,
-} from '../../transaction/errors.ts'
-import { EXPORT_LAG_MS } from '../../transaction/run-export.ts'
-import { pausesOf, PROCESSES, type ProcessRow } from '../../transaction/pause.ts'
-import type { Run } from '../../transaction/run.ts'
+} from '../../run/errors.ts'
+import { EXPORT_LAG_MS } from '../../run/run-export.ts'
+import { pausesOf, PROCESSES, type ProcessRow } from '../../run/pause.ts'
+import type { Run } from '../../run/run.ts'
 import {
   type ClaimRequest,
   type ClaimResult,
@@ -31,11 +31,11 @@ import {
   type TransactionSource,
   type UnkeyedRun,
   type WebhooksOf,
-} from '../../transaction/transaction-source.ts'
-import { parked, withSlot } from '../../transaction/slot-transitions.ts'
-import { isWaitingForSlot } from '../../transaction/slots.ts'
-import * as transitions from '../../transaction/transitions.ts'
-import type { StoredRun, Times } from '../../transaction/transitions.ts'
+} from '../../run/transaction-source.ts'
+import { parked, withSlot } from '../../run/slot-transitions.ts'
+import { isWaitingForSlot } from '../../run/slots.ts'
+import * as transitions from '../../run/transitions.ts'
+import type { StoredRun, Times } from '../../run/transitions.ts'
 import { auditRuns } from './audit.ts'
 import { createMemoryDeadLetters } from './dead-letter-source.ts'
 import { createMemoryErasures } from './erase-runs.ts'

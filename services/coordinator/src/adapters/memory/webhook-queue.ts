@@ -1,6 +1,6 @@
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
-import { isOver } from '../../transaction/status.ts'
-import type { NewWebhook, WebhookBacklog } from '../../transaction/transaction-source.ts'
+import { isOver } from '../../run/status.ts'
+import type { NewWebhook, WebhookBacklog } from '../../run/transaction-source.ts'
 import type { RunTable } from './run-table.ts'
 
 export type StoredWebhook = Required<NewWebhook>

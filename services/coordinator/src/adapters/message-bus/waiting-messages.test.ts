@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { defineProcess } from '../../process/define-process.ts'
+import { defineProcess } from '../../step/define-process.ts'
 import { countWaitingMessages } from './waiting-messages.ts'
 
 const steps = { one: () => null }

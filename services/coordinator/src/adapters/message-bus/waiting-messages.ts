@@ -1,7 +1,7 @@
 import { onQueue } from '@integration-host/shared/contracts/provider-event'
 import { startQueue } from '@integration-host/shared/contracts/start-message'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
-import { isStartable, type ProcessDefinition } from '../../process/definition.ts'
+import { isStartable, type ProcessDefinition } from '../../step/definition.ts'
 
 /** The number of messages that wait in one queue. They start runs when a coordinator consumes them. */
 export interface WaitingMessages {

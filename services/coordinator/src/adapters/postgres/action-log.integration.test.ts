@@ -3,8 +3,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
 import { createDatabase, type TestDatabase } from '@integration-host/postgres/test-support/database'
 import { openPostgresSource } from '../../../test-support/postgres-source.ts'
-import { createPauseStore } from '../../transaction/pause.ts'
-import type { TransactionSource } from '../../transaction/transaction-source.ts'
+import { createPauseStore } from '../../run/pause.ts'
+import type { TransactionSource } from '../../run/transaction-source.ts'
 import { listActions } from './statements/actions.ts'
 
 const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }

@@ -2,8 +2,8 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, type TestDatabase } from '@integration-host/postgres/test-support/database'
 import { openPostgresSource } from '../../../test-support/postgres-source.ts'
-import { createPauseStore } from '../../transaction/pause.ts'
-import type { TransactionSource } from '../../transaction/transaction-source.ts'
+import { createPauseStore } from '../../run/pause.ts'
+import type { TransactionSource } from '../../run/transaction-source.ts'
 
 const COMPLETED = 101_000
 const FAILED = 20_100

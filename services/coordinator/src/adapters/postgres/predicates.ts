@@ -3,10 +3,10 @@
  * `h`.
  */
 import type postgres from 'postgres'
-import type { RunKey } from '../../transaction/run.ts'
-import { activeStatuses } from '../../transaction/status.ts'
-import { WORKER_LOST } from '../../transaction/transitions.ts'
-import type { RunTerms } from '../../transaction/transaction-source.ts'
+import type { RunKey } from '../../run/run.ts'
+import { activeStatuses } from '../../run/status.ts'
+import { WORKER_LOST } from '../../run/transitions.ts'
+import type { RunTerms } from '../../run/transaction-source.ts'
 
 type Sql = postgres.Sql | postgres.TransactionSql
 type Alias =

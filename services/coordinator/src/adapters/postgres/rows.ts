@@ -1,10 +1,10 @@
 /** The rows that statements return, and their conversion to the types of the domain. */
-import type { Transition } from '../../process/progress.ts'
-import type { Attempt, FinishedItem, Item } from '../../transaction/item.ts'
-import type { EndPosition } from '../../transaction/retention.ts'
-import type { Run, RunKey } from '../../transaction/run.ts'
-import { isOver } from '../../transaction/status.ts'
-import type { Claim, ClaimRequest, Lease, RunState } from '../../transaction/transaction-source.ts'
+import type { Transition } from '../../run/progress.ts'
+import type { Attempt, FinishedItem, Item } from '../../run/item.ts'
+import type { EndPosition } from '../../run/retention.ts'
+import type { Run, RunKey } from '../../run/run.ts'
+import { isOver } from '../../run/status.ts'
+import type { Claim, ClaimRequest, Lease, RunState } from '../../run/transaction-source.ts'
 import { isoTime } from '@integration-host/postgres/iso-time'
 import type { orderAttempt, orderHeader, orderItem } from './schema/runs.ts'
 

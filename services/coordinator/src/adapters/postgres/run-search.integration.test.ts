@@ -4,8 +4,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, type TestDatabase } from '@integration-host/postgres/test-support/database'
 import { openPostgresSource } from '../../../test-support/postgres-source.ts'
 import { aSearch } from '../../../test-support/search.ts'
-import type { RunOrder, RunPosition, RunSearch } from '../../transaction/run-search.ts'
-import type { TransactionSource } from '../../transaction/transaction-source.ts'
+import type { RunOrder, RunPosition, RunSearch } from '../../run/run-search.ts'
+import type { TransactionSource } from '../../run/transaction-source.ts'
 import { searchRuns } from './statements/search-runs.ts'
 
 const RUNS = 20_000

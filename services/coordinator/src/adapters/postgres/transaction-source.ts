@@ -9,13 +9,13 @@
  */
 import { batched } from '@integration-host/shared/batching/batched'
 import type postgres from 'postgres'
-import type { Transition } from '../../process/progress.ts'
-import type { Actor } from '../../transaction/action.ts'
-import { isDebounced } from '../../transaction/debounce.ts'
-import { MAX_CONTENT_BYTES, type NewDeadLetter } from '../../transaction/dead-letter.ts'
-import { EXPORT_LAG_MS } from '../../transaction/run-export.ts'
-import type { ClaimedRun, Run } from '../../transaction/run.ts'
-import type { SlotRequest } from '../../transaction/slots.ts'
+import type { Transition } from '../../run/progress.ts'
+import type { Actor } from '../../run/action.ts'
+import { isDebounced } from '../../run/debounce.ts'
+import { MAX_CONTENT_BYTES, type NewDeadLetter } from '../../run/dead-letter.ts'
+import { EXPORT_LAG_MS } from '../../run/run-export.ts'
+import type { ClaimedRun, Run } from '../../run/run.ts'
+import type { SlotRequest } from '../../run/slots.ts'
 import {
   type ClaimRequest,
   type ClaimResult,
@@ -30,7 +30,7 @@ import {
   SWEEP_MS,
   type TransactionSource,
   type WebhooksOf,
-} from '../../transaction/transaction-source.ts'
+} from '../../run/transaction-source.ts'
 import type { PostgresConnection } from '@integration-host/postgres/connection'
 import { listActions, recordWithoutChange } from './statements/actions.ts'
 import { postgresRecords } from './records.ts'

@@ -5,7 +5,7 @@ import type {
   ActionFilter,
   ActionKind,
   ActionWithoutChange,
-} from '../../../transaction/action.ts'
+} from '../../../run/action.ts'
 
 /**
  * Returns the CTE that records an action on each row of the CTE `changed`. The CTE is part of the statement that makes

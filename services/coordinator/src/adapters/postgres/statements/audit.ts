@@ -6,9 +6,9 @@ import {
   type EndedGroup,
   type RunGroup,
   type UnfinishedGroup,
-} from '../../../transaction/audit.ts'
-import { pausesOf, type ProcessRow } from '../../../transaction/pause.ts'
-import { STUCK_MS } from '../../../transaction/transaction-source.ts'
+} from '../../../run/audit.ts'
+import { pausesOf, type ProcessRow } from '../../../run/pause.ts'
+import { STUCK_MS } from '../../../run/transaction-source.ts'
 import { isActive, isUnleased } from '../predicates.ts'
 import { endedRanges, type EndedRange, processNames } from './process-names.ts'
 

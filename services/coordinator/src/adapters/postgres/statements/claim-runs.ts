@@ -1,6 +1,6 @@
 import type postgres from 'postgres'
-import type { ClaimRequest, ClaimResult } from '../../../transaction/transaction-source.ts'
-import { WORKER_LOST, WORKER_WAS_LOST } from '../../../transaction/transitions.ts'
+import type { ClaimRequest, ClaimResult } from '../../../run/transaction-source.ts'
+import { WORKER_LOST, WORKER_WAS_LOST } from '../../../run/transitions.ts'
 import { areFew, isBeforeDeadline, isClaimable, isRunOf } from '../predicates.ts'
 import { type ClaimedRow, claimOf, type Numbered, type RunRow } from '../rows.ts'
 

@@ -1,6 +1,6 @@
 import type postgres from 'postgres'
-import type { SlotRequest } from '../../../transaction/slots.ts'
-import type { ClaimRequest, ClaimResult } from '../../../transaction/transaction-source.ts'
+import type { SlotRequest } from '../../../run/slots.ts'
+import type { ClaimRequest, ClaimResult } from '../../../run/transaction-source.ts'
 import { claimRuns, rejectionReasons } from './claim-runs.ts'
 import { assignSlots, type LimitedClaim, lockSlotsOfClaims, parkRuns } from './slots.ts'
 

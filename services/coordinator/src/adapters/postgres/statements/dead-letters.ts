@@ -1,11 +1,11 @@
 import type postgres from 'postgres'
-import type { Act } from '../../../transaction/action.ts'
+import type { Act } from '../../../run/action.ts'
 import type {
   DeadLetter,
   DeadLetterFilter,
   DeadLetterStore,
   NewDeadLetter,
-} from '../../../transaction/dead-letter.ts'
+} from '../../../run/dead-letter.ts'
 import { recordOnChanged } from './actions.ts'
 
 /** Inserts the dead letters that are not stored yet, in key order, so that two replicas cannot deadlock. */

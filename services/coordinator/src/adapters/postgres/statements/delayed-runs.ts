@@ -1,5 +1,5 @@
 import type postgres from 'postgres'
-import { DELAYED_RUNS_PER_KEY } from '../../../transaction/delayed-runs.ts'
+import { DELAYED_RUNS_PER_KEY } from '../../../run/delayed-runs.ts'
 
 /**
  * Reserves places for delayed runs of a service key, see `DelayedRuns`. A place is a row of `"Order_Delayed"`. It is

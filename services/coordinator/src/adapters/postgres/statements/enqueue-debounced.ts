@@ -1,14 +1,14 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import type postgres from 'postgres'
-import type { Actor } from '../../../transaction/action.ts'
+import type { Actor } from '../../../run/action.ts'
 import {
   debounceKeyText,
   type DebouncedTransaction,
   type DebouncePlan,
   planDebounced,
-} from '../../../transaction/debounce.ts'
-import type { Run } from '../../../transaction/run.ts'
-import type { ProcessOutline, QueueResult } from '../../../transaction/transaction-source.ts'
+} from '../../../run/debounce.ts'
+import type { Run } from '../../../run/run.ts'
+import type { ProcessOutline, QueueResult } from '../../../run/transaction-source.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { insertRuns } from './enqueue-runs.ts'
 

@@ -1,15 +1,15 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import type postgres from 'postgres'
-import type { Actor } from '../../../transaction/action.ts'
-import { isRepeated, type Run, storedTags } from '../../../transaction/run.ts'
-import { notBeforeMs, startingNow } from '../../../transaction/start-time.ts'
+import type { Actor } from '../../../run/action.ts'
+import { isRepeated, type Run, storedTags } from '../../../run/run.ts'
+import { notBeforeMs, startingNow } from '../../../run/start-time.ts'
 import type {
   Claim,
   NewTransaction,
   ProcessOutline,
   QueueResult,
   StartOnArrival,
-} from '../../../transaction/transaction-source.ts'
+} from '../../../run/transaction-source.ts'
 import { deadlineFrom } from '../predicates.ts'
 import { claimOf, runOf, type RunRow } from '../rows.ts'
 

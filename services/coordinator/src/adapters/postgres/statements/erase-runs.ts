@@ -1,6 +1,6 @@
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import type postgres from 'postgres'
-import type { AuditContext } from '../../../transaction/action.ts'
+import type { AuditContext } from '../../../run/action.ts'
 import type {
   ErasableRun,
   ErasurePage,
@@ -8,8 +8,8 @@ import type {
   Erasures,
   ErasureScope,
   RunToErase,
-} from '../../../transaction/erasure.ts'
-import { runKey, type RunKey } from '../../../transaction/run.ts'
+} from '../../../run/erasure.ts'
+import { runKey, type RunKey } from '../../../run/run.ts'
 import { REMOVAL_WEBHOOK } from '../../../webhook/webhook.ts'
 import { areFew, isActive, isFirstRunOf, isRunOf } from '../predicates.ts'
 import { recordOnChanged } from './actions.ts'

@@ -1,6 +1,6 @@
 import type postgres from 'postgres'
-import type { EndPosition } from '../../../transaction/retention.ts'
-import type { ExportPage, ExportRange } from '../../../transaction/run-export.ts'
+import type { EndPosition } from '../../../run/retention.ts'
+import type { ExportPage, ExportRange } from '../../../run/run-export.ts'
 import { isoTime } from '@integration-host/postgres/iso-time'
 import { isRunOf } from '../predicates.ts'
 import {

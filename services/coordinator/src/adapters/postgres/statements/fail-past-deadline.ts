@@ -1,6 +1,6 @@
 import type postgres from 'postgres'
-import type { Run } from '../../../transaction/run.ts'
-import { DEADLINE_EXCEEDED, LAST_ERROR, PAST_DEADLINE } from '../../../transaction/transitions.ts'
+import type { Run } from '../../../run/run.ts'
+import { DEADLINE_EXCEEDED, LAST_ERROR, PAST_DEADLINE } from '../../../run/transitions.ts'
 import { isActive, isRunOf } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 

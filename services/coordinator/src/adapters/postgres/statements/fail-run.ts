@@ -1,5 +1,5 @@
 import type postgres from 'postgres'
-import type { Run, RunKey } from '../../../transaction/run.ts'
+import type { Run, RunKey } from '../../../run/run.ts'
 import { isActive, isRun, isUnleased } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 

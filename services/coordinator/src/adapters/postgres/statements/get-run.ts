@@ -1,5 +1,5 @@
 import type postgres from 'postgres'
-import { DEFAULT_ATTEMPTS, type RunDetail, type RunParts } from '../../../transaction/run-detail.ts'
+import { DEFAULT_ATTEMPTS, type RunDetail, type RunParts } from '../../../run/run-detail.ts'
 import { isRunOf } from '../predicates.ts'
 import { attemptOf, type AttemptRow, itemOf, type ItemRow, runOf, type RunRow } from '../rows.ts'
 

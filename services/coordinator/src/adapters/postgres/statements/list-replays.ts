@@ -1,5 +1,5 @@
 import type postgres from 'postgres'
-import type { RunsPage, RunSummary } from '../../../transaction/run-detail.ts'
+import type { RunsPage, RunSummary } from '../../../run/run-detail.ts'
 
 /** Reads the runs of a transaction without their data, the latest first. */
 export const listReplays = (

@@ -1,12 +1,7 @@
 import type postgres from 'postgres'
-import {
-  type Act,
-  type DoneEntry,
-  requireFirstAct,
-  requireVersion,
-} from '../../../transaction/action.ts'
-import { notFound, purged } from '../../../transaction/errors.ts'
-import type { RunKey } from '../../../transaction/run.ts'
+import { type Act, type DoneEntry, requireFirstAct, requireVersion } from '../../../run/action.ts'
+import { notFound, purged } from '../../../run/errors.ts'
+import type { RunKey } from '../../../run/run.ts'
 import type { RunRow } from '../rows.ts'
 
 /**

@@ -4,8 +4,8 @@ import type {
   PayloadPage,
   PayloadStore,
   StoredPayload,
-} from '../../../transaction/payload.ts'
-import { runKey, type RunKey } from '../../../transaction/run.ts'
+} from '../../../run/payload.ts'
+import { runKey, type RunKey } from '../../../run/run.ts'
 import { isFirstRunOf, isRunOf } from '../predicates.ts'
 import { type Group, lockGroups } from './slots.ts'
 

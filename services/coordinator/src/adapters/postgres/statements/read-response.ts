@@ -1,5 +1,5 @@
 import type postgres from 'postgres'
-import type { StoredResponse } from '../../../transaction/run-detail.ts'
+import type { StoredResponse } from '../../../run/run-detail.ts'
 import { isRunOf } from '../predicates.ts'
 
 /** Reads the response of a step. Returns `null` if the run does not exist. */

@@ -1,14 +1,14 @@
 import type postgres from 'postgres'
-import type { Transition } from '../../../process/progress.ts'
-import { idempotencyKey } from '../../../transaction/item.ts'
-import { isOver } from '../../../transaction/status.ts'
+import type { Transition } from '../../../run/progress.ts'
+import { idempotencyKey } from '../../../run/item.ts'
+import { isOver } from '../../../run/status.ts'
 import type {
   AnnouncedRun,
   Lease,
   NewWebhook,
   RunState,
   WebhooksOf,
-} from '../../../transaction/transaction-source.ts'
+} from '../../../run/transaction-source.ts'
 import { areFew, isRunOf } from '../predicates.ts'
 import { type RecordedBatch, stateOf } from '../rows.ts'
 import { hasNoRun, webhookRows } from './webhooks.ts'

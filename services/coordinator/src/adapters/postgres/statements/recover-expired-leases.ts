@@ -1,11 +1,11 @@
 import type postgres from 'postgres'
-import type { Run } from '../../../transaction/run.ts'
+import type { Run } from '../../../run/run.ts'
 import {
   LOST_BASE_MS,
   LOST_CAP_MS,
   WORKER_LOST,
   WORKER_WAS_LOST,
-} from '../../../transaction/transitions.ts'
+} from '../../../run/transitions.ts'
 import { isRunOf } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 

@@ -1,5 +1,5 @@
 import type postgres from 'postgres'
-import type { Lease } from '../../../transaction/transaction-source.ts'
+import type { Lease } from '../../../run/transaction-source.ts'
 import { isRunOf } from '../predicates.ts'
 
 /** Extends leases to `leaseMs` from now. Resolves with the leases that were lost. */

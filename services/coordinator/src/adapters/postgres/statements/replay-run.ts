@@ -1,15 +1,15 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import type postgres from 'postgres'
-import type { Act } from '../../../transaction/action.ts'
+import type { Act } from '../../../run/action.ts'
 import {
   anotherRunStarted,
   earlierStepNotCompleted,
   requireData,
   stillActive,
-} from '../../../transaction/errors.ts'
-import { idempotencyKey } from '../../../transaction/item.ts'
-import { hasInitialData, type Run } from '../../../transaction/run.ts'
-import type { ProcessOutline, ReplayRequest } from '../../../transaction/transaction-source.ts'
+} from '../../../run/errors.ts'
+import { idempotencyKey } from '../../../run/item.ts'
+import { hasInitialData, type Run } from '../../../run/run.ts'
+import type { ProcessOutline, ReplayRequest } from '../../../run/transaction-source.ts'
 import { deadlineFromNow, isActive, isRun } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'

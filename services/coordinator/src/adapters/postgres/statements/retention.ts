@@ -5,8 +5,8 @@ import {
   type FilesLeft,
   type PurgeablePage,
   type RetentionPolicy,
-} from '../../../transaction/retention.ts'
-import { type RunKey, runKey } from '../../../transaction/run.ts'
+} from '../../../run/retention.ts'
+import { type RunKey, runKey } from '../../../run/run.ts'
 import { areFew, isFirstRunOf, isRunOf } from '../predicates.ts'
 import { positionAfter } from '../rows.ts'
 import { deleteTags } from './tags.ts'

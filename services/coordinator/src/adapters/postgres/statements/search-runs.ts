@@ -1,14 +1,14 @@
 import { isCovered } from '@integration-host/shared/access/caller'
 import { tagOf } from '@integration-host/shared/contracts/run-filter'
 import type postgres from 'postgres'
-import { type Run, runKey } from '../../../transaction/run.ts'
+import { type Run, runKey } from '../../../run/run.ts'
 import {
   possibleStatuses,
   type RunPage,
   type RunPosition,
   type RunSearch,
-} from '../../../transaction/run-search.ts'
-import { isOver } from '../../../transaction/status.ts'
+} from '../../../run/run-search.ts'
+import { isOver } from '../../../run/status.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { endedRanges, processNames } from './process-names.ts'
 import { ABANDONED, createSearchText, type SearchText } from './search-text.ts'

@@ -3,7 +3,7 @@
  * `Process`, `TransactionID`, `ReplayID`, `at` (the time that orders the list), `matches` and `stops`.
  */
 import { tagOf } from '@integration-host/shared/contracts/run-filter'
-import type { RunPosition, RunSearch } from '../../../transaction/run-search.ts'
+import type { RunPosition, RunSearch } from '../../../run/run-search.ts'
 
 /** A range of an index, given by the values of the first columns of the index. */
 export interface Range {

@@ -4,16 +4,11 @@
  * during the wait for the lock. The database transaction acquires this lock before it locks any row.
  */
 import type postgres from 'postgres'
-import { WAITS_FOR_SLOT } from '../../../process/concurrency.ts'
-import type { Json } from '../../../process/json-normalization.ts'
-import type { RunKey } from '../../../transaction/run.ts'
-import {
-  type Grants,
-  MAX_GRANTS,
-  type ProcessLimit,
-  SLOT_RECHECK_MS,
-} from '../../../transaction/slots.ts'
-import type { ClaimRequest, RunState } from '../../../transaction/transaction-source.ts'
+import { WAITS_FOR_SLOT } from '../../../run/concurrency.ts'
+import type { Json } from '../../../run/json-normalization.ts'
+import type { RunKey } from '../../../run/run.ts'
+import { type Grants, MAX_GRANTS, type ProcessLimit, SLOT_RECHECK_MS } from '../../../run/slots.ts'
+import type { ClaimRequest, RunState } from '../../../run/transaction-source.ts'
 import { areFew, isClaimable, isRunOf } from '../predicates.ts'
 
 type Tx = postgres.TransactionSql

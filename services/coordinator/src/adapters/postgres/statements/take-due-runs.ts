@@ -1,6 +1,6 @@
 import type postgres from 'postgres'
-import type { Run } from '../../../transaction/run.ts'
-import { type StepRef, SWEEP_CAP_MS } from '../../../transaction/transaction-source.ts'
+import type { Run } from '../../../run/run.ts'
+import { type StepRef, SWEEP_CAP_MS } from '../../../run/transaction-source.ts'
 import { isActive, isNotLostAgain, isRunOf, isUnleased } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 

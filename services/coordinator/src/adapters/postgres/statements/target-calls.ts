@@ -6,7 +6,7 @@
  * The statements use `clock_timestamp()` instead of `now()`, because a statement may have waited for its row.
  */
 import type postgres from 'postgres'
-import type { CallRequest, CallReservation, TargetKey } from '../../../transaction/target-calls.ts'
+import type { CallRequest, CallReservation, TargetKey } from '../../../run/target-calls.ts'
 
 /** A time in epoch milliseconds, the format of the times in the column `Slots`. */
 const epochMs = (sql: postgres.Sql, time: postgres.Fragment) =>

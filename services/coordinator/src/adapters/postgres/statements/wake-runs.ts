@@ -1,5 +1,5 @@
 import type postgres from 'postgres'
-import type { Run } from '../../../transaction/run.ts'
+import type { Run } from '../../../run/run.ts'
 import { isRunOf } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 

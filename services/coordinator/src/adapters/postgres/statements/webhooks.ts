@@ -4,7 +4,7 @@ import type {
   NewWebhook,
   StartedWebhooks,
   WebhookBacklog,
-} from '../../../transaction/transaction-source.ts'
+} from '../../../run/transaction-source.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
 type Sql = postgres.Sql | postgres.TransactionSql

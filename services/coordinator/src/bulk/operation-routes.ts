@@ -1,0 +1,243 @@
+import {
+  OperationDetail,
+  OperationPage,
+  OperationView,
+  StartOperation,
+} from '@integration-host/shared/contracts/operation'
+import type { Caller } from '@integration-host/shared/access/caller'
+import { type ErrorCode, IntegrationError } from '@integration-host/shared/errors'
+import { callerOf, needs } from '@integration-host/shared/http/access'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { knownQuery, responses, validate } from '@integration-host/shared/http/service-app'
+import { type Context, Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import type { Act } from '../run/action.ts'
+import type { OperationPosition, OperationSummary } from './bulk-operation.ts'
+import type { OperationStore } from './bulk-operation-store.ts'
+import { operationNotFound } from '../run/errors.ts'
+import type { RunActions } from '../worker/run-actions.ts'
+import type { OperationRunner } from './run-bulk-operations.ts'
+import { action, type ActionRequest } from '../routes/act.ts'
+import { picked } from '../routes/changed-run.ts'
+import { pageLimit } from '../routes/contracts.ts'
+import { CursorParam, type SealedCursors } from '../routes/sealed-cursors.ts'
+
+export interface OperationRouteDeps {
+  readonly bulkOperations: OperationStore
+  readonly runActions: RunActions
+  readonly operationRunner: Pick<OperationRunner, 'hint'>
+  readonly cursors: SealedCursors
+}
+
+const WITHOUT_REQUEST = {
+  ID: true,
+  Process: true,
+  Status: true,
+  StatusReason: true,
+  CreatedAt: true,
+  UpdatedAt: true,
+  FinishedAt: true,
+} as const
+
+/** The response of a request that has stopped or continued an operation. */
+const ChangedOperation = z.union([
+  OperationView,
+  OperationView.pick(WITHOUT_REQUEST).meta({
+    ref: 'OperationWithoutRequest',
+    description:
+      'The operation for a key without `transactions:read`, because another key may have made its request.',
+  }),
+])
+
+const IdParam = z.object({ id: z.string().min(1).max(64) })
+const Position = z.object({
+  createdAt: z.string(),
+  id: z.string(),
+}) satisfies z.ZodType<OperationPosition>
+const OperationsQuery = z.object({
+  limit: pageLimit(200),
+  cursor: CursorParam.optional(),
+})
+
+const tags = ['operations']
+
+/** `/operations`: bulk operations, each of which performs one action on many runs in the background. */
+export function operationRoutes({
+  bulkOperations,
+  runActions,
+  operationRunner,
+  cursors,
+}: OperationRouteDeps) {
+  /**
+   * Returns an operation if the caller may see it. An operation contains a list of failed runs, which may belong to any
+   * realm of the key that started the operation. Therefore the caller's key must cover these realms too.
+   */
+  const visibleTo = async (c: Context, id: string): Promise<OperationSummary> => {
+    const operation = await bulkOperations.operation(id)
+    if (operation === null) throw operationNotFound()
+    const caller = callerOf(c)
+    caller.requireProcess(operation.Process)
+    for (const realm of operation.Request.Realms) caller.requireRealm(realm)
+    return operation
+  }
+  const change = (
+    apply: (id: string, act: Act) => Promise<OperationSummary>,
+    ifNotPossible: ErrorCode,
+  ) => ({
+    tags,
+    param: IdParam,
+    unversioned: 'an operation',
+    success: ChangedOperation,
+    problems: ['operation_not_found', ifNotPossible] satisfies ErrorCode[],
+    async apply({ c, caller, param: { id }, act }: ActionRequest<typeof IdParam>) {
+      await visibleTo(c, id)
+      const operation = await apply(id, act)
+      operationRunner.hint()
+      return c.json(changedView(caller, operation))
+    },
+  })
+  return new Hono()
+    .post(
+      '/',
+      needs('transactions:operate'),
+      describeRoute({
+        operationId: 'createOperation',
+        tags,
+        summary: 'Resume, cancel, replay or retry many runs, at most `PerSecond`',
+        description:
+          'The runs are those of `Filter`, or the latest ones of the transactions `Ids`. With `Filter`, the operation ' +
+          'goes once through the runs that exist when it starts, newest first, and acts on those that match when their ' +
+          'turn comes and are the latest of their transaction. It acts only on runs that the key may use.',
+        responses: responses(
+          { 202: OperationView },
+          'process_not_found',
+          'step_not_found',
+          'too_many_operations',
+        ),
+      }),
+      onlyKnownQuery(),
+      validate('json', StartOperation),
+      async (c) => {
+        const { Action, Process, DryRun, Reason: reason, Ids, ...request } = c.req.valid('json')
+        const caller = callerOf(c)
+        caller.requireProcess(Process)
+        // Cancelling needs no process definition, so runs of a process that is not loaded can be cancelled. The other
+        // actions need the definition.
+        if (Action === 'cancel') await runActions.requireKnown(Process)
+        else runActions.process(Process)
+        const { FromStep } = request
+        if (FromStep !== undefined && !runActions.process(Process).steps.has(FromStep))
+          throw new IntegrationError('step_not_found', 'FromStep is not a step of the process')
+        for (const realm of request.Filter?.realm ?? []) caller.requireRealm(realm)
+        const { Request, ...operation } = await bulkOperations.startOperation(
+          crypto.randomUUID(),
+          {
+            Action,
+            Process,
+            DryRun,
+            Request: { ...request, Ids: Ids && [...new Set(Ids)], Realms: caller.realms },
+          },
+          { by: caller, reason },
+        )
+        operationRunner.hint()
+        const summary = { ...Request, IdCount: Request.Ids?.length ?? null }
+        return c.json(viewOf({ ...operation, Request: summary }), 202)
+      },
+    )
+    .get(
+      '/',
+      needs('transactions:read'),
+      describeRoute({
+        operationId: 'listOperations',
+        tags,
+        summary: 'Bulk operations, newest first',
+        description:
+          'A page may have fewer operations than `limit`; there are more as long as `next_cursor` is not null.',
+        responses: responses(OperationPage),
+      }),
+      knownQuery(OperationsQuery),
+      async (c) => {
+        const { limit, cursor } = c.req.valid('query')
+        const after =
+          cursor === undefined ? undefined : cursors.open('operations', cursor, Position)
+        const page = await bulkOperations.operations({ limit, after })
+        const caller = callerOf(c)
+        const visible = page.operations.filter(
+          ({ Process, Request: { Realms } }) =>
+            caller.mayUseProcess(Process) && Realms.every((realm) => caller.mayUseRealm(realm)),
+        )
+        return c.json({
+          items: visible.map(viewOf),
+          next_cursor: page.next === null ? null : cursors.seal('operations', page.next),
+        })
+      },
+    )
+    .get(
+      '/:id',
+      needs('transactions:read'),
+      describeRoute({
+        operationId: 'getOperation',
+        tags,
+        summary: 'How far a bulk operation has come, and which runs failed',
+        responses: responses(OperationDetail, 'operation_not_found'),
+      }),
+      validate('param', IdParam),
+      onlyKnownQuery(),
+      async (c) => {
+        const operation = await visibleTo(c, c.req.valid('param').id)
+        const { Failures, Matches } = operation.Progress
+        return c.json({ ...viewOf(operation), Failures, Matches })
+      },
+    )
+    .post(
+      '/:id/stop',
+      ...action({
+        operationId: 'stopOperation',
+        summary: 'Stop a bulk operation for good',
+        description: 'The batch in flight, a fifth of a second of runs, is completed.',
+        ...change((id, act) => bulkOperations.stopOperation(id, act), 'operation_not_running'),
+      }),
+    )
+    .post(
+      '/:id/continue',
+      ...action({
+        operationId: 'continueOperation',
+        summary:
+          'Continue a paused bulk operation; the runs whose failures paused it are tried again',
+        ...change((id, act) => bulkOperations.continueOperation(id, act), 'operation_not_paused'),
+      }),
+    )
+}
+
+const changedView = (
+  caller: Caller,
+  operation: OperationSummary,
+): z.output<typeof ChangedOperation> =>
+  caller.has('transactions:read') ? viewOf(operation) : picked(operation, WITHOUT_REQUEST)
+
+const viewOf = ({ Request, Progress, ...operation }: OperationSummary): OperationView => {
+  const { Done, Skipped, FailedByCode } = Progress
+  return {
+    ID: operation.ID,
+    Action: operation.Action,
+    Process: operation.Process,
+    Filter: Request.Filter ?? null,
+    IdCount: Request.IdCount,
+    FromStep: Request.FromStep ?? null,
+    PerSecond: Request.PerSecond,
+    DryRun: operation.DryRun,
+    Status: operation.Status,
+    StatusReason: operation.StatusReason,
+    KeyID: operation.KeyID,
+    Person: operation.Person,
+    Reason: operation.Reason,
+    Done,
+    Skipped,
+    Failed: Object.values(FailedByCode).reduce((sum, count) => sum + count, 0),
+    FailedByCode,
+    CreatedAt: operation.CreatedAt,
+    UpdatedAt: operation.UpdatedAt,
+    FinishedAt: operation.FinishedAt,
+  }
+}

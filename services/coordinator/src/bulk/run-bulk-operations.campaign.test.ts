@@ -1,0 +1,3 @@
+import { operationRunnerContract } from './run-bulk-operations.contract.ts'
+
+operationRunnerContract('embedded')

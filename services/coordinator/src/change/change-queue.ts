@@ -1,0 +1,69 @@
+import { onQueue, PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'
+import { changesTopology } from '@integration-host/shared/contracts/topology'
+import type { Delivery, MessageBus } from '@integration-host/shared/messaging/message-bus'
+import { tracing } from '@integration-host/shared/observability/telemetry'
+import { outgoingDeadLetter } from '../worker/dead-letter-queue.ts'
+import { intakeMessageOf, intakeSpan, RENEWALS_HEADER } from '../worker/intake-messages.ts'
+import type { IntakeMessage, IntakeQueue } from '../worker/message-intake.ts'
+
+/** The routing key of its address is that of the event, for example `intuit.Invoice.update`. */
+export type ChangeMessage = IntakeMessage
+
+/** The queues `on.<Process>`, whose provider events become runs. */
+export interface ChangeQueue extends IntakeQueue<ChangeMessage> {
+  /**
+   * Declares the queue of a process and binds it to these routing keys, now and after every reconnect. Does not remove
+   * bindings to other routing keys.
+   */
+  declare(process: string, routingKeys: readonly string[]): Promise<void>
+  /**
+   * Removes bindings of the queue. Ignores a binding that does not exist.
+   *
+   * @throws {IntegrationError} `broker_unavailable` if a binding may still exist.
+   */
+  unbind(process: string, routingKeys: readonly string[]): Promise<void>
+}
+
+/** The maximum number of unacknowledged events of a process; see `start-queue.ts`. */
+const PREFETCH = 250
+
+export const createChangeQueue = (bus: MessageBus, owner: string): ChangeQueue => ({
+  declare: (process, routingKeys) => bus.declare(changesTopology(process, routingKeys)),
+
+  unbind: (process, routingKeys) =>
+    bus.unbind(
+      onQueue(process),
+      routingKeys.map((routingKey) => ({ exchange: PROVIDER_EXCHANGE, routingKey })),
+    ),
+
+  consume: (process, { handle, onRejected }) =>
+    bus.consume(
+      onQueue(process),
+      { prefetch: PREFETCH, tag: `${owner} ${onQueue(process)}`, onRejected },
+      (delivery: Delivery) => {
+        const message = intakeMessageOf(delivery)
+        if (tracing === undefined) return handle(message)
+        return tracing.span(intakeSpan(onQueue(process), delivery), () => handle(message))
+      },
+    ),
+
+  // The exchange routes the event to the queues of all subscribed processes again. It starts no second run in a process
+  // that has already received the event.
+  publishAgain: (_, { messageId, content, traceparent, renewals, address }) =>
+    bus.publish({
+      exchange: PROVIDER_EXCHANGE,
+      routingKey: address.routingKey,
+      messageId,
+      type: address.routingKey,
+      headers: { [RENEWALS_HEADER]: renewals, ...(traceparent !== null && { traceparent }) },
+      body: content,
+      mandatory: true,
+      isOnlyCopy: true,
+    }),
+
+  deadLetter: (process, { messageId, content }, reason) =>
+    bus.publish({
+      ...outgoingDeadLetter(process, { messageId, reason, content, contentBytes: content.length }),
+      isOnlyCopy: true,
+    }),
+})

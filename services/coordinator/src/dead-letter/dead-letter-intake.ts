@@ -1,0 +1,220 @@
+/**
+ * Moves the messages of the queues `dead.<Process>` to the store, where operators read, requeue and delete them.
+ *
+ * L1  A message is acknowledged after its row is committed. A redelivered message is not stored a second time.
+ * L2  While the store is unavailable, no message is consumed, and the messages in flight stay unacknowledged instead of
+ *     being returned. RabbitMQ counts how often a message is returned, and deletes a dead letter beyond a limit (20
+ *     since RabbitMQ 4).
+ * L3  RabbitMQ returns a message to its queue if a coordinator dies or a connection breaks. A message that was returned
+ *     `RENEW_AFTER` times is published again before it is acknowledged. RabbitMQ counts the new message from 0.
+ * L4  When the store has `deadLetterCapacity` dead letters of a process, further dead letters stay in the queue.
+ */
+import { hash } from 'node:crypto'
+import { StepMessage } from '@integration-host/shared/contracts/step-message'
+import { hasCode } from '@integration-host/shared/errors'
+import { parseMessageAs } from '@integration-host/shared/json'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
+import type { NewDeadLetter } from '../run/dead-letter.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
+import type { DeadLetterQueue, DeadMessage } from '../worker/dead-letter-queue.ts'
+import { startPolling } from '../worker/polling.ts'
+import { createProcessConsumers } from '../worker/process-consumers.ts'
+import { ABORTED, type StoreRetry } from '../worker/store-retry.ts'
+
+export interface DeadLetterIntakeDeps {
+  readonly store: Pick<
+    TransactionSource,
+    'addDeadLetter' | 'deadLetterCounts' | 'deadLetterCapacity' | 'storedProcesses'
+  >
+  readonly queue: DeadLetterQueue
+  /** The names of the loaded processes. This coordinator declares their queues. */
+  readonly processes: readonly string[]
+  readonly retryStore: StoreRetry
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: () => number
+  /** Milliseconds between two checks of which queues are to be consumed. */
+  readonly intervalMs: number
+  /** Milliseconds for which messages in flight stay unacknowledged while the store is unavailable. */
+  readonly holdMs?: number
+}
+
+/**
+ * The number of returns after which a message is published again. It is far below the lowest default delivery limit of
+ * any RabbitMQ version.
+ */
+const RENEW_AFTER = 8
+/**
+ * Must be less than 30 minutes: RabbitMQ closes the channel of a consumer that does not acknowledge a message for so
+ * long.
+ */
+const HOLD_MS = 600_000
+/**
+ * The time between two checks for the queue of an unloaded process. Such a queue rarely exists, and the broker logs
+ * each check.
+ */
+const RECHECK_MS = 300_000
+
+export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposable {
+  const { store, queue, processes, retryStore, log, clock, holdMs = HOLD_MS } = deps
+  const { now } = clock
+  const shutdown = new AbortController()
+  const consumers = createProcessConsumers({ queue, kind: 'dead letter', queues: 'dead.*', log })
+  /** For each process whose queue is consumed: how many more dead letters the store may hold. */
+  const rooms = new Map<string, number>()
+  const recheckAt = new Map<string, number>()
+  const full = new Set<string>()
+
+  async function handle(process: string, message: DeadMessage): Promise<'ack' | 'requeue'> {
+    if (message.deliveryCount >= RENEW_AFTER && (await isPublishedAgain(process, message)))
+      return 'ack'
+    const letter = deadLetterOf(process, message)
+    const stored = await add(process, letter)
+    if (!stored) return 'requeue'
+    const room = (rooms.get(process) ?? 0) - 1
+    rooms.set(process, room)
+    if (room <= 0) consumers.stop(process)
+    return 'ack'
+  }
+
+  const isPublishedAgain = (process: string, message: DeadMessage): Promise<boolean> =>
+    queue.publishAgain(process, message).then(
+      () => true,
+      () => false,
+    )
+
+  /** Resolves with false if the time limit has passed or a shutdown has begun before the dead letter is stored. */
+  async function add(process: string, letter: NewDeadLetter): Promise<boolean> {
+    try {
+      await store.addDeadLetter(letter)
+      return true
+    } catch (error) {
+      // The consumer is cancelled here. The next check of the queues starts a consumer again.
+      consumers.stop(process)
+      if (!hasCode(error, 'store_unavailable')) return reported(process, error)
+    }
+    const held = AbortSignal.any([shutdown.signal, AbortSignal.timeout(holdMs)])
+    return retryStore(() => store.addDeadLetter(letter), held).then(
+      (result) => result !== ABORTED,
+      (error: unknown) => reported(process, error),
+    )
+  }
+
+  function reported(process: string, error: unknown): false {
+    log.error(
+      { err: error, process },
+      'dead letter could not be stored; the message stays in its queue',
+    )
+    return false
+  }
+
+  async function poll(): Promise<boolean> {
+    try {
+      const counts = await store.deadLetterCounts()
+      for (const process of [...processes, ...(await unloadedWithQueue())]) {
+        const room = store.deadLetterCapacity - (counts.get(process) ?? 0)
+        if (room <= 0) {
+          consumers.stop(process)
+          reportFull(process)
+          continue
+        }
+        full.delete(process)
+        rooms.set(process, room)
+        if (!consumers.has(process)) consumers.start(process, (message) => handle(process, message))
+      }
+      return true
+    } catch (error) {
+      for (const process of consumers.names()) consumers.stop(process)
+      throw error
+    }
+  }
+
+  function reportFull(process: string): void {
+    if (full.has(process)) return
+    full.add(process)
+    log.warn(
+      {
+        process,
+        count: store.deadLetterCapacity,
+        remedy: 'delete dead letters (docs/runbook.md, DeadMessages)',
+      },
+      'the table of dead letters is full; further dead letters stay in the queue',
+    )
+  }
+
+  /** Returns the processes that have runs and a queue of dead letters, but are not loaded. */
+  async function unloadedWithQueue(): Promise<readonly string[]> {
+    const unloaded = (await store.storedProcesses()).filter((name) => !processes.includes(name))
+    const found = unloaded.filter((name) => consumers.has(name))
+    const due = unloaded.filter(
+      (name) => !consumers.has(name) && (recheckAt.get(name) ?? 0) <= now(),
+    )
+    const [first] = processes
+    // `null` means that the queue does not exist, or that the broker is unavailable. The queue of a loaded process
+    // always exists, so its count distinguishes the two cases.
+    if (due.length === 0 || first === undefined || (await queue.waiting(first)) === null)
+      return found
+    for (const name of due)
+      if ((await queue.waiting(name)) !== null) found.push(name)
+      else recheckAt.set(name, now() + RECHECK_MS)
+    return found
+  }
+
+  const polling = startPolling({
+    task: 'dead letter intake',
+    intervalMs: deps.intervalMs,
+    log,
+    clock,
+    random: deps.random,
+    poll,
+  })
+  return {
+    async [Symbol.asyncDispose]() {
+      shutdown.abort()
+      await polling[Symbol.asyncDispose]()
+      await consumers[Symbol.asyncDispose]()
+    },
+  }
+}
+
+/**
+ * Returns the dead letter to store for a message. The dead letter contains the key of a run if the message is a step
+ * message of the same process.
+ */
+export function deadLetterOf(process: string, message: DeadMessage): NewDeadLetter {
+  const { content, contentBytes } = message
+  const named = parseMessageAs(StepMessage, content)
+  const run = named?.Process === process ? named : null
+  return {
+    Process: process,
+    MessageID: stableIdOf(message),
+    Reason: withoutControls(message.reason),
+    TransactionID: run?.TransactionID ?? null,
+    ReplayID: run?.ReplayID ?? null,
+    StepName: run?.Step ?? null,
+    Content: content,
+    ContentBytes: contentBytes,
+  }
+}
+
+/**
+ * Returns the id of a dead letter. The id is the same at each redelivery. It contains a digest of the content, because
+ * messages of other programs may have no id or share one.
+ */
+function stableIdOf({ messageId, content, contentBytes }: DeadMessage): string {
+  const digest = hash('sha256', Buffer.concat([content, Buffer.from(` ${contentBytes}`)]), 'hex')
+  return messageId === ''
+    ? `sha256:${digest}`
+    : `${withoutControls(messageId)}#${digest.slice(0, 16)}`
+}
+
+/** Returns the message id from which `stableIdOf` has built the id of a dead letter; empty if the message has no id. */
+export const messageIdOf = ({ MessageID }: Pick<NewDeadLetter, 'MessageID'>): string =>
+  MessageID.startsWith('sha256:') ? '' : MessageID.replace(/#[0-9a-f]{16}$/, '')
+
+/**
+ * Replaces characters with U+FFFD: U+0000 and unpaired surrogates, which PostgreSQL cannot store, and control
+ * characters, which could manipulate a terminal.
+ */
+const withoutControls = (text: string): string => text.replace(/[\p{Cc}\p{Cs}]/gu, '\ufffd')

@@ -1,0 +1,134 @@
+import { IntegrationError } from '@integration-host/shared/errors'
+import { MISADDRESSED } from '@integration-host/shared/messaging/misaddressed'
+import type { Act } from '../run/action.ts'
+import { type DeadLetter, namedBy } from '../run/dead-letter.ts'
+import { notActive } from '../run/errors.ts'
+import type { Run } from '../run/run.ts'
+import { isOver } from '../run/status.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
+import { messageIdOf } from './dead-letter-intake.ts'
+import { inputInvalid, type RunActions, tooManyDelayedRuns } from '../worker/run-actions.ts'
+import { transactionOfEvent } from '../change/read-change.ts'
+import { readStartMessage } from '../start/read-start-message.ts'
+import type { TransitionPublisher } from '../worker/transition-publisher.ts'
+
+/** The operations that the HTTP API offers on dead letters. Each is recorded in the action log. */
+export interface DeadLetterOperations {
+  /**
+   * Requeues a dead letter: publishes the due step of its run, as the sweeper does, and removes the dead letter. If the
+   * message is a start message or a provider event, queues its transaction instead and returns the run.
+   *
+   * @throws {IntegrationError} `process_not_found`, `dead_letter_without_run` if the message neither names a run nor
+   *   has a transaction, `transaction_not_active`, `input_invalid`, `transaction_conflict`, or `dead_letter_not_found`
+   *   if the dead letter was removed meanwhile.
+   */
+  requeue(letter: DeadLetter, act: Act): Promise<Run>
+  /**
+   * Removes a dead letter.
+   * @throws {IntegrationError} `dead_letter_not_found` if the dead letter was removed meanwhile.
+   */
+  delete(letter: DeadLetter, act: Act): Promise<void>
+  /** Removes all dead letters of a process. Returns their number. */
+  deleteAll(process: string, act: Act): Promise<number>
+}
+
+export function createDeadLetterOperations({
+  source,
+  runActions,
+  publisher,
+}: {
+  readonly source: Pick<
+    TransactionSource,
+    'get' | 'recordWithoutChange' | 'removeDeadLetter' | 'removeDeadLetters'
+  >
+  readonly runActions: Pick<RunActions, 'process' | 'queue'>
+  readonly publisher: Pick<TransitionPublisher, 'republishStep'>
+}): DeadLetterOperations {
+  /**
+   * Returns the run of a dead letter.
+   * @throws {IntegrationError} if the run has no step that can be published.
+   */
+  async function activeRunOf({ Process, TransactionID, ReplayID }: DeadLetter): Promise<Run> {
+    runActions.process(Process)
+    const found = TransactionID === null ? null : await source.get(Process, TransactionID, ReplayID)
+    if (found === null)
+      throw new IntegrationError(
+        'dead_letter_without_run',
+        'the message names no run of this process that exists',
+      )
+    if (isOver(found.run.Status)) throw notActive()
+    return found.run
+  }
+
+  /**
+   * Queues the transaction of a start message or of a provider event. If the same transaction already exists with the
+   * same data, returns its run.
+   *
+   * @throws {IntegrationError} if the message has no transaction that can be queued now.
+   */
+  async function startedRunOf(letter: DeadLetter, { by }: Act): Promise<Run> {
+    runActions.process(letter.Process)
+    const { Content: content, ContentBytes } = letter
+    // Its publisher may not be permitted to start runs of this process.
+    if (letter.Reason.startsWith(MISADDRESSED))
+      throw new IntegrationError('dead_letter_without_run', letter.Reason)
+    if (content.length < ContentBytes)
+      throw new IntegrationError(
+        'dead_letter_without_run',
+        `the message names no run, and only the first ${content.length} of its ${ContentBytes} bytes are stored`,
+      )
+    const changed = transactionOfEvent(content)
+    const read =
+      changed === null
+        ? readStartMessage({ content, messageId: messageIdOf(letter) })
+        : { transaction: changed }
+    if ('reason' in read)
+      throw new IntegrationError(
+        'dead_letter_without_run',
+        `the message names no run of this process that exists, and has no transaction (${read.reason})`,
+      )
+    const [result] = await runActions.queue(letter.Process, [read.transaction], by)
+    if (result?.outcome === 'invalid') throw inputInvalid(result.errors)
+    if (result?.outcome === 'limited') throw tooManyDelayedRuns()
+    if (result === undefined || result.outcome === 'conflict')
+      throw new IntegrationError(
+        'transaction_conflict',
+        'the id exists with other data, realm or tags',
+      )
+    return result.run
+  }
+
+  async function remove(
+    { Process, ID }: DeadLetter,
+    kind: 'requeue_dead_letter' | 'delete_dead_letter',
+    act: Act,
+  ): Promise<void> {
+    if (!(await source.removeDeadLetter(Process, ID, kind, act))) throw deadLetterNotFound()
+  }
+
+  return {
+    async requeue(letter, act) {
+      const isStart = letter.TransactionID === null
+      let run: Run
+      try {
+        run = isStart ? await startedRunOf(letter, act) : await activeRunOf(letter)
+      } catch (error) {
+        if (error instanceof IntegrationError && error.code !== 'store_unavailable') {
+          const what = { ...namedBy(letter), Outcome: error.code }
+          await source.recordWithoutChange({ kind: 'requeue_dead_letter', act, ...what })
+        }
+        throw error
+      }
+      // If the message is a start message or a provider event, `queue` has already published the first step of its run.
+      // If that message is lost, the sweeper publishes the step again, because the row of the run is the outbox.
+      if (!isStart) await publisher.republishStep(run)
+      await remove(letter, 'requeue_dead_letter', act)
+      return run
+    },
+    delete: (letter, act) => remove(letter, 'delete_dead_letter', act),
+    deleteAll: (process, act) => source.removeDeadLetters(process, act),
+  }
+}
+
+export const deadLetterNotFound = (): IntegrationError =>
+  new IntegrationError('dead_letter_not_found', 'the process has no dead letter with this ID')

@@ -1,0 +1,109 @@
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import { hasCode } from '@integration-host/shared/errors'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Act } from '../run/action.ts'
+import type { ErasableRun, ErasurePosition, Erasures, ErasureScope } from '../run/erasure.ts'
+import { runKey } from '../run/run.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
+import type { RemoveFilesOfRuns } from '../worker/run-files.ts'
+
+/** The result of an erasure. */
+export interface ErasureResult {
+  /** The number of runs whose data was blanked. */
+  readonly erased: number
+  readonly files: number
+  /** The number of runs that keep their data because one of their files could not be removed. */
+  readonly filesLeft: number
+  /** Whether the scope may still contain ended runs because the erasure was interrupted. */
+  readonly more: boolean
+  /** The number of runs that keep their data because they have not ended. */
+  readonly notEnded: number
+  /** The number of requested ids that have no run. */
+  readonly unknown: number
+}
+
+export interface ErasureDeps {
+  readonly source: Erasures & Pick<TransactionSource, 'cancel' | 'compact'>
+  readonly removeFiles: RemoveFilesOfRuns
+  /** Whether this coordinator has loaded the process. Otherwise the files of its runs are unknown. */
+  readonly isLoaded: (process: string) => boolean
+  readonly log: Logger
+}
+
+/** Erases the ended runs of a scope. Resolves soon after `signal` is aborted, even if not all runs are erased. */
+export type Erase = (
+  scope: ErasureScope,
+  act: Pick<Act, 'by' | 'reason'>,
+  signal: AbortSignal,
+) => Promise<ErasureResult>
+
+const PAGE = 200
+/** The maximum number of passes over the runs, because an erasure must end even if further runs keep ending. */
+const MAX_PASSES = 10
+
+/**
+ * Returns a function that erases runs page by page. A run can end, or be replayed, after a pass has read its page.
+ * Therefore passes are repeated until a pass finds nothing to erase. `filesLeft` and `notEnded` are the counts of the
+ * last pass.
+ */
+export function createErasure({ source, removeFiles, isLoaded, log }: ErasureDeps): Erase {
+  /** Removes the files of runs. Returns the number of removed files, and the runs whose files are all removed. */
+  async function removeFilesOf(runs: readonly ErasableRun[]) {
+    const { count, failures } = await removeFiles(runs)
+    for (const { run, error } of failures)
+      log.error(
+        { err: error, ...runKey(run) },
+        'run was not erased because one of its files could not be removed',
+      )
+    const failed = new Set(failures.map(({ run }) => run))
+    return { files: count, cleared: runs.filter((run) => !failed.has(run)) }
+  }
+
+  async function pass(...[scope, act, signal]: Parameters<Erase>) {
+    const counts = { cleared: 0, erased: 0, files: 0, filesLeft: 0, notEnded: 0 }
+    let after: ErasurePosition | null = null
+    do {
+      const page = await source.erasable(scope, { after, limit: PAGE })
+      const { files, cleared } = await removeFilesOf(page.runs)
+      counts.erased += await source.erase(
+        cleared.map((run) => (isLoaded(run.Process) ? run : { ...run, filesLeft: true })),
+        act,
+      )
+      counts.cleared += cleared.length
+      counts.files += files
+      counts.filesLeft += page.runs.length - cleared.length
+      counts.notEnded += page.notEnded
+      after = page.next
+    } while (after !== null && !signal.aborted)
+    return { ...counts, foundNothing: after === null && counts.cleared === 0 }
+  }
+
+  /** Drops the undelivered webhooks of a company, and cancels the runs that deliver them (E5). */
+  async function dropWebhooks(realm: string, act: Parameters<Erase>[1]): Promise<void> {
+    for (const id of await source.dropWebhooks(realm))
+      await source
+        .cancel(WEBHOOK_PROCESS, id, 0, { ...act, ifVersion: null })
+        .catch((error: unknown) => {
+          // The run has ended in the meantime.
+          if (!hasCode(error, 'transaction_not_active')) throw error
+        })
+  }
+
+  return async (scope, act, signal) => {
+    if (!('Ids' in scope) && (scope.Process ?? WEBHOOK_PROCESS) === WEBHOOK_PROCESS)
+      await dropWebhooks(scope.Realm, act)
+    let [erased, files, passes] = [0, 0, 0]
+    let last
+    do {
+      last = await pass(scope, act, signal)
+      erased += last.erased
+      files += last.files
+      passes += 1
+    } while (!last.foundNothing && passes < MAX_PASSES && !signal.aborted)
+    await source.compact()
+    const { unknown } =
+      'Ids' in scope ? await source.realmsOf(scope.Process, scope.Ids) : { unknown: 0 }
+    const { filesLeft, notEnded, foundNothing } = last
+    return { erased, files, filesLeft, more: !foundNothing, notEnded, unknown }
+  }
+}

@@ -1,0 +1,309 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { systemClock } from '@integration-host/shared/process/clock'
+import { until } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { anAct } from '../../test-support/act.ts'
+import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
+import { defineProcess } from '../step/define-process.ts'
+import { outlineOf } from '../step/definition.ts'
+import type { ProcessOptions } from '../step/process-options.ts'
+import { createOperationStore } from '../bulk/bulk-operation-store.ts'
+import { createPurgePasses } from './purge-passes.ts'
+import { FIRST_END } from '../run/retention.ts'
+import type { TransactionSource } from '../run/transaction-source.ts'
+import { type RetentionAges, type RetentionDeps, startRetention } from './purge.ts'
+
+const DAY_MS = 86_400_000
+const define = (name: string, options: ProcessOptions = {}) =>
+  defineProcess(name, { steps: { only: () => {} }, ...options })
+
+let folder: string
+let source: TransactionSource
+let nowMs: number
+let removed: string[]
+let lines: { msg: string; [key: string]: unknown }[]
+let ages: RetentionAges[]
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'retention-'))
+  nowMs = Date.parse('2026-01-01T00:00:00Z')
+  removed = []
+  lines = []
+  ages = []
+  source = await createMemoryTransactionSource(folder, { now: () => nowMs })
+})
+afterEach(async () => {
+  await source[Symbol.asyncDispose]()
+  await rm(folder, { recursive: true })
+})
+
+const log = createLogger('test', 'info', { write: (line) => void lines.push(JSON.parse(line)) })
+const logged = (msg: string) => lines.filter((line) => line.msg === msg)
+
+/** Runs one retention pass over these processes. */
+async function pass(
+  definitions: readonly ReturnType<typeof define>[],
+  overrides: Partial<RetentionDeps> = {},
+): Promise<void> {
+  const passes = overrides.passes ?? createPurgePasses(source)
+  let polls = 0
+  const retention = startRetention({
+    processes: new Map(definitions.map((definition) => [definition.name, definition])),
+    retention: { completedDays: undefined, failedDays: undefined, dedupeDays: 365 },
+    async removeFiles(runs) {
+      removed.push(...runs.map(({ TransactionID }) => TransactionID))
+      return { count: runs.length, failures: [] }
+    },
+    owner: 'this replica',
+    log,
+    random: () => 0.5,
+    clock: { ...systemClock, now: () => nowMs },
+    intervalMs: 20,
+    onPurged: () => {},
+    onForgotten: () => {},
+    onAges(each) {
+      if (polls === 1) ages.push(each)
+    },
+    source,
+    bulkOperations: createOperationStore(source),
+    ...overrides,
+    passes: {
+      ...passes,
+      // The first poll makes the pass. The second poll begins only after the first poll has ended. When the second poll
+      // begins, the pass has therefore ended.
+      async begin(...turn) {
+        polls += 1
+        return polls === 1 ? passes.begin(...turn) : { kind: 'waiting', lastPassMs: null }
+      },
+    },
+  })
+  await until(() => polls > 1)
+  await retention[Symbol.asyncDispose]()
+  nowMs += 60 * 20 // the next pass is then due
+}
+
+/** Queues a run and cancels it, because the test needs a finished run. */
+async function cancelled(definition: ReturnType<typeof define>, id: string): Promise<void> {
+  await source.queue(outlineOf(definition), [{ TransactionID: id, InitialData: id }])
+  await source.cancel(definition.name, id, null, anAct)
+}
+const isPurged = async ({ name }: { name: string }, id: string) =>
+  (await source.get(name, id, null))?.run.PurgedAt !== null
+
+describe('the retention of finished runs', () => {
+  it('a new installation keeps failed and cancelled runs for 365 days, and logs this once', async () => {
+    const order = define('Order')
+    await cancelled(order, '1')
+    nowMs += 365 * DAY_MS
+    await pass([order])
+    expect(await isPurged(order, '1')).toBe(false)
+    nowMs += 1
+    await pass([order])
+    expect(await isPurged(order, '1')).toBe(true)
+    expect(logged('retention of finished runs')[0]).toMatchObject({
+      keptDays: { Order: { completed: 90, failed: 365 }, Webhook: { completed: 90, failed: 365 } },
+      dedupeDays: 365,
+      default: 'new installation',
+    })
+  })
+
+  it('a bulk operation is deleted 90 days after its end, and no file contains it any longer', async () => {
+    const request = { Filter: { tag: ['order:a value'] }, PerSecond: 1 }
+    const by = { keyId: 'console', person: null }
+    const store = createOperationStore(source)
+    await store.startOperation(
+      'old',
+      { Action: 'cancel', Process: 'Order', DryRun: false, Request: { ...request, Realms: ['*'] } },
+      { by, reason: null },
+    )
+    await store.stopOperation('old', { by, reason: null })
+    nowMs += 90 * DAY_MS
+    await pass([])
+    expect(await store.operation('old')).not.toBeNull()
+    nowMs += 1
+    await pass([])
+    expect(await store.operation('old')).toBeNull()
+    for (const name of ['ITSourceMemory.json', 'ITSourceMemory.journal'])
+      expect(await readFile(join(folder, name), 'utf8')).not.toContain('a value')
+  })
+
+  it('an installation that had runs before the retention was introduced keeps runs for ever unless a setting overrides this', async () => {
+    const order = define('Order')
+    await cancelled(order, '1')
+    nowMs += 10_000 * DAY_MS
+    const passes = { ...createPurgePasses(source), keepsByDefault: async () => true }
+    await pass([order], { passes })
+    expect(await isPurged(order, '1')).toBe(false)
+    const retention = { completedDays: undefined, failedDays: 0.5, dedupeDays: 0 }
+    await pass([order], { passes, retention })
+    expect(await isPurged(order, '1')).toBe(true)
+    expect(logged('retention of finished runs').at(-1)).toMatchObject({
+      keptDays: { Order: { completed: 'for ever', failed: 0.5 } },
+      dedupeDays: 'for ever',
+    })
+  })
+
+  it('the retention of a process overrides the settings, and a retention of 0 keeps its runs for ever', async () => {
+    const [short, keeping] = [
+      define('Short', { retention: { failedDays: 1 } }),
+      define('Keeping', { retention: { completedDays: 0, failedDays: 0 } }),
+    ]
+    await cancelled(short, '1')
+    await cancelled(keeping, '1')
+    nowMs += 2_000 * DAY_MS
+    await pass([short, keeping])
+    expect([await isPurged(short, '1'), await isPurged(keeping, '1')]).toEqual([true, false])
+  })
+
+  it('runs of a process that is not loaded are kept, because its retention is unknown', async () => {
+    const gone = define('Gone')
+    await cancelled(gone, '1')
+    nowMs += 2_000 * DAY_MS
+    await pass([define('Other')])
+    expect(await isPurged(gone, '1')).toBe(false)
+  })
+
+  it('while the files of a purged run cannot be removed, only runs of other processes are purged', async () => {
+    const files = define('Files')
+    const order = define('Order')
+    await cancelled(files, '1')
+    await cancelled(order, '1')
+    nowMs += 366 * DAY_MS
+    const removeFiles: RetentionDeps['removeFiles'] = async (runs) => ({
+      count: 0,
+      failures: runs
+        .filter(({ Process }) => Process === 'Files')
+        .map((run) => ({ run, error: new Error('EIO') })),
+    })
+    await pass([files, order], { removeFiles })
+    expect([await isPurged(files, '1'), await isPurged(order, '1')]).toEqual([true, true])
+    expect(logged('purging old runs of a process failed')).toMatchObject([
+      { process: 'Files', err: { message: 'EIO' } },
+    ])
+    await cancelled(files, '2')
+    nowMs += 366 * DAY_MS
+    await pass([files, order], { removeFiles })
+    expect(await isPurged(files, '2')).toBe(false)
+    await pass([files, order])
+    expect(removed).toEqual(['1', '2'])
+    expect(await isPurged(files, '2')).toBe(true)
+  })
+
+  it('if a replica dies between the purge of a run and the removal of its files, the files are removed after the restart', async () => {
+    const order = define('Order')
+    await cancelled(order, '1')
+    nowMs += 366 * DAY_MS
+    const policy = { process: 'Order', completedMs: 0, failedMs: 0 }
+    const { runs } = await source.purgeable(policy, FIRST_END, 10)
+    expect(await source.purge(policy, runs)).toBe(1)
+    await source[Symbol.asyncDispose]()
+    source = await createMemoryTransactionSource(folder, { now: () => nowMs })
+    await pass([order])
+    await pass([order])
+    expect(removed).toEqual(['1'])
+  })
+
+  it('a run keeps its files if it is resumed after a retention pass has read it', async () => {
+    const order = define('Order')
+    await cancelled(order, '1')
+    await cancelled(order, '2')
+    nowMs += 366 * DAY_MS
+    const purgeable: TransactionSource['purgeable'] = async (...query) => {
+      const page = await source.purgeable(...query)
+      if (page.runs.length > 0) await source.resume(outlineOf(order), '1', null, anAct)
+      return page
+    }
+    await pass([order], { source: { ...source, purgeable } })
+    expect(removed).toEqual(['2'])
+    expect(await isPurged(order, '1')).toBe(false)
+  })
+
+  it('a retention pass renews its lease even if it purges no run, and ends when another replica has the lease', async () => {
+    let pages = 0
+    let extensions = 0
+    const kept: Partial<TransactionSource> = {
+      async purgeable() {
+        pages += 1
+        nowMs += 3_000
+        return { runs: [], next: pages < 100 ? FIRST_END : null }
+      },
+    }
+    const passes = {
+      ...createPurgePasses(source),
+      async renew() {
+        extensions += 1
+        return extensions < 2
+      },
+    }
+    const retention = { completedDays: 1, failedDays: 1, dedupeDays: 0 }
+    await pass([define('Order')], { source: { ...source, ...kept }, passes, retention })
+    expect(extensions).toBeGreaterThanOrEqual(2)
+    expect(pages).toBeLessThan(100)
+  })
+
+  it('the batch size of a retention pass depends only on earlier batches of the same kind of work', async () => {
+    const sizes: Record<'purge' | 'forget' | 'forgetOperations', number[]> = {
+      purge: [],
+      forget: [],
+      forgetOperations: [],
+    }
+    const run = { Process: 'Order', TransactionID: '1', ReplayID: 0 }
+    const fast: Partial<TransactionSource> = {
+      async purgeable() {
+        const isEnough = sizes.purge.length > 20
+        if (isEnough) return { runs: [], next: null }
+        return { runs: Array.from({ length: 1_000 }, () => run), next: FIRST_END }
+      },
+      async purge(_policy, runs) {
+        sizes.purge.push(runs.length)
+        return runs.length
+      },
+      async forget(_ms, size) {
+        return sizes.forget.push(size) > 20 ? 0 : size
+      },
+    }
+    const bulkOperations = {
+      async forgetOperations(_ms: number, size: number) {
+        sizes.forgetOperations.push(size)
+        return 0
+      },
+    }
+    await pass([define('Order')], { source: { ...source, ...fast }, bulkOperations })
+    for (const kind of ['purge', 'forget', 'forgetOperations'] as const)
+      expect(sizes[kind][0], kind).toBe(100)
+    expect(Math.max(...sizes.purge)).toBeGreaterThan(100)
+    expect(Math.max(...sizes.forget)).toBeGreaterThan(100)
+  })
+
+  it('the id of a purged transaction is deleted after DEDUPE_DAYS', async () => {
+    const order = define('Order')
+    await cancelled(order, '1')
+    nowMs += 366 * DAY_MS
+    await pass([order])
+    nowMs += 364 * DAY_MS
+    await pass([order])
+    expect(await source.get('Order', '1', null)).not.toBeNull()
+    nowMs += 2 * DAY_MS
+    await pass([order])
+    expect(await source.get('Order', '1', null)).toBeNull()
+    const actions = await source.actions({ process: 'Order', limit: 10 })
+    expect(actions.map(({ Action, Reason }) => `${Action}: ${Reason}`)).toEqual([
+      'forget: 1 runs',
+      'purge: 1 runs',
+      'cancel: null',
+    ])
+  })
+
+  it('the metrics of the retention contain the age of the oldest finished run and the time since the last pass', async () => {
+    const order = define('Order')
+    await cancelled(order, '1')
+    nowMs += DAY_MS
+    await pass([order])
+    await pass([order])
+    expect(ages[0]?.oldestMs.get('Order')).toBe(DAY_MS)
+    expect(ages[0]?.lastPassMs).toBe(0)
+    expect(ages[1]?.lastPassMs).toBe(60 * 20)
+  })
+})

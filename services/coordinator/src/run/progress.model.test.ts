@@ -1,0 +1,625 @@
+/**
+ * A model-based test: applies random sequences of operations (queue, claim, record, cancel, lost workers, …) to a real
+ * source and to a small model of the transition rules, and compares the state of every run after each operation. The
+ * script `test:faults` in package.json runs a hundred thousand sequences.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { anAct } from '../../test-support/act.ts'
+import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
+import { createPauseStore } from './pause.ts'
+import type { RunDetail } from './run-detail.ts'
+import type { Run } from './run.ts'
+import { isOver, isResumable } from './status.ts'
+import {
+  type Claim,
+  type ClaimResult,
+  LEASE_MS,
+  type Lease,
+  type ProcessOutline,
+  SWEEP_CAP_MS,
+  SWEEP_MS,
+  type TransactionSource,
+  WAITING_RECHECK_MS,
+} from './transaction-source.ts'
+import { LOST_BASE_MS, LOST_CAP_MS } from './transitions.ts'
+import { advance, type StepOutcome } from './progress.ts'
+import type { RetryPolicy } from './retry-policy.ts'
+
+const SEQUENCES = process.env['TEST_FAULTS'] === undefined ? 4_000 : 100_000
+const SEED = Number(process.env['TEST_SEED'] ?? 1)
+/** The number of sequences after which the test opens a new source. A source keeps all its runs, so it becomes slow. */
+const SEQUENCES_PER_SOURCE = 500
+
+const steps = ['order', 'report', 'csv'] as const
+const ids = ['a', 'b'] as const
+const policy: RetryPolicy = { maxAttempts: 3, baseMs: 1_000, capMs: 60_000 }
+const failure = { errorClass: 'http_503', error: 'busy', response: null }
+
+const outcomes: Readonly<Record<string, StepOutcome>> = {
+  completed: { kind: 'completed', response: { status: 200, body: '' }, data: 1, endsRun: false },
+  endsRun: { kind: 'completed', response: null, data: null, endsRun: true },
+  retryAtOnce: { kind: 'retry', ...failure, retryAfterMs: 0 },
+  retryLater: { kind: 'retry', ...failure, retryAfterMs: 20_000 },
+  failed: { kind: 'failed', ...failure },
+  waiting: { kind: 'waiting', credential: 'ACC-1', error: 'faulted' },
+  inDoubt: { kind: 'retry', ...failure, retryAfterMs: 0, isInDoubt: true },
+  later: { kind: 'later', delayMs: 20_000 },
+  told429: { kind: 'held', ...failure, response: { status: 429, body: '' }, delayMs: 20_000 },
+  held: { kind: 'held', ...failure, delayMs: 20_000 },
+  released: { kind: 'released' },
+  noResponse: { kind: 'released', noResponse: 'aborted', isInDoubt: true },
+}
+type OutcomeName = keyof typeof outcomes
+
+/**
+ * One random operation. `run` and `lease` are positions counted back from the newest run or lease, so that most random
+ * values name an existing run or lease.
+ */
+type Happening =
+  | {
+      readonly do: 'queue'
+      readonly id: string
+      readonly data: number
+      /** Whether the run is claimed when it is inserted. */
+      readonly starts: boolean
+    }
+  | { readonly do: 'claim'; readonly run: number; readonly behind: number; readonly step: string }
+  | {
+      readonly do: 'record'
+      readonly lease: number
+      readonly outcome: OutcomeName
+      readonly isInline: boolean
+    }
+  /** Claims a run and immediately records an outcome of its step. */
+  | { readonly do: 'work'; readonly run: number; readonly outcome: OutcomeName }
+  | { readonly do: 'renew'; readonly lease: number }
+  | { readonly do: 'pass'; readonly ms: number }
+  | { readonly do: 'adopt' | 'due' | 'wake' }
+  | { readonly do: 'cancel' | 'resume'; readonly run: number }
+  | { readonly do: 'replay'; readonly id: string; readonly fromStep: string | null }
+  | { readonly do: 'refuse'; readonly run: number; readonly behind: number }
+  | { readonly do: 'pause'; readonly isPaused: boolean }
+
+const anyId = fc.constantFrom(...ids)
+const recent = fc.nat({ max: 3 })
+/**
+ * The version of the run minus the version in the message: usually 0, more for an outdated message, and -1 for a
+ * message with a version that the run has not reached yet.
+ */
+const behind = fc.constantFrom(0, 0, 0, 0, 1, 2, -1)
+const anything: fc.Arbitrary<Happening> = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant('queue'),
+      id: anyId,
+      data: fc.constantFrom(1, 1, 2),
+      starts: fc.boolean(),
+    }),
+  },
+  {
+    weight: 8,
+    // An empty step name in an operation stands for the due step of the run, because a random name would hardly ever
+    // name the due step.
+    arbitrary: fc.record({
+      do: fc.constant('claim'),
+      run: recent,
+      behind,
+      step: fc.constantFrom('', '', '', '', ...steps),
+    }),
+  },
+  {
+    weight: 8,
+    arbitrary: fc.record({
+      do: fc.constant('record'),
+      lease: recent,
+      outcome: fc.constantFrom('completed', 'completed', 'completed', ...Object.keys(outcomes)),
+      isInline: fc.boolean(),
+    }),
+  },
+  {
+    weight: 8,
+    arbitrary: fc.record({
+      do: fc.constant('work'),
+      run: fc.nat({ max: 1 }),
+      outcome: fc.constantFrom('completed', 'completed', ...Object.keys(outcomes)),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('renew'), lease: recent }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      do: fc.constant('pass'),
+      ms: fc.constantFrom(1, SWEEP_MS, LEASE_MS - 1, LEASE_MS, WAITING_RECHECK_MS),
+    }),
+  },
+  { weight: 4, arbitrary: fc.record({ do: fc.constantFrom('adopt', 'due', 'wake') }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constantFrom('cancel', 'resume'), run: recent }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant('replay'),
+      id: anyId,
+      fromStep: fc.constantFrom(null, ...steps),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('refuse'), run: recent, behind }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('pause'), isPaused: fc.boolean() }) },
+) as fc.Arbitrary<Happening>
+
+/** The state of a run that the model predicts and the source must return. */
+interface ModelRun {
+  readonly id: string
+  readonly replay: number
+  data: number
+  status: Run['Status']
+  step: string
+  version: number
+  attempt: number
+  items: Map<string, string>
+  attempts: string[]
+  isInDoubt: boolean
+  /** Whether the last worker was lost. If the next one is lost too, the run waits before its next attempt. */
+  isLost: boolean
+  lease: { readonly version: number; readonly step: string; until: number } | null
+  notBefore: number
+}
+
+class Clock {
+  now = Date.parse('2026-11-20T00:00:00Z')
+}
+
+/** Applies operations to the transactions of one process, in both the source and the model, and compares the two. */
+class Model {
+  readonly runs: ModelRun[] = []
+  readonly leases: Lease[] = []
+  isPaused = false
+  readonly #source: TransactionSource
+  readonly #process: ProcessOutline
+  readonly #clock: Clock
+  /** The state of each completed run when the test first read it. Every later read must return the same state. */
+  readonly #completed = new Map<ModelRun, RunDetail | null>()
+
+  constructor(source: TransactionSource, name: string, clock: Clock) {
+    this.#source = source
+    this.#process = { name, steps }
+    this.#clock = clock
+  }
+
+  async apply(happening: Happening): Promise<void> {
+    const source = this.#source
+    const { name } = this.#process
+    switch (happening.do) {
+      case 'queue': {
+        const { id, data, starts } = happening
+        const transactions = [{ TransactionID: id, InitialData: data }]
+        const start = starts ? { owner: 'worker', limit: 1 } : undefined
+        const [result] = await source.queue(this.#process, transactions, undefined, start)
+        const known = this.#find(id, 0)
+        expect(result?.claim !== undefined).toBe(starts && known === undefined)
+        if (known === undefined) {
+          const run = this.#start(id, 0, steps[0], data)
+          if (result?.claim !== undefined) this.#claimed(run, result.claim)
+        }
+        expect(result?.outcome).toBe(
+          known === undefined ? 'queued' : known.data === happening.data ? 'exists' : 'conflict',
+        )
+        break
+      }
+      case 'claim': {
+        const run = this.#recent(happening.run)
+        if (run === undefined) return
+        const step = happening.step || run.step
+        const version = run.version - happening.behind
+        const expected = this.#claimOf(run, version, step)
+        const result = await source.claim({
+          ...this.#key(run),
+          version,
+          step,
+          isFirst: step === steps[0],
+          // All claims have the same owner, so that only the version can distinguish a stale worker from the current
+          // one.
+          owner: 'worker',
+        })
+        expect(result.kind).toBe(expected)
+        if (result.kind === 'claimed') {
+          if (run.lease !== null) this.#lose(run)
+          this.#claimed(run, result.claim)
+        }
+        break
+      }
+      case 'record': {
+        const lease = this.leases.at(-1 - happening.lease)
+        const outcome = outcomes[happening.outcome]
+        if (lease === undefined || outcome === undefined) return
+        const run = this.#find(lease.TransactionID, lease.ReplayID) as ModelRun
+        const held = run.lease?.version === lease.version
+        // A worker computes the transition from the run as it was claimed, even if the run has changed since then.
+        const claimed = {
+          ...(await this.#get(run)).run,
+          StepName: lease.step,
+          ...(held && { Attempt: run.attempt }),
+        }
+        const recorded = await source.record(
+          lease,
+          advance(claimed, outcome, { steps, policy, random: 0.5, isInline: happening.isInline }),
+        )
+        expect(recorded === null).toBe(!held)
+        if (!held) break
+        this.#settle(run, happening.outcome)
+        run.isInDoubt = 'isInDoubt' in outcome && outcome.isInDoubt
+        if (happening.isInline && happening.outcome === 'completed' && run.status === 'Running')
+          this.#goOn(run, lease)
+        break
+      }
+      case 'work': {
+        const { run, outcome } = happening
+        await this.apply({ do: 'claim', run, behind: 0, step: '' })
+        await this.apply({ do: 'record', lease: 0, outcome, isInline: false })
+        return
+      }
+      case 'renew': {
+        const lease = this.leases.at(-1 - happening.lease)
+        if (lease === undefined) return
+        const run = this.#find(lease.TransactionID, lease.ReplayID) as ModelRun
+        const isHeld = run.lease?.version === lease.version
+        expect(await source.renew([lease])).toEqual(isHeld ? [] : [lease])
+        if (isHeld && run.lease !== null) run.lease.until = this.#clock.now + LEASE_MS
+        break
+      }
+      case 'pass':
+        this.#clock.now += happening.ms
+        return
+      case 'due':
+        for (const { TransactionID, ReplayID } of await source.due(this.#refs(), 10)) {
+          const run = this.#find(TransactionID, ReplayID) as ModelRun
+          expect(isOver(run.status) || this.#isLeased(run)).toBe(false)
+          expect(run.notBefore).toBeLessThanOrEqual(this.#clock.now)
+        }
+        break
+      case 'adopt':
+        for (const { TransactionID, ReplayID } of await source.recoverExpiredLeases(10)) {
+          const run = this.#find(TransactionID, ReplayID) as ModelRun
+          expect(run.lease?.until).toBeLessThanOrEqual(this.#clock.now)
+          const delayMs = Math.min(LOST_CAP_MS, LOST_BASE_MS * 2 ** Math.max(0, run.attempt - 2))
+          if (run.isLost)
+            Object.assign(run, { status: 'Retrying', notBefore: this.#clock.now + delayMs })
+          this.#lose(run)
+          run.lease = null
+          run.version += 1
+        }
+        break
+      case 'wake': {
+        const waiting = this.runs.filter(({ status }) => status === 'Waiting')
+        expect(await source.wake('ACC-1', 10)).toHaveLength(waiting.length)
+        for (const run of waiting)
+          this.#move(run, { status: 'Running', notBefore: this.#clock.now })
+        break
+      }
+      case 'cancel': {
+        const run = this.#recent(happening.run)
+        if (run === undefined) return
+        const isAllowed = !isOver(run.status)
+        await this.#expectDone(source.cancel(name, run.id, run.replay, anAct), isAllowed)
+        if (isAllowed) this.#move(run, { status: 'Cancelled' })
+        break
+      }
+      case 'resume': {
+        const run = this.#recent(happening.run)
+        if (run === undefined) return
+        const latest = this.runs.findLast(({ id }) => id === run.id)
+        const isAllowed = isResumable(run.status) && run === latest
+        await this.#expectDone(source.resume(this.#process, run.id, run.replay, anAct), isAllowed)
+        if (isAllowed) this.#move(run, { status: 'Queued', attempt: 0, notBefore: this.#clock.now })
+        break
+      }
+      case 'replay': {
+        const { fromStep } = happening
+        const all = this.runs.filter((run) => run.id === happening.id)
+        const latest = all.at(-1)
+        const copied = steps.slice(0, steps.indexOf((fromStep ?? steps[0]) as 'order'))
+        const isDone = copied.every((step) =>
+          ['Completed', 'Copied'].includes(latest?.items.get(step) ?? ''),
+        )
+        const isAllowed =
+          latest !== undefined && all.every(({ status }) => isOver(status)) && isDone
+        await this.#expectDone(
+          source.replay(this.#process, happening.id, { fromStep, latest: null }, anAct),
+          isAllowed,
+        )
+        if (!isAllowed) break
+        const run = this.#start(happening.id, latest.replay + 1, fromStep ?? steps[0], latest.data)
+        for (const step of copied) run.items.set(step, 'Copied')
+        break
+      }
+      case 'refuse': {
+        const run = this.#recent(happening.run)
+        if (run === undefined) return
+        const version = run.version - happening.behind
+        const isAllowed = happening.behind === 0 && !isOver(run.status) && !this.#isLeased(run)
+        const refused = await source.failRun(this.#key(run), version, 'unfit', 'why')
+        expect(refused !== null).toBe(isAllowed)
+        if (isAllowed) this.#move(run, { status: 'Failed' })
+        break
+      }
+      case 'pause':
+        await createPauseStore(source).setPaused(name, happening.isPaused, anAct)
+        this.isPaused = happening.isPaused
+        expect((await createPauseStore(source).paused()).has(name)).toBe(this.isPaused)
+        return
+    }
+    for (const run of this.runs) await this.#compare(run)
+  }
+
+  /**
+   * Expects that `due` returns every unfinished run, even if the run was already returned many times and was never
+   * claimed. A run that has lost two workers in a row is due after lease recovery has released it, and after its delay.
+   */
+  async expectAllToComeUp(): Promise<void> {
+    this.#clock.now += LEASE_MS
+    for (const run of await this.#source.recoverExpiredLeases(10))
+      expect(this.#find(run.TransactionID, run.ReplayID)?.lease).not.toBeNull()
+    const waiting = new Set(this.runs.filter(({ status }) => !isOver(status)))
+    this.#clock.now += LOST_CAP_MS + WAITING_RECHECK_MS + SWEEP_CAP_MS
+    for (const { TransactionID, ReplayID } of await this.#source.due(this.#refs(), 10))
+      waiting.delete(this.#find(TransactionID, ReplayID) as ModelRun)
+    expect([...waiting]).toEqual([])
+  }
+
+  /** Cancels all active runs, so that later sequences in the same source do not see them. */
+  async end(): Promise<void> {
+    for (const run of this.runs)
+      if (!isOver(run.status))
+        await this.#source.cancel(this.#process.name, run.id, run.replay, anAct).catch(() => {})
+  }
+
+  #settle(run: ModelRun, outcome: OutcomeName): void {
+    const next = steps[steps.indexOf(run.step as 'order') + 1]
+    const isLast = run.attempt >= policy.maxAttempts
+    const { now } = this.#clock
+    const step = run.step
+    switch (outcome) {
+      case 'completed':
+      case 'endsRun':
+        run.items.set(step, 'Completed')
+        run.attempts.push('completed')
+        if (next === undefined || outcome === 'endsRun')
+          return this.#move(run, { status: 'Completed' })
+        return this.#move(run, { status: 'Running', step: next, attempt: 0, notBefore: now })
+      case 'retryAtOnce':
+      case 'retryLater':
+      case 'inDoubt':
+        run.items.set(step, isLast ? 'Failed' : 'Retrying')
+        run.attempts.push('http_503')
+        if (isLast) return this.#move(run, { status: 'Failed' })
+        return this.#move(run, {
+          status: 'Retrying',
+          notBefore: now + (outcome === 'retryLater' ? 20_000 : 0),
+        })
+      case 'failed':
+        run.items.set(step, 'Failed')
+        run.attempts.push('http_503')
+        return this.#move(run, { status: 'Failed' })
+      case 'waiting':
+        run.items.set(step, 'Waiting')
+        run.attempts.push('credential_faulted')
+        return this.#move(run, {
+          status: 'Waiting',
+          attempt: run.attempt - 1,
+          notBefore: now + WAITING_RECHECK_MS,
+        })
+      case 'told429':
+      case 'held':
+      case 'later':
+        if (outcome === 'told429') {
+          run.items.set(step, 'Retrying')
+          run.attempts.push('http_503')
+        }
+        return this.#move(run, {
+          status: 'Retrying',
+          attempt: run.attempt - 1,
+          notBefore: now + 20_000,
+        })
+      default: {
+        if (outcome === 'noResponse') {
+          run.items.set(step, 'Retrying')
+          run.attempts.push('no_answer')
+        }
+        const attempt = run.attempt - 1
+        const resting = step === steps[0] ? 'Queued' : 'Running'
+        this.#move(run, {
+          status: attempt > 0 ? 'Retrying' : resting,
+          attempt,
+          notBefore: now,
+          isLost: run.isLost && outcome === 'released',
+        })
+      }
+    }
+  }
+
+  /** Models a worker that keeps its lease and continues with the next step. */
+  #goOn(run: ModelRun, lease: Lease): void {
+    run.attempt = 1
+    run.lease = { version: run.version, step: run.step, until: this.#clock.now + LEASE_MS }
+    this.leases.push({ ...lease, step: run.step, version: run.version, attempt: 1 })
+  }
+
+  #claimed(run: ModelRun, { run: claimed, lease }: Claim): void {
+    expect(claimed.InDoubt).toBe(run.isInDoubt)
+    run.version += 1
+    run.attempt += 1
+    run.status = 'Running'
+    run.lease = { version: run.version, step: run.step, until: this.#clock.now + LEASE_MS }
+    this.leases.push(lease)
+  }
+
+  /** Models the loss of a worker during a step: the attempt is stored as `in_doubt`. */
+  #lose(run: ModelRun): void {
+    run.attempts.push('in_doubt')
+    run.isInDoubt = true
+    run.isLost = true
+  }
+
+  /** Applies a transition to the model of a run. Every transition adds 1 to the version and ends the lease. */
+  #move(run: ModelRun, change: Partial<ModelRun>): void {
+    const isInDoubt = run.isInDoubt || run.lease !== null
+    Object.assign(run, { isLost: false }, change, {
+      version: run.version + 1,
+      lease: null,
+      isInDoubt,
+    })
+  }
+
+  #claimOf(run: ModelRun, version: number, step: string): ClaimResult['kind'] {
+    const isTakeover = run.lease !== null && version === run.version - 1
+    if (isOver(run.status) || this.#isLeased(run) || step !== run.step) return 'stale'
+    if (version !== run.version && !isTakeover) return 'stale'
+    if (run.lease !== null && run.isLost) return 'stale'
+    if (run.notBefore <= this.#clock.now) return 'claimed'
+    return run.status === 'Waiting' ? 'stale' : 'early'
+  }
+
+  /** Checks that the source returns what the model predicts, and that completed runs do not change. */
+  async #compare(run: ModelRun): Promise<void> {
+    const found = await this.#get(run)
+    const { run: stored, items, attempts } = found
+    expect({
+      status: stored.Status,
+      step: stored.StepName,
+      version: stored.Version,
+      attempt: stored.Attempt,
+      isInDoubt: stored.InDoubt,
+      items: new Map(items.map(({ StepName, Status }) => [StepName, Status])),
+      attempts: attempts.map(({ Outcome }) => Outcome),
+    }).toEqual({
+      status: run.status,
+      step: run.step,
+      version: run.version,
+      attempt: run.attempt,
+      isInDoubt: run.isInDoubt,
+      items: run.items,
+      attempts: run.attempts,
+    })
+    if (run.status !== 'Completed') return
+    const first = this.#completed.get(run)
+    if (first === undefined) this.#completed.set(run, found)
+    else expect(found).toEqual(first)
+  }
+
+  async #get(run: ModelRun): Promise<RunDetail> {
+    const found = await this.#source.get(this.#process.name, run.id, run.replay)
+    if (found === null) throw new Error(`run ${run.replay} of ${run.id} is lost`)
+    return found
+  }
+
+  #start(id: string, replay: number, step: string, data: number): ModelRun {
+    // A new run must have a new ReplayID. Otherwise it would replace another run.
+    expect(this.#find(id, replay)).toBeUndefined()
+    const run: ModelRun = {
+      id,
+      replay,
+      data,
+      status: 'Queued',
+      step,
+      version: 0,
+      attempt: 0,
+      items: new Map(),
+      attempts: [],
+      isInDoubt: false,
+      isLost: false,
+      lease: null,
+      notBefore: this.#clock.now,
+    }
+    this.runs.push(run)
+    return run
+  }
+
+  async #expectDone(work: Promise<unknown>, isAllowed: boolean): Promise<void> {
+    const isDone = await work.then(
+      () => true,
+      () => false,
+    )
+    expect(isDone).toBe(isAllowed)
+  }
+
+  readonly #refs = () =>
+    steps.map((step, index) => ({ process: this.#process.name, step, isFirst: index === 0 }))
+  readonly #recent = (index: number) => this.runs.at(-1 - index)
+  readonly #find = (id: string, replay: number) =>
+    this.runs.find((run) => run.id === id && run.replay === replay)
+  readonly #isLeased = ({ lease }: ModelRun) => lease !== null && lease.until > this.#clock.now
+  readonly #key = ({ id: TransactionID, replay: ReplayID }: ModelRun) => ({
+    Process: this.#process.name,
+    TransactionID,
+    ReplayID,
+  })
+}
+
+/**
+ * A journal file that discards all writes, because disk writes would slow this test down. Other tests cover durability.
+ */
+const nowhere = async () => ({
+  appendFile: async () => {},
+  datasync: async () => {},
+  sync: async () => {},
+  truncate: async () => {},
+  close: async () => {},
+})
+
+describe('a transaction source under random operations', () => {
+  it(
+    'after each operation of a random sequence, a transaction source has the state that a model predicts',
+    async ({ annotate }) => {
+      const happened = new Map<string, number>()
+      const clock = new Clock()
+      let sequences = 0
+      for (let batch = 0; batch * SEQUENCES_PER_SOURCE < SEQUENCES; batch += 1) {
+        const folder = await mkdtemp(join(tmpdir(), 'coordinator-'))
+        const source = await createMemoryTransactionSource(folder, {
+          now: () => clock.now,
+          openFile: nowhere,
+        })
+        try {
+          await fc.assert(
+            fc.asyncProperty(fc.array(anything, { minLength: 15, maxLength: 45 }), async (all) => {
+              sequences += 1
+              const model = new Model(source, `Process${sequences}`, clock)
+              try {
+                for (const one of all) await model.apply(one)
+                for (const { status } of model.runs)
+                  happened.set(status, (happened.get(status) ?? 0) + 1)
+                await model.expectAllToComeUp()
+              } finally {
+                await model.end()
+              }
+            }),
+            { numRuns: Math.min(SEQUENCES, SEQUENCES_PER_SOURCE), seed: SEED + batch },
+          )
+        } finally {
+          await source[Symbol.asyncDispose]()
+          await rm(folder, { recursive: true })
+        }
+      }
+      // The random sequences must have reached every status; otherwise they would prove little.
+      expect([...happened.keys()].toSorted()).toEqual([
+        'Cancelled',
+        'Completed',
+        'Failed',
+        'Queued',
+        'Retrying',
+        'Running',
+        'Waiting',
+      ])
+      const ends = [...happened].map(([status, count]) => `${count} ${status}`).join(', ')
+      await annotate(
+        `${sequences} random sequences, 0 divergences; runs ended ${ends}`,
+        'measurement',
+      )
+    },
+    SEQUENCES * 20,
+  )
+})

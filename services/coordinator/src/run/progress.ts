@@ -1,0 +1,292 @@
+/**
+ * Derives from the outcome of a step how the run and its item change, and returns this change (the transition) as a
+ * value. The other transitions of a run are in `transaction/transitions.ts`. Times are durations from now; the
+ * transaction source adds them to the time of its own clock.
+ */
+import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
+import type { ClaimedRun } from './run.ts'
+import { WAITING_RECHECK_MS } from './transaction-source.ts'
+import { type RetryPolicy, retryDelayMs } from './retry-policy.ts'
+import type { Json } from './json-normalization.ts'
+
+/**
+ * What is stored about the last call of an attempt, so that an operator can find the call in the logs of the target.
+ */
+export interface StepCall {
+  readonly method: string
+  /** The URL without its user info, query and fragment, because these may contain secrets. */
+  readonly url: string
+  readonly traceId: string
+  /** The id that the target gave to its response; `null` if there was no response, or if the response had no id. */
+  readonly responseId: string | null
+}
+
+/** The response of the called service, as it is stored with the result of the step. */
+export interface Response {
+  readonly status: number
+  readonly body: string
+}
+
+/**
+ * How an attempt of a step ended. `isInDoubt` means that the attempt may have taken effect, so the next attempt calls
+ * `confirm` first.
+ */
+export type StepOutcome =
+  /**
+   * The item is completed, and the next step becomes due. With `endsRun`, which `setStatus('Completed')` sets, the run
+   * is completed instead.
+   */
+  | {
+      readonly kind: 'completed'
+      readonly response: Response | null
+      readonly data: Json
+      readonly endsRun: boolean
+    }
+  | {
+      readonly kind: 'retry'
+      readonly errorClass: string
+      readonly error: string
+      readonly response: Response | null
+      readonly retryAfterMs: number | null
+      readonly isInDoubt?: boolean
+    }
+  | {
+      readonly kind: 'failed'
+      readonly errorClass: string
+      readonly error: string
+      readonly response: Response | null
+      readonly isInDoubt?: boolean
+    }
+  /**
+   * The credential is faulted (cannot be refreshed). This is not an error of the step, so the attempt is not counted.
+   */
+  | {
+      readonly kind: 'waiting'
+      readonly credential: string
+      readonly error: string
+      readonly isInDoubt?: boolean
+    }
+  /**
+   * The credential is in a cool-down after a 429, so the attempt is not counted. `response` is the 429 response, or
+   * `null` if the call was not sent.
+   */
+  | {
+      readonly kind: 'held'
+      readonly errorClass: string
+      readonly error: string
+      readonly response: Response | null
+      readonly delayMs: number
+      /**
+       * Whether other steps already waited for this cool-down, or for the start time that they got after an earlier
+       * cool-down.
+       */
+      readonly isRepeated?: boolean
+      readonly isInDoubt?: boolean
+    }
+  /**
+   * The step starts again later, and the attempt is not counted. `error` is the reason why the run has to wait. It is
+   * absent if the step has called `waitFor()`.
+   */
+  | {
+      readonly kind: 'later'
+      readonly delayMs: number
+      readonly error?: string
+      readonly isInDoubt?: boolean
+    }
+  /**
+   * The worker had to stop before the step ended, so the attempt is not counted. `noResponse` describes a call that was
+   * already sent. If no call was sent, neither an item nor an attempt is stored.
+   */
+  | { readonly kind: 'released'; readonly noResponse?: string; readonly isInDoubt?: boolean }
+
+export interface Transition {
+  readonly status: HeaderStatus
+  readonly stepName: string
+  readonly attempt: number
+  /** Milliseconds until the step is due. */
+  readonly delayMs: number
+  readonly waitingFor: string | null
+  readonly lastError: string | null
+  readonly errorClass: string | null
+  /** Whether an earlier attempt of the due step may have taken effect. */
+  readonly isInDoubt: boolean
+  /**
+   * Whether the worker keeps the lease and continues with the next step, instead of publishing a message for the step.
+   */
+  readonly continues?: boolean
+  /** The last call of the attempt; absent if the attempt sent no call. */
+  readonly call?: StepCall
+  /** The item of the step that ran. If it is `null`, neither an item nor an attempt is stored. */
+  readonly item: {
+    readonly status: ItemStatus
+    readonly response: Response | null
+    readonly data: Json
+    readonly error: string | null
+  } | null
+}
+
+export interface TransitionOptions {
+  readonly steps: readonly string[]
+  /**
+   * The steps that the run has finished. If a changed definition has a finished step after the current step, the run
+   * skips that step. Default: none.
+   */
+  readonly finished?: readonly string[]
+  readonly policy: RetryPolicy
+  /** A random number in [0, 1), for the jitter of retries. */
+  readonly random: number
+  /** Whether the same worker continues with the next step (`dispatch: 'inline'`). */
+  readonly isInline?: boolean
+}
+
+/**
+ * The error class of a call that was sent and got no response. A call that was never sent has the error class
+ * `network`.
+ */
+export const NO_RESPONSE = 'no_answer'
+
+/**
+ * The error class of a run whose step has called `waitFor`. It shows that the run waits because of this call, and not
+ * because of a failed attempt.
+ */
+const STEP_WAITS = 'step_waits'
+
+/**
+ * Returns the transition of a claimed run. `run` is the run as claimed, so its `Attempt` is the number of the attempt
+ * that has ended.
+ */
+export function advance(
+  run: ClaimedRun,
+  outcome: StepOutcome,
+  options: TransitionOptions,
+): Transition {
+  const { steps, finished = [], policy, random, isInline = false } = options
+  const { StepName: stepName, Attempt: attempt } = run
+  const isInDoubt = outcome.kind !== 'completed' && outcome.isInDoubt === true
+  const noError = { waitingFor: null, lastError: null, errorClass: null, isInDoubt }
+  switch (outcome.kind) {
+    case 'completed': {
+      const next = outcome.endsRun
+        ? undefined
+        : steps.slice(steps.indexOf(stepName) + 1).find((step) => !finished.includes(step))
+      const item = {
+        status: 'Completed' as const,
+        response: outcome.response,
+        data: outcome.data,
+        error: null,
+      }
+      return next === undefined
+        ? { ...noError, status: 'Completed', stepName, attempt, delayMs: 0, item }
+        : {
+            ...noError,
+            status: 'Running',
+            stepName: next,
+            attempt: isInline ? 1 : 0,
+            delayMs: 0,
+            continues: isInline,
+            item,
+          }
+    }
+    case 'retry': {
+      const isLast = attempt >= policy.maxAttempts
+      const { error, errorClass, response, retryAfterMs } = outcome
+      const retrying = { waitingFor: null, lastError: error, errorClass, isInDoubt }
+      const item = { response, data: null, error }
+      return isLast
+        ? failed(run, outcome)
+        : {
+            ...retrying,
+            status: 'Retrying',
+            stepName,
+            attempt,
+            delayMs: retryDelayMs(attempt, policy, { random, retryAfterMs }),
+            item: { ...item, status: 'Retrying' },
+          }
+    }
+    case 'failed':
+      return failed(run, outcome)
+    case 'waiting':
+      return {
+        status: 'Waiting',
+        stepName,
+        attempt: attempt - 1,
+        delayMs: WAITING_RECHECK_MS,
+        waitingFor: outcome.credential,
+        lastError: outcome.error,
+        errorClass: 'credential_faulted',
+        isInDoubt,
+        item: { status: 'Waiting', response: null, data: null, error: outcome.error },
+      }
+    case 'held': {
+      const { delayMs, error, errorClass, response } = outcome
+      return {
+        status: 'Retrying',
+        stepName,
+        attempt: attempt - 1,
+        delayMs,
+        waitingFor: null,
+        lastError: error,
+        errorClass,
+        isInDoubt,
+        item: response === null ? null : { status: 'Retrying', response, data: null, error },
+      }
+    }
+    case 'later':
+      return {
+        ...noError,
+        lastError: outcome.error ?? 'the step called waitFor and starts again later',
+        errorClass: STEP_WAITS,
+        status: 'Retrying',
+        stepName,
+        attempt: attempt - 1,
+        delayMs: outcome.delayMs,
+        item: null,
+      }
+    case 'released': {
+      const { noResponse } = outcome
+      return {
+        waitingFor: null,
+        lastError: noResponse ?? run.LastError,
+        errorClass: noResponse === undefined ? run.ErrorClass : NO_RESPONSE,
+        isInDoubt,
+        status: dueStatus(stepName, attempt - 1, steps),
+        stepName,
+        attempt: attempt - 1,
+        delayMs: 0,
+        item:
+          noResponse === undefined
+            ? null
+            : { status: 'Retrying', response: null, data: null, error: noResponse },
+      }
+    }
+  }
+}
+
+const failed = (
+  { StepName: stepName, Attempt: attempt }: ClaimedRun,
+  {
+    error,
+    errorClass,
+    response,
+    isInDoubt = false,
+  }: Pick<StepOutcome & { kind: 'failed' }, 'error' | 'errorClass' | 'response' | 'isInDoubt'>,
+): Transition => ({
+  status: 'Failed',
+  stepName,
+  attempt,
+  delayMs: 0,
+  waitingFor: null,
+  lastError: error,
+  errorClass,
+  isInDoubt,
+  item: { status: 'Failed', response, data: null, error },
+})
+
+/**
+ * Returns the status of a run after an attempt that is not counted. The status depends on whether the due step was
+ * attempted before.
+ */
+function dueStatus(stepName: string, attempt: number, steps: readonly string[]): HeaderStatus {
+  if (attempt > 0) return 'Retrying'
+  return stepName === steps[0] ? 'Queued' : 'Running'
+}

@@ -1,0 +1,644 @@
+/**
+ * The transitions of a run as pure functions: each returns the next state for a current state and a time.
+ * `process/progress.ts` derives a transition from the outcome of a step; this file has all other rules.
+ *
+ * The memory source stores what these functions return. The PostgreSQL source implements the same rules a second time
+ * in SQL, one file per statement, because it must decide a transition while it holds the lock of the row.
+ * `transaction-source.contract.ts` tests both sources.
+ */
+import type { NotBefore } from '@integration-host/shared/contracts/start-time'
+import { backoffMs } from '@integration-host/shared/process/backoff'
+import type { StepCall } from './progress.ts'
+import type { Transition } from './progress.ts'
+import {
+  earlierStepNotCompleted,
+  notActive,
+  notInDoubt,
+  notResumable,
+  notRetryable,
+  requireData,
+  stepInFlight,
+  stepUnknown,
+} from './errors.ts'
+import { type Attempt, idempotencyKey, isFinished, type Item } from './item.ts'
+import type { RetentionPolicy } from './retention.ts'
+import { hasInitialData, type Run, type RunKey, runKey } from './run.ts'
+import type { Settlement } from './operator-actions.ts'
+import { isWaitingForSlot } from './slots.ts'
+import { deadlineOfStart, isDelayed, notBeforeMs } from './start-time.ts'
+import { isOver, isResumable, isRetryable } from './status.ts'
+import {
+  type ClaimRequest,
+  type ClaimResult,
+  type Lease,
+  type ProcessOutline,
+  type ReplayRequest,
+  type RunTerms,
+  type StepRef,
+  SWEEP_CAP_MS,
+} from './transaction-source.ts'
+
+/**
+ * A run together with members that only the transaction source uses, such as its lease and its sweep time. It is
+ * immutable: a transition returns a new StoredRun.
+ */
+export interface StoredRun {
+  /** The run itself. The member is called `header` because the files of the memory source use that name. */
+  readonly header: Run
+  readonly items: readonly Item[]
+  readonly attempts: readonly Attempt[]
+  readonly lease: {
+    readonly owner: string
+    readonly until: number
+    readonly startedAt: string
+  } | null
+  /** Set while the run has a slot of its process, or waits for one. */
+  readonly slot?: { readonly key: string; readonly isHeld: boolean }
+  /** The time until which a debounced run absorbs requests, epoch ms. */
+  readonly absorbsUntil?: number
+  /** The service key that has queued a delayed run, if its share limits it (`Caller.shareOf`). */
+  readonly delayedBy?: string
+  /** Set in a purged run whose files may still exist. */
+  readonly filesLeft?: true
+  /** The time at which the sweeper publishes the run again, epoch ms. */
+  readonly nextSweepAt: number
+  /** The number of times that the sweeper has published the run since its last transition. */
+  readonly sweepCount: number
+}
+
+export interface Times {
+  /** Epoch ms. */
+  readonly now: number
+  readonly sweepMs: number
+  readonly leaseMs: number
+}
+
+const isLeased = ({ lease }: StoredRun, now: number): boolean => lease !== null && lease.until > now
+
+/** Whether the sweeper should publish the run: its sweep time has passed, and the run has no live lease. */
+export const isOverdue = (stored: StoredRun, now: number): boolean =>
+  stored.nextSweepAt <= now && !isLeased(stored, now)
+
+/** Whether a run is at this step. A row that was inserted without a step name is at the first step. */
+export const isAtStep = (
+  { Process, StepName }: Run,
+  { process, step, isFirst }: StepRef,
+): boolean => Process === process && (StepName === step || (isFirst && StepName === ''))
+
+/**
+ * The error class and the error text of a run whose deadline has passed. The last error of the run is appended to the
+ * text.
+ */
+export const DEADLINE_EXCEEDED = 'deadline_exceeded'
+export const PAST_DEADLINE =
+  'the run has not ended by its deadline; a resume gives it the whole time again'
+export const LAST_ERROR = '; its last error: '
+
+const iso = (at: number): string => new Date(at).toISOString()
+
+const due = (now: number) => ({
+  NextAttemptAt: iso(now),
+  LastError: null,
+  ErrorClass: null,
+  WaitingFor: null,
+})
+
+const deadline = ({ deadlineMs = null }: RunTerms, now: number) => ({
+  DeadlineAt: deadlineMs === null ? null : iso(now + deadlineMs),
+})
+
+const isPastDeadline = ({ DeadlineAt }: Run, now: number): boolean =>
+  DeadlineAt !== null && Date.parse(DeadlineAt) <= now
+
+const ended = (now: number) => ({ NextAttemptAt: null, WaitingFor: null, CompletedAt: iso(now) })
+
+/**
+ * Returns the run after a change: with the next version, and without a lease. If a lease ends here without a recorded
+ * outcome, the step is marked as in doubt.
+ */
+export const next = (
+  stored: StoredRun,
+  change: Partial<Run>,
+  { now, sweepMs }: Times,
+  sweepInMs = sweepMs,
+): StoredRun => {
+  const { slot, ...rest } = stored
+  const header = {
+    ...stored.header,
+    ...change,
+    Version: stored.header.Version + 1,
+    InDoubt: change.InDoubt ?? (stored.header.InDoubt || stored.lease !== null),
+    UpdatedAt: iso(now),
+  }
+  return {
+    ...rest,
+    header,
+    lease: null,
+    nextSweepAt: now + sweepInMs,
+    sweepCount: 0,
+    ...(slot?.isHeld === true && header.Status === 'Running' && { slot }),
+  }
+}
+
+const requestOf = (
+  call: StepCall | undefined,
+): Pick<Attempt, 'Request' | 'TraceId' | 'ResponseId'> => ({
+  Request: call === undefined ? null : { Method: call.method, Url: call.url },
+  TraceId: call?.traceId ?? null,
+  ResponseId: call?.responseId ?? null,
+})
+
+/** Returns the recorded attempts. If the worker of the run was lost, its attempt in flight is added as `in_doubt`. */
+const withLostAttempt = ({ header, lease, attempts }: StoredRun): readonly Attempt[] =>
+  lease === null
+    ? attempts
+    : [
+        ...attempts,
+        {
+          StepName: header.StepName,
+          Attempt: header.Attempt,
+          Outcome: 'in_doubt',
+          ResponseStatus: null,
+          Error: null,
+          ...requestOf(undefined),
+          StartedAt: lease.startedAt,
+          FinishedAt: null,
+        },
+      ]
+
+/**
+ * Returns a new run that is due at `step`, at once or at `NotBefore`. The time limit of the run begins when the run is
+ * due.
+ */
+export const queued = (
+  key: RunKey,
+  step: string,
+  {
+    InitialData,
+    Realm = null,
+    Tags = null,
+    ConcurrencyKey = null,
+    notBefore,
+    debounceKey = null,
+    version = null,
+    deadlineMs = null,
+  }: Pick<Run, 'InitialData'> &
+    Partial<Pick<Run, 'Realm' | 'Tags' | 'ConcurrencyKey'>> &
+    RunTerms & { readonly notBefore?: NotBefore | undefined; readonly debounceKey?: string | null },
+  { now, sweepMs }: Times,
+): StoredRun => {
+  const earliest = notBeforeMs(notBefore, now)
+  const start = Math.max(now, earliest ?? now)
+  return {
+    header: {
+      ...runKey(key),
+      Status: 'Queued',
+      StepName: step,
+      InitialData,
+      Realm,
+      Version: 0,
+      Attempt: 0,
+      ...due(start),
+      InDoubt: false,
+      DefinitionVersion: version,
+      ...deadline({ deadlineMs }, start),
+      NotBefore: earliest === null ? null : iso(earliest),
+      DebounceKey: debounceKey,
+      Absorbed: 0,
+      CreatedAt: iso(now),
+      UpdatedAt: iso(now),
+      CompletedAt: null,
+      Tags,
+      ConcurrencyKey,
+      InputChanged: false,
+      ErasedAt: null,
+      PurgedAt: null,
+    },
+    items: [],
+    attempts: [],
+    lease: null,
+    nextSweepAt: start + sweepMs,
+    sweepCount: 0,
+  }
+}
+
+/**
+ * Returns the run under a lease for the request, or the reason why the claim is rejected. A message can claim the
+ * version that it names. If a worker has claimed this version and was lost, the version of the run is now higher by
+ * one. After the lease of this worker has expired, the redelivered message can claim this higher version, unless the
+ * run has lost another worker before: lease recovery then decides how long the run waits.
+ */
+export function claimed(
+  stored: StoredRun,
+  { version, step, isFirst, owner }: Omit<ClaimRequest, keyof RunKey>,
+  times: Times,
+):
+  | { readonly kind: 'claimed'; readonly stored: StoredRun }
+  | Exclude<ClaimResult, { kind: 'claimed' }> {
+  const { header, lease } = stored
+  const { now, leaseMs } = times
+  const isTakeover = header.Version === version + 1 && lease !== null
+  if (isOver(header.Status) || isLeased(stored, now)) return { kind: 'stale' }
+  if (isLostAgain(stored)) return { kind: 'stale' }
+  if (isPastDeadline(header, now)) return { kind: 'stale' }
+  if (!isAtStep(header, { process: header.Process, step, isFirst })) return { kind: 'stale' }
+  if (header.Version !== version && !isTakeover) return { kind: 'stale' }
+  const delayMs = Date.parse(header.NextAttemptAt ?? '') - now
+  if (delayMs > 0)
+    return header.Status === 'Waiting' ? { kind: 'stale' } : { kind: 'early', delayMs, version }
+  const change = {
+    Status: 'Running',
+    StepName: step,
+    Attempt: header.Attempt + 1,
+    WaitingFor: null,
+    ...(lease !== null && { ErrorClass: WORKER_LOST, LastError: WORKER_WAS_LOST }),
+  } as const
+  return {
+    kind: 'claimed',
+    stored: {
+      ...next(stored, change, times, leaseMs),
+      attempts: withLostAttempt(stored),
+      lease: { owner, until: now + leaseMs, startedAt: iso(now) },
+    },
+  }
+}
+
+const holdsLease = ({ header, lease }: StoredRun, { owner, version }: Lease): boolean =>
+  lease?.owner === owner && header.Version === version
+
+/** Returns the run with the outcome of its leased step recorded; `null` if the lease was lost. */
+export function recorded(
+  stored: StoredRun,
+  lease: Lease,
+  transition: Transition,
+  times: Times,
+): StoredRun | null {
+  if (!holdsLease(stored, lease)) return null
+  const { now, sweepMs, leaseMs } = times
+  const { item, delayMs, status, continues = false } = transition
+  const finished = {
+    StepName: lease.step,
+    Attempt: stored.header.Attempt,
+    ResponseStatus: item?.response?.status ?? null,
+    Error: item?.error ?? null,
+    StartedAt: stored.lease?.startedAt ?? iso(now),
+    FinishedAt: iso(now),
+  }
+  const change = {
+    Status: status,
+    StepName: transition.stepName,
+    Attempt: transition.attempt,
+    WaitingFor: transition.waitingFor,
+    LastError: transition.lastError,
+    ErrorClass: transition.errorClass,
+    InDoubt: transition.isInDoubt,
+    NextAttemptAt: isOver(status) ? null : iso(now + delayMs),
+    CompletedAt: isOver(status) ? iso(now) : null,
+  }
+  return {
+    ...next(stored, change, times, continues ? leaseMs : delayMs + sweepMs),
+    ...(continues && { lease: { owner: lease.owner, until: now + leaseMs, startedAt: iso(now) } }),
+    ...(item !== null && {
+      items: [
+        ...stored.items.filter(({ StepName }) => StepName !== lease.step),
+        {
+          ...finished,
+          Status: item.status,
+          IdempotencyKey: idempotencyKey(lease, lease.step),
+          ResponseBody: item.response?.body ?? null,
+          Data: item.data as Item['Data'],
+        },
+      ],
+      attempts: [
+        ...stored.attempts,
+        {
+          ...finished,
+          ...requestOf(transition.call),
+          Outcome: transition.errorClass ?? 'completed',
+        },
+      ],
+    }),
+  }
+}
+
+/**
+ * Returns the run with its lease extended; `null` if the lease was lost. The version does not change, because a
+ * renewal is not a transition.
+ */
+export function renewed(
+  stored: StoredRun,
+  lease: Lease,
+  { now, leaseMs }: Times,
+): StoredRun | null {
+  if (!holdsLease(stored, lease)) return null
+  const until = now + leaseMs
+  const startedAt = stored.lease?.startedAt ?? iso(now)
+  return { ...stored, lease: { owner: lease.owner, until, startedAt }, nextSweepAt: until }
+}
+
+/**
+ * Returns the run after a sweep has published it: the interval until the next sweep is doubled, and the version stays
+ * the same.
+ */
+export function swept(stored: StoredRun, { now, sweepMs }: Times): StoredRun {
+  const { sweepCount } = stored
+  const spacingMs = backoffMs(sweepCount + 1, { baseMs: sweepMs, capMs: SWEEP_CAP_MS, random: 1 })
+  // A run is swept only after the time at which it is due. An earlier message would wait in the delay queue together
+  // with the first message.
+  const dueAt = Math.max(now, Date.parse(stored.header.NextAttemptAt ?? iso(now)))
+  return { ...stored, nextSweepAt: dueAt + spacingMs, sweepCount: sweepCount + 1 }
+}
+
+/**
+ * The error class of a run whose worker was lost. A run that has this class when it loses another worker may be what
+ * ends the workers.
+ */
+export const WORKER_LOST = 'worker_lost'
+export const WORKER_WAS_LOST = 'the worker was lost while it ran this step'
+
+/**
+ * Whether the run has the lease of a lost worker, and has lost another worker directly before. Such a run is neither
+ * swept nor claimed until lease recovery has released it, because lease recovery decides how long the run waits.
+ */
+export const isLostAgain = ({ lease, header }: StoredRun): boolean =>
+  lease !== null && header.ErrorClass === WORKER_LOST
+
+/** The milliseconds that a run waits after it has lost the second worker in a row. They double with each attempt. */
+export const LOST_BASE_MS = 30_000
+export const LOST_CAP_MS = 900_000
+
+/**
+ * Returns the run after its lease has expired: its step is due again, or later if the run has lost two or more workers
+ * in a row. Returns `null` if there is no expired lease.
+ */
+export function recovered(stored: StoredRun, times: Times): StoredRun | null {
+  const { lease, header } = stored
+  if (lease === null || !isOverdue(stored, times.now)) return null
+  const lost = { ErrorClass: WORKER_LOST, LastError: WORKER_WAS_LOST }
+  const attempts = withLostAttempt(stored)
+  if (header.ErrorClass !== WORKER_LOST) return { ...next(stored, lost, times), attempts }
+  const delayMs = backoffMs(Math.max(1, header.Attempt - 1), {
+    baseMs: LOST_BASE_MS,
+    capMs: LOST_CAP_MS,
+    random: 1,
+  })
+  const later = { ...lost, Status: 'Retrying', NextAttemptAt: iso(times.now + delayMs) } as const
+  return { ...next(stored, later, times, delayMs + times.sweepMs), attempts }
+}
+
+/**
+ * Fails a run that can never continue. Returns `null` if the run has changed since `version`, has ended, or has a live
+ * lease.
+ */
+export function failed(
+  stored: StoredRun,
+  { version, errorClass, error }: { version: number; errorClass: string; error: string },
+  times: Times,
+): StoredRun | null {
+  const { Version, Status } = stored.header
+  if (Version !== version || isOver(Status) || isLeased(stored, times.now)) return null
+  return next(
+    stored,
+    { ...ended(times.now), Status: 'Failed', ErrorClass: errorClass, LastError: error },
+    times,
+  )
+}
+
+/**
+ * Returns the run after it has failed at its deadline. Returns `null` if no deadline has passed, or if the run has
+ * ended. Also returns `null` for a leased run, because the outcome of its attempt must be recorded first.
+ */
+export function pastDeadline(stored: StoredRun, times: Times): StoredRun | null {
+  const { header, lease } = stored
+  if (isOver(header.Status) || lease !== null || !isPastDeadline(header, times.now)) return null
+  const before = header.LastError === null ? '' : `${LAST_ERROR}${header.LastError}`
+  const failure = { ErrorClass: DEADLINE_EXCEEDED, LastError: `${PAST_DEADLINE}${before}` }
+  return next(stored, { ...ended(times.now), ...failure, Status: 'Failed' }, times)
+}
+
+/** @throws {IntegrationError} `transaction_not_resumable` if the run is active or completed. */
+export function resumed(stored: StoredRun, terms: RunTerms, times: Times): StoredRun {
+  requireData(stored.header)
+  if (!isResumable(stored.header.Status)) throw notResumable()
+  const { now } = times
+  const change = {
+    ...due(now),
+    ...deadline(terms, now),
+    NotBefore: null,
+    Attempt: 0,
+    CompletedAt: null,
+  }
+  return next(stored, { ...change, Status: 'Queued' }, times)
+}
+
+/** @throws {IntegrationError} `transaction_not_active` if the run has ended. */
+export function cancelled(stored: StoredRun, times: Times): StoredRun {
+  if (isOver(stored.header.Status)) throw notActive()
+  return next(stored, { ...ended(times.now), Status: 'Cancelled' }, times)
+}
+
+/** Returns an ended run without its data. The version does not change, because erasing is not a transition. */
+export const erased = (stored: StoredRun, now: number): StoredRun => ({
+  ...stored,
+  header: {
+    ...stored.header,
+    InitialData: null,
+    Tags: null,
+    ConcurrencyKey: null,
+    DebounceKey: null,
+    LastError: null,
+    ErasedAt: iso(now),
+  },
+  items: stored.items.map((item) => ({ ...item, ResponseBody: null, Data: null, Error: null })),
+  attempts: stored.attempts.map((attempt) => ({ ...attempt, Error: null, Request: null })),
+})
+
+/**
+ * Makes a waiting run due at once: a run that waits for its next attempt, for its start time, or for its credential. A
+ * run that waits for a slot keeps the time at which it became due, because slots are assigned in the order of these
+ * times.
+ *
+ * @throws {IntegrationError} `transaction_not_retryable`
+ */
+export function retried(stored: StoredRun, times: Times): StoredRun {
+  const { header } = stored
+  const { now } = times
+  if (isDelayed(header, now))
+    return next(stored, { ...due(now), ...deadlineOfStart(header, now), NotBefore: null }, times)
+  if (!isRetryable(header.Status)) throw notRetryable()
+  const place = isWaitingForSlot(header) ? { NextAttemptAt: header.NextAttemptAt } : {}
+  return next(stored, { ...due(now), ...place, Status: 'Retrying' }, times)
+}
+
+/**
+ * Returns status, step and attempt of a run after an operator has settled its step. If the step was done, the run
+ * continues with the next step; otherwise the run repeats the step. This also applies to a run that has ended.
+ *
+ * @throws {IntegrationError} `step_not_found` if the process no longer has the step.
+ */
+export function settledState(
+  { Status, StepName, Attempt }: Pick<Run, 'Status' | 'StepName' | 'Attempt'>,
+  { steps }: ProcessOutline,
+  { outcome }: Settlement,
+): Pick<Run, 'Status' | 'StepName' | 'Attempt'> {
+  if (outcome === 'not_done')
+    return isOver(Status)
+      ? { Status: 'Queued', StepName, Attempt: 0 }
+      : { Status: 'Retrying', StepName, Attempt }
+  const index = steps.indexOf(StepName || steps[0])
+  if (index === -1) throw stepUnknown()
+  const following = steps[index + 1]
+  return following === undefined
+    ? { Status: 'Completed', StepName: StepName || steps[0], Attempt }
+    : { Status: 'Running', StepName: following, Attempt: 0 }
+}
+
+/**
+ * Returns the run after an operator has settled the doubt about its step. An ended run that has a later run stays
+ * ended, because two runs of a transaction must not be active.
+ *
+ * @throws {IntegrationError} `transaction_not_in_doubt`, `step_in_flight` or `step_not_found`.
+ */
+export function settled(
+  stored: StoredRun,
+  process: ProcessOutline,
+  settlement: Settlement,
+  isLatest: boolean,
+  times: Times,
+): StoredRun {
+  const { header, lease, items } = stored
+  if (isLeased(stored, times.now)) throw stepInFlight()
+  if (!header.InDoubt && lease === null) throw notInDoubt()
+  requireData(header)
+  const changed =
+    isOver(header.Status) && !isLatest
+      ? { ...stored, header: { ...header, InDoubt: false, UpdatedAt: iso(times.now) } }
+      : continued(stored, process, settledState(header, process, settlement), times)
+  const StepName = header.StepName || process.steps[0]
+  const settledItem: Item = {
+    StepName,
+    Status: 'Completed',
+    Attempt: header.Attempt,
+    IdempotencyKey: idempotencyKey(header, StepName),
+    ResponseStatus: null,
+    ResponseBody: null,
+    Data: settlement.outcome === 'done' ? (settlement.data as Item['Data']) : null,
+    Error: null,
+    StartedAt: iso(times.now),
+    FinishedAt: iso(times.now),
+  }
+  return {
+    ...changed,
+    attempts: withLostAttempt(stored),
+    ...(settlement.outcome === 'done' && {
+      items: [...items.filter((item) => item.StepName !== StepName), settledItem],
+    }),
+  }
+}
+
+/** Returns a settled run that continues with this status and step. If the run had ended, it gets a new deadline. */
+function continued(
+  stored: StoredRun,
+  terms: RunTerms,
+  state: Pick<Run, 'Status' | 'StepName' | 'Attempt'>,
+  times: Times,
+): StoredRun {
+  const over = isOver(state.Status)
+  const change = {
+    ...due(times.now),
+    ...state,
+    InDoubt: false,
+    CompletedAt: over ? iso(times.now) : null,
+    ...(over && { NextAttemptAt: null }),
+    ...(isOver(stored.header.Status) && deadline(terms, times.now)),
+  }
+  return next(stored, change, times)
+}
+
+/**
+ * Returns the state of a run that waited for a credential, after the credential has become usable: the step is due
+ * again.
+ */
+export const woken = (stored: StoredRun, times: Times): StoredRun =>
+  next(stored, { ...due(times.now), Status: 'Running' }, times)
+
+/** Whether a run has ended and is older than the retention time for its outcome. */
+export function isOld(
+  { header: { Status, CompletedAt } }: StoredRun,
+  { completedMs, failedMs }: RetentionPolicy,
+  now: number,
+): boolean {
+  const keptMs = Status === 'Completed' ? completedMs : failedMs
+  return CompletedAt !== null && keptMs !== null && Date.parse(CompletedAt) < now - keptMs
+}
+
+/**
+ * Returns the stub of a purged run: the row without its data. The version does not change, because a purge is not a
+ * transition.
+ */
+export const purged = (stored: StoredRun, now: number): StoredRun => ({
+  ...stored,
+  header: {
+    ...stored.header,
+    InitialData: null,
+    Tags: null,
+    ConcurrencyKey: null,
+    DebounceKey: null,
+    LastError: null,
+    PurgedAt: iso(now),
+  },
+  items: [],
+  attempts: [],
+  filesLeft: true,
+})
+
+export function withoutFiles(stored: StoredRun): StoredRun {
+  const { filesLeft: _, ...rest } = stored
+  return rest
+}
+
+/**
+ * Returns a new run that replays `latest`. The new run has copies of the items before `fromStep`. Its initial data is
+ * `initialData` if given, and otherwise the data of `latest`.
+ *
+ * @throws {IntegrationError} `invalid_request` if one of these items was never completed.
+ */
+export function replayed(
+  { header, items }: StoredRun,
+  { steps, ...terms }: ProcessOutline,
+  {
+    fromStep,
+    initialData,
+    concurrencyKey: ConcurrencyKey = null,
+  }: Pick<ReplayRequest, 'fromStep' | 'initialData' | 'concurrencyKey'>,
+  times: Times,
+): StoredRun {
+  if (initialData === undefined || fromStep !== null) requireData(header)
+  const first = fromStep ?? steps[0]
+  const key = { ...runKey(header), ReplayID: header.ReplayID + 1 }
+  const copies = steps.slice(0, steps.indexOf(first)).map((step): Item => {
+    const item = items.find(({ StepName }) => StepName === step)
+    if (item === undefined || !isFinished(item)) throw earlierStepNotCompleted()
+    return { ...item, Status: 'Copied', Attempt: 0, IdempotencyKey: idempotencyKey(key, step) }
+  })
+  const InitialData = initialData === undefined ? header.InitialData : initialData
+  const run = queued(key, first, { ...header, ...terms, InitialData, ConcurrencyKey }, times)
+  const InputChanged = initialData !== undefined && !hasInitialData(header, initialData)
+  return { ...run, header: { ...run.header, InputChanged }, items: copies }
+}
+
+/**
+ * Returns the run in the state that a memory source uses after a restart. Every lease counts as expired, because the
+ * only OS process that uses the store has ended. The sweeper must publish the run, because all step messages are lost.
+ */
+export const afterRestart = (stored: StoredRun, now: number): StoredRun => ({
+  ...stored,
+  ...(stored.lease !== null && { lease: { ...stored.lease, until: 0 } }),
+  // A delayed run is published at once, because its message must be in the delay queue before the run becomes due, and
+  // the next sweep may be long after that time.
+  nextSweepAt:
+    stored.header.Status === 'Queued'
+      ? now
+      : Math.max(now, Date.parse(stored.header.NextAttemptAt ?? '') || now),
+  sweepCount: 0,
+})

@@ -1,0 +1,35 @@
+/**
+ * The module that process files import. It exports everything that is needed to define a business process.
+ *
+ * @module integration-host
+ */
+export { z } from 'zod'
+export { type ChangeTrigger, ProviderChange } from './change-trigger.ts'
+export { defineProcess } from './define-process.ts'
+export type { ProcessDefinition } from './definition.ts'
+export type { ProcessOptions, ProcessRetention, RunFiles } from './process-options.ts'
+export type { Files } from './files.ts'
+export type { Json, JsonInput } from '../run/json-normalization.ts'
+export type { ProcessChain, ProcessStart } from './process-chain.ts'
+export type { StepLog } from './redaction.ts'
+export type { RetryPolicy } from '../run/retry-policy.ts'
+export type { ScheduleOptions } from '../schedule/schedule.ts'
+export { secret, type SettingSchemas, type SettingValues, type StepSettings } from './settings.ts'
+export {
+  type AnyStep,
+  type CallOptions,
+  type DataOf,
+  defineStep,
+  type ExecuteOptions,
+  type InDoubt,
+  type InDoubtStep,
+  type NamedSteps,
+  type ProcessSettings,
+  type Step,
+  type StepItem,
+  type StepOptions,
+  type StepReply,
+  type StepResponse,
+} from './step.ts'
+export type { RequestContent, StepRequest, TargetRequest } from './step-request.ts'
+export type { Target, TargetAuth, Targets } from './targets.ts'

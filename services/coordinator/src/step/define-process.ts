@@ -1,0 +1,184 @@
+import { StepName } from '@integration-host/shared/contracts/step-message'
+import type { z } from 'zod'
+import { schedulesOf } from '../schedule/schedule.ts'
+import { triggersOf } from './change-trigger.ts'
+import { concurrencyOf } from '../run/concurrency.ts'
+import { bindSettings, MARK, type ProcessDefinition } from './definition.ts'
+import {
+  cannotName,
+  isPlainObject,
+  isSchema,
+  MAX_STEP_SECONDS,
+  ownLimits,
+  requireMembers,
+  requireSetting,
+  requireStep,
+  retryOf,
+  versionOf,
+} from './definition-checks.ts'
+import type { Json } from '../run/json-normalization.ts'
+import type { None, ProcessStart } from './process-chain.ts'
+import type { ProcessOptions, RunFiles } from './process-options.ts'
+import { defaultRetryPolicy } from '../run/retry-policy.ts'
+import type { SettingSchemas } from './settings.ts'
+import { type AnyStep, defineStep, type NamedSteps, type StepOptions } from './step.ts'
+import type { Targets } from './targets.ts'
+
+const noFiles = (): readonly string[] => []
+const DEFAULT_STEP_SECONDS = 300
+const MAX_DEADLINE_SECONDS = 366 * 86_400
+/** The maximum number of steps. There is a maximum because each step needs its own queue. */
+const MAX_STEPS = 100
+const MEMBERS = new Set<string>([
+  'input',
+  'settings',
+  'on',
+  'targets',
+  'requireInternet',
+  'retry',
+  'stepTimeoutSeconds',
+  'dispatch',
+  'version',
+  'deadlineSeconds',
+  'concurrency',
+  'concurrencyKey',
+  'retention',
+  'schedules',
+  'files',
+  'steps',
+] satisfies (keyof ProcessOptions | 'steps')[])
+const STEP_MEMBERS = new Set<string>(['confirm', 'retry', 'timeoutMs'] satisfies (keyof StepOptions<
+  never,
+  unknown
+>)[])
+
+/**
+ * Defines a business process. Its steps are added with `.step(name, function, options)`, in the order in which they
+ * run. The default export of a process file is such a definition.
+ *
+ * The steps can also be passed as `steps`, an object of functions. The types of such steps are not checked against each
+ * other.
+ *
+ * @throws {TypeError} if the definition cannot run, for example because of an invalid name (names are used in queue
+ *   names), an unknown member, or a time limit longer than RabbitMQ allows for a delivery.
+ */
+export function defineProcess(
+  name: string,
+  options: ProcessOptions & { readonly steps: NamedSteps },
+): ProcessDefinition
+export function defineProcess<
+  Input extends z.ZodType = z.ZodType<Json>,
+  const Schemas extends SettingSchemas = None,
+  Named extends Targets = None,
+>(
+  name: string,
+  options?: ProcessOptions<Input, Schemas, Named>,
+): ProcessStart<Input, Schemas, Named>
+export function defineProcess(
+  name: string,
+  options: ProcessOptions & { readonly steps?: NamedSteps } = {},
+): unknown {
+  if (!StepName.safeParse(name).success) throw new TypeError(cannotName(name, 'a process'))
+  requireMembers(options, MEMBERS, `process ${name}`)
+  const { steps, ...others } = options
+  if (steps === undefined) return chained(name, others, [])
+  // In an object literal, `__proto__` sets the prototype instead of a member.
+  if (!isPlainObject(steps)) throw new TypeError(`steps of ${name} must be a plain object`)
+  // The order of the steps is the order of the keys. Objects keep their keys in insertion order, except keys that look
+  // like numbers; StepName does not allow those.
+  const named = Object.entries(steps)
+  for (const [step, run] of named) requireStep(name, step, run)
+  return definitionOf(name, others, named)
+}
+
+type NamedStep = readonly [name: string, run: AnyStep]
+
+/**
+ * Returns a definition with these steps, to which further steps can be added. `defineProcess` and `.step` return it.
+ */
+function chained(name: string, options: ProcessOptions, steps: readonly NamedStep[]): unknown {
+  return {
+    ...(steps.length === 0 ? { name } : definitionOf(name, options, steps)),
+    step(added: string, run: AnyStep, stepOptions: StepOptions<never, unknown> = {}) {
+      requireStep(name, added, run)
+      if (steps.some(([known]) => known === added))
+        throw new TypeError(`process ${name} has two steps ${added}`)
+      requireMembers(stepOptions, STEP_MEMBERS, `step ${added} of ${name}`)
+      return chained(name, options, [...steps, [added, defineStep(run, stepOptions as object)]])
+    },
+  }
+}
+
+function definitionOf(
+  name: string,
+  options: ProcessOptions,
+  steps: readonly NamedStep[],
+): ProcessDefinition {
+  const { requireInternet = false, dispatch = 'message', retention = {}, files = noFiles } = options
+  const { stepTimeoutSeconds = DEFAULT_STEP_SECONDS, input = null, settings = {} } = options
+  const { deadlineSeconds } = options
+  const [first, ...others] = steps.map(([step]) => step)
+  if (first === undefined) throw new TypeError(`process ${name} has no steps`)
+  if (steps.length > MAX_STEPS)
+    throw new TypeError(`process ${name} has ${steps.length} steps; ${MAX_STEPS} are possible`)
+  if (input !== null && !isSchema(input))
+    throw new TypeError(`input of ${name} must be a schema of zod 4`)
+  for (const [setting, schema] of Object.entries(settings)) requireSetting(name, setting, schema)
+  if (!(stepTimeoutSeconds > 0 && stepTimeoutSeconds <= MAX_STEP_SECONDS))
+    throw new TypeError(`stepTimeoutSeconds of ${name} must be more than 0, at most 1500`)
+  if (
+    deadlineSeconds !== undefined &&
+    !(
+      typeof deadlineSeconds === 'number' &&
+      deadlineSeconds > 0 &&
+      deadlineSeconds <= MAX_DEADLINE_SECONDS
+    )
+  )
+    throw new TypeError(
+      `deadlineSeconds of ${name} must be more than 0, at most ${MAX_DEADLINE_SECONDS}`,
+    )
+  for (const [member, days] of Object.entries(retention))
+    if (!(Number.isFinite(days) && days >= 0))
+      throw new TypeError(`retention.${member} of ${name} must be a number of days, 0 or more`)
+  const limits = {
+    retry: retryOf(options.retry, defaultRetryPolicy, `process ${name}`),
+    timeoutMs: stepTimeoutSeconds * 1_000,
+  }
+  const stepLimits = new Map(
+    steps.flatMap(([step, run]) =>
+      run.retry === undefined && run.timeoutMs === undefined
+        ? []
+        : [[step, ownLimits(run, limits, `step ${step} of ${name}`)]],
+    ),
+  )
+  const totalMs = steps.reduce((sum, [step]) => sum + (stepLimits.get(step) ?? limits).timeoutMs, 0)
+  if (dispatch === 'inline' && totalMs > MAX_STEP_SECONDS * 1_000)
+    throw new TypeError(
+      `${name}: with dispatch 'inline' all steps together may take 1500 seconds: set stepTimeoutSeconds`,
+    )
+  const { targets = {} } = options
+  const concurrency = concurrencyOf(name, options)
+  const definition: ProcessDefinition = {
+    ...MARK,
+    name,
+    requireInternet,
+    dispatch,
+    version: versionOf(name, options.version),
+    deadlineMs: deadlineSeconds === undefined ? null : deadlineSeconds * 1_000,
+    concurrency,
+    schedules: schedulesOf(name, options.schedules, { input, concurrency }),
+    on: triggersOf(name, options.on),
+    retention,
+    // The cast hides that the function reads the settings of the process, which `bindSettings` sets later.
+    files: files as RunFiles,
+    limits,
+    stepNames: [first, ...others],
+    steps: new Map(steps),
+    stepLimits,
+    input,
+    settings,
+    targetsOf: typeof targets === 'function' ? targets : () => targets,
+    bound: null,
+  }
+  return Object.keys(settings).length === 0 ? bindSettings(definition, {}) : definition
+}

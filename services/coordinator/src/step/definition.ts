@@ -1,0 +1,153 @@
+import type { z } from 'zod'
+import type { Schedule } from '../schedule/schedule.ts'
+import type { Run } from '../run/run.ts'
+import type { Claim, ProcessOutline } from '../run/transaction-source.ts'
+import type { ChangeTrigger } from './change-trigger.ts'
+import type { Concurrency } from '../run/concurrency.ts'
+import type { ProcessRetention, RunFiles } from './process-options.ts'
+import type { StepOutcome } from '../run/progress.ts'
+import { createRedaction, type Redaction } from './redaction.ts'
+import type { RetryPolicy } from '../run/retry-policy.ts'
+import { hasNestedSecret, secretsOf, type SettingSchemas, withoutSecrets } from './settings.ts'
+import type { SendDeps } from './send-call.ts'
+import type { AnyStep } from './step.ts'
+import { authSecretsOf, bindTargets, type BoundTarget } from './targets.ts'
+
+/** A process with at least one step, as `defineProcess` returns it: the default export of a process file. */
+export interface ProcessDefinition {
+  /** The name under which transactions of the process are queued. */
+  readonly name: string
+  /** @internal */
+  readonly requireInternet: boolean
+  /** The default limits of the steps. A step may have its own limits instead. @internal */
+  readonly limits: StepLimits
+  /** @internal */
+  readonly dispatch: 'message' | 'inline'
+  /** The version that new runs get; `null` if the definition has none. @internal */
+  readonly version: string | null
+  /** The time limit of a whole run in milliseconds; `null` if there is none. @internal */
+  readonly deadlineMs: number | null
+  /** The limit on the number of runs in progress; `null` if there is no limit. @internal */
+  readonly concurrency: Concurrency | null
+  /** Which changes in the books of a company start a run. @internal */
+  readonly on: readonly ChangeTrigger[]
+  /** @internal */
+  readonly schedules: readonly Schedule[]
+  /** @internal */
+  readonly retention: ProcessRetention
+  /** @internal */
+  readonly files: RunFiles
+  /** The names of the steps, in the order in which they run. */
+  readonly stepNames: readonly [string, ...string[]]
+  /** @internal */
+  readonly steps: ReadonlyMap<string, AnyStep>
+  /** The limits of the steps that have limits of their own, by step name. @internal */
+  readonly stepLimits: ReadonlyMap<string, StepLimits>
+  /** The schema of the initial data; `null` if any data is accepted. @internal */
+  readonly input: z.ZodType | null
+  /** @internal */
+  readonly settings: SettingSchemas
+  /** Returns the targets for the values of the settings. Called by `bindSettings`. @internal */
+  readonly targetsOf: (settings: never) => unknown
+  /** The values of the settings; `null` until `bindSettings` has set them. @internal */
+  readonly bound: BoundSettings | null
+  /**
+   * The function that runs the steps of a built-in process, in place of step functions; absent in other processes. It
+   * makes its calls with `deps`, and its promise must not reject. Clients cannot queue transactions of a built-in
+   * process.
+   *
+   * @internal
+   */
+  readonly runBuiltIn?: (claim: Claim, deps: SendDeps) => Promise<StepOutcome>
+}
+
+export interface StepLimits {
+  readonly retry: RetryPolicy
+  readonly timeoutMs: number
+}
+
+/** The values of the settings of a process in this installation. */
+export interface BoundSettings {
+  /** The settings that steps can read: all settings except secrets. */
+  readonly values: Readonly<Record<string, unknown>>
+  readonly hasValues: boolean
+  readonly targets: ReadonlyMap<string, BoundTarget>
+  /** Redacts secrets in the data that steps send and store; `null` if the process has no secrets. */
+  readonly redaction: Redaction | null
+}
+
+/**
+ * Returns a copy of the definition with the values of its settings, so that its steps can run. `values` has the results
+ * of the schemas in `settings`.
+ *
+ * @throws {TypeError} if a setting has a secret nested in its value, or if a target cannot be called. The message
+ *   contains no secret.
+ */
+export function bindSettings<Definition extends ProcessDefinition>(
+  definition: Definition,
+  values: Readonly<Record<string, unknown>>,
+): Definition {
+  const { name } = definition
+  for (const [setting, value] of Object.entries(values))
+    if (hasNestedSecret(value))
+      throw new TypeError(
+        `process ${name}: setting ${setting} must not contain a secret: declare the secret as a setting of its own`,
+      )
+  const secrets = secretsOf(values)
+  let targets: BoundSettings['targets']
+  try {
+    targets = bindTargets(definition.targetsOf(values as never), secrets)
+  } catch (error) {
+    const message = error instanceof Error ? error.message : 'not an error'
+    const why = createRedaction(secrets)?.text(message) ?? message
+    // oxlint-disable-next-line preserve-caught-error -- the error comes from code of the process, and it may contain a secret
+    throw new TypeError(`process ${name}: ${why}`)
+  }
+  const readable = withoutSecrets(values)
+  const hasValues = Object.keys(readable).length > 0
+  const redaction = createRedaction([...secrets, ...authSecretsOf(targets)])
+  return { ...definition, bound: { values: readable, hasValues, targets, redaction } }
+}
+
+/**
+ * Marks process definitions. The symbol is registered globally, because a definition may come from another copy of this
+ * module.
+ */
+const DEFINITION = Symbol.for('integration-host.process-definition')
+export const MARK = { [DEFINITION]: true }
+
+/** Whether a value is a definition that `defineProcess` or `.step` has returned. */
+export const isDefinition = (value: unknown): value is ProcessDefinition =>
+  typeof value === 'object' && value !== null && DEFINITION in value
+
+/** Whether clients can start runs of the process. Clients cannot start runs of a built-in process. */
+export const isStartable = ({ runBuiltIn }: ProcessDefinition): boolean => runBuiltIn === undefined
+
+/** Returns the limits of a step: its own limits, or else the limits of its process. */
+export const limitsOf = (definition: ProcessDefinition, step: string): StepLimits =>
+  definition.stepLimits.get(step) ?? definition.limits
+
+/**
+ * Returns the error text for a run whose due step does not exist in its process. The text says how to continue the run.
+ */
+export function stepUnknownError(
+  { StepName: step, DefinitionVersion: began }: Pick<Run, 'StepName' | 'DefinitionVersion'>,
+  { version }: Pick<ProcessDefinition, 'version'>,
+): string {
+  const versions = [
+    ...(began === null ? [] : [`the run began with version ${began}`]),
+    ...(version === null ? [] : [`the process now has version ${version}`]),
+  ].join(', ')
+  return (
+    `the process has no step ${step}${versions && ` (${versions})`}: add a step of this name and resume the run, ` +
+    'or replay it, which starts a run with the steps that the process has now'
+  )
+}
+
+/** Returns the part of a definition that a transaction source needs. */
+export const outlineOf = (definition: ProcessDefinition): ProcessOutline => ({
+  name: definition.name,
+  steps: definition.stepNames,
+  version: definition.version,
+  deadlineMs: definition.deadlineMs,
+})

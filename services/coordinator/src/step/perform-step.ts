@@ -1,0 +1,355 @@
+/**
+ * Calls a step function with its `step` argument, and derives the outcome of the step from what the function does
+ * (rules O1 to O3 in run-step.ts).
+ */
+import { headerValue } from '@integration-host/shared/http/header-list'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import {
+  disownErrors,
+  ownErrors,
+  type UnhandledKind,
+} from '@integration-host/shared/process/error-owner'
+import { type FinishedItem, idempotencyKey } from '../run/item.ts'
+import type { Claim } from '../run/transaction-source.ts'
+import type { Files } from './files.ts'
+import type { ProcessDefinition } from './definition.ts'
+import {
+  type EarlyOutcome,
+  isForStep,
+  judgeCall,
+  mayHaveTakenEffect,
+  parseBody,
+} from './judge-call.ts'
+import { type LazyMembers, withLazyMembers } from './lazy-members.ts'
+import type { Response, StepOutcome } from '../run/progress.ts'
+import type {
+  AnyStep,
+  CallOptions,
+  ExecuteOptions,
+  InDoubtStep,
+  ProcessSettings,
+  Step,
+  StepItem,
+} from './step.ts'
+import type { StepRequest, TargetRequest } from './step-request.ts'
+import {
+  type Json,
+  type JsonInput,
+  normalizedJson,
+  normalizedText,
+} from '../run/json-normalization.ts'
+import { redactedResult, shortRedacted } from './redacted-step.ts'
+import { type SendDeps, sendCall, type SentCall } from './send-call.ts'
+import type { StepLog } from './redaction.ts'
+import { verdictOf } from '../run/retry-policy.ts'
+
+export interface StepDeps extends SendDeps {
+  readonly files: Files
+  readonly settings: ProcessSettings
+  readonly log: () => Logger
+}
+
+/** The properties of a process that are needed to run its steps. */
+export type StepProcess = Pick<ProcessDefinition, 'stepNames' | 'input' | 'bound'>
+
+/** Thrown inside a step function to end it. The outcome of the step is already decided, so the error is ignored. */
+class StepEnded extends Error {
+  override readonly name = 'StepEnded'
+}
+
+export interface StepInput {
+  readonly process: StepProcess
+  readonly claim: Claim
+  /** The name of the previous step. */
+  readonly before: string | undefined
+  /** The result of the `input` schema of the process for the initial data. */
+  readonly initialData: unknown
+  /** Whether an earlier attempt of the step may have taken effect. If so, `confirm` is called first. */
+  isInDoubt: boolean
+}
+
+/** The argument of a step function and of its `confirm`. */
+type GivenStep = Step<unknown, AnyStep | null> & Pick<InDoubtStep<AnyStep>, 'find'>
+
+/** Calls a step function or its `confirm`. The outcome is `null` if the function returned without a status. */
+export async function perform(
+  handler: (step: never) => unknown,
+  { process, claim, before, initialData, isInDoubt }: StepInput,
+  deps: StepDeps,
+): Promise<{ outcome: StepOutcome | null; returned: unknown }> {
+  const { run } = claim
+  const key = idempotencyKey(run, run.StepName)
+  let ended: EarlyOutcome | null = null
+  /** Whether the step function has returned. */
+  let isOver = false
+  /** Whether the outcome can no longer change. */
+  let isDecided = false
+  /** Whether an error of the step's own code has ended the attempt. */
+  let isBroken = false
+  /** Whether the attempt ends as soon as no call is in flight, although the step function may never return. */
+  let endsEarly = false
+  let endEarly = (): void => {}
+  let callsInFlight = 0
+  let response: Response | null = null
+  let completion: { data: Json; endsRun: boolean } | null = null
+  let calls = 0
+  let fetches = 0
+  let hasDoubt = isInDoubt
+  /**
+   * Whether a successful call may have changed something at its target. If so, a later error leaves the step in doubt.
+   */
+  let hasResult = false
+  const redaction = process.bound?.redaction ?? null
+  const short = (text: string): string => shortRedacted(process, text)
+  const log = (): StepLog => redaction?.log(deps.log()) ?? deps.log()
+
+  const end = (outcome: EarlyOutcome): never => {
+    ended ??= outcome
+    throw new StepEnded()
+  }
+  /** Ends the attempt with an error of the step's own code. */
+  const fails = (error: unknown, errorClass: string): void => {
+    isBroken = true
+    const failure = { errorClass, error: short(thrownText(error)), response }
+    ended =
+      deps.abort.reason === null && isBug(error)
+        ? { kind: 'failed', ...failure }
+        : { kind: 'retry', ...failure, retryAfterMs: null }
+  }
+  /** Gets the errors of promises that the step does not await, and of the callbacks of its timers and streams. */
+  const onUnhandled = (error: unknown, kind: UnhandledKind): void => {
+    try {
+      if (isDecided) return log().error({ err: error }, LATE_ERROR)
+      if (!(error instanceof StepEnded)) {
+        log().warn({ err: error }, 'step function left an error unhandled')
+        if (ended === null) fails(error, UNHANDLED[kind])
+      }
+    } catch {
+      // The members of the thrown value cannot be read.
+      if (ended === null) fails(null, UNHANDLED[kind])
+    }
+    endsEarly = true
+    if (callsInFlight === 0) endEarly()
+  }
+  /** Makes a call of the step. An unhandled error ends the attempt only when the result of such a call is known. */
+  async function inFlight<Result>(call: () => Promise<Result>): Promise<Result> {
+    callsInFlight += 1
+    try {
+      return await call()
+    } finally {
+      callsInFlight -= 1
+      if (endsEarly && callsInFlight === 0) endEarly()
+    }
+  }
+  const itemOf = (name: string): StepItem => {
+    const item = finishedItem(claim, name)
+    if (item === undefined) throw new TypeError(`there is no finished item ${name} in this run`)
+    return {
+      name,
+      TransactionID: run.TransactionID,
+      ReplayID: run.ReplayID,
+      ResponseBody: item.ResponseBody,
+      responseStatus: item.ResponseStatus,
+      data: item.Data,
+    }
+  }
+  /** Makes a call. Ends the step if the call must not be sent. */
+  async function send(
+    request: StepRequest | TargetRequest,
+    options: CallOptions,
+    callKey: string | null,
+  ): Promise<SentCall> {
+    if (ended !== null) throw new StepEnded()
+    const isEnded = (): boolean => ended !== null || isOver
+    const sent = await disownErrors(() =>
+      sendCall({ process, run, request, options, callKey, isEnded }, deps),
+    )
+    return 'end' in sent ? end(sent.end) : sent
+  }
+  /** Returns the result of `parse` for the body of a response. Ends the step if `parse` throws. */
+  function parsedBody<Data>(
+    received: Response,
+    what: string,
+    parse: (body: unknown) => Data,
+  ): Data {
+    const parsed = parseBody(received, parse)
+    if ('data' in parsed) return parsed.data
+    // The step fails without a retry. Its call succeeded, so the target would send the same response again.
+    hasDoubt ||= hasResult
+    const error = short(`${what} responded with ${received.status}, and the body is ${parsed.why}`)
+    return end({ kind: 'failed', errorClass: 'response_invalid', error, response: received })
+  }
+  /**
+   * Makes a call and returns its successful response. Returns `null` if `isAbsent` returns true for the status of the
+   * response. Ends the step with any other response.
+   */
+  async function succeed<Data extends JsonInput>(
+    request: StepRequest | TargetRequest,
+    options: ExecuteOptions<Data>,
+    callKey: string | null,
+    isAbsent: (status: number) => boolean,
+  ) {
+    const { outcome, what, owner } = await send(request, options, callKey)
+    if (mayHaveTakenEffect(outcome)) hasDoubt = true
+    if (outcome.kind === 'answered' && isAbsent(outcome.status)) return null
+    const judged = await disownErrors(() => judgeCall(outcome, what, owner, deps))
+    if ('kind' in judged) return end(judged)
+    response = judged
+    hasResult = true
+    const { parse } = options
+    const data = parse === undefined ? (null as Data) : parsedBody(judged, what, parse)
+    return { status: judged.status, body: judged.body, data }
+  }
+
+  const members: Omit<GivenStep, keyof LazyMembers> = {
+    process: run.Process,
+    name: run.StepName,
+    transactionId: run.TransactionID,
+    replayId: run.ReplayID,
+    isReplay: run.ReplayID > 0,
+    version: run.DefinitionVersion,
+    realm: run.Realm,
+    attempt: run.Attempt,
+    idempotencyKey: key,
+    initialData,
+    previous: before === undefined ? null : itemOf(before),
+    item: itemOf,
+    settings: settingsOf(process, deps.settings),
+    files: deps.files,
+    async execute<Data extends JsonInput = Json>(
+      request: StepRequest | TargetRequest,
+      options: ExecuteOptions<Data> = {},
+    ) {
+      calls += 1
+      // A further call of the same step is another operation for the target, so it needs its own idempotency key.
+      const callKey = calls === 1 ? key : `${key}/${calls}`
+      const succeeded = await inFlight(() => succeed(request, options, callKey, () => false))
+      if (succeeded === null) throw new StepEnded() // unreachable, because no status counts as absent here
+      completion = { data: normalizedJson(succeeded.data), endsRun: completion?.endsRun ?? false }
+      return succeeded
+    },
+    fetch: (request, options = {}) =>
+      inFlight(async () => {
+        fetches += 1
+        const sent = await send(request, options, `${key}/fetch-${fetches}`)
+        const { outcome, method, what, owner } = sent
+        const isSafe = SAFE_METHODS.has(method)
+        if (!isSafe && mayHaveTakenEffect(outcome)) hasDoubt = true
+        if (!isForStep(outcome, owner, deps.now())) {
+          const judged = await disownErrors(() => judgeCall(outcome, what, owner, deps))
+          if ('kind' in judged) return end(judged)
+          throw new StepEnded() // unreachable, because a successful response never ends the step
+        }
+        const { status, headers } = outcome
+        const body = normalizedText(outcome.body)
+        response = { status, body }
+        const ok = verdictOf(status) === 'completed'
+        if (ok && !isSafe) hasResult = true
+        const received = response
+        return {
+          status,
+          ok,
+          body,
+          header: (name) => headerValue(headers, name.toLowerCase()),
+          parse: (parse) => parsedBody(received, what, parse),
+        }
+      }),
+    find: (request, options = {}) =>
+      inFlight(() => succeed(request, options, null, (status) => status === 404 || status === 410)),
+    complete<Data extends JsonInput = null>(data?: Data) {
+      completion = { data: normalizedJson(data ?? null), endsRun: completion?.endsRun ?? false }
+      return { data: (data ?? null) as Data }
+    },
+    fail: (reason) =>
+      end({ kind: 'failed', errorClass: 'step_failed', error: short(reason), response }),
+    waitFor(delayMs) {
+      if (!(delayMs >= 0)) throw new RangeError('waitFor expects milliseconds from now')
+      return end({ kind: 'later', delayMs: Math.min(delayMs, MAX_WAIT_MS) })
+    },
+    setStatus() {
+      completion = { data: completion?.data ?? null, endsRun: true }
+    },
+  }
+  const step: GivenStep = withLazyMembers(members, { abort: deps.abort, log })
+
+  let returned: unknown
+  try {
+    returned = await new Promise((resolve, reject) => {
+      endEarly = () => resolve(undefined)
+      const running = ownErrors(onUnhandled, () => (handler as (given: unknown) => unknown)(step))
+      Promise.resolve(running).then(resolve, reject)
+    })
+  } catch (error) {
+    if (ended === null && !(error instanceof StepEnded)) {
+      log().warn({ err: error }, 'step function threw an error')
+      fails(error, 'step_threw')
+    }
+  }
+  isOver = true
+  // Node reports an unhandled rejection only when no further promise can continue, so after this function would have
+  // returned. The next turn of the event loop comes after that.
+  if (ended === null) await new Promise((resolve) => setImmediate(resolve))
+  isDecided = true
+  // If an earlier call of the step has succeeded, its result is lost with this attempt. The step is then in doubt,
+  // because the call may have changed something at the target.
+  if (isBroken) hasDoubt ||= hasResult
+  // These casts are needed because the functions above assign `ended` and `completion`, which TypeScript's control flow
+  // analysis ignores.
+  const early = ended as EarlyOutcome | null
+  const completed = completion as { data: Json; endsRun: boolean } | null
+  const outcome: StepOutcome | null =
+    early !== null
+      ? hasDoubt
+        ? { ...early, isInDoubt: true }
+        : early
+      : completed === null
+        ? null
+        : { kind: 'completed', response, ...completed }
+  return { outcome: redaction === null ? outcome : redactedResult(redaction, outcome), returned }
+}
+
+/** The log message of an unhandled error of a step whose outcome is already decided. */
+export const LATE_ERROR =
+  'step left work behind that failed after its attempt had ended: await what a step starts'
+
+/** The error classes of errors that the step did not handle. */
+const UNHANDLED = {
+  rejection: 'step_unhandled_rejection',
+  exception: 'step_uncaught_exception',
+} as const satisfies Record<UnhandledKind, string>
+
+/** The error classes of the step's own code. After an abort, such an error is not a failure of the step. */
+export const CODE_ERRORS: ReadonlySet<string> = new Set(['step_threw', ...Object.values(UNHANDLED)])
+
+/**
+ * Whether an error is a bug of the step's own code, so that another attempt would fail in the same way. An error with a
+ * `cause` does not count as a bug, because `fetch` throws a TypeError with a cause if the network fails.
+ */
+const isBug = (error: unknown): boolean =>
+  (error instanceof TypeError || error instanceof ReferenceError) && error.cause === undefined
+
+/**
+ * The safe methods (RFC 9110 §9.2.1). A safe call changes nothing, so a step is not in doubt if such a call gets no
+ * response.
+ */
+const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
+
+/**
+ * Returns the name and the message of a thrown value as text. A program can set both to values that are not strings.
+ */
+function thrownText(error: unknown): string {
+  try {
+    return error instanceof Error ? `${error.name}: ${error.message}` : 'not an error'
+  } catch {
+    return 'an error whose name or message is not a text'
+  }
+}
+
+const MAX_WAIT_MS = 31_536_000_000
+
+/** Returns the settings of the installation and of the process. Nothing is copied if the process has no settings. */
+const settingsOf = ({ bound }: StepProcess, settings: ProcessSettings): ProcessSettings =>
+  bound?.hasValues === true ? { ...settings, ...bound.values } : settings
+
+export const finishedItem = ({ items }: Claim, name: string): FinishedItem | undefined =>
+  items.find(({ StepName }) => StepName === name)

@@ -1,0 +1,223 @@
+/** The types of steps and of the argument that a step function gets: the interface for authors of process files. */
+import type { Files } from './files.ts'
+import type { StepLog } from './redaction.ts'
+import type { RetryPolicy } from '../run/retry-policy.ts'
+import type { StepRequest, TargetRequest } from './step-request.ts'
+import type { Json, JsonInput } from '../run/json-normalization.ts'
+
+/** A step function of any type. If it was defined with `defineStep`, it has the options of `defineStep`. */
+export interface AnyStep {
+  (step: never): unknown
+  /** The options of `defineStep`, if the step has any; see {@link StepOptions}. */
+  readonly confirm?: (step: never) => unknown
+  readonly retry?: Partial<RetryPolicy>
+  readonly timeoutMs?: number
+}
+
+/** The data that a step passes to the next step: the data that `parse` returns, or the argument of `complete`. */
+export type DataOf<Of> = Of extends (step: never) => infer Result
+  ? Awaited<Result> extends { readonly data: infer Data }
+    ? Data
+    : Json
+  : Json
+
+/** A finished step of this run. */
+export interface StepItem<Data = Json> {
+  /** The name of the step. */
+  readonly name: string
+  readonly TransactionID: string
+  readonly ReplayID: number
+  /** The body of the response to the step's last call; `null` if the step has made no call. */
+  readonly ResponseBody: string | null
+  /** The status of the response to the step's last call; `null` if the step has made no call. */
+  readonly responseStatus: number | null
+  /** The data of the step: the result of `parse`, or the argument of `complete`. */
+  readonly data: Data
+}
+
+/** The options of every call. */
+export interface CallOptions {
+  /**
+   * The credential of the call, `ACC-<realm>`. The call goes through the gateway, which adds the current access token
+   * of the realm.
+   */
+  readonly credential?: string
+  /** The time limit of the whole call, including connecting. Default: the time limit of the target, or 60 seconds. */
+  readonly timeoutMs?: number
+}
+
+/** The options of a call whose response completes the step. */
+export interface ExecuteOptions<Data extends JsonInput> extends CallOptions {
+  /** Returns the step's data from the parsed JSON body. It should throw if the body is not as expected. */
+  readonly parse?: (body: unknown) => Data
+}
+
+/** The successful response to a call. */
+export interface StepResponse<Data extends JsonInput> {
+  /** The HTTP status, a 2xx. */
+  readonly status: number
+  /** The body as text. */
+  readonly body: string
+  /** The result of `parse`; `null` without `parse`. */
+  readonly data: Data
+}
+
+/** The response that `fetch` returns. */
+export interface StepReply {
+  /** The HTTP status. */
+  readonly status: number
+  /** Whether the status is 2xx. */
+  readonly ok: boolean
+  /** The body as text. */
+  readonly body: string
+  /** Returns the first value of a header; `null` if the response has no such header. */
+  header(name: string): string | null
+  /**
+   * Returns the result of `parse` for the parsed JSON body. The step fails as `response_invalid` if the body is not
+   * JSON or if `parse` throws.
+   */
+  parse<Data>(parse: (body: unknown) => Data): Data
+}
+
+/** The settings of the installation that steps may use. */
+export interface ProcessSettings {
+  /** The address of demo-api, which the example process OrderProcess calls. */
+  readonly demoApiUrl: string
+  /** The folder for files that steps write. */
+  readonly dataDir: string
+}
+
+/** Step functions by name. */
+export type NamedSteps = Readonly<Record<string, AnyStep>>
+
+/**
+ * A step of a run. `Initial` is the type of the initial data, `Previous` is the preceding step function, and
+ * `Items` names the earlier steps that `item` can read: `Step<string, typeof report, { order: typeof order }>`.
+ * `Settings` are the settings that the step can read, and `TargetName` the names of the targets that it can call.
+ * `defineProcess(…).step(…)` infers all of them.
+ */
+export interface Step<
+  Initial = Json,
+  Previous extends AnyStep | null = null,
+  Items extends NamedSteps = NamedSteps,
+  Settings = ProcessSettings,
+  TargetName extends string = string,
+> {
+  /** The name of the process. */
+  readonly process: string
+  /** The name of the step. */
+  readonly name: string
+  readonly transactionId: string
+  /** The number of the run within its transaction: 0 for the first run, and one more for each replay. */
+  readonly replayId: number
+  readonly isReplay: boolean
+  /** The `version` that the process had when this run began; `null` if it had none. */
+  readonly version: string | null
+  /** The company of the run; `null` if the transaction was queued without `Realm`. */
+  readonly realm: string | null
+  /** The number of this attempt of the step, from 1. */
+  readonly attempt: number
+  /**
+   * The idempotency key that the step's call sends. It is the same in every attempt of the step, and different in every
+   * replay.
+   */
+  readonly idempotencyKey: string
+  /** The initial data of the run, as the `input` schema of the process returns it. */
+  readonly initialData: Initial
+  /** The previous step; `null` in the first step of the process. */
+  readonly previous: Previous extends AnyStep ? StepItem<DataOf<Previous>> : null
+  /** Returns a finished step of this run by its name. */
+  item<Name extends keyof Items & string>(name: Name): StepItem<DataOf<Items[Name]>>
+  /** The settings of the process, without its secrets, and the settings of the installation. */
+  readonly settings: Settings
+  /** Writes files that survive a power failure. */
+  readonly files: Files
+  /**
+   * A signal that is aborted when the run is cancelled, the lease of the run is lost, the step times out, or the
+   * coordinator shuts down.
+   */
+  readonly signal: AbortSignal
+  /** A logger whose lines name the run and the step. */
+  readonly log: StepLog
+  /**
+   * Makes an HTTP call with this step's idempotency key. A 2xx response completes the step. Any other result
+   * ends the attempt here: the step is retried later, fails, or waits for the credential.
+   */
+  execute<Data extends JsonInput = Json>(
+    request: StepRequest | TargetRequest<TargetName>,
+    options?: ExecuteOptions<Data>,
+  ): Promise<StepResponse<Data>>
+  /**
+   * Makes a call that does not decide the status of the step. The step evaluates the response, and then calls
+   * `complete`, `waitFor` or `fail`. In four cases the attempt ends as in `execute`: there is no response, the response
+   * starts a cool-down (429), the access token has expired (401 with a credential), or the credential cannot be
+   * refreshed. Each fetch has its own idempotency key; the idempotency key of the step is reserved for `execute`.
+   */
+  fetch(request: StepRequest | TargetRequest<TargetName>, options?: CallOptions): Promise<StepReply>
+  /** Completes the step without a call. */
+  complete<Data extends JsonInput = null>(data?: Data): { readonly data: Data }
+  /** Ends the step and the run as failed. */
+  fail(reason: string): never
+  /** Ends this attempt without counting it. The step starts again after `delayMs`, which is at most a year. */
+  waitFor(delayMs: number): never
+  /** Completes the step and the run, even if further steps follow. */
+  setStatus(status: 'Completed'): void
+}
+
+/** The argument of `confirm`. */
+export type InDoubtStep<Of extends AnyStep> = InDoubt<Parameters<Of>[0], string>
+
+/** The argument of `confirm`: a step that can query its target with `find`, but cannot make any other call. */
+export type InDoubt<Given, TargetName extends string> = Omit<Given, 'execute'> & {
+  /**
+   * Queries the target for the effect of the earlier call, without an idempotency key. Returns `null` for 404
+   * and 410. Any other status except 2xx ends the attempt as it would in `execute`, and the step stays in
+   * doubt.
+   */
+  find<Data extends JsonInput = Json>(
+    request: StepRequest | TargetRequest<TargetName>,
+    options?: ExecuteOptions<Data>,
+  ): Promise<StepResponse<Data> | null>
+}
+
+/**
+ * The options of a step. `Given` is the argument of `confirm`, and `Data` the data that the step passes to later steps.
+ */
+export interface StepOptions<Given, Data> {
+  /**
+   * Called before the step runs again, if an earlier attempt is in doubt. An attempt is in doubt if it sent a call and
+   * one of the following happened: its worker was lost, no response arrived, or the response does not show whether the
+   * call took effect (500, 502, 504).
+   *
+   * Returns `step.complete(data)` if the call took effect, or `'not_done'` if the step must run again. If the function
+   * cannot decide yet, it throws or calls `step.waitFor`, and is called again later. A step without `confirm` runs
+   * again with the same idempotency key, which the target has to recognise.
+   */
+  readonly confirm?: (step: Given) => Promise<{ readonly data: Data } | 'not_done'>
+  /**
+   * How many times this step is attempted, and the pauses between the attempts. The members that are set here replace
+   * the members of `retry` in the process.
+   */
+  readonly retry?: Partial<RetryPolicy>
+  /** The time limit of an attempt of this step in milliseconds, instead of `stepTimeoutSeconds` of its process. */
+  readonly timeoutMs?: number
+}
+
+/** Defines a step with options. The function can be a member of `steps`, or an argument of `.step(…)`. */
+export const defineStep = <Run extends AnyStep>(
+  run: Run,
+  options: StepOptions<InDoubtStep<Run>, DataOf<Run>>,
+): Run =>
+  // `bind` makes a copy of the function. Another process definition may use the same function without options.
+  Object.assign(run.bind(null) as Run, givenOf(run), givenOf(options))
+
+/** Returns the options that are set, because an absent option must not overwrite one that the function already has. */
+const givenOf = ({
+  confirm,
+  retry,
+  timeoutMs,
+}: Pick<AnyStep, keyof StepOptions<never, unknown>>) => ({
+  ...(confirm !== undefined && { confirm }),
+  ...(retry !== undefined && { retry }),
+  ...(timeoutMs !== undefined && { timeoutMs }),
+})

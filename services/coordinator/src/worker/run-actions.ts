@@ -1,0 +1,315 @@
+import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import { errorCodes, IntegrationError, quotaExceeded } from '@integration-host/shared/errors'
+import { isStartable, outlineOf, type ProcessDefinition } from '../step/definition.ts'
+import { acceptedKey } from '../run/concurrency.ts'
+import type { Act, Actor, ActionWithoutChange } from '../run/action.ts'
+import { DELAYED_RUNS_PER_KEY, startsLater } from '../run/delayed-runs.ts'
+import type { Settlement } from '../run/operator-actions.ts'
+import type { PauseStore } from '../run/pause.ts'
+import type { Run } from '../run/run.ts'
+import type {
+  NewTransaction,
+  QueueResult,
+  ReplayRequest,
+  StartOnArrival,
+  TransactionSource,
+} from '../run/transaction-source.ts'
+import type { StepsInFlight } from './steps-in-flight.ts'
+import type { TransitionPublisher } from './transition-publisher.ts'
+import type { Worker } from './worker.ts'
+
+/**
+ * The operations that the HTTP API offers on transactions. The result of each is durable when its promise resolves.
+ * Each operation with an {@link Act} is recorded in the action log, even if the source rejects it because of the state
+ * of the run.
+ */
+export interface RunActions {
+  /**
+   * Queues the transactions whose initial data matches the `input` of the process, and returns the results in the same
+   * order. If `by` is given, each newly queued transaction is recorded as an action.
+   */
+  queue(
+    process: string,
+    transactions: readonly QueueTransaction[],
+    by?: Actor,
+  ): Promise<readonly QueueOutcome[]>
+  replay(process: string, transactionId: string, request: ReplayRequest, act: Act): Promise<Run>
+  resume(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  /** Makes a waiting run due at once. The run may wait for its next attempt or for a credential. */
+  retry(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  /** Settles the doubt about the due step of a run. */
+  settle(
+    process: string,
+    transactionId: string,
+    replayId: number | null,
+    settlement: Settlement,
+    act: Act,
+  ): Promise<Run>
+  setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
+  /** Makes the runs that wait for this credential due again. */
+  wake(credential: string): Promise<void>
+  /**
+   * Returns the definition of a process.
+   * @throws {IntegrationError} `process_not_found` if no process of this name is loaded.
+   */
+  process(name: string): ProcessDefinition
+  /**
+   * Resolves if a process of this name is loaded, or has runs or dead letters. If the process is not loaded, its runs
+   * can still be read and cancelled, and its dead letters can still be read and deleted.
+   *
+   * @throws {IntegrationError} `process_not_found`.
+   */
+  requireKnown(name: string): Promise<void>
+  /** Returns the steps of a process in order; an empty list if the process is not loaded. */
+  stepNames(process: string): readonly string[]
+}
+
+/** `errors` contains the path and the violated rule of each problem in the initial data. */
+export type QueueOutcome =
+  | QueueResult
+  | { readonly outcome: 'invalid'; readonly errors: readonly string[] }
+  /** Not queued, because the key of the actor has as many delayed runs as one key may have. */
+  | { readonly outcome: 'limited' }
+
+export interface RunActionsDeps {
+  readonly source: TransactionSource
+  readonly pauses: PauseStore
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly publisher: Pick<
+    TransitionPublisher,
+    'publishEvent' | 'publishStep' | 'publishSteps' | 'written'
+  >
+  readonly stepsInFlight: Pick<StepsInFlight, 'abortCancelled'>
+  readonly worker: Pick<Worker, 'queueAndStart' | 'setPaused'>
+}
+
+const WAKE_BATCH = 200
+/**
+ * The maximum number of transactions that are passed to the source at once. The runs of a batch start while the next
+ * batch is stored. If a batch cannot be stored, the runs of the earlier batches continue.
+ */
+const QUEUE_BATCH = 500
+const idOf = ({ TransactionID }: Pick<QueueTransaction, 'TransactionID'>): string => TransactionID
+
+/** Returns the error for initial data that does not match the `input` of its process. */
+export const inputInvalid = (errors: readonly string[]): IntegrationError =>
+  new IntegrationError('input_invalid', errors.join('; '), { members: { errors } })
+
+/** Returns the error for a delayed transaction whose key has as many delayed runs as one key may have. */
+export const tooManyDelayedRuns = (): IntegrationError =>
+  quotaExceeded('runs that wait for their start', DELAYED_RUNS_PER_KEY)
+
+/** Returns the transaction with the concurrency key of its run, or the problems with its initial data. */
+function checkedTransaction(
+  definition: ProcessDefinition,
+  transaction: QueueTransaction,
+): NewTransaction | { readonly errors: readonly string[] } {
+  const accepted = acceptedKey(definition, transaction.InitialData)
+  if ('problems' in accepted) return { errors: accepted.problems }
+  return accepted.key === null ? transaction : { ...transaction, ConcurrencyKey: accepted.key }
+}
+
+export function createRunActions(deps: RunActionsDeps): RunActions {
+  const { source, pauses, processes, publisher, stepsInFlight, worker } = deps
+  const process = (name: string): ProcessDefinition => {
+    const definition = processes.get(name)
+    if (definition === undefined)
+      throw new IntegrationError('process_not_found', `no process ${name} is loaded`)
+    return definition
+  }
+  const requireClientData = (definition: ProcessDefinition): void => {
+    if (!isStartable(definition))
+      throw new IntegrationError(
+        'process_built_in',
+        'only the coordinator itself makes the initial data of this process',
+      )
+  }
+  /**
+   * Executes an action. If the source rejects the action, the rejection is recorded durably before the error is thrown.
+   * An action on a transaction that does not exist is not recorded, because otherwise callers could fill the log with
+   * invented ids.
+   */
+  const attempt = async (
+    action: Omit<ActionWithoutChange, 'Outcome'>,
+    execute: () => Promise<Run>,
+  ): Promise<Run> => {
+    const { act } = action
+    try {
+      return await execute()
+    } catch (error) {
+      if (
+        act.operation === undefined && // a bulk operation counts its rejections itself
+        error instanceof IntegrationError &&
+        errorCodes[error.code].status < 500 &&
+        error.code !== 'transaction_not_found'
+      )
+        await source.recordWithoutChange({ ...action, Outcome: error.code })
+      throw error
+    }
+  }
+  /**
+   * Publishes the events of the new runs. Also publishes the step messages of those runs that were not claimed when
+   * they were queued.
+   */
+  const publishQueued = (results: readonly QueueResult[]): void => {
+    const queued = results.filter(({ outcome }) => outcome === 'queued')
+    for (const { run, claim } of queued) if (claim !== undefined) publisher.publishEvent(run)
+    publisher.publishSteps(queued.flatMap(({ run, claim }) => (claim === undefined ? [run] : [])))
+  }
+  const delayedOf = (transactions: readonly NewTransaction[]): readonly NewTransaction[] => {
+    const now = Date.now()
+    return transactions.filter((transaction) => startsLater(transaction, now))
+  }
+  /** Reserves places for the delayed runs of a limited key, and returns the ids for which it has no place. */
+  const limitedIds = async (
+    name: string,
+    transactions: readonly NewTransaction[],
+    by: Actor | undefined,
+  ): Promise<ReadonlySet<string>> => {
+    const ids = by?.shareOf ? delayedOf(transactions).map(idOf) : []
+    return by?.shareOf && ids.length > 0
+      ? source.reserveDelayed(name, by.shareOf, ids)
+      : new Set<string>()
+  }
+  /** Frees the places of debounced transactions that existing runs have absorbed. */
+  const releasePlaces = async (
+    name: string,
+    transactions: readonly NewTransaction[],
+    results: readonly QueueResult[],
+    by: Actor | undefined,
+  ): Promise<void> => {
+    if (!by?.shareOf) return
+    const unused = transactions.filter((_, n) => results[n]?.outcome === 'absorbed').map(idOf)
+    if (unused.length > 0) await source.releaseDelayed(name, unused)
+  }
+  const requireKnown = async (name: string): Promise<void> => {
+    if (processes.has(name)) return
+    if ((await source.storedProcesses()).includes(name)) return
+    if ((await source.deadLetterCounts()).has(name)) return
+    throw new IntegrationError(
+      'process_not_found',
+      `no process ${name} is loaded, and there are no runs of it`,
+    )
+  }
+  return {
+    process,
+    requireKnown,
+    stepNames: (name) => processes.get(name)?.stepNames ?? [],
+    async queue(name, transactions, by) {
+      const definition = process(name)
+      requireClientData(definition)
+      const { input, concurrency } = definition
+      const isChecked = input !== null || (concurrency?.keyOf ?? null) !== null
+      const checks = isChecked
+        ? transactions.map((transaction) => checkedTransaction(definition, transaction))
+        : []
+      const valid = isChecked
+        ? checks.flatMap((check) => ('errors' in check ? [] : [check]))
+        : transactions
+      const results: (QueueResult | { readonly outcome: 'limited' })[] = []
+      for (let at = 0; at < valid.length; at += QUEUE_BATCH) {
+        const given = valid.slice(at, at + QUEUE_BATCH)
+        const limited = await limitedIds(name, given, by)
+        const batch = given.filter(({ TransactionID }) => !limited.has(TransactionID))
+        const store = async (start?: StartOnArrival): Promise<readonly QueueResult[]> => {
+          const stored = await source.queue(outlineOf(definition), batch, by, start)
+          publishQueued(stored)
+          return stored
+        }
+        // Runs of later batches do not start on arrival, because they would overtake runs whose messages wait.
+        const stored =
+          batch.length === 0
+            ? []
+            : at === 0
+              ? await worker.queueAndStart(definition, batch.length, store)
+              : await store()
+        await releasePlaces(name, batch, stored, by)
+        const next = stored.values()
+        for (const { TransactionID } of given)
+          results.push(
+            limited.has(TransactionID)
+              ? { outcome: 'limited' }
+              : (next.next().value as QueueResult), // the source returns one result for each transaction
+          )
+      }
+      // The first step messages are sent before the response is built, because building it takes longer. The response
+      // does not wait for the calls of runs that have started: a worker that dies in such a call would take the response
+      // with it.
+      const hasStarted = results.some((result) => 'claim' in result && result.claim !== undefined)
+      if (!hasStarted) await publisher.written()
+      if (valid.length === transactions.length) return results
+      const stored = results.values()
+      return checks.map((check): QueueOutcome => {
+        if ('errors' in check) return { outcome: 'invalid', errors: check.errors }
+        return stored.next().value as QueueOutcome // the source returns one result for each transaction
+      })
+    },
+    async replay(name, TransactionID, request, act) {
+      const definition = process(name)
+      const { fromStep, latest: ReplayID, initialData } = request
+      let concurrencyKey: string | null = null
+      if (initialData !== undefined) {
+        requireClientData(definition)
+        const accepted = acceptedKey(definition, initialData)
+        if ('problems' in accepted) throw inputInvalid(accepted.problems)
+        concurrencyKey = accepted.key
+      }
+      if (fromStep !== null && !definition.steps.has(fromStep))
+        throw new IntegrationError('step_not_found', 'fromStep is not a step of the process')
+      const run = await attempt(
+        { kind: 'replay', act, Process: name, TransactionID, ReplayID },
+        () =>
+          source.replay(outlineOf(definition), TransactionID, { ...request, concurrencyKey }, act),
+      )
+      publisher.publishSteps([run])
+      return run
+    },
+    async resume(name, TransactionID, ReplayID, act) {
+      const outline = outlineOf(process(name))
+      const { name: Process } = outline
+      const run = await attempt({ kind: 'resume', act, Process, TransactionID, ReplayID }, () =>
+        source.resume(outline, TransactionID, ReplayID, act),
+      )
+      publisher.publishSteps([run])
+      return run
+    },
+    async cancel(Process, TransactionID, ReplayID, act) {
+      await requireKnown(Process)
+      const run = await attempt({ kind: 'cancel', act, Process, TransactionID, ReplayID }, () =>
+        source.cancel(Process, TransactionID, ReplayID, act),
+      )
+      stepsInFlight.abortCancelled(run)
+      publisher.publishSteps([run])
+      return run
+    },
+    async retry(name, TransactionID, ReplayID, act) {
+      const { name: Process } = process(name)
+      const run = await attempt({ kind: 'retry', act, Process, TransactionID, ReplayID }, () =>
+        source.retry(Process, TransactionID, ReplayID, act),
+      )
+      publisher.publishSteps([run])
+      return run
+    },
+    async settle(name, TransactionID, ReplayID, settlement, act) {
+      const outline = outlineOf(process(name))
+      const { name: Process } = outline
+      const run = await attempt({ kind: 'settle', act, Process, TransactionID, ReplayID }, () =>
+        source.settle(outline, TransactionID, ReplayID, settlement, act),
+      )
+      publisher.publishSteps([run])
+      return run
+    },
+    async setPaused(name, isPaused, act) {
+      await pauses.setPaused(process(name).name, isPaused, act)
+      worker.setPaused(await pauses.paused())
+    },
+    async wake(credential) {
+      for (;;) {
+        const woken = await source.wake(credential, WAKE_BATCH)
+        await Promise.all(woken.map((run) => publisher.publishStep(run)))
+        if (woken.length < WAKE_BATCH) return
+      }
+    },
+  }
+}

@@ -1,3 +1,0 @@
-import { operationRunnerContract } from './run-operations.contract.ts'
-
-operationRunnerContract('real')
