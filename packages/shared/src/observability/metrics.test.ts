@@ -24,7 +24,7 @@ describe('the metrics that Prometheus scrapes', () => {
     const instance = `${hostname()}:${process.pid}`
     expect(await createMetrics('test').read()).toMatch(
       new RegExp(
-        `^service_info\\{version="\\d+\\.\\d+\\.\\d+",instance="${instance}",service="test"\\} 1$`,
+        `^service_info\\{version="\\d+\\.\\d+\\.\\d+(?:-dev)?",instance="${instance}",service="test"\\} 1$`,
         'm',
       ),
     )
