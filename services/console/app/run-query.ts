@@ -14,6 +14,9 @@ export const STATUSES = [
   'Completed',
   'Failed',
   'Cancelled',
+  'Undoing',
+  'Undone',
+  'UndoFailed',
 ] as const satisfies readonly Status[]
 
 /** The statuses of a run in flight, as on all pages. A waiting run is not in flight. */

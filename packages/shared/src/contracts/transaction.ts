@@ -13,6 +13,9 @@ export const headerStatuses = [
   'Completed',
   'Failed',
   'Cancelled',
+  'Undoing',
+  'Undone',
+  'UndoFailed',
 ] as const
 export type HeaderStatus = (typeof headerStatuses)[number]
 
@@ -25,6 +28,9 @@ export const itemStatuses = [
   'Failed',
   'Cancelled',
   'Copied',
+  'Received',
+  'Skipped',
+  'Undone',
 ] as const
 export type ItemStatus = (typeof itemStatuses)[number]
 
@@ -96,6 +102,17 @@ export const HeaderView = z.object({
 })
 export type HeaderView = z.output<typeof HeaderView>
 
+/** Who has sent an event: the service key, the person for whom it acted, the reason, and the id of the event. */
+export const Sender = z
+  .object({
+    KeyID: z.string(),
+    Person: z.string().nullable(),
+    Reason: z.string().nullable(),
+    EventID: z.string().nullable(),
+  })
+  .meta({ ref: 'Sender' })
+export type Sender = z.output<typeof Sender>
+
 export const ItemView = z
   .object({
     StepName: z.string(),
@@ -108,6 +125,19 @@ export const ItemView = z
     Error: z.string().nullable(),
     StartedAt: z.iso.datetime().nullable(),
     FinishedAt: z.iso.datetime().nullable(),
+    State: AnyJson.optional().meta({
+      description: 'the state with which a repeated step starts its next round',
+    }),
+    Round: z.int().nonnegative().optional().meta({
+      description: 'the number of the round of a repeated step',
+    }),
+    Report: AnyJson.optional().meta({
+      description: 'the progress that the step has reported last',
+    }),
+    Ask: AnyJson.optional().meta({
+      description: 'what is shown to the person who decides about an event',
+    }),
+    Sender: Sender.optional().meta({ description: 'who has sent an event' }),
   })
   .meta({ ref: 'Item' })
 export type ItemView = z.output<typeof ItemView>

@@ -1,10 +1,13 @@
 import type { RunRow } from '../../src/contracts/runs.ts'
 import { State, type StateGlyph, type Tone } from './glyph.tsx'
 
+interface Look {
+  readonly tone: Tone
+  readonly glyph: StateGlyph
+}
+
 /** The tone and the glyph of each status. */
-export const STATUSES: Readonly<
-  Record<RunRow['Status'], { readonly tone: Tone; readonly glyph: StateGlyph }>
-> = {
+export const STATUSES: Readonly<Record<RunRow['Status'], Look>> = {
   Queued: { tone: 'quiet', glyph: '○' },
   Running: { tone: 'info', glyph: '◐' },
   Retrying: { tone: 'warn', glyph: '↻' },
@@ -12,11 +15,16 @@ export const STATUSES: Readonly<
   Completed: { tone: 'good', glyph: '✓' },
   Failed: { tone: 'bad', glyph: '✕' },
   Cancelled: { tone: 'quiet', glyph: '⊘' },
+  Undoing: { tone: 'info', glyph: '◐' },
+  Undone: { tone: 'quiet', glyph: '⊘' },
+  UndoFailed: { tone: 'bad', glyph: '✕' },
 }
 
-/** Shows the status of a run by a glyph, a word and a colour. */
-export function RunStatus({ status }: { readonly status: RunRow['Status'] }) {
-  const { tone, glyph } = STATUSES[status]
+const OTHER: Look = { tone: 'quiet', glyph: '○' }
+
+/** Shows the status of a run or an item by a glyph, a word and a colour; a status that it does not know as a word. */
+export function RunStatus({ status }: { readonly status: string }) {
+  const { tone, glyph } = (STATUSES as Readonly<Record<string, Look>>)[status] ?? OTHER
   return (
     <State tone={tone} glyph={glyph}>
       {status}

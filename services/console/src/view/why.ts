@@ -69,6 +69,12 @@ function stateSentence(
         : `Failed at ${StepName}: ${because}. ${failureRemedy(ErrorClass)}`
     case 'Cancelled':
       return `Cancelled at ${StepName}.`
+    case 'Undoing':
+      return 'Takes back what its completed steps have done.'
+    case 'Undone':
+      return 'What its completed steps have done was taken back.'
+    case 'UndoFailed':
+      return `Its steps could not be undone: stopped at ${StepName}.`
   }
 }
 

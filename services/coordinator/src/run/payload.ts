@@ -1,6 +1,6 @@
 /**
- * Payloads are the initial data of a run, its concurrency key and debounce key, and the response bodies and data of its
- * items. With `PAYLOAD_KEYS` a source stores them sealed: encrypted, authenticated, and bound to their place in the
+ * Payloads are the initial data of a run, its concurrency key and debounce key, and the response bodies, data, states,
+ * reports and questions of its items. With `PAYLOAD_KEYS` a source stores them sealed: encrypted, authenticated, and bound to their place in the
  * tables.
  *
  * The form is `{"$sealed": "<ReplayID>:<envelope>"}` in a JSON column, and `$sealed:<ReplayID>:<envelope>` in a text
@@ -24,7 +24,13 @@ import type { RunKey } from './run.ts'
 
 /** A key of a run. `SlotKey` is the concurrency key in the slot of the run. */
 export type KeyColumn = 'ConcurrencyKey' | 'DebounceKey' | 'SlotKey'
-export type PayloadColumn = 'InitialData' | 'ResponseBody' | 'Data' | KeyColumn
+/** The columns of an item that contain JSON. */
+export const itemJsonColumns = ['Data', 'State', 'Report', 'Ask'] as const
+export type PayloadColumn =
+  | 'InitialData'
+  | 'ResponseBody'
+  | (typeof itemJsonColumns)[number]
+  | KeyColumn
 
 /** The place of a payload in the tables. */
 export interface PayloadPlace extends RunKey {

@@ -72,5 +72,6 @@ export function possibleStatuses({
   return possible
 }
 
-const ENDED = ['Failed', 'Cancelled'] as const
+/** The statuses of runs that have ended without being completed. */
+export const ENDED = ['Failed', 'Cancelled', 'Undone', 'UndoFailed'] as const
 const ALL: readonly HeaderStatus[] = [...activeStatuses, ...ENDED, 'Completed']

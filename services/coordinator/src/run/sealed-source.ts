@@ -6,7 +6,15 @@ import type { Item } from './item.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
 import type { DelayedRuns } from './delayed-runs.ts'
 import type { Erasures } from './erasure.ts'
-import type { KeyColumn, PayloadColumn, PayloadPlace, Payloads, PayloadStore } from './payload.ts'
+import type { Json } from './json-normalization.ts'
+import {
+  itemJsonColumns,
+  type KeyColumn,
+  type PayloadColumn,
+  type PayloadPlace,
+  type Payloads,
+  type PayloadStore,
+} from './payload.ts'
 import type { Retention } from './retention.ts'
 import { hasInitialData, isRepeated, type Run, type RunKey } from './run.ts'
 import type { RunDetail } from './run-detail.ts'
@@ -53,6 +61,10 @@ type PassedThrough =
   | 'webhookBacklog'
   | typeof Symbol.asyncDispose
 
+/** The members of an item that can be sealed. A claim has only some of them. */
+type OpenableItem = Pick<Item, 'StepName' | 'ResponseBody' | 'Data'> &
+  Partial<Pick<Item, (typeof itemJsonColumns)[number]>>
+
 /**
  * Returns a transaction source that encrypts payloads before it stores them in `source`, and decrypts them when it
  * reads them. The keys of runs are encrypted so that `source` can compare them. A payload that cannot be decrypted is returned as stored. A claim that contains such a payload is marked
@@ -83,18 +95,21 @@ export function createSealedSource(
     const opened = payloads.openJson(run.InitialData, place(run, 'InitialData'))
     return opened === run.InitialData ? run : { ...run, InitialData: opened }
   }
-  const openItem = <I extends Pick<Item, 'StepName' | 'ResponseBody' | 'Data'>>(
-    run: RunKey,
-    item: I,
-  ): I => {
+  const openItem = <I extends OpenableItem>(run: RunKey, item: I): I => {
     const ResponseBody = payloads.openText(
       item.ResponseBody,
       place(run, 'ResponseBody', item.StepName),
     )
-    const Data = payloads.openJson(item.Data, place(run, 'Data', item.StepName))
-    return ResponseBody === item.ResponseBody && Data === item.Data
+    const opened: Partial<Record<PayloadColumn, Json>> = {}
+    for (const column of itemJsonColumns) {
+      const stored = item[column]
+      if (stored === undefined) continue
+      const value = payloads.openJson(stored, place(run, column, item.StepName))
+      if (value !== stored) opened[column] = value
+    }
+    return ResponseBody === item.ResponseBody && Object.keys(opened).length === 0
       ? item
-      : { ...item, ResponseBody, Data }
+      : { ...item, ...opened, ResponseBody }
   }
   const sealNew = (process: string, transaction: NewTransaction): NewTransaction => {
     const { TransactionID, InitialData, ConcurrencyKey } = transaction

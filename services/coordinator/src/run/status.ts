@@ -1,13 +1,20 @@
 import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 
 /** The final statuses of a run. A resume continues a Failed or Cancelled run; a replay starts another run. */
-const over = ['Completed', 'Failed', 'Cancelled'] as const satisfies readonly HeaderStatus[]
+const over = [
+  'Completed',
+  'Failed',
+  'Cancelled',
+  'Undone',
+  'UndoFailed',
+] as const satisfies readonly HeaderStatus[]
 /** The statuses of a run that has not ended. */
 export const activeStatuses = [
   'Queued',
   'Running',
   'Retrying',
   'Waiting',
+  'Undoing',
 ] as const satisfies readonly HeaderStatus[]
 
 export const isOver = (status: HeaderStatus): boolean =>

@@ -449,7 +449,14 @@ export const erased = (stored: StoredRun, now: number): StoredRun => ({
     LastError: null,
     ErasedAt: iso(now),
   },
-  items: stored.items.map((item) => ({ ...item, ResponseBody: null, Data: null, Error: null })),
+  items: stored.items.map(
+    ({ State: _state, Report: _report, Ask: _ask, Sender: _sender, ...item }) => ({
+      ...item,
+      ResponseBody: null,
+      Data: null,
+      Error: null,
+    }),
+  ),
   attempts: stored.attempts.map((attempt) => ({ ...attempt, Error: null, Request: null })),
 })
 

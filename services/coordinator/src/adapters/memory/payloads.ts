@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Json } from '../../run/json-normalization.ts'
 import {
   isKeyColumn,
+  itemJsonColumns,
   type OutdatedPayloads,
   type PayloadColumn,
   type PayloadPage,
@@ -63,10 +64,14 @@ function payloadsOf({ header, items, slot }: StoredRun): StoredPayload[] {
     ofRun('ConcurrencyKey', header.ConcurrencyKey),
     ofRun('DebounceKey', header.DebounceKey),
     ofRun('SlotKey', slot?.key || null), // the key of a limit for the whole process is empty
-    ...items.flatMap(({ StepName: step, ResponseBody, Data }) => [
-      { ...key, column: 'ResponseBody' as const, step, stored: ResponseBody },
-      { ...key, column: 'Data' as const, step, stored: Data as Json },
-    ]),
+    ...items.flatMap((item) =>
+      (['ResponseBody', ...itemJsonColumns] as const).map((column) => ({
+        ...key,
+        column,
+        step: item.StepName,
+        stored: (item[column] ?? null) as Json,
+      })),
+    ),
   ]
   return all.filter(({ stored }) => stored !== null)
 }

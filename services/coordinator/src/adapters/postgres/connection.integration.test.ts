@@ -23,6 +23,14 @@ describe('a connection to the database of the coordinator', () => {
     expect(row).toEqual({ reads_whole_tables: 'off' })
   })
 
+  it('the constraints that migrations add without a check of the rows are validated after the migrations', async () => {
+    await using database = await createDatabase()
+    await using connection = watched((about) => connectPostgres(new Secret(database.url), about))
+    await connection.ready()
+    const left = await database.sql`select conname from pg_constraint where not convalidated`
+    expect(left).toEqual([])
+  })
+
   it('the pool closes at shutdown without waiting for the migration lock that another coordinator replica holds', async () => {
     await using own = await createDatabase()
     const replica = await own.sql.reserve()
@@ -75,7 +83,9 @@ describe('a coordinator with an unsupported database', () => {
         alter table "Order_Header" drop "Tags" cascade, drop "InputChanged", drop "EndedAs" cascade,
           drop "EndedClass", drop "EndedInDoubt", drop "ErasedAt", drop "PurgedAt" cascade,
           drop "DefinitionVersion", drop "DeadlineAt", drop "ConcurrencyKey", drop "NotBefore" cascade,
-          drop "DebounceKey", drop "Absorbed";
+          drop "DebounceKey", drop "Absorbed", drop "ParentProcess", drop "ParentTransactionID",
+          drop "ParentReplayID", drop "ParentPlace", drop "Priority";
+        alter table "Order_Item" drop "State", drop "Round", drop "Report", drop "Ask", drop "Sender";
         alter table "Order_Attempt" drop "Method", drop "Url", drop "TraceID", drop "ResponseID";
         alter table "Order_Process" drop "PausedAt", drop "PausedBy", drop "Reason"`,
       'drop schema public cascade; drop schema drizzle cascade; create schema public',

@@ -34,7 +34,7 @@ export const MIGRATION_LOCK = 7_219_001
  */
 export async function migrate(sql: postgres.Sql): Promise<void> {
   const migrations = readMigrationFiles({ migrationsFolder: MIGRATIONS.folder })
-  await sql.begin(async (tx) => {
+  const hasApplied = await sql.begin(async (tx) => {
     // The migration has no time limit, because building an index, or waiting for another replica, may take long.
     await tx`set local statement_timeout = 0`
     await tx`set local lock_timeout = 0`
@@ -65,7 +65,25 @@ export async function migrate(sql: postgres.Sql): Promise<void> {
       }
       await tx`insert into drizzle.__drizzle_migrations (hash, created_at) values (${hash}, ${folderMillis})`
     }
+    return last < (migrations.at(-1)?.folderMillis ?? -1)
   })
+  if (hasApplied) await validateConstraints(sql)
+}
+
+/**
+ * Checks the rows against the constraints that migrations have added without a check. Other statements go on meanwhile,
+ * because the lock of a validation excludes only other changes of the table's definition and vacuum.
+ */
+async function validateConstraints(sql: postgres.Sql): Promise<void> {
+  const constraints = await sql<{ table: string; name: string }[]>`
+    select conrelid::regclass::text as table, quote_ident(conname) as name
+    from pg_constraint where not convalidated and connamespace = current_schema()::regnamespace`
+  for (const { table, name } of constraints)
+    await sql.begin(async (tx) => {
+      await tx`set local statement_timeout = 0`
+      await tx`set local lock_timeout = '2s'`
+      await tx.unsafe(`alter table ${table} validate constraint ${name}`)
+    })
 }
 
 /**

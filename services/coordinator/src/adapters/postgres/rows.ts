@@ -160,7 +160,22 @@ export const itemOf = (row: ItemRow): Item => ({
   Error: row.Error,
   StartedAt: iso(row.StartedAt),
   FinishedAt: iso(row.FinishedAt),
+  ...present({
+    State: row.State as Item['State'],
+    Round: row.Round,
+    Report: row.Report as Item['Report'],
+    Ask: row.Ask as Item['Ask'],
+    Sender: row.Sender as Item['Sender'],
+  }),
 })
+
+/** Returns the members that have a value. Members that only few items have are left out of all others. */
+const present = <Members extends object>(
+  members: Members,
+): { [Name in keyof Members]?: Exclude<Members[Name], null | undefined> } =>
+  Object.fromEntries(
+    Object.entries(members).filter(([, value]) => value !== null && value !== undefined),
+  ) as { [Name in keyof Members]?: Exclude<Members[Name], null | undefined> }
 
 export const attemptOf = (row: AttemptRow): Attempt => ({
   StepName: row.StepName,

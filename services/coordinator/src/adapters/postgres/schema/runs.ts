@@ -13,6 +13,7 @@ import {
   jsonb,
   pgTable,
   primaryKey,
+  smallint,
   text,
 } from 'drizzle-orm/pg-core'
 import { key, oneOf, time } from './columns.ts'
@@ -82,8 +83,8 @@ export const orderHeader = pgTable(
      */
     ConcurrencyKey: text('ConcurrencyKey'),
     /**
-     * Status, error class and in-doubt flag of a run that has failed or was cancelled; null for every other run. They
-     * are copies that can be indexed at low cost, because a trigger updates them only when a run ends, is resumed or is
+     * Status, error class and in-doubt flag of a run that has ended without being completed; null for every other run.
+     * They are copies that can be indexed at low cost, because a trigger updates them only when a run ends, is resumed or is
      * settled. `Status` itself is changed by every claim. The trigger changes the row after the update, because a
      * trigger before an update makes PostgreSQL lock each row first, even if its WHEN is false.
      */
@@ -111,6 +112,16 @@ export const orderHeader = pgTable(
      */
     DebounceKey: text('DebounceKey'),
     Absorbed: integer('Absorbed'),
+    /**
+     * The run that has started this run as one of its children, and the place of its process that did so; null for every
+     * other run.
+     */
+    ParentProcess: key('ParentProcess'),
+    ParentTransactionID: key('ParentTransactionID'),
+    ParentReplayID: integer('ParentReplayID'),
+    ParentPlace: key('ParentPlace'),
+    /** Greater numbers go first. */
+    Priority: smallint('Priority').notNull().default(0),
   },
   (table) => [
     primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID] }),
@@ -194,6 +205,15 @@ export const orderItem = pgTable(
     Error: text('Error'),
     StartedAt: time('StartedAt'),
     FinishedAt: time('FinishedAt'),
+    /** The state with which a repeated step starts its next round, and the number of that round; null before a repeat. */
+    State: jsonb('State'),
+    Round: integer('Round'),
+    /** The progress that a step in flight has reported last. */
+    Report: jsonb('Report'),
+    /** What a page shows to the person who decides: the values that the process chose when the run began to wait. */
+    Ask: jsonb('Ask'),
+    /** Who has sent the event: service key, person, reason and the id that the sender gave to the event. */
+    Sender: jsonb('Sender'),
   },
   (table) => [
     primaryKey({

@@ -130,7 +130,8 @@ export async function eraseRuns(
     ), debounces as (
       delete from "Order_Debounce" h using changed where ${isFirstRunOf(tx, 'changed')}
     ), items as (
-      update "Order_Item" h set "ResponseBody" = null, "Data" = null, "Error" = null
+      update "Order_Item" h set "ResponseBody" = null, "Data" = null, "Error" = null,
+        "State" = null, "Report" = null, "Ask" = null, "Sender" = null
       from changed where ${isRunOf(tx, 'changed')}
     ), attempts as (
       update "Order_Attempt" h set "Error" = null, "Url" = null

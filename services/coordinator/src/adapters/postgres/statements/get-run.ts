@@ -20,8 +20,8 @@ export async function getRun(
     select h.*,
       coalesce((select jsonb_agg(i) from (
         select "StepName", "Status", "Attempt", "IdempotencyKey", "ResponseStatus",
-          ${bodies ? sql`"ResponseBody", "Data"` : sql`null as "ResponseBody", null as "Data"`},
-          "Error", "StartedAt", "FinishedAt"
+          ${bodies ? sql`"ResponseBody", "Data", "State", "Ask"` : sql`null as "ResponseBody", null as "Data"`},
+          "Error", "StartedAt", "FinishedAt", "Round", "Report", "Sender"
         from "Order_Item" i
         where ${isRunOf(sql, 'i')}) i), '[]') as items,
       coalesce((select jsonb_agg(a order by a."ID") from (

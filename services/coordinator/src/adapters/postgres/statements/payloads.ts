@@ -1,9 +1,10 @@
 import type postgres from 'postgres'
-import type {
-  OutdatedPayloads,
-  PayloadPage,
-  PayloadStore,
-  StoredPayload,
+import {
+  itemJsonColumns,
+  type OutdatedPayloads,
+  type PayloadPage,
+  type PayloadStore,
+  type StoredPayload,
 } from '../../../run/payload.ts'
 import { runKey, type RunKey } from '../../../run/run.ts'
 import { isFirstRunOf, isRunOf } from '../predicates.ts'
@@ -15,9 +16,10 @@ const outdatedOf = (sql: postgres.Sql, keyId: string) => sql`
   where h."InitialData" <> 'null'
     and split_part(h."InitialData" ->> '$sealed', '.', 2) is distinct from ${keyId}
   union all
-  select 'Data', i."StepName", i."Data" from "Order_Item" i
-  where ${isRunOf(sql, 'i')} and i."Data" <> 'null'
-    and split_part(i."Data" ->> '$sealed', '.', 2) is distinct from ${keyId}
+  select k.name, i."StepName", k.value from "Order_Item" i
+  cross join lateral (values ${itemJsonColumns.map((column, n) => sql`${n === 0 ? sql`` : sql`,`} (${column}, i.${sql(column)})`)}) k (name, value)
+  where ${isRunOf(sql, 'i')} and k.value <> 'null'
+    and split_part(k.value ->> '$sealed', '.', 2) is distinct from ${keyId}
   union all
   select 'ResponseBody', i."StepName", to_jsonb(i."ResponseBody") from "Order_Item" i
   where ${isRunOf(sql, 'i')} and ${isOutdatedText(sql, sql`i."ResponseBody"`, keyId)}
@@ -101,10 +103,14 @@ export async function replacePayloads(
     from json_to_recordset(${given('InitialData')}::text::json)
       as p(${columns}, stored jsonb, by jsonb)
     where ${isRunOf(tx, 'p')} and h."InitialData" = p.stored`
-  const data = await tx`
-    update "Order_Item" h set "Data" = p.by
-    from json_to_recordset(${given('Data')}::text::json) as p(${columns}, stored jsonb, by jsonb)
-    where ${isRunOf(tx, 'p')} and h."StepName" = p.step and h."Data" = p.stored`
+  const ofItems: { readonly count: number }[] = []
+  for (const column of itemJsonColumns)
+    ofItems.push(
+      await tx`
+        update "Order_Item" h set ${tx(column)} = p.by
+        from json_to_recordset(${given(column)}::text::json) as p(${columns}, stored jsonb, by jsonb)
+        where ${isRunOf(tx, 'p')} and h."StepName" = p.step and h.${tx(column)} = p.stored`,
+    )
   const bodies = await tx`
     update "Order_Item" h set "ResponseBody" = p.by
     from json_to_recordset(${given('ResponseBody')}::text::json)
@@ -133,7 +139,7 @@ export async function replacePayloads(
     insert into "Order_Debounce" ("Process", "Realm", "Key", "TransactionID", "Until")
     select "Process", "Realm", by, "TransactionID", "Until" from moved order by "Realm", by
     on conflict do nothing`
-  const counts = [headers, data, bodies, keys, slots, debounces].map(({ count }) => count)
+  const counts = [headers, ...ofItems, bodies, keys, slots, debounces].map(({ count }) => count)
   return counts.reduce((sum, count) => sum + count, 0)
 }
 

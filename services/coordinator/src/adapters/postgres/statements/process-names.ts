@@ -3,6 +3,9 @@
  * value; with `select distinct`, PostgreSQL would read the whole index.
  */
 import type postgres from 'postgres'
+import type { ENDED } from '../../../run/run-search.ts'
+
+type EndedStatus = (typeof ENDED)[number]
 
 /** The maximum number of processes, or of index ranges, that a search merges. */
 const MOST = 1_000
@@ -23,14 +26,14 @@ export async function processNames(
 
 export interface EndedRange {
   readonly process: string
-  readonly ended: 'Failed' | 'Cancelled'
+  readonly ended: EndedStatus
   readonly class: string
   readonly doubt: boolean
 }
 
 /**
- * Returns the combinations of process, status, error class and in-doubt flag that exist in failed and cancelled runs;
- * `null` if there are too many.
+ * Returns the combinations of process, status, error class and in-doubt flag that exist in runs that have ended without
+ * being completed; `null` if there are too many.
  */
 export async function endedRanges(
   sql: postgres.Sql | postgres.TransactionSql,
