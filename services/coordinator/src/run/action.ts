@@ -26,6 +26,7 @@ export type ActionKind =
   | 'erase'
   | 'retry'
   | 'settle'
+  | 'signal'
   | 'pause'
   | 'start_operation'
   | 'stop_operation'

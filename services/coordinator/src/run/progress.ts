@@ -5,6 +5,7 @@
  */
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
 import type { ClaimedRun } from './run.ts'
+import { WAITS_FOR_EVENT } from './status.ts'
 import { WAITING_RECHECK_MS } from './transaction-source.ts'
 import { type RetryPolicy, retryDelayMs } from './retry-policy.ts'
 import type { Json } from './json-normalization.ts'
@@ -98,13 +99,15 @@ export type StepOutcome =
    * already sent. If no call was sent, neither an item nor an attempt is stored.
    */
   | { readonly kind: 'released'; readonly noResponse?: string; readonly isInDoubt?: boolean }
+  /** The run waits here for an event, at most for `timeoutMs`; `null` means without end. */
+  | { readonly kind: 'parked'; readonly timeoutMs: number | null; readonly ask: Json }
 
 export interface Transition {
   readonly status: HeaderStatus
   readonly stepName: string
   readonly attempt: number
-  /** Milliseconds until the step is due. */
-  readonly delayMs: number
+  /** Milliseconds until the step is due, or until a wait ends; `null` if the run waits without end. */
+  readonly delayMs: number | null
   readonly waitingFor: string | null
   readonly lastError: string | null
   readonly errorClass: string | null
@@ -122,6 +125,11 @@ export interface Transition {
     readonly response: Response | null
     readonly data: Json
     readonly error: string | null
+    /**
+     * Set if the run waits for an event: what is shown to the person who decides, or `null`. No attempt is stored then, and
+     * an event that was received before is kept.
+     */
+    readonly ask?: Json
   } | null
 }
 
@@ -162,7 +170,7 @@ export function advance(
 ): Transition {
   const { steps, finished = [], policy, random, isInline = false } = options
   const { StepName: stepName, Attempt: attempt } = run
-  const isInDoubt = outcome.kind !== 'completed' && outcome.isInDoubt === true
+  const isInDoubt = 'isInDoubt' in outcome && outcome.isInDoubt === true
   const noError = { waitingFor: null, lastError: null, errorClass: null, isInDoubt }
   switch (outcome.kind) {
     case 'completed': {
@@ -241,6 +249,17 @@ export function advance(
         attempt: attempt - 1,
         delayMs: outcome.delayMs,
         item: null,
+      }
+    case 'parked':
+      return {
+        ...noError,
+        isInDoubt: false,
+        status: 'Waiting',
+        stepName,
+        attempt: 0,
+        delayMs: outcome.timeoutMs,
+        waitingFor: `${WAITS_FOR_EVENT}${stepName}`,
+        item: { status: 'Waiting', response: null, data: null, error: null, ask: outcome.ask },
       }
     case 'released': {
       const { noResponse } = outcome

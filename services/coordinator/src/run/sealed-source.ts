@@ -199,10 +199,16 @@ export function createSealedSource(
       const text = response === null ? null : response.body
       const body = payloads.sealText(text, place(lease, 'ResponseBody', lease.step))
       const data = payloads.sealJson(item.data, place(lease, 'Data', lease.step))
-      if (body === text && data === item.data) return source.record(lease, transition)
+      const { ask } = item
+      if (body === text && data === item.data && !ask) return source.record(lease, transition)
       return source.record(lease, {
         ...transition,
-        item: { ...item, response: response && { ...response, body: body ?? '' }, data },
+        item: {
+          ...item,
+          response: response && { ...response, body: body ?? '' },
+          data,
+          ...(ask && { ask: payloads.sealJson(ask, place(lease, 'Ask', lease.step)) }),
+        },
       })
     },
     async get(...args) {
@@ -233,6 +239,22 @@ export function createSealedSource(
       return failed && readable(failed)
     },
     wake: async (...args) => (await source.wake(...args)).map(readable),
+    settleWaits: async (...args) => (await source.settleWaits(...args)).map(readable),
+    signal: (ref, transactionId, replayId, event, act) =>
+      forCurrentRun(
+        { process: ref.process, transactionId, replayId, isFixed: act.ifVersion !== null },
+        async ({ run }) => {
+          const data = payloads.sealJson(event.data, place(run, 'Data', ref.place))
+          const { ReplayID } = run
+          const result = await source.signal(ref, transactionId, ReplayID, { ...event, data }, act)
+          const { item } = result
+          return {
+            ...result,
+            run: readable(result.run),
+            item: item && (unlessUnreadable(() => openItem(run, item)) ?? item),
+          }
+        },
+      ),
     async replay(process, transactionId, request, act) {
       const { initialData, latest, concurrencyKey } = request
       const sealedKey =
@@ -287,10 +309,10 @@ export function createSealedSource(
    * changed in the meantime, `work` fails with `version_moved`, and is called again with the changed run. If the client
    * required a certain run or version, `work` is called only once.
    */
-  async function forCurrentRun(
+  async function forCurrentRun<Result>(
     { process, transactionId, replayId, isFixed }: RunReference,
-    work: (found: RunDetail) => Promise<Run>,
-  ): Promise<Run> {
+    work: (found: RunDetail) => Promise<Result>,
+  ): Promise<Result> {
     for (let tries = 1; ; tries += 1) {
       const parts = { attempts: 0, bodies: false }
       const found = await source.get(process, transactionId, replayId, parts)

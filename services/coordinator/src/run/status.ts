@@ -17,6 +17,17 @@ export const activeStatuses = [
   'Undoing',
 ] as const satisfies readonly HeaderStatus[]
 
+/** The beginning of `WaitingFor` of a run that waits for an event. The name of the place follows. */
+export const WAITS_FOR_EVENT = 'event:'
+
+export const isWaitingForEvent = ({
+  Status,
+  WaitingFor,
+}: {
+  readonly Status: HeaderStatus
+  readonly WaitingFor: string | null
+}): boolean => Status === 'Waiting' && WaitingFor?.startsWith(WAITS_FOR_EVENT) === true
+
 export const isOver = (status: HeaderStatus): boolean =>
   (over as readonly HeaderStatus[]).includes(status)
 

@@ -5,6 +5,7 @@ import type { DelayedRuns } from './delayed-runs.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
 import type { Act, Action, ActionFilter, Actor, ActionWithoutChange } from './action.ts'
 import type { Erasures } from './erasure.ts'
+import type { Events } from './events.ts'
 import type { PayloadStore } from './payload.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
 import type { Audit } from './audit.ts'
@@ -37,6 +38,7 @@ export interface TransactionSource
     DeadLetterStore,
     DelayedRuns,
     Erasures,
+    Events,
     OperatorActions,
     PayloadStore,
     Retention,
@@ -175,6 +177,8 @@ export interface NewTransaction extends QueueTransaction {
 export interface ProcessOutline extends RunTerms {
   readonly name: string
   readonly steps: readonly [string, ...string[]]
+  /** Those of `steps` at which a run waits for an event; absent if there are none. */
+  readonly events?: readonly string[]
 }
 
 /** The terms of a run: the members that a run gets from the definition of its process when the run begins. */

@@ -26,7 +26,7 @@ import { hasInitialData, type Run, type RunKey, runKey } from './run.ts'
 import type { Settlement } from './operator-actions.ts'
 import { isWaitingForSlot } from './slots.ts'
 import { deadlineOfStart, isDelayed, notBeforeMs } from './start-time.ts'
-import { isOver, isResumable, isRetryable } from './status.ts'
+import { isOver, isResumable, isRetryable, isWaitingForEvent } from './status.ts'
 import {
   type ClaimRequest,
   type ClaimResult,
@@ -276,6 +276,11 @@ export function recorded(
   if (!holdsLease(stored, lease)) return null
   const { now, sweepMs, leaseMs } = times
   const { item, delayMs, status, continues = false } = transition
+  const isParked = item?.ask !== undefined
+  const known = stored.items.find(({ StepName }) => StepName === lease.step)
+  // Only the end of the place replaces an event that was received early.
+  const keepsEvent =
+    known?.Status === 'Received' && item?.status !== 'Completed' && item?.status !== 'Skipped'
   const finished = {
     StepName: lease.step,
     Attempt: stored.header.Attempt,
@@ -292,32 +297,38 @@ export function recorded(
     LastError: transition.lastError,
     ErrorClass: transition.errorClass,
     InDoubt: transition.isInDoubt,
-    NextAttemptAt: isOver(status) ? null : iso(now + delayMs),
+    NextAttemptAt: isOver(status) || delayMs === null ? null : iso(now + delayMs),
     CompletedAt: isOver(status) ? iso(now) : null,
   }
   return {
-    ...next(stored, change, times, continues ? leaseMs : delayMs + sweepMs),
+    ...next(stored, change, times, continues ? leaseMs : (isParked ? 0 : (delayMs ?? 0)) + sweepMs),
     ...(continues && { lease: { owner: lease.owner, until: now + leaseMs, startedAt: iso(now) } }),
-    ...(item !== null && {
-      items: [
-        ...stored.items.filter(({ StepName }) => StepName !== lease.step),
-        {
-          ...finished,
-          Status: item.status,
-          IdempotencyKey: idempotencyKey(lease, lease.step),
-          ResponseBody: item.response?.body ?? null,
-          Data: item.data as Item['Data'],
-        },
-      ],
-      attempts: [
-        ...stored.attempts,
-        {
-          ...finished,
-          ...requestOf(transition.call),
-          Outcome: transition.errorClass ?? 'completed',
-        },
-      ],
-    }),
+    ...(item !== null &&
+      !keepsEvent && {
+        items: [
+          ...stored.items.filter((other) => other !== known),
+          {
+            ...finished,
+            ...(isParked && { Attempt: 0, FinishedAt: null }),
+            Status: item.status,
+            IdempotencyKey: idempotencyKey(lease, lease.step),
+            ResponseBody: item.response?.body ?? null,
+            Data: item.data as Item['Data'],
+            ...(isParked && item.ask !== null && { Ask: item.ask as Item['Ask'] }),
+          },
+        ],
+      }),
+    ...(item !== null &&
+      !isParked && {
+        attempts: [
+          ...stored.attempts,
+          {
+            ...finished,
+            ...requestOf(transition.call),
+            Outcome: transition.errorClass ?? 'completed',
+          },
+        ],
+      }),
   }
 }
 
@@ -472,7 +483,7 @@ export function retried(stored: StoredRun, times: Times): StoredRun {
   const { now } = times
   if (isDelayed(header, now))
     return next(stored, { ...due(now), ...deadlineOfStart(header, now), NotBefore: null }, times)
-  if (!isRetryable(header.Status)) throw notRetryable()
+  if (!isRetryable(header.Status) || isWaitingForEvent(header)) throw notRetryable()
   const place = isWaitingForSlot(header) ? { NextAttemptAt: header.NextAttemptAt } : {}
   return next(stored, { ...due(now), ...place, Status: 'Retrying' }, times)
 }
@@ -481,13 +492,15 @@ export function retried(stored: StoredRun, times: Times): StoredRun {
  * Returns status, step and attempt of a run after an operator has settled its step. If the step was done, the run
  * continues with the next step; otherwise the run repeats the step. This also applies to a run that has ended.
  *
- * @throws {IntegrationError} `step_not_found` if the process no longer has the step.
+ * @throws {IntegrationError} `step_not_found` if the process no longer has the step; `transaction_not_in_doubt` at a place
+ *   where the run waits for an event: only the event decides it.
  */
 export function settledState(
   { Status, StepName, Attempt }: Pick<Run, 'Status' | 'StepName' | 'Attempt'>,
-  { steps }: ProcessOutline,
+  { steps, events = [] }: ProcessOutline,
   { outcome }: Settlement,
 ): Pick<Run, 'Status' | 'StepName' | 'Attempt'> {
+  if (events.includes(StepName || steps[0])) throw notInDoubt()
   if (outcome === 'not_done')
     return isOver(Status)
       ? { Status: 'Queued', StepName, Attempt: 0 }

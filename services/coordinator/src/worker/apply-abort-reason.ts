@@ -14,7 +14,7 @@ export function applyAbortReason(
   const isDecided = outcome !== 'abandoned' && outcome.kind !== 'released' && !isThrown(outcome)
   // A step that ignored its abort signal counts as in doubt, because its call may have been sent or may still be sent.
   const isInDoubt =
-    outcome === 'abandoned' || (outcome.kind !== 'completed' && outcome.isInDoubt === true)
+    outcome === 'abandoned' || ('isInDoubt' in outcome && outcome.isInDoubt === true)
   switch (reason) {
     case 'lease_lost':
       return null

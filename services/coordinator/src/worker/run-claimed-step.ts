@@ -119,8 +119,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     // The transition is published before it is counted and logged, because clients wait for its event.
     let published: Promise<void> | undefined
     if (transition.continues === true) publisher.publishEvent(recorded)
-    else if (outcome.kind === 'held') publisher.publishHeld(recorded, transition.delayMs)
-    else published = publisher.publishStep(recorded, transition.delayMs)
+    else if (outcome.kind === 'held') publisher.publishHeld(recorded, transition.delayMs ?? 0)
+    else published = publisher.publishStep(recorded, transition.delayMs ?? 0)
     // An outcome that would lead to a retry is counted as a failure if no attempt is left.
     const result = transition.status === 'Failed' ? 'failed' : outcome.kind
     deps.count(run.Process, run.StepName, result, durationMs)

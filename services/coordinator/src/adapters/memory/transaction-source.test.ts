@@ -38,6 +38,7 @@ import { leasesContract } from '../../run/leases.contract.ts'
 import { runStepsContract } from '../../run/run-steps.contract.ts'
 import { transactionSourceContract } from '../../run/transaction-source.contract.ts'
 import { operationsContract } from '../../bulk/bulk-operation.contract.ts'
+import { eventsContract } from '../../run/events.contract.ts'
 import { operatorActionsContract } from '../../run/operator-actions.contract.ts'
 import { changeCursorsContract } from '../../change-feed/change-cursors.contract.ts'
 import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
@@ -73,6 +74,7 @@ runExportContract('ITSourceMemory.json', open)
 operationsContract('ITSourceMemory.json', open)
 retentionContract('ITSourceMemory.json', open)
 operatorActionsContract('ITSourceMemory.json', open)
+eventsContract('ITSourceMemory.json', open)
 webhooksContract('ITSourceMemory.json', open)
 targetCallsContract('ITSourceMemory.json', open)
 subscriptionsContract('ITSourceMemory.json', open)
@@ -86,6 +88,7 @@ sealedRunsContract('ITSourceMemory.json', open)
 payloadContract('ITSourceMemory.json', open)
 erasureContract('ITSourceMemory.json', open)
 runStepsContract('ITSourceMemory.json with payload keys', async () => sealed(await open()))
+eventsContract('ITSourceMemory.json with payload keys', async () => sealed(await open()))
 
 describe('the files of the in-memory transaction source', () => {
   const process = { name: 'OrderProcess', steps: ['order', 'report'] as const }

@@ -18,6 +18,7 @@ import {
   requireLatest,
   stillActive,
 } from '../../run/errors.ts'
+import { signalled, waitSettled } from '../../run/events.ts'
 import { EXPORT_LAG_MS } from '../../run/run-export.ts'
 import { pausesOf, PROCESSES, type ProcessRow } from '../../run/pause.ts'
 import type { Run } from '../../run/run.ts'
@@ -32,6 +33,7 @@ import {
   type UnkeyedRun,
   type WebhooksOf,
 } from '../../run/transaction-source.ts'
+import { isWaitingForEvent } from '../../run/status.ts'
 import { parked, withSlot } from '../../run/slot-transitions.ts'
 import { isWaitingForSlot } from '../../run/slots.ts'
 import * as transitions from '../../run/transitions.ts'
@@ -214,6 +216,7 @@ export async function createMemoryTransactionSource(
           (stored) =>
             transitions.isOverdue(stored, at.now) &&
             !transitions.isLostAgain(stored) &&
+            !isWaitingForEvent(stored.header) &&
             steps.some((step) => transitions.isAtStep(stored.header, step)),
         )
         .toSorted((a, b) => a.nextSweepAt - b.nextSweepAt)
@@ -294,6 +297,37 @@ export async function createMemoryTransactionSource(
       const isLatest = latestReplayId(stored) === stored.header.ReplayID
       const run = transitions.settled(stored, process, settlement, isLatest, times())
       return commitAction('settle', run, act, settlement.outcome)
+    },
+    async signal(place, transactionId, replayId, event, act) {
+      const stored = findOrThrow(place.process, transactionId, replayId, act)
+      const received = signalled(stored, place, event, act, times())
+      const { header, items } = received ?? stored
+      const item = items.find(({ StepName }) => StepName === place.place) ?? null
+      const hasMoved = header.Version !== stored.header.Version
+      if (received !== null) {
+        const action = log.next(entryOf('signal', act, header, { now: now() }))
+        await commit({ ...(hasMoved ? withWebhooks(received) : { run: received }), action })
+      }
+      return { isAccepted: received !== null, hasMoved, run: header, item }
+    },
+    async settleWaits(places, which) {
+      const at = times()
+      const chosen =
+        'limit' in which
+          ? table
+              .active()
+              .filter((run) => isWaitingForEvent(run.header) && transitions.isOverdue(run, at.now))
+          : [table.get(which)].filter((run) => run !== undefined)
+      const settled = chosen
+        .map((before) => ({ before, after: waitSettled(before, places, at) }))
+        .slice(0, 'limit' in which ? which.limit : 1)
+      const moved: StoredRun[] = []
+      for (const { before, after } of settled) {
+        if (after === null) continue
+        if (after.header === before.header) table.put(after)
+        else moved.push(after)
+      }
+      return commitRuns(moved)
     },
     wake: async (credential, limit) =>
       commitRuns(

@@ -136,7 +136,12 @@ export function stateOf(
     Version: lease.version + 1,
     Attempt: transition.attempt,
     InDoubt: transition.isInDoubt,
-    NextAttemptAt: hasEnded ? null : laterAt === undefined ? at : isoTime(laterAt),
+    NextAttemptAt:
+      hasEnded || transition.delayMs === null
+        ? null
+        : laterAt === undefined
+          ? at
+          : isoTime(laterAt),
     WaitingFor: transition.waitingFor,
     LastError: transition.lastError,
     ErrorClass: transition.errorClass,

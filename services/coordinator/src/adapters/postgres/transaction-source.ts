@@ -50,6 +50,7 @@ import { releaseDelayed, reserveDelayed } from './statements/delayed-runs.ts'
 import { enqueueDebounced } from './statements/enqueue-debounced.ts'
 import { enqueueRuns } from './statements/enqueue-runs.ts'
 import { dropWebhooks, erasableRuns, eraseRuns, realmsOf } from './statements/erase-runs.ts'
+import { settleWaits, signalRun } from './statements/events.ts'
 import { exportEnd, exportPage } from './statements/export-runs.ts'
 import { failPastDeadline } from './statements/fail-past-deadline.ts'
 import { failRun } from './statements/fail-run.ts'
@@ -222,6 +223,15 @@ export function createPostgresTransactionSource(
       announcing((tx) => retryRun(tx, process, transactionId, replayId, act, times)),
     settle: (process, transactionId, replayId, settlement, act) =>
       announcing((tx) => settleRun(tx, process, transactionId, replayId, settlement, act, times)),
+    signal: (place, transactionId, replayId, event, act) =>
+      run((sql) =>
+        sql.begin(async (tx) => {
+          const result = await signalRun(tx, place, transactionId, replayId, event, act, times)
+          if (result.hasMoved) await addWebhooks(tx, webhooksWithRealm([result.run]))
+          return result
+        }),
+      ),
+    settleWaits: (places, which) => announcing((tx) => settleWaits(tx, places, which, times)),
     wake: (credential, limit) => run((sql) => wakeRuns(sql, credential, limit, times)),
     erasable: (scope, page) => run((sql) => erasableRuns(sql, scope, page, times)),
     erase: (runs, act) => run((sql) => sql.begin((tx) => eraseRuns(tx, runs, act))),

@@ -55,7 +55,7 @@ export async function recordOutcomes(
         n int, "Process" text, "TransactionID" text, "ReplayID" int, step text, version int, owner text,
         key text, status text, "stepName" text, attempt int, "delayMs" float8, "sweepMs" float8,
         "waitingFor" text, "lastError" text, "errorClass" text, "isOver" boolean, "isInDoubt" boolean,
-        "itemStatus" text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text,
+        "itemStatus" text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text, ask jsonb, "isParked" boolean,
         "leasedMs" float8, "soonMs" float8, ran int, "startedAt" timestamptz, method text, url text,
         "traceId" text, "responseId" text)
       where ${areFew(sql)}
@@ -78,22 +78,25 @@ export async function recordOutcomes(
       from done d
       where ${isRunOf(sql, 'd')} and h."Version" = d.version and h."LeaseOwner" = d.owner
       returning d.n, d.step, d.key, d."itemStatus", d."responseStatus", d."responseBody", d.data,
-        d."itemError", d.ran, d."startedAt", d.method, d.url, d."traceId", d."responseId", h."Process", h."TransactionID", h."ReplayID",
+        d."itemError", d.ask, d."isParked", d.ran, d."startedAt", d.method, d.url, d."traceId", d."responseId", h."Process", h."TransactionID", h."ReplayID",
         h."ErrorClass", h."NextAttemptAt"
         ${webhooks.length === 0 ? sql`` : sql`, h."Realm"`}
     ), items as (
       insert into "Order_Item" as i ("Process", "TransactionID", "ReplayID", "StepName", "Status",
         "Attempt", "IdempotencyKey", "ResponseStatus", "ResponseBody", "Data", "Error",
-        "StartedAt", "FinishedAt")
+        "Ask", "StartedAt", "FinishedAt")
       select "Process", "TransactionID", "ReplayID", step, "itemStatus", ran, key,
-        "responseStatus", "responseBody", data, "itemError", "startedAt", now()
+        "responseStatus", "responseBody", data, "itemError", ask, "startedAt",
+        case when "isParked" is null then now() end
       from moved where "itemStatus" is not null
       on conflict ("Process", "TransactionID", "ReplayID", "StepName") do update set
         "Status" = excluded."Status", "Attempt" = excluded."Attempt",
         "ResponseStatus" = excluded."ResponseStatus", "ResponseBody" = excluded."ResponseBody",
-        "Data" = excluded."Data", "Error" = excluded."Error",
+        "Data" = excluded."Data", "Error" = excluded."Error", "Ask" = coalesce(excluded."Ask", i."Ask"),
         "StartedAt" = excluded."StartedAt", "FinishedAt" = excluded."FinishedAt"
         where i."Status" <> 'Completed'
+          -- Only the end of the place replaces an event that was received early.
+          and (i."Status" <> 'Received' or excluded."Status" in ('Completed', 'Skipped'))
     ), attempts as (
       insert into "Order_Attempt" ("Process", "TransactionID", "ReplayID", "StepName", "Attempt",
         "Outcome", "ResponseStatus", "Error", "Method", "Url", "TraceID", "ResponseID", "StartedAt",
@@ -101,7 +104,7 @@ export async function recordOutcomes(
       select "Process", "TransactionID", "ReplayID", step, ran,
         coalesce("ErrorClass", 'completed'), "responseStatus", "itemError", method, url, "traceId",
         "responseId", "startedAt", now()
-      from moved where "itemStatus" is not null
+      from moved where "itemStatus" is not null and "isParked" is null
     )${webhooks.length === 0 ? sql`` : insertWebhooks(sql, webhooks)}
     select now() as "at", coalesce(json_agg(n), '[]') as numbers,
       json_object_agg(n, "NextAttemptAt") filter (where "NextAttemptAt" > now()) as later
@@ -129,7 +132,7 @@ const outcomesJson = (
       step: lease.step,
       version: lease.version,
       owner: lease.owner,
-      ran: lease.attempt,
+      ran: transition.item?.ask === undefined ? lease.attempt : 0,
       startedAt: lease.startedAt,
       key: idempotencyKey(lease, lease.step),
       status: transition.status,
@@ -141,11 +144,13 @@ const outcomesJson = (
       errorClass: transition.errorClass ?? undefined,
       isOver: isOver(transition.status),
       isInDoubt: transition.isInDoubt,
-      sweepMs: transition.continues === true ? undefined : transition.delayMs + sweepMs,
-      soonMs: transition.delayMs + sweepMs * MIN_REMAINING_SWEEP,
+      sweepMs: transition.continues === true ? undefined : sweepFromMs(transition) + sweepMs,
+      soonMs: sweepFromMs(transition) + sweepMs * MIN_REMAINING_SWEEP,
       leasedMs: transition.continues === true ? leaseMs : undefined,
       itemStatus: transition.item?.status,
       itemError: transition.item?.error ?? undefined,
+      ask: transition.item?.ask ?? undefined,
+      isParked: transition.item?.ask === undefined ? undefined : true,
       data: transition.item?.data,
       responseStatus: transition.item?.response?.status,
       responseBody: transition.item?.response?.body,
@@ -155,6 +160,10 @@ const outcomesJson = (
       responseId: transition.call?.responseId ?? undefined,
     })),
   )
+
+/** Returns the time from which the interval of the next sweep counts. A waiting run is looked at again soon. */
+const sweepFromMs = ({ delayMs, item }: Transition): number =>
+  item?.ask === undefined ? (delayMs ?? 0) : 0
 
 /** Returns the part of the statement that stores the webhooks of the recorded outcomes. */
 const insertWebhooks = (

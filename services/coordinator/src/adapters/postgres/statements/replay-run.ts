@@ -61,9 +61,10 @@ export async function replayRun(
   }))
   const copied = await tx`
     insert into "Order_Item" ("Process", "TransactionID", "ReplayID", "StepName", "Status", "Attempt",
-      "IdempotencyKey", "ResponseStatus", "ResponseBody", "Data", "StartedAt", "FinishedAt")
+      "IdempotencyKey", "ResponseStatus", "ResponseBody", "Data", "Error", "Ask", "Sender", "StartedAt",
+      "FinishedAt")
     select i."Process", i."TransactionID", ${replayId}, i."StepName", 'Copied', 0, k.key,
-      i."ResponseStatus", i."ResponseBody", i."Data", i."StartedAt", i."FinishedAt"
+      i."ResponseStatus", i."ResponseBody", i."Data", i."Error", i."Ask", i."Sender", i."StartedAt", i."FinishedAt"
     from "Order_Item" i join jsonb_to_recordset(${JSON.stringify(keys)}::text::jsonb) as k(step text, key text)
       on k.step = i."StepName"
     where i."Process" = ${latest.Process} and i."TransactionID" = ${latest.TransactionID}

@@ -1,7 +1,13 @@
 import type postgres from 'postgres'
 import type { Run } from '../../../run/run.ts'
 import { type StepRef, SWEEP_CAP_MS } from '../../../run/transaction-source.ts'
-import { isActive, isNotLostAgain, isRunOf, isUnleased } from '../predicates.ts'
+import {
+  isActive,
+  isNotLostAgain,
+  isNotWaitingForEvent,
+  isRunOf,
+  isUnleased,
+} from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
 /**
@@ -39,6 +45,7 @@ export async function takeDueRuns(
         and ${isActive(sql)}
         and ${isUnleased(sql)}
         and ${isNotLostAgain(sql)}
+        and ${isNotWaitingForEvent(sql)}
         and exists (
           select from jsonb_to_recordset(${given}::text::jsonb)
             as s(process text, step text, "isFirst" boolean)
