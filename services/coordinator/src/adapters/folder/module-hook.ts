@@ -20,7 +20,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
  * built installation.
  */
 const API = new URL(
-  import.meta.url.endsWith('.ts') ? '../../process/api.ts' : '../../process/api.js',
+  import.meta.url.endsWith('.ts') ? '../../step/api.ts' : '../../step/api.js',
   import.meta.url,
 )
 /** The modules of the coordinator. In a checkout these are not below a `node_modules` folder. */
