@@ -124,7 +124,7 @@ export const apiErrors = {
   '4000': validation('4000', {
     message: 'Error parsing query',
     detail:
-      'QueryParserError: the statement is not select * or select count(*) from <Entity> [where … and …] [orderby …] [startposition n] [maxresults n]', // not from Intuit
+      'QueryParserError: the statement is not select *, select count(*) or select <Member>, … from <Entity> [where … and …] [orderby …] [startposition n] [maxresults n]', // not from Intuit
   }),
   '5010': validation('5010', {
     message: 'Stale Object Error',

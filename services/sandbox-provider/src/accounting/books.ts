@@ -1,17 +1,18 @@
-/** The operations on the accounting data of companies: writes, queries, batches, change data and reports. */
+/** The operations on the accounting data of companies: writes, e-mails, queries, batches, change data and reports. */
 import { providerEntities } from '@integration-host/shared/contracts/provider-event'
+import { asObject } from '@integration-host/shared/json'
 import type { Company } from '../company/companies.ts'
 import { companyInfo } from '../company/company-info.ts'
 import { preferences } from '../company/preferences.ts'
-import type { OnChange } from '../webhooks/book-change.ts'
+import type { BookChange, OnChange } from '../webhooks/book-change.ts'
 import { type ApiErrorCode, apiErrorDocument } from './api-errors.ts'
 import { batchItems, type BatchItem } from './batch.ts'
 import { changeData } from './change-data.ts'
 import { entityOf } from './entities.ts'
-import type { Body, Posted, PostedEntities, PostRequest } from './posted-entities.ts'
+import type { Body, Changed, Posted, PostedEntities, PostRequest } from './posted-entities.ts'
 import { parseQuery } from './query.ts'
 import { reportNamed } from './reports.ts'
-import { selected } from './select.ts'
+import { projected, selected } from './select.ts'
 
 /** A response body, or the error of the request. `detail` overrides the default detail of the error. */
 export type BooksResult =
@@ -21,6 +22,8 @@ export type BooksResult =
 export interface Books {
   /** Creates, updates, voids or deletes an object. */
   write(request: PostRequest, body: Body, now: Date): BooksResult
+  /** Sends a transaction by e-mail to `sendTo`, or to its own `BillEmail`. The sandbox only stores that it was sent. */
+  send(request: SendRequest, now: Date): BooksResult
   query(realm: string, statement: string, now: Date): BooksResult
   /**
    * @param requestId the `requestid` of the batch. The `requestid` of an item consists of this value and the `bId` of
@@ -40,6 +43,12 @@ export interface Books {
   ): BooksResult
 }
 
+export interface SendRequest extends Changed {
+  readonly realm: string
+  readonly requestId: string | null
+  readonly sendTo: string | null
+}
+
 export interface BooksDeps {
   readonly posted: PostedEntities
   readonly findCompany: (realm: string) => Company | null
@@ -51,19 +60,30 @@ export interface BooksDeps {
 
 export function createBooks({ posted, findCompany, onChange, onWritten }: BooksDeps): Books {
   function write(request: PostRequest, body: Body, now: Date): BooksResult {
-    const { realm, entity: name } = request
+    const { realm, entity } = request
     const outcome = posted.post(request, body, now)
     if (outcome.kind === 'rejected') return { error: outcome.error }
-    const { kind, document } = outcome
+    const { kind, document, settled } = outcome
     onWritten(realm, kind)
-    const entity = providerEntities.find((reported) => reported === name)
-    if (kind !== 'played-back' && entity !== undefined) {
-      const { Id } = document[name] as { readonly Id: string }
-      // The time of the change equals the time in the response.
-      const changedAt = Date.parse(String(document['time']))
-      onChange({ realm, entity, id: Id, operation: OPERATIONS[kind], changedAt })
-    }
+    if (kind === 'played-back') return { document }
+    // The time of the changes equals the time in the response.
+    const changedAt = Date.parse(String(document['time']))
+    const { Id } = document[entity] as { readonly Id: string }
+    const operation = request.operation === 'send' ? 'emailed' : OPERATIONS[kind]
+    notify(realm, { entity, id: Id }, operation, changedAt)
+    for (const transaction of settled) notify(realm, transaction, 'update', changedAt)
     return { document }
+  }
+
+  /** Reports the change of an object, unless the provider sends no webhooks for objects of its kind. */
+  function notify(
+    realm: string,
+    { entity: name, id }: Changed,
+    operation: BookChange['operation'],
+    changedAt: number,
+  ): void {
+    const entity = providerEntities.find((reported) => reported === name)
+    if (entity !== undefined) onChange({ realm, entity, id, operation, changedAt })
   }
 
   function query(realm: string, statement: string, now: Date): BooksResult {
@@ -74,7 +94,9 @@ export function createBooks({ posted, findCompany, onChange, onWritten }: BooksD
     const all = selected(found.all, found.name, parsed)
     const time = now.toISOString()
     if (isCount) return { document: { QueryResponse: { totalCount: all.length }, time } }
-    const page = all.slice(startPosition - 1, startPosition - 1 + maxResults)
+    const page = all
+      .slice(startPosition - 1, startPosition - 1 + maxResults)
+      .map((one) => projected(one, parsed.members))
     const content =
       page.length === 0 ? {} : { [found.name]: page, startPosition, maxResults: page.length }
     return { document: { QueryResponse: content, time } }
@@ -115,6 +137,23 @@ export function createBooks({ posted, findCompany, onChange, onWritten }: BooksD
 
   return {
     write,
+    send({ realm, entity, id, requestId, sendTo }, now) {
+      const found = posted.find(realm, entity, id)
+      if (found === null) return { error: '610' }
+      const Address = sendTo ?? asObject(found['BillEmail'])?.['Address']
+      if (typeof Address !== 'string')
+        return {
+          error: '2020',
+          detail: 'The transaction has no BillEmail, and there is no sendTo.',
+        }
+      const body = {
+        ...found,
+        BillEmail: { Address },
+        EmailStatus: 'EmailSent',
+        DeliveryInfo: { DeliveryType: 'Email', DeliveryTime: now.toISOString() },
+      }
+      return write({ realm, entity, requestId, operation: 'send' }, body, now)
+    },
     query,
     batch(realm, requestId, body, now) {
       const items = batchItems(body, requestId)

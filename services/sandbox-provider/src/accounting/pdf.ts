@@ -24,7 +24,9 @@ export function invoicePdf(invoice: Body): Uint8Array<ArrayBuffer> {
 
 function linesOf(invoice: Body): string[] {
   const customer = asObject(invoice['CustomerRef'])
-  const lines = Array.isArray(invoice['Line']) ? invoice['Line'].map(asObject) : []
+  const lines = (Array.isArray(invoice['Line']) ? invoice['Line'].map(asObject) : []).filter(
+    (line) => line?.['DetailType'] !== 'SubTotalLineDetail',
+  )
   return [
     `Invoice ${textOf(invoice['DocNumber'] ?? invoice['Id'])}`,
     `Customer: ${textOf(customer?.['name'] ?? customer?.['value'])}`,

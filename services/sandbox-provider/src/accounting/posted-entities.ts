@@ -1,5 +1,6 @@
 import { asObject } from '@integration-host/shared/json'
 import type { ApiErrorCode } from './api-errors.ts'
+import { afterPayment, balancesOf, linksOf, sales, voided, withComputed } from './computed.ts'
 import { type Entity, uniqueNames } from './entities.ts'
 
 export type Body = Readonly<Record<string, unknown>>
@@ -9,8 +10,16 @@ export type Posted =
   | {
       readonly kind: 'created' | 'updated' | 'deleted' | 'voided' | 'played-back'
       readonly document: Body
+      /** The transactions whose balance the request has changed, because it has changed a payment of them. */
+      readonly settled: readonly Changed[]
     }
   | { readonly kind: 'rejected'; readonly error: ApiErrorCode }
+
+/** A stored object that a request has changed. */
+export interface Changed {
+  readonly entity: Entity
+  readonly id: string
+}
 
 export interface PostRequest {
   readonly realm: string
@@ -25,7 +34,8 @@ export interface PostRequest {
 
 export interface PostedEntities {
   /**
-   * Creates an entity, or updates, voids or deletes the entity that the body names by `Id` and `SyncToken`.
+   * Creates an entity, or updates, voids or deletes the entity that the body names by `Id` and `SyncToken`. A change of a
+   * payment also changes the balances of the transactions that it settles.
    *
    * If an earlier request of the company with the same `requestId` succeeded, nothing is changed and the first response
    * is returned. Intuit does not document how long a `requestId` is stored, or whether the `requestId` of a failed
@@ -55,6 +65,8 @@ const MAX_REQUEST_ID = 50
 const PLAYED_BACK_REQUESTS = 10_000
 const STORED_ENTITIES = 10_000
 const STORED_DELETIONS = 10_000
+/** The first document number that the provider assigns in a company. */
+const FIRST_NUMBER = 1_001
 
 export function createPostedEntities(): PostedEntities {
   const responses = new Map<string, Body>()
@@ -62,6 +74,8 @@ export function createPostedEntities(): PostedEntities {
   const stored = new Map<string, Stored>()
   /** The deleted entities of all companies by id. */
   const deletions = new Map<string, Omit<Stored, 'content'> & { readonly content: Body }>()
+  /** The last document number of each sequence of a company. */
+  const numbers = new Map<string, number>()
   let lastId = 0
 
   function find(realm: string, entity: Entity, id: unknown): Stored | null {
@@ -87,12 +101,77 @@ export function createPostedEntities(): PostedEntities {
     forgetOldest(stored, STORED_ENTITIES)
   }
 
+  const list = (realm: string, entity: Entity): readonly Body[] =>
+    [...stored.values()]
+      .filter((one) => one.realm === realm && one.entity === entity)
+      .map(({ content }) => content)
+
+  /** Returns objects of a kind as clients see them: customers and vendors with their open balance. */
+  function seen(realm: string, entity: Entity, contents: readonly Body[]): readonly Body[] {
+    if (entity !== 'Customer' && entity !== 'Vendor') return contents
+    const balances = balancesOf((kind) => list(realm, kind))
+    return contents.map((content) =>
+      content['status'] === 'Deleted'
+        ? content
+        : { ...content, Balance: balances.get(String(content['Id'])) ?? 0 },
+    )
+  }
+  const documentOf = ({ realm, entity }: PostRequest, content: Body, time: string): Body => ({
+    [entity]: seen(realm, entity, [content])[0],
+    time,
+  })
+
+  const findIn =
+    (realm: string) =>
+    (entity: Entity, id: unknown): Body | null =>
+      find(realm, entity, id)?.content ?? null
+
+  /** Returns the content of an object with the members that the provider computes. */
+  function computed({ realm, entity }: PostRequest, given: Body, previous: Body, now: Date): Body {
+    const key = `${realm}/${entity === 'Estimate' ? entity : 'Invoice'}`
+    const last = numbers.get(key) ?? FIRST_NUMBER - 1
+    const nextNumber = (): string => String(last + 1)
+    const content = withComputed(entity, given, { now, previous, find: findIn(realm), nextNumber })
+    const number = /^\d{1,9}$/.test(String(content['DocNumber'])) ? Number(content['DocNumber']) : 0
+    if (sales.has(entity) && number > last) numbers.set(key, number)
+    return content
+  }
+
+  /**
+   * Changes the transactions that a payment settled before it was changed, or settles now. Each of them becomes a new
+   * version, as at Intuit.
+   */
+  function settle(
+    { realm, entity }: PostRequest,
+    before: Body,
+    after: Body,
+    now: Date,
+  ): readonly Changed[] {
+    const settled = new Set(linksOf(entity, after).map(({ id }) => id))
+    const links = new Map(
+      [...linksOf(entity, before), ...linksOf(entity, after)].map((link) => [link.id, link]),
+    )
+    return [...links.values()].flatMap(({ entity: kind, id }) => {
+      const open = find(realm, kind, id)
+      if (open === null) return []
+      const payment = { entity, content: { ...before, ...after }, isSettled: settled.has(id) }
+      const content = {
+        ...afterPayment(open, payment, findIn(realm)),
+        Id: id,
+        SyncToken: String(Number(open.content.SyncToken) + 1),
+        MetaData: { ...asObject(open.content['MetaData']), LastUpdatedTime: now.toISOString() },
+      }
+      stored.set(id, { ...open, content })
+      return [{ entity: kind, id }]
+    })
+  }
+
   function create(request: PostRequest, body: Body, now: Date): Posted {
     const { Id: _, ...given } = body
     if (isNameTaken(request, given)) return { kind: 'rejected', error: '6240' }
     const at = now.toISOString()
     const content = {
-      ...given,
+      ...computed(request, given, {}, now),
       domain: 'QBO',
       sparse: false,
       Id: String(++lastId),
@@ -100,7 +179,8 @@ export function createPostedEntities(): PostedEntities {
       MetaData: { CreateTime: at, LastUpdatedTime: at },
     }
     store(request, content)
-    return { kind: 'created', document: { [request.entity]: content, time: at } }
+    const settled = settle(request, {}, content, now)
+    return { kind: 'created', document: documentOf(request, content, at), settled }
   }
 
   function change(request: PostRequest, body: Body, now: Date): Posted {
@@ -117,15 +197,16 @@ export function createPostedEntities(): PostedEntities {
       const content = { ...deleted, MetaData: { LastUpdatedTime: at } }
       deletions.set(Id, { realm, entity, content })
       forgetOldest(deletions, STORED_DELETIONS)
-      return { kind: 'deleted', document: { [request.entity]: deleted, time: at } }
+      const settled = settle(request, known.content, {}, now)
+      return { kind: 'deleted', document: { [request.entity]: deleted, time: at }, settled }
     }
     if (request.operation === 'void' && !VOIDABLE.has(request.entity))
       return { kind: 'rejected', error: '500' }
     const given = request.operation === 'void' ? voided(known.content) : body
     // A full update clears the members that the request omits; a sparse update keeps them.
+    const merged = { ...(given['sparse'] === true && known.content), ...given, Id }
     const content = {
-      ...(given['sparse'] === true && known.content),
-      ...given,
+      ...computed(request, merged, known.content, now),
       domain: 'QBO',
       sparse: false,
       Id,
@@ -134,8 +215,9 @@ export function createPostedEntities(): PostedEntities {
     }
     if (isNameTaken(request, content)) return { kind: 'rejected', error: '6240' }
     store(request, content)
+    const settled = settle(request, known.content, content, now)
     const kind = request.operation === 'void' ? 'voided' : 'updated'
-    return { kind, document: { [request.entity]: content, time: at } }
+    return { kind, document: documentOf(request, content, at), settled }
   }
 
   return {
@@ -146,7 +228,7 @@ export function createPostedEntities(): PostedEntities {
       }
       const key = requestId === null ? null : `${realm}/${requestId}`
       const known = key === null ? undefined : responses.get(key)
-      if (known !== undefined) return { kind: 'played-back', document: known }
+      if (known !== undefined) return { kind: 'played-back', document: known, settled: [] }
       const isChange = body['Id'] !== undefined || operation === 'delete' || operation === 'void'
       const outcome = isChange ? change(request, body, now) : create(request, body, now)
       if (key !== null && outcome.kind !== 'rejected') {
@@ -155,22 +237,25 @@ export function createPostedEntities(): PostedEntities {
       }
       return outcome
     },
-    find: (realm, entity, id) => find(realm, entity, id)?.content ?? null,
-    list: (realm, entity) =>
-      [...stored.values()]
-        .filter((one) => one.realm === realm && one.entity === entity)
-        .map(({ content }) => content),
-    changes: (realm, entity, since) =>
-      [...stored.values(), ...deletions.values()]
+    find(realm, entity, id) {
+      const found = find(realm, entity, id)
+      return found === null ? null : (seen(realm, entity, [found.content])[0] ?? null)
+    },
+    list: (realm, entity) => seen(realm, entity, list(realm, entity)),
+    changes(realm, entity, since) {
+      const changed = [...stored.values(), ...deletions.values()]
         .filter((one) => one.realm === realm && one.entity === entity)
         .map(({ content }) => ({ content, at: changedAt(content) }))
         .filter(({ at }) => at >= since)
         .toSorted((one, other) => one.at - other.at)
-        .map(({ content }) => content),
+        .map(({ content }) => content)
+      return seen(realm, entity, changed)
+    },
     reset() {
       responses.clear()
       stored.clear()
       deletions.clear()
+      numbers.clear()
       lastId = 0
     },
   }
@@ -187,17 +272,6 @@ const VOIDABLE = new Set<Entity>([
   'SalesReceipt',
   'Transfer',
 ])
-
-/** Returns a transaction after it was voided: its amounts are zero, and its lines remain. */
-const voided = (content: Body): Body => ({
-  ...content,
-  ...(Array.isArray(content['Line']) && {
-    Line: content['Line'].map((line: unknown) => ({ ...asObject(line), Amount: 0 })),
-  }),
-  TotalAmt: 0,
-  Balance: 0,
-  PrivateNote: 'Voided',
-})
 
 const changedAt = ({ MetaData }: Body): number =>
   Date.parse(String(asObject(MetaData)?.['LastUpdatedTime']))

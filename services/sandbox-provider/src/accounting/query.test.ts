@@ -73,6 +73,16 @@ it('a query returns at most 1,000 results, and at most 100 if it has no maxresul
   })
 })
 
+it.each([
+  'select from Invoice',
+  'select Id, from Invoice',
+  'select Id DocNumber from Invoice',
+  "select 'Id' from Invoice",
+  'select count(Id) from Invoice',
+])('the statement %s is rejected', (statement) => {
+  expect(parseQuery(statement)).toBeNull()
+})
+
 it('the query parser does not throw an error, whatever the statement is', () => {
   const words = constantFrom(
     ...`select * count ( ) from where and in like orderby , 'a' '\\'' <= = Id 1 -1.5 true maxresults`.split(

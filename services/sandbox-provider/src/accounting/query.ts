@@ -1,7 +1,7 @@
 /**
  * Intuit's query language: `select * from Invoice where TxnDate >= '2026-01-01' orderby TxnDate desc startposition 1
- * maxresults 10`. Conditions can only be joined by AND. The language has no OR, JOIN or GROUP BY, and returns whole
- * objects only.
+ * maxresults 10`. Conditions can only be joined by AND. The language has no OR, JOIN or GROUP BY. Intuit's documentation
+ * says that queries return whole objects only; users report that a list of members in place of `*` works.
  *
  * @see https://developer.intuit.com/app/developer/qbo/docs/learn/explore-the-quickbooks-online-api/data-queries
  */
@@ -19,6 +19,8 @@ export interface Condition {
 export interface Query {
   readonly entity: string
   readonly isCount: boolean
+  /** The names of the members to return; `null` returns whole objects. */
+  readonly members: readonly string[] | null
   readonly conditions: readonly Condition[]
   readonly order: readonly { readonly member: string; readonly isDescending: boolean }[]
   /** The position of the first result, counted from 1. */
@@ -128,9 +130,15 @@ function queryOf(tokens: readonly Token[]): Query {
   const conditions: Condition[] = []
   const order: { member: string; isDescending: boolean }[] = []
 
+  const wordList = (): string[] => {
+    const words = [word()]
+    while (skip(',')) words.push(word())
+    return words
+  }
+
   expect('select')
-  const isCount = !skip('*')
-  if (isCount) expect('count', '(', '*', ')')
+  const isCount = skip('count', '(', '*', ')')
+  const members = isCount || skip('*') ? null : wordList()
   expect('from')
   const entity = word()
   if (skip('where'))
@@ -149,6 +157,7 @@ function queryOf(tokens: readonly Token[]): Query {
   return {
     entity,
     isCount,
+    members,
     conditions,
     order,
     startPosition,

@@ -40,7 +40,7 @@ const profitAndLoss: Report = (posted, realm, parameters, now) => {
       const amounts = posted
         .list(realm, entity)
         .filter((one) => dateOf(one) >= from && dateOf(one) <= to)
-        .map(amountOf)
+        .map(({ TotalAmt }) => Number(TotalAmt))
       return total + sign * amounts.reduce((part, amount) => part + amount, 0)
     }, 0)
   const income = sum(INCOME)
@@ -84,13 +84,12 @@ const agedReceivables: Report = (posted, realm, parameters, now) => {
   const date = parameters['report_date'] ?? now.toISOString().slice(0, 10)
   const amounts = new Map<string, number[]>()
   for (const invoice of posted.list(realm, 'Invoice')) {
-    const balance = typeof invoice['Balance'] === 'number' ? invoice['Balance'] : amountOf(invoice)
+    const balance = Number(invoice['Balance'])
     if (balance === 0 || dateOf(invoice) > date) continue
     const reference = asObject(invoice['CustomerRef'])
     const names = [reference?.['name'], reference?.['value']]
     const customer = names.find((name) => typeof name === 'string') ?? ''
-    const due = typeof invoice['DueDate'] === 'string' ? invoice['DueDate'] : dateOf(invoice)
-    const days = Math.floor((Date.parse(date) - Date.parse(due)) / DAY_MS)
+    const days = Math.floor((Date.parse(date) - Date.parse(String(invoice['DueDate']))) / DAY_MS)
     const period = days <= 0 || Number.isNaN(days) ? 0 : Math.min(4, Math.ceil(days / 30))
     const row = amounts.get(customer) ?? PERIODS.map(() => 0)
     row[period] = (row[period] ?? 0) + balance
@@ -144,17 +143,4 @@ const headerOf = (
 const column = (ColTitle: string, ColType: string) => ({ ColTitle, ColType })
 const money = (amount: number): string => amount.toFixed(2)
 
-/** Returns the date of a transaction: `TxnDate`, or the date of its creation if this member is missing. */
-const dateOf = (one: Body): string =>
-  typeof one['TxnDate'] === 'string'
-    ? one['TxnDate']
-    : String(asObject(one['MetaData'])?.['CreateTime']).slice(0, 10)
-
-/** Returns the amount of a transaction: `TotalAmt`, or the sum of its lines if this member is missing. */
-function amountOf(one: Body): number {
-  if (typeof one['TotalAmt'] === 'number') return one['TotalAmt']
-  const lines: readonly unknown[] = Array.isArray(one['Line']) ? one['Line'] : []
-  return lines
-    .map((line) => asObject(line)?.['Amount'])
-    .reduce<number>((sum, amount) => sum + (typeof amount === 'number' ? amount : 0), 0)
-}
+const dateOf = ({ TxnDate }: Body): string => String(TxnDate)

@@ -20,6 +20,9 @@ const named = (entity: Entity, member: string, names: readonly string[], more: B
     body: () => ({ [member]: name, Active: true, ...more }),
   }))
 
+/** Returns an address of a domain that RFC 2606 reserves for examples, such as `amy.lauterbach@example.com`. */
+const emailOf = (name: string): string => `${name.toLowerCase().replaceAll(' ', '.')}@example.com`
+
 const line = (to: ReferenceTo, item: string, amount: number): Body => ({
   Amount: amount,
   DetailType: 'SalesItemLineDetail',
@@ -31,9 +34,8 @@ const sale = (entity: Entity, customer: string, daysAgo: number, amount: number)
   body: (to, dateOf) => ({
     TxnDate: dateOf(daysAgo),
     CustomerRef: to('Customer', customer),
+    BillEmail: { Address: emailOf(customer) },
     Line: [line(to, amount > 500 ? 'Design' : 'Garden care', amount)],
-    TotalAmt: amount,
-    ...(entity === 'Invoice' && { DueDate: dateOf(daysAgo - 30), Balance: amount }),
   }),
 })
 
@@ -54,7 +56,6 @@ const expense = (
         AccountBasedExpenseLineDetail: { AccountRef: to('Account', 'Supplies') },
       },
     ],
-    TotalAmt: amount,
   }),
 })
 
@@ -70,13 +71,15 @@ const SAMPLE_BOOKS: readonly SampleObject[] = [
   ...named('Department', 'Name', ['North', 'South']),
   ...named('Term', 'Name', ['Net 30'], { DueDays: 30 }),
   ...named('PaymentMethod', 'Name', ['Cash', 'Check']),
-  ...named('Customer', 'DisplayName', ['Amy Lauterbach', 'Bill Lucchini', 'Cool Cars']),
+  ...['Amy Lauterbach', 'Bill Lucchini', 'Cool Cars'].flatMap((name) =>
+    named('Customer', 'DisplayName', [name], { PrimaryEmailAddr: { Address: emailOf(name) } }),
+  ),
   ...named('Vendor', 'DisplayName', ['Books by Bessie', 'Hicks Hardware']),
   ...named('Employee', 'DisplayName', ['Emily Platt']),
   ...named('Item', 'Name', ['Design', 'Garden care'], { Type: 'Service' }),
   sale('Invoice', 'Amy Lauterbach', 100, 239),
   sale('Invoice', 'Bill Lucchini', 40, 750),
-  sale('Invoice', 'Cool Cars', 5, 1_200),
+  { ...sale('Invoice', 'Cool Cars', 5, 1_200), name: 'partly paid' },
   sale('SalesReceipt', 'Amy Lauterbach', 20, 87.5),
   sale('CreditMemo', 'Bill Lucchini', 10, 50),
   sale('Estimate', 'Cool Cars', 3, 2_100),
@@ -88,6 +91,12 @@ const SAMPLE_BOOKS: readonly SampleObject[] = [
       TxnDate: dateOf(2),
       CustomerRef: to('Customer', 'Cool Cars'),
       TotalAmt: 200,
+      Line: [
+        {
+          Amount: 200,
+          LinkedTxn: [{ TxnId: to('Invoice', 'partly paid')['value'], TxnType: 'Invoice' }],
+        },
+      ],
     }),
   },
 ]

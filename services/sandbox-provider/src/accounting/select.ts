@@ -1,19 +1,7 @@
 /** Selects and sorts the objects of a query. */
+import { withActive } from './entities.ts'
 import type { Body } from './posted-entities.ts'
 import type { Condition, Query } from './query.ts'
-
-/** The kinds of objects with a member `Active`. A query returns inactive ones only if a condition names `Active`. */
-const WITH_ACTIVE = new Set([
-  'Account',
-  'Class',
-  'Customer',
-  'Department',
-  'Employee',
-  'Item',
-  'PaymentMethod',
-  'Term',
-  'Vendor',
-])
 
 /** Returns the objects that match the conditions, in the order of the query. Paging is not applied here. */
 export function selected(
@@ -22,7 +10,7 @@ export function selected(
   { conditions, order }: Pick<Query, 'conditions' | 'order'>,
 ): readonly Body[] {
   const hidesInactive =
-    WITH_ACTIVE.has(entity) && !conditions.some(({ member }) => /^active$/i.test(member))
+    withActive.has(entity) && !conditions.some(({ member }) => /^active$/i.test(member))
   const found = all.filter(
     (one) =>
       conditions.every((condition) => matches(one, condition)) &&
@@ -36,6 +24,17 @@ export function selected(
     }
     return 0
   })
+}
+
+/**
+ * Returns an object with the given members only; `null` returns the whole object. A path such as `MetaData.CreateTime`
+ * returns the member to which its first name belongs.
+ */
+export function projected(one: Body, members: Query['members']): Body {
+  if (members === null) return one
+  const names = new Set(members.map((path) => path.toLowerCase().split('.')[0]))
+  const found = Object.entries(one).filter(([name]) => names.has(name.toLowerCase()))
+  return { ...Object.fromEntries(found), domain: 'QBO', sparse: true }
 }
 
 function matches(one: Body, { member, operator, values }: Condition): boolean {

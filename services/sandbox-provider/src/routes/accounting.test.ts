@@ -60,7 +60,7 @@ describe('queries for CompanyInfo', () => {
     '',
     'select * from Companies',
     "select * from Customer where DisplayName = 'x' or Id = '1'",
-    'select DisplayName from Customer',
+    'select DisplayName, * from Customer',
     'select * from CompanyInfo; drop table x',
     ' '.repeat(3_000),
   ])(

@@ -3,6 +3,7 @@ import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { parseJsonObject } from '@integration-host/shared/json'
 import { describeRoute } from 'hono-openapi'
 import { apiErrorBody, type ApiErrorCode, apiErrors } from '../accounting/api-errors.ts'
+import { sales } from '../accounting/computed.ts'
 import { entityOf } from '../accounting/entities.ts'
 import { type BooksResult, createBooks } from '../accounting/books.ts'
 import type { Posted, PostedEntities } from '../accounting/posted-entities.ts'
@@ -45,8 +46,8 @@ const ENTITY = ':entity{[a-z]+}'
 
 /**
  * The routes of the accounting API under `/v3/company/{realm}`: CompanyInfo, batches, change data, reports, files, and
- * objects that clients create, read, update, void, delete and query. References and amounts are not checked, and no
- * rate limit is enforced. Objects are always JSON, whereas Intuit also has XML: a client that needs XML gets 406 or 415.
+ * objects that clients create, read, update, void, delete, send and query. References are not checked, and no rate limit
+ * is enforced. Objects are always JSON, whereas Intuit also has XML: a client that needs XML gets 406 or 415.
  */
 export function accountingRoutes(deps: AccountingDeps) {
   const { companies, posted, counters } = deps
@@ -87,7 +88,9 @@ export function accountingRoutes(deps: AccountingDeps) {
     .route('/', attachmentRoutes({ ...deps, rejected, requestIdOf, onUploaded: countWritten }))
     .get(
       `${COMPANY}/query`,
-      describeRoute(operation('query', 'Query; select * or count(*) from a kind of object')),
+      describeRoute(
+        operation('query', 'Query; select *, count(*) or a list of members from a kind of object'),
+      ),
       (c) => respond(c, books.query(c.req.param('realm'), c.req.query('query') ?? '', clock())),
     )
     .post(
@@ -164,6 +167,22 @@ export function accountingRoutes(deps: AccountingDeps) {
           operation: c.req.query('include') === 'void' ? 'void' : c.req.query('operation') || null,
         }
         return respond(c, books.write(request, body, clock()))
+      },
+    )
+    .post(
+      `${COMPANY}/${ENTITY}/:id/send`,
+      describeRoute(
+        operation('sendEntity', 'Send a sale by e-mail to sendTo, or to its BillEmail'),
+      ),
+      (c) => {
+        const { realm, entity: name, id } = c.req.param()
+        const entity = entityOf(name)
+        if (entity === null || !sales.has(entity)) return rejected(c, '500')
+        const sendTo = c.req.query('sendTo') || null
+        return respond(
+          c,
+          books.send({ realm, entity, id, requestId: requestIdOf(c), sendTo }, clock()),
+        )
       },
     )
     .all('/v3/*', (c) => rejected(c, '500'))

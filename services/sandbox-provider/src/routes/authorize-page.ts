@@ -48,7 +48,7 @@ export const authorizePage = ({
     'Connect a company (sandbox)',
     html`<h1>Connect a company</h1>
       <p>An application asks for access to the books of one of your companies.</p>
-      <p class="note">This is a sandbox: there are no books, and no sign-in.</p>
+      <p class="note">This is a sandbox: the books are invented, and there is no sign-in.</p>
       ${problem === null ? '' : html`<p class="problem" role="alert">${problem}</p>`}
       <form method="post" action="${action}">
         ${carried.map(

@@ -177,7 +177,7 @@ describe('voided transactions of the accounting API', () => {
         Line: [{ Amount: 5, Description: 'x' }],
       })
       expect((await post(path, { Id: '1', SyncToken: '0' })).body).toMatchObject({
-        Invoice: { SyncToken: '1', TotalAmt: 0, Line: [{ Amount: 0, Description: 'x' }] },
+        Invoice: { SyncToken: '1', TotalAmt: 0, Line: [{ Amount: 0, Description: 'x' }, {}] },
       })
     },
   )
@@ -245,9 +245,53 @@ describe('sample objects in the books of a company', () => {
     expect(body).toMatchObject({
       QueryResponse: { Invoice: [{ CustomerRef: { name: 'Amy Lauterbach' } }, {}, {}] },
     })
+    const unpaid = await get(
+      `query?query=${encodeURIComponent("select * from Invoice where Balance > '0' orderby Balance")}`,
+    )
+    expect(unpaid.body).toMatchObject({
+      QueryResponse: {
+        Invoice: [
+          { Balance: 239, BillEmail: { Address: 'amy.lauterbach@example.com' } },
+          { Balance: 750 },
+          { TotalAmt: 1_200, Balance: 1_000 },
+        ],
+      },
+    })
     const report = await get('reports/AgedReceivables')
     expect(report.body.Rows.Row).toHaveLength(4)
     expect((await fill()).created).toBe(0)
     expect((await fill('404')).status).toBe(404)
+  })
+
+  it('the sandbox creates given objects for a company, and names the first one that it rejects', async () => {
+    const create = async (objects: unknown) => {
+      const response = await provider.sandbox('POST', `companies/${REALM}/objects`, { objects })
+      return [response.status, (await response.json()) as object] as const
+    }
+    const Customer = { DisplayName: 'Ada' }
+    expect(await create([{ Customer }, { Invoice: { Line: [{ Amount: 66 }] } }])).toMatchObject([
+      201,
+      { objects: [{ Customer: { Id: '1' } }, { Invoice: { Id: '2', Balance: 66 } }] },
+    ])
+    expect(await create([{ Bill: {} }, { Customer }])).toMatchObject([
+      400,
+      { detail: expect.stringContaining('objects[1]: Duplicate Name Exists Error') },
+    ])
+    expect(await create([{ Spaceship: {} }])).toMatchObject([
+      400,
+      { detail: expect.stringContaining('objects[0]: must have one member') },
+    ])
+    expect((await create(Array(1_001).fill({ Bill: {} })))[0]).toBe(400)
+    expect((await provider.sandbox('POST', 'companies/404/objects', { objects: [] })).status).toBe(
+      404,
+    )
+  })
+
+  it('POST invoice/{id}/send sends an invoice, and rejects other kinds of objects', async () => {
+    await post('invoice', { BillEmail: { Address: 'ada@example.com' } })
+    expect((await post('invoice/1/send?sendTo=ben@example.com', {})).body).toMatchObject({
+      Invoice: { EmailStatus: 'EmailSent', BillEmail: { Address: 'ben@example.com' } },
+    })
+    expect(codeOf(await post('bill/1/send', {}))).toBe('500')
   })
 })

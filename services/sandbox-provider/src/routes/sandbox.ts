@@ -4,6 +4,8 @@ import { responses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
+import { apiErrors } from '../accounting/api-errors.ts'
+import { entityOf } from '../accounting/entities.ts'
 import { fillBooks } from '../accounting/sample-books.ts'
 import type { Attachments } from '../accounting/attachments.ts'
 import type { PostedEntities } from '../accounting/posted-entities.ts'
@@ -36,6 +38,15 @@ const RealmParam = z.object({ realm: Realm })
 const Waiting = z.object({ waiting: z.array(Fault) }).meta({ ref: 'QueuedFaults' })
 const Disconnected = z.object({ revoked: z.int(), browserGoesTo: z.url().nullable() })
 const MAX_WAITING_FAULTS = 1_000
+
+const ObjectList = z
+  .object({
+    objects: z
+      .array(z.record(z.string(), z.record(z.string(), z.unknown())))
+      .max(1_000)
+      .describe('objects with one member each, such as { "Customer": { "DisplayName": "Ada" } }'),
+  })
+  .meta({ ref: 'BookObjects' })
 
 /** The routes under `/sandbox`, by which tests and demos control the provider's behaviour and read its counters. */
 export function sandboxRoutes(deps: SandboxDeps) {
@@ -167,6 +178,24 @@ export function sandboxRoutes(deps: SandboxDeps) {
         return c.json({ created: fillBooks(posted, realm, new Date(deps.now())) })
       },
     )
+    .post(
+      '/sandbox/companies/:realm/objects',
+      describeRoute({
+        operationId: 'createObjects',
+        tags: ['sandbox'],
+        summary: 'Create objects in the books of a company',
+        description:
+          'In the order of the list. No access token is needed, faults have no effect, and no webhook is sent.',
+        responses: responses({ 201: ObjectList }, 'invalid_request', 'not_found'),
+      }),
+      validate('param', RealmParam),
+      validate('json', ObjectList),
+      (c) => {
+        const realm = known(c.req.valid('param').realm)
+        const { objects } = c.req.valid('json')
+        return c.json({ objects: createObjects(posted, realm, objects, new Date(deps.now())) }, 201)
+      },
+    )
     .get(
       '/sandbox/counters',
       describeRoute({
@@ -193,6 +222,28 @@ export function sandboxRoutes(deps: SandboxDeps) {
         return c.body(null, 204)
       },
     )
+}
+
+/** Creates objects, and returns them as they are stored. @throws {IntegrationError} an object is rejected. */
+function createObjects(
+  posted: PostedEntities,
+  realm: string,
+  objects: z.output<typeof ObjectList>['objects'],
+  now: Date,
+): z.output<typeof ObjectList>['objects'] {
+  return objects.map((object, index) => {
+    const rejected = (reason: string) =>
+      new IntegrationError('invalid_request', `objects[${index}]: ${reason}`)
+    const [[name, body] = ['', {}], ...others] = Object.entries(object)
+    const entity = entityOf(name)
+    if (entity === null || others.length > 0)
+      throw rejected('must have one member, the name of a kind of object, such as Customer')
+    const request = { realm, entity, requestId: null, operation: null }
+    const { Id: _, ...given } = body
+    const outcome = posted.post(request, given, now)
+    if (outcome.kind === 'rejected') throw rejected(apiErrors[outcome.error].message)
+    return { [entity]: outcome.document[entity] as Record<string, unknown> }
+  })
 }
 
 /**
