@@ -36,6 +36,16 @@ export interface CompanyOptions {
   readonly grantEndsIn?: Duration
 }
 
+/** An object with one member, which is named for the kind of the object: `{ Customer: { DisplayName: 'Ada' } }`. */
+export type BookObject = Readonly<Record<string, Readonly<Record<string, unknown>>>>
+
+/** An object in the books of a company, as the provider has stored it. */
+export interface StoredObject {
+  readonly Id: string
+  readonly SyncToken: string
+  readonly [member: string]: unknown
+}
+
 /** A connected company. */
 export interface TestCompany {
   readonly realm: string
@@ -50,6 +60,14 @@ export interface TestCompany {
    * `FakeTarget.toHaveCalled`.
    */
   toHaveCalled(route: string, expected?: CallExpectation): void
+  /**
+   * Creates objects in the books of the company, in the order of the list, and returns them with the members that the
+   * provider computes. The calls of steps, faults and processes that react to changes are not affected. @throws {Error}
+   * the provider rejects an object.
+   */
+  books<const Objects extends readonly BookObject[]>(
+    objects: Objects,
+  ): Promise<{ readonly [Index in keyof Objects]: StoredObject }>
   /** Makes the next calls fail. */
   fault(fault: CompanyFault): Promise<void>
   /** Makes the provider reject the current access token. */
@@ -154,8 +172,19 @@ export function createCompanies({ clock, work, bus, logger, settle }: CompaniesD
             },
             expected,
           ),
-        fault: (fault) => sandbox.control('POST', 'faults', { target: 'api', ...fault }),
-        expireToken: () => sandbox.control('POST', `realms/${realm}/expire`),
+        async books<const Objects extends readonly BookObject[]>(objects: Objects) {
+          const stored = await sandbox.control('POST', `companies/${realm}/objects`, { objects })
+          const created = (stored as { readonly objects: readonly BookObject[] }).objects
+          return created.map((object) => Object.values(object)[0]) as {
+            readonly [Index in keyof Objects]: StoredObject
+          }
+        },
+        async fault(fault) {
+          await sandbox.control('POST', 'faults', { target: 'api', ...fault })
+        },
+        async expireToken() {
+          await sandbox.control('POST', `realms/${realm}/expire`)
+        },
         async disconnect() {
           await sandbox.control('POST', `realms/${realm}/revoke`)
           await sandbox.control('POST', `realms/${realm}/expire`)

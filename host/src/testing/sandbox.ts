@@ -9,8 +9,11 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 export interface Sandbox {
   /** Sends a request; resolves with `dropped` if the provider resets the connection. */
   send(path: string, init?: RequestInit): Promise<Response | 'dropped'>
-  /** Sends a request to the control routes below `/sandbox`. @throws {Error} the provider rejects it. */
-  control(method: string, path: string, body?: object): Promise<void>
+  /**
+   * Sends a request to the control routes below `/sandbox`, and returns the body of the response, `null` if there is
+   * none. @throws {Error} the provider rejects it.
+   */
+  control(method: string, path: string, body?: object): Promise<unknown>
   /** Sends a form to the token endpoint. */
   requestTokens(form: Readonly<Record<string, string>>): Promise<Response | 'dropped'>
   /** Grants access to a company as its owner would. Returns the authorization code. */
@@ -55,8 +58,8 @@ export function createSandbox(logger: Logger, now: () => number): Sandbox {
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify(body),
       })
-      if (response !== 'dropped' && response.ok) return
       const text = response === 'dropped' ? 'no response' : await response.text()
+      if (response !== 'dropped' && response.ok) return text === '' ? null : JSON.parse(text)
       throw new Error(`the sandbox provider rejected ${method} /sandbox/${path}: ${text}`)
     },
     requestTokens(form) {

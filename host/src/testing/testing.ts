@@ -3,7 +3,13 @@
  *
  * @module integration-host/testing
  */
-export type { CompanyFault, CompanyOptions, TestCompany } from './company.ts'
+export type {
+  BookObject,
+  CompanyFault,
+  CompanyOptions,
+  StoredObject,
+  TestCompany,
+} from './company.ts'
 export type { ExpiryNotice } from './custody.ts'
 export type { Duration } from './duration.ts'
 export type { CallExpectation } from './expected-calls.ts'
