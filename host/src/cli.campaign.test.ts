@@ -121,6 +121,21 @@ describe('the command `integration-host dev`', () => {
     ])
   })
 
+  it('`integration-host dev` fills the books of the connected company with sample objects at every start', async () => {
+    expect((await init('.')).code).toBe(0)
+    for (const start of ['the first start', 'the second start']) {
+      await using started = dev()
+      await started.waitForOutput(/connected company .* with sample books/)
+      const [, sandbox = ''] = await started.waitForOutput(/sandbox-provider +(http:\S+)/)
+      const response = await fetch(`${sandbox}/sandbox/companies/${REALM}/books`, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+      })
+      // The sandbox creates its sample objects only in books that have none.
+      expect(await response.json(), start).toEqual({ created: 0 })
+    }
+  })
+
   it('`integration-host dev` reloads a changed process file, but keeps the last valid version if the file is invalid', async () => {
     expect((await init('.')).code).toBe(0)
     const file = join(folder, 'processes/counter.ts')

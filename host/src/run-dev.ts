@@ -24,6 +24,7 @@ export const runDev = (ports: 'free' | 'standard', terminal: Terminal): Promise<
     async onStarted(host) {
       await hostReady(host)
       await connectOnce(host)
+      await fillBooks(host)
       await print(terminal, await welcome(host, terminal.stdout.isTTY === true))
       void showSteps(host, terminal)
     },
@@ -53,11 +54,20 @@ async function connectOnce(host: Host): Promise<void> {
   await response.body?.cancel()
   if (response.status !== 404) return
   await connectCompany(host, { stage() {}, line() {} })
-  // The sandbox fills the books of the company, so that processes find customers, invoices and other objects to read.
-  const filled = await fetch(`${host.sandboxProvider}/sandbox/companies/${COMPANY.realm}/books`, {
+}
+
+/**
+ * Fills the books of the company with sample objects, so that processes find customers, invoices and other objects to
+ * read. The sandbox provider keeps books in memory only, so this is done at every start.
+ */
+async function fillBooks(host: Host): Promise<void> {
+  const response = await fetch(`${host.sandboxProvider}/sandbox/companies/${COMPANY.realm}/books`, {
     method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
   })
-  await filled.body?.cancel()
+  const text = await response.text()
+  if (!response.ok)
+    throw new Error(`the sandbox provider did not fill the books: ${response.status} ${text}`)
 }
 
 async function welcome(host: Host, isTerminal: boolean): Promise<string> {
