@@ -1,6 +1,6 @@
 /**
  * Works on bulk operations: claims an operation, changes its runs batch by batch, and records the progress of each
- * batch. The rules are in `transaction/bulk-operation.ts`.
+ * batch. The rules are in `bulk-operation.ts`.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errorCodes, hasCode, IntegrationError } from '@integration-host/shared/errors'

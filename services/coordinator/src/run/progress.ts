@@ -1,6 +1,6 @@
 /**
  * Derives from the outcome of a step how the run and its item change, and returns this change (the transition) as a
- * value. The other transitions of a run are in `transaction/transitions.ts`. Times are durations from now; the
+ * value. The other transitions of a run are in `transitions.ts`. Times are durations from now; the
  * transaction source adds them to the time of its own clock.
  */
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'

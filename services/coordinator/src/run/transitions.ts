@@ -1,6 +1,6 @@
 /**
  * The transitions of a run as pure functions: each returns the next state for a current state and a time.
- * `process/progress.ts` derives a transition from the outcome of a step; this file has all other rules.
+ * `progress.ts` derives a transition from the outcome of a step; this file has all other rules.
  *
  * The memory source stores what these functions return. The PostgreSQL source implements the same rules a second time
  * in SQL, one file per statement, because it must decide a transition while it holds the lock of the row.

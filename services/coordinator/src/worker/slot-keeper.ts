@@ -1,5 +1,5 @@
 /**
- * Assigns free slots (`transaction/slots.ts`) to the runs that wait for them, and publishes the step messages of these
+ * Assigns free slots (`run/slots.ts`) to the runs that wait for them, and publishes the step messages of these
  * runs.
  *
  * A slot is assigned as soon as a transition of this replica has released it. A poll finds slots that become free

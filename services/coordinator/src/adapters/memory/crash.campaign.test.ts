@@ -177,7 +177,7 @@ function startWorker(dataDir: string, round: number): ChildProcess {
   const script = `
     const { writeSync } = await import('node:fs')
     const { createMemoryTransactionSource } = await import(${at('./transaction-source.ts')})
-    const { advance } = await import(${at('../../process/progress.ts')})
+    const { advance } = await import(${at('../../run/progress.ts')})
     const outline = ${JSON.stringify(outline)}, { steps } = outline
     const policy = ${JSON.stringify(defaultRetryPolicy)}
     let n = 0
