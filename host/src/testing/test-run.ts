@@ -39,12 +39,18 @@ export interface TestRun {
   /** Continues a failed or cancelled run. */
   resume(): Promise<void>
   cancel(): Promise<void>
+  /**
+   * Sends an event to the run, and runs what is due then.
+   *
+   * @throws {Error} the coordinator rejects the event, for example because the run has received another one.
+   */
+  signal(name: string, data?: unknown): Promise<void>
 }
 
 export interface RunActions {
   readonly act: (
     run: TestRun,
-    action: 'resume' | 'cancel' | 'replays',
+    action: 'resume' | 'cancel' | 'replays' | `events/${string}`,
     body?: object,
   ) => Promise<TestRun>
 }
@@ -101,6 +107,8 @@ export function createTestRun(view: RunView, { act }: RunActions): RefreshedRun 
     replay: ({ fromStep } = {}) => act(run, 'replays', fromStep === undefined ? {} : { fromStep }),
     resume: async () => void (await act(run, 'resume')),
     cancel: async () => void (await act(run, 'cancel')),
+    signal: async (name, data = null) =>
+      void (await act(run, `events/${encodeURIComponent(name)}`, { Data: data })),
   }
   return run
 }

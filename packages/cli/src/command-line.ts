@@ -28,7 +28,14 @@ import { makePassword, makeSignInLink, manageSessions } from './commands/console
 import { listProcesses, pauseProcess, resumeProcess } from './commands/processes.ts'
 import { rotateKeys } from './commands/rotate-keys.ts'
 import { listSchedules, pauseSchedule, resumeSchedule, runSchedule } from './commands/schedules.ts'
-import { cancel, replay, resume, retry, settle } from './commands/transactions/change-run.ts'
+import {
+  cancel,
+  replay,
+  resume,
+  retry,
+  settle,
+  signal,
+} from './commands/transactions/change-run.ts'
 import { exportTransactions } from './commands/transactions/export.ts'
 import { listTransactions } from './commands/transactions/list.ts'
 import { queueTransactions } from './commands/transactions/queue.ts'
@@ -80,6 +87,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
         ['cancel', cancel],
         ['retry', retry],
         ['settle', settle],
+        ['signal', signal],
         ['export', exportTransactions],
       ]),
       examples: ['transactions list --status failed --since 2h', 'transactions show 66'],

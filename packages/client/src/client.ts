@@ -29,6 +29,8 @@ export type {
   RequestOptions,
   Run,
   RunClient,
+  Signal,
+  SignalOptions,
 } from './run.ts'
 
 /** The options of {@link createClient}. */

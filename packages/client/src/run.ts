@@ -1,5 +1,10 @@
 /** Queues the transactions of a process, waits for their runs, and acts on the runs. */
-import type { ReplayTransaction, RunResponse } from '@integration-host/shared/contracts/run'
+import type {
+  ReplayTransaction,
+  RunResponse,
+  SignalResponse,
+  SignalTransaction,
+} from '@integration-host/shared/contracts/run'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { hasProblem, ProblemError, type RunDetail } from './problem.ts'
 import type { RunEvents } from './run-events.ts'
@@ -52,6 +57,15 @@ export interface ReplayOptions<Input> extends ActOptions {
   readonly initialData?: Input
 }
 
+/** The options of `signal`. */
+export interface SignalOptions extends ActOptions {
+  /** The id of the event. A second request with the same id gets the first event, whatever its data is. */
+  readonly eventId?: SignalTransaction['EventID']
+}
+
+/** The run, and the event that its place keeps: the first one. */
+export interface Signal extends SignalResponse {}
+
 /** The transactions of one process. */
 export interface ProcessClient<Input> {
   /**
@@ -68,8 +82,8 @@ export interface ProcessClient<Input> {
 }
 
 /**
- * A client for one run. Each action is sent only once, because the run may have changed before a repeated action
- * arrives.
+ * A client for one run. Each action but `signal` is sent only once, because the run may have changed before a repeated
+ * action arrives.
  */
 export interface RunClient<Input> {
   /** Reads the run with its items and newest attempts. */
@@ -87,6 +101,14 @@ export interface RunClient<Input> {
   resume(options?: ActOptions): Promise<Run>
   /** Cancels the run, and aborts its call in flight. */
   cancel(options?: ActOptions): Promise<Run>
+  /**
+   * Sends an event to the run, such as an approval. Resolves with the event that the run keeps, which is the first one.
+   * The request is repeated after a lost response, because the same event a second time is not an error.
+   *
+   * @throws {ProblemError} `event_already_received` with the first event, `event_not_found`, `transaction_not_active`,
+   *   `input_invalid`, …
+   */
+  signal(name: string, data?: JsonValue, options?: SignalOptions): Promise<Signal>
 }
 
 /** The longest wait of the coordinator. */
@@ -209,6 +231,18 @@ function createRunClient<Input>(
       ),
     resume: ({ reason, signal } = {}) => act('resume', reasonMember(reason), signal),
     cancel: ({ reason, signal } = {}) => act('cancel', reasonMember(reason), signal),
+    signal: async (name, data, { eventId, reason, signal } = {}) =>
+      (await request({
+        method: 'POST',
+        path: `${path}/events/${segment(name)}${query}`,
+        body: {
+          ...(eventId !== undefined && { EventID: eventId }),
+          ...(data !== undefined && { Data: data }),
+          ...reasonMember(reason),
+        } satisfies SignalTransaction,
+        isRepeatable: true,
+        ...(signal && { signal }),
+      })) as Signal,
   }
 }
 

@@ -124,6 +124,12 @@ export const errorCodes = {
     remedy: 'none',
   },
   transaction_active: { status: 409, title: 'The transaction is still active', remedy: 'retry' },
+  event_not_found: { status: 404, title: 'The process has no such event', remedy: 'none' },
+  event_already_received: {
+    status: 409,
+    title: 'Another event was received first',
+    remedy: 'none',
+  },
   transaction_not_active: { status: 409, title: 'The transaction is not active', remedy: 'none' },
   transaction_purged: { status: 409, title: 'The run is purged', remedy: 'none' },
   dead_letter_not_found: { status: 404, title: 'No such dead letter', remedy: 'none' },

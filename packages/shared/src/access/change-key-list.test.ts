@@ -61,7 +61,7 @@ describe('changeKeyList() and readKeyList()', () => {
 })
 
 describe('the keys of a new installation', () => {
-  it('the key for applications can queue transactions, and the key for operators cannot read tokens', () => {
+  it('the key for applications can queue transactions but approve none, and the key for operators cannot read tokens', () => {
     expect(installationKeys.application.scopes).toEqual([
       'gateway:read',
       'gateway:write',
@@ -71,6 +71,9 @@ describe('the keys of a new installation', () => {
     ])
     for (const scope of ['credentials:token', 'custody:transfer', 'act-for'] as const)
       expect(installationKeys.operator.scopes).not.toContain(scope)
-    expect(installationKeys.operator.scopes).toHaveLength(8)
+    expect(installationKeys.operator.scopes).toHaveLength(9)
+    // Who queues a transaction must not approve it.
+    for (const { id, scopes } of [installationKeys.operator, installationKeys.console])
+      expect([id, scopes.includes('transactions:signal')]).toEqual([id, true])
   })
 })

@@ -15,6 +15,8 @@ export const SCOPES = [
   'transactions:queue',
   /** Allows replaying, resuming and cancelling runs, and pausing and resuming processes. */
   'transactions:operate',
+  /** Allows sending events to runs that wait for them, such as approvals. No other scope implies it. */
+  'transactions:signal',
   /** Allows reading the audit log of token-service, the action log of the coordinator and the gateway's failed calls. */
   'audit:read',
   /** Allows naming the person for whom the caller acts, in the header `Acting-For`. */

@@ -1,12 +1,13 @@
 /** The runs as the API of the coordinator shows them, and the request bodies of the actions on a run. */
 import { z } from 'zod'
 import { Reason } from './reason.ts'
-import { AnyJson, AttemptView, HeaderView, ItemView } from './transaction.ts'
+import { AnyJson, AttemptView, HeaderView, ItemView, TransactionID } from './transaction.ts'
 
 export const RunResponse = HeaderView.extend({
   ErrorClass: z.string().nullable(),
   WaitingFor: z.string().nullable().meta({
-    description: 'a credential, or `concurrency` for a slot of the process',
+    description:
+      'a credential, `concurrency` for a slot of the process, or `event:<name>` for an event',
   }),
   InDoubt: z.boolean().meta({
     description: 'an earlier attempt of the due step may have done its work',
@@ -66,3 +67,36 @@ export const ReplayTransaction = ActBody.extend({
   InitialData: AnyJson.optional(),
 })
 export type ReplayTransaction = z.output<typeof ReplayTransaction>
+/** The request body of `POST …/transactions/{id}/events/{name}`. */
+export const SignalTransaction = ActBody.extend({
+  EventID: TransactionID.optional().meta({
+    description: 'the id of the event; a repetition with this id is not an error',
+  }),
+  Data: AnyJson.optional().meta({ description: 'the data of the event; null by default' }),
+}).meta({ ref: 'SignalTransaction' })
+export type SignalTransaction = z.output<typeof SignalTransaction>
+/** The response of `POST …/transactions/{id}/events/{name}`: the run, and the event that its place keeps. */
+export const SignalResponse = HeaderView.pick({
+  Process: true,
+  TransactionID: true,
+  ReplayID: true,
+  Status: true,
+  Version: true,
+})
+  .extend({
+    Item: ItemView.pick({
+      StepName: true,
+      Status: true,
+      Data: true,
+      FinishedAt: true,
+      Sender: true,
+    })
+      .partial({ Data: true })
+      .meta({
+        ref: 'ReceivedEvent',
+        description:
+          'The first event of the place. `Received`: the run has not got there yet. `Data` is missing for a key without `transactions:read`.',
+      }),
+  })
+  .meta({ ref: 'Signal' })
+export type SignalResponse = z.output<typeof SignalResponse>

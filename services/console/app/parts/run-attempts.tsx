@@ -40,6 +40,17 @@ export function RunSteps({ run }: { readonly run: RunView }) {
                 ) : (
                   <RunStatus status={item.Status} />
                 )}
+                {item?.Sender !== undefined && (
+                  <span className="muted">
+                    {' '}
+                    · by <Outside text={item.Sender.Person ?? item.Sender.KeyID} />
+                    {item.Sender.Reason !== null && (
+                      <>
+                        : <Outside text={item.Sender.Reason} />
+                      </>
+                    )}
+                  </span>
+                )}
                 {item !== undefined && item.ResponseStatus !== null && (
                   <span className="muted"> · response {item.ResponseStatus}</span>
                 )}

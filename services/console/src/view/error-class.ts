@@ -99,6 +99,10 @@ export const CLASSES: ReadonlyMap<string, Meaning> = new Map(
       cause: 'the time limit of the run is over',
       remedy: 'If it must still be done, resume it: it gets the whole time again.',
     },
+    event_timeout: {
+      cause: 'the event for which it has waited did not arrive in time',
+      remedy: 'If the event can still arrive, resume it: it waits again.',
+    },
     step_waits: { cause: 'the step asked to be run again later', remedy: RESUME_LATER },
     credential_faulted: {
       cause: 'the company could not be used',

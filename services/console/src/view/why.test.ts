@@ -119,6 +119,7 @@ describe('the actions that a run does not allow', () => {
           PurgedAt: null,
           ErasedAt: null,
           ReplayID: 0,
+          WaitingFor: null,
           ...run,
         },
         latest,
@@ -131,6 +132,11 @@ describe('the actions that a run does not allow', () => {
     ['a completed run', { Status: 'Completed' }, ['cancel', 'resume', 'retry', 'settle']],
     ['a queued run', { Status: 'Queued' }, ['replay', 'resume', 'retry', 'settle']],
     ['a retrying run', { Status: 'Retrying' }, ['replay', 'resume', 'settle']],
+    [
+      'a run that waits for an event',
+      { Status: 'Waiting', WaitingFor: 'event:approved' },
+      ['replay', 'resume', 'retry', 'settle'],
+    ],
     ['a purged run', { PurgedAt: 'x' }, ['cancel', 'replay', 'resume', 'retry', 'settle']],
   ])('the console blocks every action that is not possible for %s', (_, run, actions) => {
     expect(blocked(run)).toEqual(actions)

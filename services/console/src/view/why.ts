@@ -54,13 +54,15 @@ function stateSentence(
         ? `Runs ${StepName} again soon.`
         : `Waits for the next attempt of ${StepName}, because ${because}. It is made by itself.`
     case 'Waiting':
-      return WaitingFor === 'concurrency'
-        ? 'Waits for a slot: the process limits how many runs are in progress.'
-        : WaitingFor === null
-          ? `Waits at ${StepName}.`
-          : mustReconnect
-            ? `Waits for ${company ?? WaitingFor}, which must be reconnected. Then the run continues by itself, at once.`
-            : `Waits for ${company ?? WaitingFor}, whose access token cannot be obtained now. The page of the company says what helps; then the run continues by itself.`
+      return WaitingFor?.startsWith('event:')
+        ? `Waits for the event ${WaitingFor.slice('event:'.length)}.`
+        : WaitingFor === 'concurrency'
+          ? 'Waits for a slot: the process limits how many runs are in progress.'
+          : WaitingFor === null
+            ? `Waits at ${StepName}.`
+            : mustReconnect
+              ? `Waits for ${company ?? WaitingFor}, which must be reconnected. Then the run continues by itself, at once.`
+              : `Waits for ${company ?? WaitingFor}, whose access token cannot be obtained now. The page of the company says what helps; then the run continues by itself.`
     case 'Completed':
       return ''
     case 'Failed':
@@ -80,7 +82,7 @@ function stateSentence(
 
 export type ActionableRun = Pick<
   RunResponse,
-  'Status' | 'InDoubt' | 'NotBefore' | 'PurgedAt' | 'ErasedAt' | 'ReplayID'
+  'Status' | 'InDoubt' | 'NotBefore' | 'PurgedAt' | 'ErasedAt' | 'ReplayID' | 'WaitingFor'
 >
 
 /** Returns the actions that are not possible for a run, each with the reason. `latest` is the latest run of its transaction. */
@@ -106,6 +108,7 @@ export function blockedActions(
   if (!isActive) blocked.retry = ended
   else if (Status !== 'Retrying' && Status !== 'Waiting' && run.NotBefore === null)
     blocked.retry = 'The run waits for no attempt.'
+  else if (run.WaitingFor?.startsWith('event:')) blocked.retry = 'The run waits for an event.'
   if (!InDoubt) blocked.settle = 'Nothing is in doubt.'
   return blocked
 }

@@ -1,6 +1,11 @@
 import { Reason } from '@integration-host/shared/contracts/reason'
-import { ActBody, ReplayTransaction } from '@integration-host/shared/contracts/run'
+import {
+  ActBody,
+  ReplayTransaction,
+  SignalTransaction,
+} from '@integration-host/shared/contracts/run'
 import type { Caller } from '@integration-host/shared/access/caller'
+import type { Scope } from '@integration-host/shared/access/scope'
 import { type ErrorCode, IntegrationError } from '@integration-host/shared/errors'
 import {
   knownQuery,
@@ -41,7 +46,11 @@ export const SettleBody = z
     error: 'is allowed only with Outcome done',
   })
   .meta({ ref: 'SettleTransaction' })
-export type ActSchema = typeof ActBody | typeof SettleBody
+/** The body of an event: the shared schema, restricted to JSON that can be stored unchanged. */
+export const SignalBody = SignalTransaction.extend({
+  Data: StorableJson.optional().meta({ description: 'the data of the event; null by default' }),
+}).meta({ ref: 'SignalTransaction' })
+export type ActSchema = typeof ActBody | typeof SettleBody | typeof SignalBody
 
 /**
  * Reads the body of an action. Returns the body and the context of the action: the caller, the reason, and the version
@@ -101,6 +110,8 @@ export interface ActionRoute<
   readonly param: Param
   readonly query?: Query
   readonly body?: Schema
+  /** Default: `transactions:operate`. */
+  readonly scope?: Scope
   /** What has no version for `If-Match`, such as `an operation`; absent for a run, which has a version. */
   readonly unversioned?: string
   /** Whether the action concerns all companies, so that a key that is bound to companies may not take it. */
@@ -110,7 +121,7 @@ export interface ActionRoute<
   readonly apply: (request: ActionRequest<Param, Query, Schema>) => Promise<Response>
 }
 
-/** Returns the handlers of a route that requires `transactions:operate` and reads a reason from its body. */
+/** Returns the handlers of a route that requires a scope and reads a reason from its body. */
 export function action<
   Param extends z.ZodType,
   Query extends z.ZodObject = typeof NO_QUERY,
@@ -123,11 +134,12 @@ export function action<
     success,
     problems,
     apply,
+    scope = 'transactions:operate',
     ...rest
   } = route
   const { query = NO_QUERY, body: schema = ActBody, ...described } = rest
   return [
-    needs('transactions:operate'),
+    needs(scope),
     describeRoute({
       ...described,
       ...(unversioned === undefined && { parameters: [IF_MATCH] }),

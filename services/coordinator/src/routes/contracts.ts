@@ -49,6 +49,7 @@ export const RunDetailQuery = RunQuery.extend({
   bodies: z.enum(['omit']).optional(),
 })
 
+export const EventParam = TransactionParam.extend({ name: z.string() })
 export const ItemParam = TransactionParam.extend({ step: z.string() })
 
 export const RunsQuery = z.object({

@@ -1,5 +1,5 @@
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
-import type { ActBody } from '@integration-host/shared/contracts/run'
+import { type ActBody, SignalResponse } from '@integration-host/shared/contracts/run'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, identified, needs } from '@integration-host/shared/http/access'
@@ -30,10 +30,11 @@ import {
   queuerOf,
   ReplayBody,
   SettleBody,
+  SignalBody,
 } from './act.ts'
 import { bulkRoutes } from './bulk.ts'
 import { type Brought, ChangedRun, changedRun } from './changed-run.ts'
-import { ProcessParam, RunQuery, TransactionParam } from './contracts.ts'
+import { EventParam, ProcessParam, RunQuery, TransactionParam } from './contracts.ts'
 import { runDetailRoutes } from './run-detail.ts'
 import type { RecordRead } from './read-log.ts'
 import type { RunEnds } from './run-ends.ts'
@@ -51,7 +52,10 @@ const MAX_WAIT_SECONDS = 50
 
 const tags = ['transactions']
 
-/** `/processes/{process}/transactions`: queues, replays, resumes, cancels, retries and settles transactions. */
+/**
+ * `/processes/{process}/transactions`: queues, replays, resumes, cancels, retries and settles transactions, and sends
+ * events to them.
+ */
 export function transactionRoutes(deps: TransactionRouteDeps) {
   const { runActions, source, runEnds, keys } = deps
   /**
@@ -266,6 +270,38 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
           'transaction_not_in_doubt',
           'step_in_flight',
         ],
+      }),
+    )
+    .post(
+      '/:id/events/:name',
+      ...action<typeof EventParam, typeof RunQuery, typeof SignalBody>({
+        operationId: 'signalTransaction',
+        tags,
+        summary: 'Send an event to a run that waits for it, or will wait for it',
+        description:
+          'A run keeps one event for each place: the first. A repetition with the same `EventID`, or without one with the ' +
+          'same data, gets the first one. An event may arrive before the run gets to its place.',
+        scope: 'transactions:signal',
+        param: EventParam,
+        query: RunQuery,
+        body: SignalBody,
+        success: { 200: SignalResponse },
+        problems: [
+          ...ofRun,
+          'invalid_request',
+          'input_invalid',
+          'event_not_found',
+          'event_already_received',
+          'transaction_not_active',
+          'transaction_purged',
+        ],
+        async apply({ c, caller, param, query, body, act }) {
+          await requireRealmOfRun(c)
+          const event = { data: body.Data ?? null, eventId: body.EventID ?? null }
+          const to = [param.process, param.id, query.replay ?? null, param.name] as const
+          const mayRead = caller.has('transactions:read')
+          return c.json(await runActions.signal(...to, event, act, mayRead), 200)
+        },
       }),
     )
 }

@@ -11,8 +11,12 @@ export type CheckedInput =
 
 const MAX_PROBLEMS = 10
 
-/** Checks data against the schema. If there is no schema, any data is valid. */
-export function checkedInput(schema: z.ZodType | null, data: unknown): CheckedInput {
+/** Checks data against the schema. If there is no schema, any data is valid. `name` names the data in problems. */
+export function checkedInput(
+  schema: z.ZodType | null,
+  data: unknown,
+  { name, what } = { name: 'InitialData', what: 'the input schema of the process' },
+): CheckedInput {
   if (schema === null) return { input: data }
   let result: z.ZodSafeParseResult<unknown>
   try {
@@ -22,7 +26,7 @@ export function checkedInput(schema: z.ZodType | null, data: unknown): CheckedIn
     const parsed = schema._zod.run({ value: data, issues: [] }, { async: true })
     if (parsed instanceof Promise) {
       parsed.catch(() => {})
-      return { problems: ['InitialData: the input schema of the process is asynchronous'] }
+      return { problems: [`${name}: ${what} is asynchronous`] }
     }
     if (parsed.issues.length === 0) return { input: parsed.value }
     result = schema.safeParse(data)
@@ -30,11 +34,11 @@ export function checkedInput(schema: z.ZodType | null, data: unknown): CheckedIn
     // A refinement of the schema threw. The data is rejected, because a run must not start with data that cannot be
     // checked.
     const why = error instanceof Error ? error.name : 'not an error'
-    return { problems: [`InitialData: the input schema of the process threw ${why}`] }
+    return { problems: [`${name}: ${what} threw ${why}`] }
   }
   if (result.success) return { input: result.data }
   const [first, ...others] = result.error.issues
     .slice(0, MAX_PROBLEMS)
-    .map(({ path, message }) => `${['InitialData', ...path].map(String).join('.')}: ${message}`)
-  return { problems: [first ?? 'InitialData: is not valid', ...others] }
+    .map(({ path, message }) => `${[name, ...path].map(String).join('.')}: ${message}`)
+  return { problems: [first ?? `${name}: is not valid`, ...others] }
 }

@@ -4,6 +4,7 @@ import { schedulesOf } from '../schedule/schedule.ts'
 import { triggersOf } from './change-trigger.ts'
 import { concurrencyOf } from '../run/concurrency.ts'
 import { bindSettings, MARK, type ProcessDefinition } from './definition.ts'
+import { type EventOptions, eventStep } from './event.ts'
 import {
   cannotName,
   isPlainObject,
@@ -106,6 +107,11 @@ function chained(name: string, options: ProcessOptions, steps: readonly NamedSte
       requireMembers(stepOptions, STEP_MEMBERS, `step ${added} of ${name}`)
       return chained(name, options, [...steps, [added, defineStep(run, stepOptions as object)]])
     },
+    event(added: string, eventOptions: EventOptions = {}) {
+      if (steps.some(([known]) => known === added))
+        throw new TypeError(`process ${name} has two steps ${added}`)
+      return chained(name, options, [...steps, [added, eventStep(name, added, eventOptions)]])
+    },
   }
 }
 
@@ -174,6 +180,7 @@ function definitionOf(
     limits,
     stepNames: [first, ...others],
     steps: new Map(steps),
+    events: steps.flatMap(([step, { event }]) => (event === undefined ? [] : [step])),
     stepLimits,
     input,
     settings,

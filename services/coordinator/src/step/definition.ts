@@ -41,6 +41,8 @@ export interface ProcessDefinition {
   readonly stepNames: readonly [string, ...string[]]
   /** @internal */
   readonly steps: ReadonlyMap<string, AnyStep>
+  /** The names of the places at which a run waits for an event. @internal */
+  readonly events: readonly string[]
   /** The limits of the steps that have limits of their own, by step name. @internal */
   readonly stepLimits: ReadonlyMap<string, StepLimits>
   /** The schema of the initial data; `null` if any data is accepted. @internal */
@@ -148,6 +150,7 @@ export function stepUnknownError(
 export const outlineOf = (definition: ProcessDefinition): ProcessOutline => ({
   name: definition.name,
   steps: definition.stepNames,
+  ...(definition.events.length > 0 && { events: definition.events }),
   version: definition.version,
   deadlineMs: definition.deadlineMs,
 })

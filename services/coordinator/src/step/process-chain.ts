@@ -1,6 +1,8 @@
 /** The types of `defineProcess(…).step(…)`. They infer the type of each step from the steps before it. */
 import type { z } from 'zod'
 import type { ProcessDefinition } from './definition.ts'
+import type { EventOptions } from './event.ts'
+import type { Json, JsonInput } from '../run/json-normalization.ts'
 import type { SettingSchemas, StepSettings } from './settings.ts'
 import type {
   AnyStep,
@@ -46,7 +48,33 @@ export interface ProcessChain<
     Settings,
     TargetName
   >
+  /**
+   * Returns a copy of this definition with one more place at the end: the run waits there for an event, such as an
+   * approval, without occupying a worker. The event is sent with `POST …/transactions/{id}/events/{name}`, by the client,
+   * the command line, the console or a message.
+   *
+   * @throws {TypeError} if the name is invalid or already used, or if the options are invalid.
+   */
+  event<
+    const Name extends string,
+    Data extends z.ZodType<JsonInput> = z.ZodType<Json>,
+    const OnTimeout extends 'fail' | 'continue' = 'fail',
+  >(
+    name: Name extends keyof Items ? never : Name,
+    options?: EventOptions<Data> & { readonly onTimeout?: OnTimeout },
+  ): ProcessChain<
+    Initial,
+    EventOf<Data, OnTimeout>,
+    Items & { readonly [Key in Name]: EventOf<Data, OnTimeout> },
+    Settings,
+    TargetName
+  >
 }
+
+/** The type of an event in the type of a later step. */
+type EventOf<Data extends z.ZodType, OnTimeout> = StepOf<{
+  readonly data: z.output<Data> | (OnTimeout extends 'continue' ? null : never)
+}>
 
 /** A type without members, so that no name is a key of the type. With an index signature, every name would be a key. */
 // oxlint-disable-next-line typescript/no-generated-empty-object-type
@@ -65,5 +93,5 @@ export type ProcessStart<
     ProcessSettings & StepSettings<Schemas>,
     keyof Named & string
   >,
-  'name' | 'step'
+  'name' | 'step' | 'event'
 >

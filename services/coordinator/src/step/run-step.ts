@@ -12,6 +12,7 @@
  *     nothing and is logged.
  */
 import type { Claim } from '../run/transaction-source.ts'
+import { enterEvent } from './event.ts'
 import { checkedInput } from '../run/input-check.ts'
 import {
   finishedItem,
@@ -34,6 +35,7 @@ export async function runStep(
   try {
     const input = inputOf(claim, process)
     if ('kind' in input) return input
+    if (handler.event !== undefined) return enterEvent(handler.event)
     const { confirm } = handler
     if (claim.run.InDoubt && confirm !== undefined) {
       deps.log().info('step is in doubt: calling its confirm function')

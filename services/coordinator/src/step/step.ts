@@ -1,4 +1,5 @@
 /** The types of steps and of the argument that a step function gets: the interface for authors of process files. */
+import type { EventSettings } from './event.ts'
 import type { Files } from './files.ts'
 import type { StepLog } from './redaction.ts'
 import type { RetryPolicy } from '../run/retry-policy.ts'
@@ -12,6 +13,8 @@ export interface AnyStep {
   readonly confirm?: (step: never) => unknown
   readonly retry?: Partial<RetryPolicy>
   readonly timeoutMs?: number
+  /** Set if the run waits for an event here; the function is not called then. @internal */
+  readonly event?: EventSettings
 }
 
 /** The data that a step passes to the next step: the data that `parse` returns, or the argument of `complete`. */

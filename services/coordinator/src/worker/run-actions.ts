@@ -1,7 +1,14 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { SignalResponse } from '@integration-host/shared/contracts/run'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { errorCodes, IntegrationError, quotaExceeded } from '@integration-host/shared/errors'
 import { isStartable, outlineOf, type ProcessDefinition } from '../step/definition.ts'
+import { eventPlaces } from '../step/event.ts'
 import { acceptedKey } from '../run/concurrency.ts'
+import { notActive } from '../run/errors.ts'
+import type { NewEvent, SignalResult } from '../run/events.ts'
+import { checkedInput } from '../run/input-check.ts'
+import { normalizedJson } from '../run/json-normalization.ts'
 import type { Act, Actor, ActionWithoutChange } from '../run/action.ts'
 import { DELAYED_RUNS_PER_KEY, startsLater } from '../run/delayed-runs.ts'
 import type { Settlement } from '../run/operator-actions.ts'
@@ -46,6 +53,21 @@ export interface RunActions {
     settlement: Settlement,
     act: Act,
   ): Promise<Run>
+  /**
+   * Sends an event to a run. Resolves with the event that the place keeps, which an earlier request may have sent.
+   *
+   * @param withData whether the response, or the error `event_already_received`, may contain the data of that event
+   * @throws {IntegrationError} `event_not_found`, `input_invalid`, `event_already_received`, `transaction_not_active`, …
+   */
+  signal(
+    process: string,
+    transactionId: string,
+    replayId: number | null,
+    place: string,
+    event: NewEvent,
+    act: Act,
+    withData: boolean,
+  ): Promise<SignalResponse>
   setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
   /** Makes the runs that wait for this credential due again. */
   wake(credential: string): Promise<void>
@@ -96,6 +118,44 @@ const idOf = ({ TransactionID }: Pick<QueueTransaction, 'TransactionID'>): strin
 export const inputInvalid = (errors: readonly string[]): IntegrationError =>
   new IntegrationError('input_invalid', errors.join('; '), { members: { errors } })
 
+const DATA_OF_EVENT = { name: 'Data', what: 'the schema of the event' }
+
+/**
+ * Decides what the sender of an event is told that was not the first one of its place.
+ *
+ * @throws {IntegrationError} `event_already_received` or `transaction_not_active` unless the event repeats the first one
+ */
+function requireRepetition(result: SignalResult, event: NewEvent, withData: boolean): void {
+  const { item } = result
+  if (item?.Sender === undefined || item.Status === 'Skipped') throw notActive()
+  const isRepetition =
+    event.eventId === null
+      ? isDeepStrictEqual(item.Data, event.data)
+      : item.Sender.EventID === event.eventId
+  if (isRepetition) return
+  const { Item } = signalResponse(result, withData)
+  throw new IntegrationError(
+    'event_already_received',
+    `the run has received the event ${item.StepName} at ${item.FinishedAt}`,
+    { members: { Item } },
+  )
+}
+
+function signalResponse({ run, item }: SignalResult, withData: boolean): SignalResponse {
+  const { Process, TransactionID, ReplayID, Status, Version } = run
+  if (item === null) throw new Error('an accepted event has an item')
+  const { StepName, Data, FinishedAt, Sender } = item
+  const shown = { StepName, Status: item.Status, FinishedAt, ...(Sender && { Sender }) }
+  return {
+    Process,
+    TransactionID,
+    ReplayID,
+    Status,
+    Version,
+    Item: { ...shown, ...(withData && { Data }) },
+  }
+}
+
 /** Returns the error for a delayed transaction whose key has as many delayed runs as one key may have. */
 export const tooManyDelayedRuns = (): IntegrationError =>
   quotaExceeded('runs that wait for their start', DELAYED_RUNS_PER_KEY)
@@ -130,10 +190,10 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
    * An action on a transaction that does not exist is not recorded, because otherwise callers could fill the log with
    * invented ids.
    */
-  const attempt = async (
+  const attempt = async <Result>(
     action: Omit<ActionWithoutChange, 'Outcome'>,
-    execute: () => Promise<Run>,
-  ): Promise<Run> => {
+    execute: () => Promise<Result>,
+  ): Promise<Result> => {
     const { act } = action
     try {
       return await execute()
@@ -299,6 +359,26 @@ export function createRunActions(deps: RunActionsDeps): RunActions {
       )
       publisher.publishSteps([run])
       return run
+    },
+    async signal(name, TransactionID, ReplayID, placeName, { data, eventId }, act, withData) {
+      const definition = process(name)
+      const place = eventPlaces(definition).find((one) => one.place === placeName)
+      if (place === undefined)
+        throw new IntegrationError('event_not_found', `${name} has no event ${placeName}`)
+      const schema = definition.steps.get(placeName)?.event?.data ?? null
+      const checked = checkedInput(schema, data, DATA_OF_EVENT)
+      if ('problems' in checked) throw inputInvalid(checked.problems)
+      const event = { data: normalizedJson(checked.input), eventId }
+      const signalled = await attempt(
+        { kind: 'signal', act, Process: name, TransactionID, ReplayID },
+        async () => {
+          const result = await source.signal(place, TransactionID, ReplayID, event, act)
+          if (!result.isAccepted) requireRepetition(result, event, withData)
+          return result
+        },
+      )
+      if (signalled.hasMoved) publisher.publishSteps([signalled.run])
+      return signalResponse(signalled, withData)
     },
     async setPaused(name, isPaused, act) {
       await pauses.setPaused(process(name).name, isPaused, act)

@@ -12,6 +12,7 @@ import {
   type StepLimits,
   stepUnknownError,
 } from '../step/definition.ts'
+import { eventPlaces } from '../step/event.ts'
 import type { Files } from '../step/files.ts'
 import type { HttpCall } from '../step/http-call.ts'
 import type { StepCall } from '../run/progress.ts'
@@ -23,6 +24,7 @@ import type { ProcessSettings } from '../step/step.ts'
 import { StepAbort } from '../step/step-abort.ts'
 import { createTargetLimiter, type WaitForClock } from '../step/target-limiter.ts'
 import type { FinishedItem } from '../run/item.ts'
+import { runKey } from '../run/run.ts'
 import type { TargetCalls } from '../run/target-calls.ts'
 import type { Claim, RunState, TransactionSource } from '../run/transaction-source.ts'
 import { applyAbortReason } from './apply-abort-reason.ts'
@@ -34,7 +36,7 @@ import type { TransitionPublisher } from './transition-publisher.ts'
 
 export interface ClaimedStepDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
-  readonly source: Pick<TransactionSource, 'record' | keyof TargetCalls>
+  readonly source: Pick<TransactionSource, 'record' | 'settleWaits' | keyof TargetCalls>
   readonly publisher: Pick<TransitionPublisher, 'publishEvent' | 'publishHeld' | 'publishStep'>
   readonly stepsInFlight: Pick<StepsInFlight, 'add'>
   readonly gate: Pick<Gate, 'isOpen'>
@@ -95,7 +97,10 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     }
     const { stepNames: steps } = definition
     const finished = claim.items.map(({ StepName }) => StepName)
-    const isInline = definition.dispatch === 'inline' && gate.isOpen(definition)
+    const following = steps[steps.indexOf(run.StepName) + 1] ?? ''
+    const isInline =
+      (definition.dispatch === 'inline' || definition.events.includes(following)) &&
+      gate.isOpen(definition)
     const transition = {
       ...advance(run, outcome, {
         steps,
@@ -131,7 +136,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       durationMs,
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
     }
-    const isExpected = outcome.kind === 'completed' || outcome.kind === 'later'
+    const isExpected = ['completed', 'later', 'parked'].includes(outcome.kind)
     // The 429 that began the cool-down was already logged as a warning. Many steps of one company may wait for the same
     // cool-down, so their waits, and further 429 responses during the waits, are logged only at the level debug.
     if (outcome.kind === 'held' && (outcome.response === null || outcome.isRepeated === true))
@@ -140,11 +145,23 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     else if (log.isLevelEnabled('info'))
       stepLog().info(
         details,
-        outcome.kind === 'later' ? 'step called waitFor and starts again later' : 'step completed',
+        outcome.kind === 'completed'
+          ? 'step completed'
+          : outcome.kind === 'later'
+            ? 'step called waitFor and starts again later'
+            : 'run waits for an event',
       )
     if (transition.continues === true) return claimAfter(claim, recorded, transition)
     await published
+    if (outcome.kind === 'parked') await lookAgain(definition, claim)
     return null
+  }
+
+  /** Looks once more for an event that was received while the run had its lease. The sweeper does so if this fails. */
+  async function lookAgain(definition: ProcessDefinition, { run }: Claim): Promise<void> {
+    const look = () => source.settleWaits(eventPlaces(definition), runKey(run))
+    const moved = await retryStore(look, deps.cutOff)
+    if (moved !== ABORTED) for (const next of moved) await publisher.publishStep(next)
   }
 
   /** Runs the step function. Returns `null` if the lease was lost, because then no outcome can be recorded. */

@@ -57,6 +57,7 @@ function sweeperOn(given: {
     publisher: {
       republishStep: async (state) => void sent.push(state as Run),
       publishEvent() {},
+      publishStep: async () => {},
     },
     worker: { isConsuming: () => true },
     processes: new Map([['P', process]]),

@@ -11,6 +11,7 @@ import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock, Timer } from '@integration-host/shared/process/clock'
 import { outlineOf, type ProcessDefinition, stepUnknownError } from '../step/definition.ts'
+import { eventPlaces } from '../step/event.ts'
 import type { Run } from '../run/run.ts'
 import type { StepRef, TransactionSource } from '../run/transaction-source.ts'
 import { startPolling } from './polling.ts'
@@ -19,9 +20,12 @@ import type { TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
 
 export interface SweeperDeps {
-  readonly source: Pick<TransactionSource, 'due' | 'runsAtUnknownStep' | 'failRun' | 'watch'>
+  readonly source: Pick<
+    TransactionSource,
+    'due' | 'runsAtUnknownStep' | 'failRun' | 'settleWaits' | 'watch'
+  >
   readonly queue: Pick<StepQueue, 'waiting' | 'consumers'>
-  readonly publisher: Pick<TransitionPublisher, 'republishStep' | 'publishEvent'>
+  readonly publisher: Pick<TransitionPublisher, 'republishStep' | 'publishEvent' | 'publishStep'>
   readonly worker: Pick<Worker, 'isConsuming'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly log: Logger
@@ -73,6 +77,7 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
    * one poll may publish, or because no queue could be checked (no process is running, or the broker is unavailable).
    */
   async function poll(): Promise<boolean> {
+    const hasSettled = await settleWaits()
     const steps = await shortQueues()
     if (steps.length === 0) return false
     let isCapped = true
@@ -88,7 +93,22 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
     await failRunsAtUnknownStep()
     const all = [...processes.values()].reduce((sum, { stepNames }) => sum + stepNames.length, 0)
     isMoreDue = isCapped || (isMoreDue && steps.length < all)
-    return !isMoreDue
+    return hasSettled && !isMoreDue
+  }
+
+  /**
+   * Moves runs on that wait for an event which was received, or whose time is over. The queues do not matter: an ended wait
+   * must not become longer because a step is slow. Resolves with false if more runs may be overdue.
+   */
+  async function settleWaits(): Promise<boolean> {
+    const places = [...processes.values()].flatMap(eventPlaces)
+    if (places.length === 0) return true
+    for (let batch = 0; batch < MAX_BATCHES; batch += 1) {
+      const moved = await source.settleWaits(places, { limit: BATCH })
+      await Promise.all(moved.map((run) => publisher.publishStep(run)))
+      if (moved.length < BATCH) return true
+    }
+    return false
   }
 
   /** Fails overdue runs whose step no longer exists in the process. */

@@ -1,7 +1,9 @@
-/** The commands that change a run: resume, cancel, retry, settle and replay. */
+/** The commands that change a run: resume, cancel, retry, settle, signal and replay. */
+import { SignalResponse } from '@integration-host/shared/contracts/run'
 import { type Command, parse } from '../../command.ts'
 import { exitCodes, UsageError } from '../../exit-code.ts'
 import { openCoordinator } from '../../service-api.ts'
+import { plain, print } from '../../terminal.ts'
 import {
   ACT_HELP,
   actOf,
@@ -140,6 +142,51 @@ Examples:
     const header = await service.post(`${at}/settle${query}`, request, Header, options)
     const text = `${header.TransactionID} is settled, in run ${header.ReplayID}: ${header.Status} at ${header.StepName}.`
     await printOutcome(terminal, header, values.json, text)
+    return exitCodes.ok
+  },
+}
+
+export const signal: Command = {
+  summary: 'send an event to a run that waits for it',
+  usage: 'ID NAME [--data JSON] [--event-id ID] [--replay N] [--reason TEXT] [--if-version N]',
+  help: `Sends an event to a run, such as an approval. A run keeps one event for each name: the first. It may arrive before
+the run waits for it. Needs the scope transactions:signal.
+
+${PROCESS_HELP}
+  --data JSON         the data of the event (default: null)
+  --event-id ID       a second event with this id is a repetition, and not an error
+  --replay N          the ReplayID of the run (default: the latest run)
+${ACT_HELP}
+
+Examples:
+  integration-host transactions signal 66 approved --data '{"approved": true}' --reason 'agreed with Ada'`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      ...processOption,
+      ...actOptions,
+      replay: { type: 'string' },
+      'event-id': { type: 'string' },
+      data: { type: 'string' },
+    })
+    const [given, name, ...rest] = positionals
+    const id = oneId([given, ...rest].filter((text) => text !== undefined))
+    if (name === undefined) throw new UsageError('The name of the event is needed')
+    const query = replayQuery(values.replay)
+    const { body, options } = actOf(values)
+    const { 'event-id': EventID } = values
+    const Data = values.data === undefined ? undefined : jsonOf(values.data)
+    const service = openCoordinator(values.url, terminal)
+    const at = `${await pathOf(service, values.process)}/${encodeURIComponent(id)}`
+    const path = `${at}/events/${encodeURIComponent(name)}${query}`
+    const sent = await service.post(
+      path,
+      { ...body, EventID, Data },
+      SignalResponse.loose(),
+      options,
+    )
+    const { KeyID = '', Person = null } = sent.Item.Sender ?? {}
+    const text = `Run ${sent.ReplayID} of ${id} has the event ${name} from ${Person ?? KeyID}, received at ${sent.Item.FinishedAt}.`
+    await print(terminal, values.json ? JSON.stringify(sent) : plain(text))
     return exitCodes.ok
   },
 }

@@ -15,7 +15,11 @@ export const runReader = (table: RunTable): RunReader => ({
       lease: leaseOf(stored),
       items: bodies
         ? stored.items
-        : stored.items.map((item) => ({ ...item, ResponseBody: null, Data: null })),
+        : stored.items.map(({ State: _state, Ask: _ask, ...item }) => ({
+            ...item,
+            ResponseBody: null,
+            Data: null,
+          })),
       attempts: newest.map((attempt) => ({ ...NO_REQUEST, ...attempt })),
       attemptCount: stored.attempts.length,
     }

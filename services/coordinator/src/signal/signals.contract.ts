@@ -1,0 +1,199 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { digestOf } from '@integration-host/shared/access/access-keys'
+import { SignalResponse } from '@integration-host/shared/contracts/run'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import {
+  type Backends,
+  type Fixture,
+  type FixtureOptions,
+  openBackends,
+  startFixture,
+} from '../../test-support/fixture.ts'
+import { defineProcess } from '../step/define-process.ts'
+
+/** A bill that is paid after a person has approved it. */
+export const payBill = defineProcess('PayBill', { input: z.object({ amount: z.number() }) })
+  .step('draft', (step) => step.complete(step.initialData.amount))
+  .event('approved', { data: z.object({ approved: z.boolean() }) })
+  .step('pay', (step) => step.complete(step.previous.data.approved ? step.item('draft').data : 0))
+
+/** A process whose time to wait is soon over. */
+const remind = defineProcess('Remind')
+  .event('answer', { timeoutSeconds: 0.001, onTimeout: 'continue' })
+  .step('done', (step) => step.complete(step.previous.data))
+const expire = defineProcess('Expire').event('answer', { timeoutSeconds: 0.001 })
+
+const keys = [
+  { id: 'queuer', scopes: ['transactions:queue', 'transactions:read'], realms: ['*'] },
+  { id: 'operator', scopes: ['transactions:operate', 'transactions:queue'], realms: ['*'] },
+  { id: 'approver', scopes: ['transactions:signal'], realms: ['42'] },
+] as const
+const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
+
+/** Tests of events, from the API to the run. All backends must pass these tests. */
+export function signalsContract(kind: 'embedded' | 'real'): void {
+  describe(`events on ${kind} backends`, () => {
+    let backends: Backends
+    const opened: AsyncDisposable[] = []
+    beforeEach(async () => {
+      backends = await openBackends(kind, {
+        PayBill: ['draft', 'approved', 'pay'],
+        Remind: ['answer', 'done'],
+        Expire: ['answer'],
+      })
+    })
+    afterEach(async () => {
+      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
+      await backends[Symbol.asyncDispose]()
+    })
+    const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
+      const file = join(backends.dataDir, 'keys.json')
+      const entries = keys.map((entry) => ({
+        ...entry,
+        processes: ['*'],
+        sha256: digestOf(keyOf(entry.id)),
+      }))
+      await writeFile(file, JSON.stringify(entries))
+      const host = await startFixture(backends, {
+        processes: [payBill, remind, expire],
+        ...options,
+        env: { SERVICE_KEYS_FILE: file, ...options.env },
+      })
+      opened.push(host)
+      return host
+    }
+    const signal = (host: Fixture, id: string, body: object, key?: string, name = 'approved') =>
+      host.call(`/processes/PayBill/transactions/${id}/events/${name}`, {
+        method: 'POST',
+        headers: {
+          'Content-Type': 'application/json',
+          ...(key !== undefined && { Authorization: `Bearer ${keyOf(key)}` }),
+        },
+        body: JSON.stringify(body),
+      })
+    const codeOf = async (response: Promise<Response>): Promise<string> => {
+      const problem = (await (await response).json()) as { code: string }
+      return problem.code
+    }
+    const yes = { Data: { approved: true }, Reason: 'it is right' }
+
+    it.each(['message', 'inline'] as const)(
+      'a run waits for its event without occupying a worker, and then goes on (dispatch: %s)',
+      async (dispatch) => {
+        const host = await start({ dispatch })
+        await host.queue('1', { amount: 5 })
+        const waiting = await host.reached('1', 'Waiting')
+        expect(waiting).toMatchObject({ StepName: 'approved', WaitingFor: 'event:approved' })
+        const response = await signal(host, '1', yes)
+        expect(response.status).toBe(200)
+        const { Item } = SignalResponse.parse(await response.json())
+        expect(Item).toMatchObject({
+          StepName: 'approved',
+          Status: 'Completed',
+          Data: { approved: true },
+          Sender: { KeyID: expect.any(String), Reason: 'it is right' },
+        })
+        const done = await host.reached('1', 'Completed')
+        expect(done.Items.map(({ StepName, Data }) => [StepName, Data])).toEqual([
+          ['draft', 5],
+          ['approved', { approved: true }],
+          ['pay', 5],
+        ])
+        expect(done.Attempts.map(({ StepName }) => StepName)).toEqual(['draft', 'pay'])
+      },
+    )
+
+    it('an event that arrives before the run gets there is kept', async () => {
+      const host = await start()
+      await host.queue('1', { amount: 5 })
+      const response = await signal(host, '1', yes)
+      expect(response.status).toBe(200)
+      await host.reached('1', 'Completed')
+    })
+
+    it('a repetition gets the first event, and another event is rejected and shown the first one', async () => {
+      const host = await start()
+      await host.queue('1', { amount: 5 })
+      await host.reached('1', 'Waiting')
+      expect((await signal(host, '1', { ...yes, EventID: 'e1' })).status).toBe(200)
+      await host.reached('1', 'Completed')
+      expect((await signal(host, '1', { Data: { approved: true } })).status).toBe(200)
+      const no = { Data: { approved: false } }
+      expect((await signal(host, '1', { ...no, EventID: 'e1' })).status).toBe(200)
+      const other = await signal(host, '1', no)
+      expect(other.status).toBe(409)
+      expect(await other.json()).toMatchObject({
+        code: 'event_already_received',
+        Item: { Data: { approved: true }, Sender: { EventID: 'e1' } },
+      })
+    })
+
+    it('an event is rejected if it is unknown, if its data is not valid, and if the run is over', async () => {
+      const host = await start()
+      await host.queue('1', { amount: 5 })
+      await host.reached('1', 'Waiting')
+      expect(await codeOf(signal(host, '1', yes, undefined, 'draft'))).toBe('event_not_found')
+      expect(await codeOf(signal(host, '1', yes, undefined, 'other'))).toBe('event_not_found')
+      expect(await codeOf(signal(host, '2', yes))).toBe('transaction_not_found')
+      expect(await codeOf(signal(host, '1', { Data: { approved: 'yes' } }))).toBe('input_invalid')
+      expect(await codeOf(signal(host, '1', { Approved: true }))).toBe('invalid_request')
+      const path = '/processes/PayBill/transactions/1'
+      expect(await codeOf(host.call(`${path}/retry`, { method: 'POST' }))).toBe(
+        'transaction_not_retryable',
+      )
+      expect(await host.run('1')).toMatchObject({ Status: 'Waiting' })
+      await host.call(`${path}/cancel`, { method: 'POST' })
+      expect(await codeOf(signal(host, '1', yes))).toBe('transaction_not_active')
+      await host.call(`${path}/resume`, { method: 'POST' })
+      await host.reached('1', 'Waiting')
+      expect((await signal(host, '1', yes)).status).toBe(200)
+      await host.reached('1', 'Completed')
+    })
+
+    it('only a key with transactions:signal sends events, and only to runs of its realms', async () => {
+      const host = await start()
+      await host.queue('1', { amount: 5 }, '42')
+      await host.queue('2', { amount: 5 }, '43')
+      await host.reached('1', 'Waiting')
+      expect((await signal(host, '1', yes, 'queuer')).status).toBe(403)
+      expect((await signal(host, '1', yes, 'operator')).status).toBe(403)
+      expect((await signal(host, '2', yes, 'approver')).status).toBe(403)
+      const response = await signal(host, '1', yes, 'approver')
+      expect(response.status).toBe(200)
+      const { Item } = SignalResponse.parse(await response.json())
+      // The key may not read data.
+      expect(Item).toEqual({
+        StepName: 'approved',
+        Status: 'Completed',
+        FinishedAt: expect.any(String),
+        Sender: { KeyID: 'approver', Person: null, Reason: 'it is right', EventID: null },
+      })
+    })
+
+    it('a run whose time is over goes on without data, or fails as event_timeout', async () => {
+      const host = await start()
+      for (const process of ['Remind', 'Expire'])
+        await host.call(`/processes/${process}/transactions`, {
+          method: 'POST',
+          headers: { 'Content-Type': 'application/json' },
+          body: JSON.stringify({ TransactionID: '1', InitialData: null }),
+        })
+      const read = async (process: string) =>
+        (await host.call(`/processes/${process}/transactions/1`)).json()
+      await expect
+        .poll(() => read('Remind'), { timeout: 10_000 })
+        .toMatchObject({
+          Status: 'Completed',
+          Items: [{ Data: null }, { StepName: 'done', Data: null }],
+        })
+      await expect
+        .poll(() => read('Expire'), { timeout: 10_000 })
+        .toMatchObject({
+          Status: 'Failed',
+          ErrorClass: 'event_timeout',
+        })
+    })
+  })
+}

@@ -1,0 +1,3 @@
+import { signalsContract } from './signals.contract.ts'
+
+signalsContract('real')

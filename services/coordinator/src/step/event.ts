@@ -1,0 +1,84 @@
+/** The places at which a run waits for an event: `.event(name, options)` of a process. */
+import type { z } from 'zod'
+import type { EventPlace } from '../run/events.ts'
+import type { StepOutcome } from '../run/progress.ts'
+import type { ProcessDefinition } from './definition.ts'
+import { cannotName, isSchema, requireMembers } from './definition-checks.ts'
+import { StepName } from '@integration-host/shared/contracts/step-message'
+import type { Json } from '../run/json-normalization.ts'
+import type { AnyStep } from './step.ts'
+
+/** The options of an event. */
+export interface EventOptions<Data extends z.ZodType = z.ZodType<Json>> {
+  /**
+   * The schema of the data of the event. It is checked when the event arrives: an event whose data does not match is
+   * rejected, and nothing is stored. Later steps get the data that the schema returns. Default: any JSON.
+   */
+  readonly data?: Data
+  /** The longest time in seconds for which a run waits, at most a year. Default: it waits without end. */
+  readonly timeoutSeconds?: number
+  /**
+   * What becomes of a run whose time is over. `fail` (the default): it fails as `event_timeout`. `continue`: it goes on,
+   * and the data of the event is `null`.
+   */
+  readonly onTimeout?: 'fail' | 'continue'
+}
+
+/** An event as a definition stores it. */
+export interface EventSettings {
+  readonly data: z.ZodType | null
+  readonly timeoutMs: number | null
+  readonly onTimeout: EventPlace['onTimeout']
+}
+
+const MAX_TIMEOUT_SECONDS = 366 * 86_400
+const MEMBERS = new Set<string>([
+  'data',
+  'timeoutSeconds',
+  'onTimeout',
+] satisfies (keyof EventOptions)[])
+
+/** Returns the place as it is stored in the definition. @throws {TypeError} if the name or an option is not valid */
+export function eventStep(process: string, name: string, options: EventOptions): AnyStep {
+  if (!StepName.safeParse(name).success) throw new TypeError(cannotName(name, 'an event', process))
+  const what = `event ${name} of ${process}`
+  requireMembers(options, MEMBERS, what)
+  const { data = null, timeoutSeconds, onTimeout = 'fail' } = options
+  if (data !== null && !isSchema(data))
+    throw new TypeError(`data of ${what} must be a schema of zod 4`)
+  if (
+    timeoutSeconds !== undefined &&
+    !(
+      typeof timeoutSeconds === 'number' &&
+      timeoutSeconds > 0 &&
+      timeoutSeconds <= MAX_TIMEOUT_SECONDS
+    )
+  )
+    throw new TypeError(
+      `timeoutSeconds of ${what} must be more than 0, at most ${MAX_TIMEOUT_SECONDS}`,
+    )
+  if (onTimeout !== 'fail' && onTimeout !== 'continue')
+    throw new TypeError(`onTimeout of ${what} must be 'fail' or 'continue'`)
+  if (onTimeout === 'continue' && timeoutSeconds === undefined)
+    throw new TypeError(`onTimeout of ${what} has no effect without timeoutSeconds`)
+  const timeoutMs = timeoutSeconds === undefined ? null : timeoutSeconds * 1_000
+  const event: EventSettings = { data, timeoutMs, onTimeout }
+  // The worker waits at the place instead of calling the function.
+  return Object.assign(() => {}, { event })
+}
+
+/** Returns the outcome of a run that enters the place: it waits. */
+export const enterEvent = ({ timeoutMs }: EventSettings): StepOutcome => ({
+  kind: 'parked',
+  timeoutMs,
+  ask: null,
+})
+
+/** Returns the events of a process by the names of their places. */
+export const eventPlaces = ({ name, stepNames, steps }: ProcessDefinition): EventPlace[] =>
+  stepNames.flatMap((place, index) => {
+    const event = steps.get(place)?.event
+    if (event === undefined) return []
+    const { onTimeout } = event
+    return [{ process: name, place, next: stepNames[index + 1] ?? null, onTimeout }]
+  })
