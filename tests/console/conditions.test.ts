@@ -39,6 +39,12 @@ describe('the conditions on the page Now of the console', () => {
     at.fake.credentials.push(broken('1'), broken('2'))
     at.fake.add(['broken'], { Status: 'Failed' })
     at.fake.add(['rejected'], { Status: 'Failed', ErrorClass: 'http_422' })
+    at.fake.add(['twice', 'named'], {
+      Status: 'Failed',
+      ErrorClass: 'http_400',
+      LastError:
+        '6240 Duplicate Name Exists Error: The name exists. (POST http://gateway/v3 responded with 400)',
+    })
     page = await at.signIn()
   })
   afterAll(async () => {
@@ -48,6 +54,18 @@ describe('the conditions on the page Now of the console', () => {
 
   const condition = (title: string | RegExp) =>
     page.getByRole('listitem').filter({ hasText: title })
+
+  it('Now, the list and the run say with which code and message the provider has rejected runs, and what helps', async () => {
+    await page.goto(at.url)
+    const rejected = condition('6240 Duplicate Name Exists Error')
+    await rejected.getByText('2 runs failed at').waitFor()
+    await rejected.getByText('has this name').waitFor()
+    await rejected.getByRole('link', { name: 'Show', exact: true }).click()
+    await page.getByText('the provider responded with 6240').first().waitFor()
+    await page.getByRole('link', { name: 'named', exact: true }).click()
+    await page.getByText('The name exists.').waitFor()
+    await expectAccessible(page, 'run-rejected')
+  })
 
   it('the condition about companies that must be reconnected says when the first refresh failed, and links to these companies', async () => {
     await page.goto(at.url)

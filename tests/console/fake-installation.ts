@@ -2,6 +2,7 @@
  * A fake installation: one HTTP server that responds to the requests of the console as the coordinator, token-service
  * and the gateway do. Runs change only when a test or a benchmark changes them.
  */
+import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { text } from 'node:stream/consumers'
 import type { ActionView } from '@integration-host/shared/contracts/action'
@@ -179,11 +180,15 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
   function summary(process: string): unknown {
     const groups = Map.groupBy(
       runs.filter((run) => run.process === process && run.status !== 'Completed'),
-      (run) => JSON.stringify([run.status, header(run).WaitingFor, header(run).ErrorClass]),
+      (run) => {
+        const { Status, WaitingFor, ErrorClass } = header(run)
+        return JSON.stringify([Status, WaitingFor, ErrorClass, providerErrorOf(header(run))])
+      },
     )
     const views = [...groups].map(([key, of]) => {
-      const [Status, WaitingFor, ErrorClass] = JSON.parse(key) as [
+      const [Status, WaitingFor, ErrorClass, ProviderError] = JSON.parse(key) as [
         HeaderStatus,
+        string | null,
         string | null,
         string | null,
       ]
@@ -192,6 +197,7 @@ export async function startFakeInstallation(): Promise<FakeInstallation> {
         Status,
         StepName: 'order',
         ErrorClass,
+        ProviderError,
         WaitingFor,
         Count: of.length,
         InDoubt: 0,
@@ -466,6 +472,7 @@ function eventOf(run: FakeRun): TransactionEvent {
     StepName,
     Attempt,
     ErrorClass,
+    ProviderError: providerErrorOf(header(run)),
     WaitingFor: null,
     InDoubt: false,
     NextAttemptAt: null,

@@ -103,6 +103,7 @@ export function fill(fake: FakeInstallation): void {
       Path: text,
       Status: 503,
       Code: text,
+      ProviderError: text,
       DurationMs: 1,
       WaitedMs: 0,
       Attempts: 1,

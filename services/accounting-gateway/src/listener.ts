@@ -2,6 +2,8 @@
  * Decides for each HTTP request whether the gateway forwards the request to the accounting API, serves it with its own
  * app, or rejects it.
  */
+import { codeAndMessage } from '@integration-host/shared/provider-profile/provider-fault'
+import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -32,6 +34,8 @@ export interface ListenerDeps {
   readonly logger: Logger
   readonly metrics: GatewayMetrics
   readonly activity: RealmActivityLog
+  /** Returns the error in the body of a response of the accounting API; `null` if there is none. */
+  readonly faultOf: ProviderProfile['accounting']['faultOf']
 }
 
 export interface Listener {
@@ -95,7 +99,7 @@ export function createListener(deps: ListenerDeps): Listener {
       metrics.callCompleted(target.realm, status, durationMs, result.waitedMs)
       activity.callEnded(
         target.realm,
-        status < 400 ? null : failedCall(companyCall, result, status, durationMs),
+        status < 400 ? null : failedCall(companyCall, result, status, durationMs, deps.faultOf),
       )
       logCall(companyCall, result, status, durationMs)
       return status
@@ -306,17 +310,24 @@ const CONNECT_RESPONSE = [
   CONNECT_BODY,
 ].join('\r\n')
 
+function providerErrorIn(body: string, faultOf: ListenerDeps['faultOf']): string | null {
+  const fault = faultOf(body)
+  return (fault && codeAndMessage(fault)) || null
+}
+
 const failedCall = (
   { request, target, requestId }: CompanyCall,
-  { error, attempts, waitedMs, traceId }: CallResult,
+  { error, attempts, waitedMs, traceId, errorStart }: CallResult,
   status: number,
   durationMs: number,
+  faultOf: ListenerDeps['faultOf'],
 ): FailedCallRecord => ({
   at: Date.now(),
   method: request.method ?? '',
   path: target.path.split('?', 1)[0] ?? '',
   status,
   code: error?.code ?? null,
+  providerError: errorStart && providerErrorIn(errorStart.toString(), faultOf),
   durationMs,
   waitedMs,
   attempts,

@@ -146,6 +146,7 @@ export async function startAccountingGateway(
     logger,
     metrics: gatewayMetrics,
     activity,
+    faultOf: config.PROVIDER_PROFILE.accounting.faultOf,
   })
   const fastPath = config.FAST_PATH
     ? createFastPath({ serve: listener.onFastPathRequest, mayBuffer: listener.isFastPathRequest })

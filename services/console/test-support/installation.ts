@@ -40,6 +40,7 @@ export const runGroup = (over: Partial<RunGroup> = {}): RunGroup => ({
   step: 'order',
   status: 'Failed',
   errorClass: null,
+  providerError: null,
   waitingFor: null,
   count: 3,
   inDoubt: 0,

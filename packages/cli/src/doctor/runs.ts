@@ -9,6 +9,7 @@ import {
   skipped,
   warning,
 } from '@integration-host/shared/observability/checks/check-result'
+import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
 import { z } from 'zod'
 import { queryOf } from '../commands/transactions/filter-options.ts'
 import { mostFrequent } from './most-frequent.ts'
@@ -18,6 +19,7 @@ const Page = z.object({
   items: z.array(
     HeaderView.pick({ Process: true, TransactionID: true, Status: true, StepName: true }).extend({
       ErrorClass: z.string().nullable(),
+      LastError: z.string().nullable(),
       WaitingFor: z.string().nullable(),
     }),
   ),
@@ -105,7 +107,7 @@ const checkFailed = (failed: Found): CheckResult[] =>
     : [
         problem(
           'failed runs',
-          `${amount(failed)} in the last day: ${grouped(failed.runs, ({ Process, StepName, ErrorClass }) => `${ErrorClass ?? 'no class'} at ${Process} ${StepName}`)}`,
+          `${amount(failed)} in the last day: ${grouped(failed.runs, (run) => `${providerErrorOf(run) ?? run.ErrorClass ?? 'no class'} at ${run.Process} ${run.StepName}`)}`,
           remedyFor('RunsFailed', `integration-host transactions show ${idOf(failed)}`),
         ),
       ]

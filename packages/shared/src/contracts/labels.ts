@@ -94,20 +94,36 @@ export const LabelChange = z
   })
   .meta({ ref: 'LabelChange' })
 
-/** Label and tags in views and events. Empty members are absent. */
+/** Label, name and tags in views and events. Empty members are absent. */
 export const labelMembers = {
   Label: z.string().optional().meta({ description: 'what people call the company' }),
+  CompanyName: z
+    .string()
+    .optional()
+    .meta({ description: 'the name of the company at the provider; a text from outside' }),
   Tags: z.record(z.string(), z.string()).optional(),
 }
 
-/** Returns label and tags as members of a view or event. Empty members are left out. */
+/** Returns the name by which people know a company; `undefined` if neither a label nor the name is known. */
+export const nameOf = ({
+  Label: label,
+  CompanyName,
+}: {
+  readonly Label?: string | undefined
+  readonly CompanyName?: string | undefined
+}): string | undefined => label ?? CompanyName
+
+/** Returns label, name and tags as members of a view or event. Empty members are left out. */
 export const labelMembersOf = ({
   label,
   tags,
+  company = null,
 }: {
   readonly label: string | null
   readonly tags: Tags
-}): { Label?: string; Tags?: Record<string, string> } => ({
+  readonly company?: { readonly name: string | null } | null
+}): { Label?: string; CompanyName?: string; Tags?: Record<string, string> } => ({
   ...(label !== null && { Label: label }),
+  ...(company !== null && company.name !== null && { CompanyName: company.name }),
   ...(Object.keys(tags).length > 0 && { Tags: { ...tags } }),
 })

@@ -41,6 +41,11 @@ const FailedCall = z
     Path: z.string().meta({ description: 'without the query' }),
     Status: z.int().meta({ description: '499 if the caller closed its connection first' }),
     Code: z.string().nullable().meta({ description: 'if the gateway itself rejected the call' }),
+    ProviderError: z
+      .string()
+      .nullable()
+      .default(null)
+      .meta({ description: "the provider's code and message; a text from outside" }),
     DurationMs: z.int().nonnegative(),
     WaitedMs: z.int().nonnegative(),
     Attempts: z.int().nonnegative(),

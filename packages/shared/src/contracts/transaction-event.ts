@@ -26,6 +26,8 @@ export const TransactionEvent = z.object({
   /** The number of attempts so far of the step that is due. */
   Attempt: z.int().nonnegative().default(0),
   ErrorClass: z.string().nullable().default(null),
+  /** The provider's code and message, such as `6240 Duplicate Name Exists Error`: a text from outside. */
+  ProviderError: z.string().nullable().default(null),
   /** The credential that a `Waiting` run waits for. */
   WaitingFor: z.string().nullable().default(null),
   /** Whether the step that is due is in doubt: an earlier attempt may have taken effect. */

@@ -16,3 +16,17 @@ export const hasOnlyVisible = (text: string): boolean => !INVISIBLE.test(text)
 /** Returns whether a text can be a name: all its characters are visible, and one is a letter or a digit. */
 export const isVisibleName = (text: string): boolean =>
   hasOnlyVisible(text) && /[\p{L}\p{N}]/u.test(text)
+
+/**
+ * Returns a text from outside as a text of one line with visible characters: invisible characters become spaces, and what
+ * is longer than `longest` characters is cut off.
+ */
+export const visibleText = (text: string, longest: number): string => {
+  const line = text
+    .slice(0, 8 * longest)
+    .replaceAll(new RegExp(INVISIBLE, 'gu'), ' ')
+    .replaceAll(/\s+/g, ' ')
+    .trim()
+  const characters = Array.from(line)
+  return characters.length <= longest ? line : `${characters.slice(0, longest - 1).join('')}…`
+}

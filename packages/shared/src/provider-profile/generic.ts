@@ -40,5 +40,6 @@ export const generic: ProviderProfile = {
       coolDownSeconds: 60,
     },
     faultOf: () => null,
+    companyName: null,
   },
 }

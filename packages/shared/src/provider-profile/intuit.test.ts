@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { providerErrorOf, providerReason } from './provider-fault.ts'
 import { generic } from './generic.ts'
 import { intuit } from './intuit.ts'
 
@@ -73,7 +74,7 @@ describe('reading an error body under the intuit profile', () => {
     'the intuit profile maps the error code %s to the class %s in all three formats of an error body',
     (code, faultClass) => {
       for (const body of [capital(code), lower(code), xml(code)])
-        expect(intuit.accounting.faultOf(body)).toEqual({ code, class: faultClass })
+        expect(intuit.accounting.faultOf(body)).toMatchObject({ code, class: faultClass })
     },
   )
 
@@ -83,14 +84,14 @@ describe('reading an error body under the intuit profile', () => {
     ['in single quotes', "<R><Fault type='x'><Error code='6190'/></Fault></R>"],
     ['after another attribute', '<R><Fault><Error element="a>b" code="6190"/></Fault></R>'],
   ])('the intuit profile reads an error code that is %s', (_, body) => {
-    expect(intuit.accounting.faultOf(body)).toEqual({
+    expect(intuit.accounting.faultOf(body)).toMatchObject({
       code: '6190',
       class: 'provider_subscription_ended',
     })
   })
 
   it('the intuit profile recognises an error code with leading zeros', () => {
-    expect(intuit.accounting.faultOf(xml('003100'))).toEqual({
+    expect(intuit.accounting.faultOf(xml('003100'))).toMatchObject({
       code: '003100',
       class: 'provider_permission_denied',
     })
@@ -117,7 +118,48 @@ describe('reading an error body under the intuit profile', () => {
       '<IntuitResponse><Fault type="SERVICE"/></IntuitResponse>',
     ],
   ])('the intuit profile returns an empty error code for %s', (_, body) => {
-    expect(intuit.accounting.faultOf(body)).toEqual({ code: '', class: null })
+    expect(intuit.accounting.faultOf(body)).toMatchObject({ code: '', message: '', class: null })
+  })
+
+  it.each([
+    [
+      'JSON',
+      '{"Fault":{"Error":[{"Message":"Duplicate Name Exists Error","Detail":"The name <exists>","code":"6240"}]}}',
+    ],
+    [
+      'lower-case JSON',
+      '{"fault":{"error":[{"message":"Duplicate Name Exists Error","detail":"The name <exists>","code":"6240"}]}}',
+    ],
+    [
+      'XML',
+      '<R><Fault type="x"><Error code="6240"><Message>Duplicate Name Exists Error</Message><Detail>The name &lt;exists&gt;</Detail></Error></Fault></R>',
+    ],
+  ])('the reason of a failed call has the code, message and detail of a %s body', (_, body) => {
+    const fault = intuit.accounting.faultOf(body)
+    expect(fault && providerReason(fault, 'POST x responded with 400')).toBe(
+      '6240 Duplicate Name Exists Error: The name <exists> (POST x responded with 400)',
+    )
+  })
+
+  it('the texts of a provider become one line of visible characters, and have a maximum length', () => {
+    const Message = `A\u202eB\n${'m'.repeat(5_000)}`
+    const Error = { code: '1', Message, Detail: `\u0000d${'d'.repeat(5_000)}` }
+    const fault = intuit.accounting.faultOf(JSON.stringify({ Fault: { Error: [Error] } }))
+    const reason = fault === null ? '' : providerReason(fault, 'GET x responded with 400')
+    expect(reason).toMatch(/^1 A B m+…: d+… \(GET x responded with 400\)$/)
+    expect(reason.length).toBeLessThan(600)
+  })
+
+  it('code and message are found in the stored reason of a run, and only there', () => {
+    const found = (ErrorClass: string, LastError: string | null) =>
+      providerErrorOf({ ErrorClass, LastError })
+    expect(found('http_400', '6140 Duplicate Number Error: the 12: again (POST x …)')).toBe(
+      '6140 Duplicate Number Error',
+    )
+    expect(found('provider_fault', '610: POST x responded with 200. Remedy')).toBe('610')
+    expect(found('step_failed', '610 Not Found: own words')).toBeNull()
+    expect(found('http_404', 'GET http://x:1/ responded with 404')).toBeNull()
+    expect(found('http_400', null)).toBeNull()
   })
 
   it('the generic profile finds no error in any body', () => {

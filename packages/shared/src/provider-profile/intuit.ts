@@ -3,7 +3,12 @@
  * the source and the test, and whether the assumption was verified against the live service.
  */
 import { DOCUMENT_LIMITS, parseJson } from '../json.ts'
-import type { ProviderFault, ProviderFaultClass } from './provider-fault.ts'
+import {
+  providerError,
+  type ProviderError,
+  type ProviderFault,
+  type ProviderFaultClass,
+} from './provider-fault.ts'
 import type { ProviderProfile } from './provider-profile.ts'
 
 const ISSUER = 'https://oauth.platform.intuit.com/op/v1'
@@ -60,6 +65,14 @@ export const intuit: ProviderProfile = {
       coolDownSeconds: 60,
     },
     faultOf,
+    companyName: {
+      pathOf: (realm) => `/v3/company/${realm}/companyinfo/${realm}`,
+      nameOf(body) {
+        const company = memberOf(parseJson(body, DOCUMENT_LIMITS), 'companyinfo')
+        const name = memberOf(company, 'companyname')
+        return typeof name === 'string' ? name : null
+      },
+    },
   },
 }
 
@@ -73,38 +86,68 @@ const CLASSES: Readonly<Record<string, ProviderFaultClass>> = {
 }
 
 /**
- * Reads errors in Intuit's three formats: `{"Fault":{"Error":[…]}}`, the lower-case envelope of Intuit's API gateway,
- * and XML, which Intuit also sends if JSON was requested. The format is recognised by the first character, not by the
- * content type.
+ * Reads the errors in a response body in Intuit's three formats: `{"Fault":{"Error":[…]}}`, the lower-case envelope of
+ * Intuit's API gateway, and XML, which Intuit also sends if JSON was requested. The format is recognised by the first
+ * character, not by the content type. Returns `null` if the body is not an error.
  */
-function faultOf(body: string): ProviderFault | null {
+export function intuitErrors(body: string): readonly ProviderError[] | null {
   const text = body.trimStart()
-  const codes = text.startsWith('<') ? codesOfXml(text) : codesOfJson(text)
-  if (codes === null) return null
-  // If a body contains several errors, an error that only a person can resolve takes precedence.
-  const found = codes.map((code) => ({ code, class: CLASSES[code.replace(/^0+/, '')] ?? null }))
-  return found.find((fault) => fault.class !== null) ?? found[0] ?? { code: '', class: null }
+  return text.startsWith('<') ? errorsOfXml(text) : errorsOfJson(text)
 }
 
-const XML_ERROR = /<Error\b(?:[^<>"']|"[^"]*"|'[^']*')*?\scode\s*=\s*["'](\d{1,9})["']/g
+/** Returns the error that decides: one that only a person can resolve takes precedence over the first. */
+function faultOf(body: string): ProviderFault | null {
+  const errors = intuitErrors(body)
+  if (errors === null) return null
+  const found = errors.map((error) => ({
+    ...error,
+    class: CLASSES[error.code.replace(/^0+/, '')] ?? null,
+  }))
+  return (
+    found.find((fault) => fault.class !== null) ?? found[0] ?? { ...providerError(''), class: null }
+  )
+}
 
-function codesOfXml(text: string): string[] | null {
+const XML_ERROR =
+  /<Error\b((?:[^<>"']|"[^"]*"|'[^']*')*)>(?:\s*<Message>([^<]*)<\/Message>)?(?:\s*<Detail>([^<]*))?/g
+const XML_CODE = /\scode\s*=\s*["'](\d{1,9})["']/
+
+function errorsOfXml(text: string): ProviderError[] | null {
   const start = text.slice(0, 8_192)
   if (!/<Fault[\s>]/.test(start)) return null
-  return [...start.matchAll(XML_ERROR)].map(([, code = '']) => code)
+  return [...start.matchAll(XML_ERROR)].map(([, attributes = '', message, detail]) =>
+    providerError(XML_CODE.exec(attributes)?.[1] ?? '', unescaped(message), unescaped(detail)),
+  )
 }
 
-function codesOfJson(text: string): string[] | null {
+const ENTITIES: Readonly<Record<string, string>> = { lt: '<', gt: '>', quot: '"', apos: "'" }
+const unescaped = (text = ''): string =>
+  text
+    .replace(/&(lt|gt|quot|apos);/g, (_, name: string) => ENTITIES[name] ?? '')
+    .replaceAll('&amp;', '&')
+
+function errorsOfJson(text: string): ProviderError[] | null {
   // A body is parsed only if its first characters name a fault, because most bodies are not errors and some have
   // several megabytes.
   if (!/"[Ff]ault"\s*:/.test(text.slice(0, 512))) return null
   const fault = memberOf(parseJson(text, DOCUMENT_LIMITS), 'fault')
   if (typeof fault !== 'object' || fault === null) return null
   const errors = memberOf(fault, 'error')
-  return (Array.isArray(errors) ? errors : [errors])
-    .map((error) => String(memberOf(error, 'code')))
-    .filter((code) => /^\d{1,9}$/.test(code))
+  return (Array.isArray(errors) ? errors.slice(0, MAX_ERRORS) : [errors]).map((error) => {
+    const code = textOf(memberOf(error, 'code'))
+    return providerError(
+      /^\d{1,9}$/.test(code) ? code : '',
+      textOf(memberOf(error, 'message')),
+      textOf(memberOf(error, 'detail')),
+    )
+  })
 }
+
+/** The maximum number of errors of a body that are read. */
+const MAX_ERRORS = 100
+
+const textOf = (value: unknown): string =>
+  typeof value === 'string' || typeof value === 'number' ? String(value) : ''
 
 /** Returns the member with the given name, compared in lower case: for `fault` the member `Fault` or `fault`. */
 function memberOf(value: unknown, name: string): unknown {

@@ -1,8 +1,31 @@
-/** An error in a response body of the accounting API, and the error class of a run that fails with this error. */
+/**
+ * An error in a response body of the accounting API, and what becomes of it: the reason of a failed run.
+ *
+ * The reason begins with the provider's code and message, such as `6240 Duplicate Name Exists Error`, and ends with a
+ * colon. So {@link providerErrorOf} finds them in a stored error text, and equal reasons can be counted. They are texts
+ * from outside.
+ */
+import { visibleText } from '../contracts/visible-name.ts'
 
-export interface ProviderFault {
+export interface ProviderError {
   /** The provider's own error code, such as `5020`; empty if the body contains no code. */
   readonly code: string
+  /** The provider's message and details on one line each, with a maximum length; empty if there are none. */
+  readonly message: string
+  readonly detail: string
+}
+
+const MAX_MESSAGE = 100
+const MAX_DETAIL = 400
+
+/** Returns an error with the texts that a provider has sent, which may be anything. */
+export const providerError = (code: string, message = '', detail = ''): ProviderError => ({
+  code,
+  message: visibleText(message, MAX_MESSAGE),
+  detail: visibleText(detail, MAX_DETAIL),
+})
+
+export interface ProviderFault extends ProviderError {
   /**
    * The error class of a run that fails with this error; `null` if the class follows from the HTTP
    * status.
@@ -34,3 +57,52 @@ export const providerFaultClasses = {
 } as const satisfies Readonly<Record<string, { readonly remedy: string }>>
 
 export type ProviderFaultClass = keyof typeof providerFaultClasses
+
+/** Returns the code and the message of an error, such as `6240 Duplicate Name Exists Error`; empty without a code. */
+export const codeAndMessage = ({ code, message }: ProviderError): string =>
+  code === '' ? '' : `${code} ${message.split(':', 1)[0]?.trim() ?? ''}`.trim()
+
+/** Returns the error text of a call that the provider has answered with an error. `call` says what was answered. */
+export function providerReason(error: ProviderError, call: string): string {
+  const reason = codeAndMessage(error)
+  const detail = error.detail || (reason === '' ? error.message : '')
+  if (reason === '') return detail === '' ? call : `${call} and an error: ${detail}`
+  return detail === '' ? `${reason}: ${call}` : `${reason}: ${detail} (${call})`
+}
+
+/** The beginning of a stored error text that {@link providerReason} has written. The coordinator counts by it in SQL. */
+export const PROVIDER_ERROR = '^[0-9]{1,9}(?: [^:]{1,120})?(?=: )'
+
+/** The error classes of runs that failed with the response of a provider. */
+export const isOfProvider = (errorClass: string | null): boolean =>
+  errorClass !== null && /^(?:http_\d{3}$|provider_)/.test(errorClass)
+
+/** Returns the provider's code and message in the error of a run; `null` if its error is not the provider's. */
+export const providerErrorOf = (run: {
+  readonly ErrorClass: string | null
+  readonly LastError: string | null
+}): string | null =>
+  isOfProvider(run.ErrorClass)
+    ? (new RegExp(PROVIDER_ERROR).exec(run.LastError ?? '')?.[0] ?? null)
+    : null
+
+/** What a person should do about errors of Intuit that have no error class of their own, by code. */
+const REMEDIES: Readonly<Record<string, string>> = {
+  '610':
+    'The object does not exist, or is inactive. Make it active at the provider and resume, or queue a copy with another object.',
+  '2020': 'A member is missing in the data. Queue a copy with it.',
+  '2500':
+    'The data names an object that the company does not have. Queue a copy with an existing one.',
+  '5010':
+    'Somebody has changed the object in the meantime. Replay the run, so that it reads the object again.',
+  '6140':
+    'Another document has this number. Queue a copy with another number, or allow duplicate numbers in the settings of the company and resume.',
+  '6210':
+    'The books of this period are closed. Queue a copy with a later date, or have the period opened and resume.',
+  '6240':
+    'Another customer, vendor or employee has this name. Use that one, or queue a copy with another name.',
+}
+
+/** Returns what a person should do about an error in the form of {@link codeAndMessage}; `null` if that is not known. */
+export const providerRemedy = (error: string | null): string | null =>
+  REMEDIES[/^\d+/.exec(error ?? '')?.[0]?.replace(/^0+/, '') ?? ''] ?? null

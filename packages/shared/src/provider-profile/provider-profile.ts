@@ -100,6 +100,14 @@ export interface ProviderProfile {
      * Returns the error in a response body; `null` if the body contains no error in a format that the profile knows.
      */
     readonly faultOf: (body: string) => ProviderFault | null
+    /**
+     * How the name of a company is read: the path of the GET request, and the name in the body of its response, which is
+     * a text from outside. `null` if the profile does not know it.
+     */
+    readonly companyName: {
+      readonly pathOf: (realm: string) => string
+      readonly nameOf: (body: string) => string | null
+    } | null
   }
 }
 

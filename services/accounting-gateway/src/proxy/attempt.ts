@@ -9,8 +9,8 @@ import { responseHeaders } from './headers.ts'
 
 /** The result of one attempt to send a call upstream. */
 export type AttemptResult =
-  /** The complete response was sent to the caller. */
-  | { readonly kind: 'relayed'; readonly status: number }
+  /** The complete response was sent to the caller. `errorStart` is the beginning of the body of an error. */
+  | { readonly kind: 'relayed'; readonly status: number; readonly errorStart: Buffer | null }
   /** Upstream failed or was too slow after the response head had been sent. The caller gets a truncated response. */
   | { readonly kind: 'cut'; readonly status: number }
   /** Upstream's response was discarded, because the call is to be repeated after `delayMs`. */
@@ -44,6 +44,8 @@ const MAX_INFORMATIONAL = 100
  * body is longer, the connection is closed.
  */
 const MAX_DISCARDED_BYTES = 65_536
+/** How much of the body of an error is kept until the call has ended. */
+const MAX_ERROR_BYTES = 8_192
 /** A caller that does not read its response for this time is disconnected. */
 const STALL_TIMEOUT_MS = 60_000
 /**
@@ -69,6 +71,8 @@ export class Attempt implements Receiver {
   #head: string[] | null = null
   /** The `Content-Length` of upstream's response; -1 if the response has no such header. */
   #contentLength = -1
+  /** The first part of the body, if the status is 400 or above. It is kept for the list of failed calls. */
+  #errorStart: Buffer | null = null
   #withheld: { readonly status: number; readonly delayMs: number } | null = null
   #discardedBytes = 0
   #informationalCount = 0
@@ -156,6 +160,9 @@ export class Attempt implements Receiver {
       return
     }
     this.#receivedBytes += chunk.length
+    if (this.#status >= 400)
+      // A copy, because the chunk may be a part of a large buffer.
+      this.#errorStart ??= Buffer.from(chunk.subarray(0, MAX_ERROR_BYTES))
     const { response } = this.#deps
     if (!response.headersSent) {
       if (!this.#sendHead()) return
@@ -183,7 +190,7 @@ export class Attempt implements Receiver {
     if (trailers.length > 0 && !response.writableEnded)
       response.addTrailers(headerPairs(responseHeaders(trailers, bearer)))
     if (!response.writableEnded) response.end()
-    this.#end({ kind: 'relayed', status: this.#status })
+    this.#end({ kind: 'relayed', status: this.#status, errorStart: this.#errorStart })
   }
 
   onFailure(failure: HttpFailure): void {

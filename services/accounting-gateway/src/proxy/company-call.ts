@@ -40,4 +40,6 @@ export interface CallResult {
    * response had the header.
    */
   readonly traceId: string | null
+  /** The beginning of the body of a relayed response with a status of 400 or above; `null` if there is none. */
+  readonly errorStart: Buffer | null
 }

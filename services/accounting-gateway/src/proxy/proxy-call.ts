@@ -119,9 +119,11 @@ export class ProxyCall {
     const { request, response, body } = this.#call
     let error: Error | null = null
     let isCut = false
+    let errorStart: Buffer | null = null
     try {
       const result = await this.#attemptLoop()
       isCut = result.kind === 'cut'
+      if (result.kind === 'relayed') errorStart = result.errorStart
     } catch (thrown) {
       error = thrown instanceof Error ? thrown : new TypeError('not an error')
     }
@@ -141,6 +143,7 @@ export class ProxyCall {
       waitedMs,
       upstreamMs,
       traceId,
+      errorStart,
     }
   }
 

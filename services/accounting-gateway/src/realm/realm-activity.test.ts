@@ -8,6 +8,7 @@ const failure = (requestId: string): FailedCallRecord => ({
   path: '/v3/company/1/invoice/7',
   status: 503,
   code: null,
+  providerError: null,
   durationMs: 1,
   waitedMs: 0,
   attempts: 1,

@@ -20,6 +20,8 @@ export interface FailedCallRecord {
   readonly path: string
   readonly status: number
   readonly code: string | null
+  /** The provider's code and message in the response, a text from outside; `null` if there are none. */
+  readonly providerError: string | null
   readonly durationMs: number
   readonly waitedMs: number
   readonly attempts: number

@@ -20,13 +20,14 @@ const gateway = (settings: Readonly<Record<string, string>> = {}) =>
 
 describe('the gateway: GET /realms', () => {
   it.each(['on', 'off'])(
-    "with FAST_PATH=%s, the gateway lists failed calls of a company with the provider's trace id, but without the query",
+    "with FAST_PATH=%s, the gateway lists failed calls of a company with the provider's trace id, code and message, but without query and details",
     async (fastPath) => {
       fixture.upstream.handle = (request, response) => {
         request.resume()
         response.statusCode = request.url?.includes('bad') === true ? 400 : 200
         response.setHeader('intuit_tid', '1-65a')
-        response.end('{}')
+        const error = { code: '6240', Message: 'Duplicate Name Exists Error', Detail: 'secret' }
+        response.end(JSON.stringify({ Fault: { Error: [error] } }))
       }
       await using started = await gateway({ FAST_PATH: fastPath })
       await (await started.call('/v3/company/1/invoice/good')).text()
@@ -43,6 +44,7 @@ describe('the gateway: GET /realms', () => {
             Path: '/v3/company/1/bad',
             Status: 400,
             Code: null,
+            ProviderError: '6240 Duplicate Name Exists Error',
             Attempts: 1,
             IntuitTid: '1-65a',
           },

@@ -94,6 +94,7 @@ export function realmRoutes({ activity, rates, usage, now }: RealmRouteDeps): Ho
             Path: call.path,
             Status: call.status,
             Code: call.code,
+            ProviderError: call.providerError,
             DurationMs: Math.round(call.durationMs),
             WaitedMs: Math.round(call.waitedMs),
             Attempts: call.attempts,

@@ -100,6 +100,11 @@ function Calls({ calls }: { readonly calls: CompanyLimitsView['Calls'] }) {
               <Ago time={one.At} />
             </span>
           </p>
+          {one.ProviderError !== null && (
+            <p className="error outside">
+              <Outside text={one.ProviderError} />
+            </p>
+          )}
           <dl className="figures">
             {one.Code !== null && (
               <div>

@@ -67,9 +67,9 @@ export const mostUrgentFirst = (all: readonly Condition[]): readonly Condition[]
       other.affected - one.affected,
   )
 
-/** The name by which people know a company: its label, or else its realm. */
-export const companyName = ({ Label, Environment, Name }: CredentialView): string =>
-  Label || Environment || Name
+/** The name by which people know a company: its label, its name at the provider, or else its realm. */
+export const companyName = ({ Label, CompanyName, Environment, Name }: CredentialView): string =>
+  Label || CompanyName || Environment || Name
 
 /** Returns a list of names as text, such as `A, B, C and 9 more`. */
 export function listed(names: readonly string[], total = names.length): string {

@@ -67,6 +67,25 @@ describe('the conditions of the page Now', () => {
     expect(conditionsOf(withGroups({ ...lost, status: 'Running' }))).toEqual([])
   })
 
+  it('the condition about failed runs says with which codes and messages the provider has rejected them', () => {
+    const rejected = runGroup({ errorClass: 'http_400', providerError: '6240 Duplicate Name' })
+    expect(conditionsOf(withGroups({ ...rejected, count: 2 }))).toMatchObject([
+      {
+        title: '2 runs failed at OrderProcess.order: 6240 Duplicate Name',
+        detail: 'http_400',
+        remedy: expect.stringContaining('has this name'),
+      },
+    ])
+    const other = { ...rejected, providerError: '6140 Duplicate Number', count: 5 }
+    expect(conditionsOf(withGroups({ ...rejected, count: 2 }, other))).toMatchObject([
+      {
+        title: '7 runs failed at OrderProcess.order',
+        detail: '5 × 6140 Duplicate Number and 2 × 6240 Duplicate Name',
+        affected: 7,
+      },
+    ])
+  })
+
   it('a condition names companies by their labels, and counts the companies that it does not name', () => {
     const faulted = [
       company('ACC-1', 'must_reconnect', 'Rosewood Interiors'),

@@ -3,6 +3,7 @@
  * (packages/shared/src/conditions.ts), unless the console knows more. metric-conditions.ts has the conditions that are
  * found in the metrics.
  */
+import { providerRemedy } from '@integration-host/shared/provider-profile/provider-fault'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { companyStateTexts, faultText } from '../isomorphic/company-texts.ts'
@@ -61,11 +62,20 @@ function* services({ services: all }: Installation): Generator<Condition> {
 }
 
 /** Returns the page and the action for a company that must be reconnected. */
-function reconnecting({ Name, Label }: CredentialView): Pick<Condition, 'page' | 'action'> {
+function reconnecting({
+  Name,
+  Label,
+  CompanyName,
+}: CredentialView): Pick<Condition, 'page' | 'action'> {
   const realm = realmOf(Name)
   return {
     page: companyPage(realm),
-    action: { Kind: 'connect_company', Realm: realm, ...(Label !== '' && { Label }) },
+    action: {
+      Kind: 'connect_company',
+      Realm: realm,
+      ...(Label !== '' && { Label }),
+      ...(CompanyName !== undefined && { CompanyName }),
+    },
   }
 }
 
@@ -138,6 +148,19 @@ function namesAndClasses(credentials: readonly CredentialView[], count: number):
 const faultTime = (fault: CredentialView['Fault']): readonly number[] =>
   fault === undefined ? [] : [Date.parse(fault.Since ?? fault.At)]
 
+/** Returns the texts about failed runs with the same error class. The provider's messages are texts from outside. */
+function failureTexts(errorClass: string | null, groups: readonly RunGroup[]) {
+  const name = errorClass ?? 'without an error class'
+  const same = groups.toSorted((one, other) => other.count - one.count)
+  const [most] = same
+  const known = same.flatMap(({ providerError }) => providerError ?? [])
+  const remedy = providerRemedy(most?.providerError ?? null) ?? failureRemedy(errorClass)
+  if (known.length === 0) return { title: '', detail: name, remedy }
+  if (same.length === 1) return { title: `: ${known[0]}`, detail: name, remedy }
+  const texts = same.map(({ providerError, count }) => `${count} × ${providerError ?? name}`)
+  return { title: '', detail: listed(texts), remedy }
+}
+
 function* runs({ processes: all, faulted }: Installation): Generator<Condition> {
   const groups = (all ?? []).flatMap((process) => process.groups ?? [])
   const failed = Map.groupBy(
@@ -149,11 +172,12 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
     if (first === undefined) continue
     const count = total(same)
     const place = first.step === null ? first.process : `${first.process}.${first.step}`
+    const { title, detail, remedy } = failureTexts(first.errorClass, same)
     yield condition('RunsFailed', {
       key,
-      title: `${counted(count, 'run')} failed at ${place}`,
-      detail: first.errorClass ?? 'without an error class',
-      remedy: failureRemedy(first.errorClass),
+      title: `${counted(count, 'run')} failed at ${place}${title}`,
+      detail,
+      remedy,
       affected: count,
       knownSince: earliest(same.flatMap(({ endedAt }) => (endedAt === null ? [] : [endedAt]))),
       begin: count === 1 ? 'failed' : 'first failure',

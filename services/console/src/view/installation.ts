@@ -36,6 +36,8 @@ export interface RunGroup {
   readonly step: string | null
   readonly status: string
   readonly errorClass: string | null
+  /** The provider's code and message with which the runs failed, a text from outside; `null` if there are none. */
+  readonly providerError: string | null
   readonly waitingFor: string | null
   readonly count: number
   readonly inDoubt: number

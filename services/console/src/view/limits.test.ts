@@ -16,6 +16,7 @@ const call = {
   Path: '/v3/company/1/invoice/7',
   Status: 503,
   Code: null,
+  ProviderError: null,
   DurationMs: 1,
   WaitedMs: 0,
   Attempts: 1,

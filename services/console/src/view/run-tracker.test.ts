@@ -21,6 +21,7 @@ const counted: RunGroup = {
   step: 's',
   status: 'Failed',
   errorClass: 'http_503',
+  providerError: null,
   waitingFor: null,
   count: 5,
   inDoubt: 0,

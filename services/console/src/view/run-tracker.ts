@@ -60,23 +60,27 @@ export interface RunTracker {
   minutes(now: number): readonly Minute[]
 }
 
-type Grouped = Pick<RunGroup, 'process' | 'step' | 'status' | 'errorClass' | 'waitingFor'>
+type Grouped = Omit<RunGroup, 'count' | 'inDoubt' | 'endedAt'>
+
+const NO_REASON = { errorClass: null, providerError: null, waitingFor: null }
 
 /**
  * Returns the group in which the pages count a run. Runs are grouped by process and status. Failed runs, and runs that
- * wait for a company, are also grouped by step and error class. Queued and running runs form one group, because the
+ * wait for a company, are also grouped by step, error class
+ * and the provider's message. Queued and running runs form one group, because the
  * coordinator does not publish every start of a step.
  */
-function groupOf({ process, step, status, errorClass, waitingFor }: Grouped): Grouped {
+function groupOf(group: Grouped): Grouped {
+  const { process, step, status, errorClass, providerError, waitingFor } = group
   if (status === 'Failed' || waitingFor !== null)
-    return { process, step, status, errorClass, waitingFor }
+    return { process, step, status, errorClass, providerError, waitingFor }
   const counted = status === 'Queued' ? 'Running' : status
-  return { process, step: null, status: counted, errorClass: null, waitingFor: null }
+  return { ...NO_REASON, process, step: null, status: counted }
 }
 
 const keyOf = (group: Grouped): string => {
-  const { process, step, status, errorClass, waitingFor } = groupOf(group)
-  return JSON.stringify([process, step, status, errorClass, waitingFor])
+  const { process, step, status, errorClass, providerError, waitingFor } = groupOf(group)
+  return JSON.stringify([process, step, status, errorClass, providerError, waitingFor])
 }
 
 const keyAfter = (event: Transition): GroupKey =>
@@ -87,6 +91,7 @@ const keyAfter = (event: Transition): GroupKey =>
         step: event.StepName,
         status: event.Status,
         errorClass: event.ErrorClass,
+        providerError: event.ProviderError,
         waitingFor: event.WaitingFor,
       })
 
@@ -210,7 +215,7 @@ function changeOf(groups: Map<string, Change>, key: string): Change {
 function firstSeen({ Process, Version, First }: Transition): Followed['entered'] {
   if (First === undefined && Version < 2) return []
   const isNew = First !== undefined && First.Version < 2
-  const running = { step: null, status: 'Running', errorClass: null, waitingFor: null }
+  const running = { ...NO_REASON, step: null, status: 'Running' }
   return [
     {
       group: keyOf({ process: Process, ...running }),
@@ -239,12 +244,14 @@ function merged(groups: readonly RunGroup[]): Map<string, Count> {
 }
 
 function newGroup(key: string): Count {
-  const [process, step, status, errorClass, waitingFor] = JSON.parse(key) as [
+  const [process, step, status, errorClass, providerError, waitingFor] = JSON.parse(key) as [
     string,
     string | null,
     string,
+    string | null,
     string | null,
     string | null,
   ]
-  return { process, step, status, errorClass, waitingFor, count: 0, inDoubt: 0, endedAt: null }
+  const group = { process, step, status, errorClass, providerError, waitingFor }
+  return { ...group, count: 0, inDoubt: 0, endedAt: null }
 }

@@ -9,6 +9,7 @@ export const Transition = StreamedTransition.pick({
   Status: true,
   StepName: true,
   ErrorClass: true,
+  ProviderError: true,
   WaitingFor: true,
   Version: true,
   At: true,

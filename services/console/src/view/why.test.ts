@@ -14,6 +14,7 @@ const explained = (run: Partial<ExplainedRun>, context?: RunContext): string =>
       StepName: 'report',
       Attempt: 1,
       ErrorClass: null,
+      LastError: null,
       WaitingFor: null,
       InDoubt: false,
       ...run,
@@ -26,6 +27,13 @@ describe('the sentence that explains the state of a run', () => {
     [
       { ErrorClass: 'http_503' },
       'Failed at report: the target responded with 503. Fix the target, then resume: the same idempotency keys are sent again.',
+    ],
+    [
+      {
+        ErrorClass: 'http_400',
+        LastError: '6240 Duplicate Name Exists Error: It exists. (POST x …)',
+      },
+      'Failed at report: the provider responded with 6240 Duplicate Name Exists Error. Another customer, vendor or employee has this name. Use that one, or queue a copy with another name.',
     ],
     [
       { ErrorClass: 'http_404' },
@@ -70,6 +78,7 @@ describe('the sentence that explains the state of a run', () => {
       StepName: 'order',
       Attempt: 0,
       ErrorClass: null,
+      LastError: null,
       WaitingFor: 'ACC-1',
     } as const
     expect(whyOf({ ...run, InDoubt: false }, { company: 'Rosewood' })).toMatch(

@@ -2,13 +2,17 @@
  * Says in a sentence why a run is in its state, and what a person can do about a failure. The list of runs and the page
  * of a run use the same sentences.
  */
+import {
+  providerErrorOf,
+  providerRemedy,
+} from '@integration-host/shared/provider-profile/provider-fault'
 import type { RunResponse } from '@integration-host/shared/contracts/run'
 import type { RunAction } from '../contracts/runs.ts'
 import { failureRemedy, meaningOf } from './error-class.ts'
 
 export type ExplainedRun = Pick<
   RunResponse,
-  'Status' | 'StepName' | 'Attempt' | 'ErrorClass' | 'WaitingFor' | 'InDoubt'
+  'Status' | 'StepName' | 'Attempt' | 'ErrorClass' | 'LastError' | 'WaitingFor' | 'InDoubt'
 >
 
 export interface RunContext {
@@ -35,11 +39,15 @@ export function whyOf(run: ExplainedRun, context: RunContext = {}): string {
 const isDue = ({ Status, Attempt }: ExplainedRun): boolean =>
   Status === 'Queued' || Status === 'Retrying' || (Status === 'Running' && Attempt === 0)
 
-function stateSentence(
-  { Status, StepName, Attempt, ErrorClass, WaitingFor }: ExplainedRun,
-  { company, mustReconnect = false }: RunContext,
-): string {
-  const because = ErrorClass === null ? '' : meaningOf(ErrorClass).cause
+function stateSentence(run: ExplainedRun, { company, mustReconnect = false }: RunContext): string {
+  const { Status, StepName, Attempt, ErrorClass, WaitingFor } = run
+  const providerError = providerErrorOf(run)
+  const because =
+    providerError !== null
+      ? `the provider responded with ${providerError}`
+      : ErrorClass === null
+        ? ''
+        : meaningOf(ErrorClass).cause
   switch (Status) {
     case 'Queued':
       return `Waits for its turn at ${StepName}.`
@@ -68,7 +76,7 @@ function stateSentence(
     case 'Failed':
       return because === ''
         ? `Failed at ${StepName}. ${failureRemedy(null)}`
-        : `Failed at ${StepName}: ${because}. ${failureRemedy(ErrorClass)}`
+        : `Failed at ${StepName}: ${because}. ${providerRemedy(providerError) ?? failureRemedy(ErrorClass)}`
     case 'Cancelled':
       return `Cancelled at ${StepName}.`
     case 'Undoing':

@@ -208,6 +208,7 @@ describe('waiting for the end of a run', { timeout }, () => {
     StepName: 'only',
     Attempt: 1,
     ErrorClass: null,
+    ProviderError: null,
     WaitingFor: null,
     InDoubt: false,
     NextAttemptAt: null,

@@ -83,6 +83,7 @@ describe('the summary of a process', () => {
           Count: 1,
           OldestCreatedAt: expect.stringMatching(/Z$/),
           FirstEndedAt: expect.stringMatching(/Z$/),
+          ProviderError: null,
         },
       ],
       IsLowerBound: false,

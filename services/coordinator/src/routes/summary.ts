@@ -31,10 +31,20 @@ const Summary = z
         DefinitionVersion: z.string().nullable(),
       }),
     ),
-    EndedBadly: z.array(Group.extend({ FirstEndedAt: z.iso.datetime().nullable() })).meta({
-      description:
-        'failed and cancelled; a null StepName: runs newer than those whose step was read, because there are many',
-    }),
+    EndedBadly: z
+      .array(
+        Group.extend({
+          FirstEndedAt: z.iso.datetime().nullable(),
+          ProviderError: z
+            .string()
+            .nullable()
+            .meta({ description: "the provider's code and message; a text from outside" }),
+        }),
+      )
+      .meta({
+        description:
+          'failed and cancelled; a null StepName: runs newer than those whose step was read, because there are many',
+      }),
     IsLowerBound: z.boolean().meta({ description: 'there may be more runs than were counted' }),
   })
   .meta({ ref: 'ProcessSummary' })

@@ -99,6 +99,7 @@ export function auditContract(name: string, open: () => Promise<MovableSource>):
         InDoubt: 1,
         OldestCreatedAt,
         FirstEndedAt,
+        ProviderError: null,
       })
       const one = { Count: 1, InDoubt: 0 }
       expect(endedBadly.slice(1)).toEqual(
@@ -110,6 +111,23 @@ export function auditContract(name: string, open: () => Promise<MovableSource>):
       expect(endedBadly).toHaveLength(3)
       expect(unfinished).toEqual([])
       expect(runsByStatus).toEqual({ Failed: 3, Cancelled: 1, Completed: 1 })
+    })
+
+    it('failed runs are counted by the code and message of the provider', async () => {
+      const rejected = (error: string) => ({ ...failed, error })
+      await run(await queue('1'), rejected('6240 Duplicate Name: A (POST x responded with 400)'))
+      await run(await queue('2'), rejected('6240 Duplicate Name: B (POST x responded with 400)'))
+      await run(await queue('3'), rejected('6140 Duplicate Number: POST x responded with 400'))
+      await run(await queue('4'), { ...rejected('6240 Own: words'), errorClass: 'step_failed' })
+      const { endedBadly } = await audit()
+      expect(endedBadly).toHaveLength(3)
+      expect(endedBadly[0]).toMatchObject({ ProviderError: '6240 Duplicate Name', Count: 2 })
+      expect(endedBadly).toContainEqual(
+        expect.objectContaining({ ProviderError: '6140 Duplicate Number', Count: 1 }),
+      )
+      expect(endedBadly).toContainEqual(
+        expect.objectContaining({ ErrorClass: 'step_failed', ProviderError: null }),
+      )
     })
 
     it('a failed run that is resumed counts as unfinished', async () => {

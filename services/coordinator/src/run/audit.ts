@@ -28,6 +28,11 @@ export interface RunGroup extends Pick<Run, 'Process' | 'Status' | 'ErrorClass' 
 export interface EndedGroup extends RunGroup {
   /** The time at which the first of these runs ended; `null` if their rows were not read, because there are too many. */
   readonly FirstEndedAt: string | null
+  /**
+   * The provider's code and message with which these runs ended, a text from outside; `null` if they ended otherwise, if
+   * their rows were not read, or if the runs of their step ended with very many different messages.
+   */
+  readonly ProviderError: string | null
 }
 
 export interface UnfinishedGroup extends RunGroup, Pick<Run, 'DefinitionVersion'> {

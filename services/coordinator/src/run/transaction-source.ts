@@ -217,6 +217,7 @@ export type AnnouncedRun = Pick<
   | 'Version'
   | 'InDoubt'
   | 'ErrorClass'
+  | 'LastError'
 >
 
 /** Returns the webhooks that report a transition. */

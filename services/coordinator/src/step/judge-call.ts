@@ -1,7 +1,10 @@
 /** Derives the outcome of a step from the outcome of one of its calls. */
 import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { DOCUMENT_LIMITS, jsonExcess, parseJson } from '@integration-host/shared/json'
-import { providerFaultClasses } from '@integration-host/shared/provider-profile/provider-fault'
+import {
+  providerFaultClasses,
+  providerReason,
+} from '@integration-host/shared/provider-profile/provider-fault'
 import { coolDownMs, type CoolDowns } from './cool-downs.ts'
 import { type CallOutcome, MAX_RESPONSE_BYTES } from './http-call.ts'
 import { normalizedText } from '../run/json-normalization.ts'
@@ -125,7 +128,9 @@ export async function judgeCall(
       retryAfterMs: parseRetryAfter(outcome.retryAfter, now()),
     }
   if (verdict === 'completed') return response
-  const error = shortText(`${what} responded with ${outcome.status}`)
+  const answered = `${what} responded with ${outcome.status}`
+  const fault = credential === undefined ? null : gateway.faultOf(body)
+  const error = shortText(fault === null ? answered : providerReason(fault, answered))
   if (credential !== undefined && outcome.status === FAILED_DEPENDENCY)
     return { kind: 'waiting', credential, error: `${error}: ${credential} is faulted` }
   const errorClass = `http_${outcome.status}`
@@ -156,12 +161,12 @@ function providerFailure(response: Response, what: string, gateway: Gateway): Ea
   const isSuccess = response.status < 300
   const faultClass = fault?.class ?? (isSuccess ? 'provider_fault' : null)
   if (fault === null || faultClass === null) return null
-  const code = fault.code === '' ? 'an error' : `error ${fault.code}`
+  const reason = providerReason(fault, `${what} responded with ${response.status}`)
   const { remedy } = providerFaultClasses[faultClass]
   return {
     kind: 'failed',
     errorClass: faultClass,
-    error: shortText(`${what} responded with ${response.status} and ${code}. ${remedy}`),
+    error: shortText(`${reason}. ${remedy}`),
     response,
     // The step is in doubt: the provider has already processed an earlier call with this requestid, and that call may
     // have taken effect.

@@ -319,13 +319,29 @@ describe('an error body of the provider', () => {
       expect(outcome).toMatchObject({
         kind: 'failed',
         errorClass,
-        error: expect.stringContaining(`responded with ${status} and error ${code}. `),
+        error: expect.stringMatching(new RegExp(`^${code}: GET .* responded with ${status}\\. `)),
         response: { status, body: faultBody(code) },
       })
       expect(outcome).toMatchObject({ error: expect.stringContaining(remedy) })
       expect(outcome).not.toHaveProperty('isInDoubt')
     },
   )
+
+  it('the reason of a step that the provider rejects is the code, message and detail of the provider', async () => {
+    const error = { code: '6240', Message: 'Duplicate Name Exists Error', Detail: 'It exists.' }
+    const body = JSON.stringify({ Fault: { Error: [error] } })
+    expect(await outcomeOf(throughGateway, [answered(400, body)])).toMatchObject({
+      outcome: {
+        errorClass: 'http_400',
+        error: expect.stringMatching(
+          /^6240 Duplicate Name Exists Error: It exists\. \(.* responded with 400\)$/,
+        ),
+      },
+    })
+    expect(await outcomeOf(elsewhere, [answered(400, body)])).toMatchObject({
+      outcome: { error: expect.stringMatching(/^GET .* responded with 400$/) },
+    })
+  })
 
   it('a step is left in doubt if the provider reports a duplicate requestid', async () => {
     const { outcome } = await outcomeOf(throughGateway, [answered(400, faultBody('600'))])

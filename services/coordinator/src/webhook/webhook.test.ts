@@ -14,6 +14,7 @@ const run: AnnouncedRun = {
   Version: 7,
   InDoubt: true,
   ErrorClass: 'http_404',
+  LastError: 'GET x responded with 404',
 }
 const credential: CredentialEvent = {
   Name: 'ACC-4711',

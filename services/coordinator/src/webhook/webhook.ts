@@ -11,6 +11,7 @@ import {
   webhookTypes,
   type WebhookType,
 } from '@integration-host/shared/contracts/webhook'
+import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
 import { z } from 'zod'
 import type { AnnouncedRun, NewWebhook } from '../run/transaction-source.ts'
 import type { Receiver } from './receivers.ts'
@@ -54,6 +55,7 @@ interface Event {
  */
 export function webhooksOfTransition(receivers: Receivers, run: AnnouncedRun): NewWebhook[] {
   const { Process, TransactionID, ReplayID, StepName, Version, Status, ErrorClass, InDoubt } = run
+  const ProviderError = providerErrorOf(run)
   if (Process === WEBHOOK_PROCESS) return []
   const key = [Process, TransactionID, ReplayID]
   const events: Pick<Event, 'type' | 'messageId'>[] = []
@@ -68,7 +70,17 @@ export function webhooksOfTransition(receivers: Receivers, run: AnnouncedRun): N
     if (Status === status && isWanted(type))
       events.push({ type, messageId: messageIdOf([...key, Version]) })
   if (events.length === 0) return []
-  const data = { Process, TransactionID, ReplayID, Status, StepName, Version, ErrorClass, InDoubt }
+  const data = {
+    Process,
+    TransactionID,
+    ReplayID,
+    Status,
+    StepName,
+    Version,
+    ErrorClass,
+    ...(ProviderError !== null && { ProviderError }),
+    InDoubt,
+  }
   // The lane is derived from the transaction, so that all events of the transaction stay in order even if the
   // transaction has no realm.
   const lane = `${Number.parseInt(digest(`${Process}\n${TransactionID}`).slice(0, 2), 16) % LANES}`
@@ -86,7 +98,19 @@ export function webhooksOfCredential(
 ): NewWebhook[] {
   const type = webhookTypes.find((known) => known === `credential.${kind}`)
   if (type === undefined) return []
-  const { Name, Environment, Label, Tags, Expiry, Version, At, HardExpiry, Fault, revoked } = event
+  const {
+    Name,
+    Environment,
+    Label,
+    CompanyName,
+    Tags,
+    Expiry,
+    Version,
+    At,
+    HardExpiry,
+    Fault,
+    revoked,
+  } = event
   // The webhook of a removal outlives the erasure that the removal requests, so it holds nothing that is to be erased.
   const isLabelled = event.erase !== true
   const messageId = messageIdOf([credentialMessageId(event, kind)])
@@ -94,6 +118,7 @@ export function webhooksOfCredential(
     Name,
     Environment,
     ...(isLabelled && Label !== undefined && { Label }),
+    ...(isLabelled && CompanyName !== undefined && { CompanyName }),
     ...(isLabelled && Tags !== undefined && { Tags }),
     Expiry,
     Version,

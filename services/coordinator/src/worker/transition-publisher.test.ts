@@ -64,6 +64,7 @@ it('the event of a transition contains the error class, credential, in-doubt fla
       StepName: 'order',
       Attempt: 2,
       ErrorClass: 'credential_faulted',
+      ProviderError: null,
       WaitingFor: 'ACC-1',
       InDoubt: true,
       NextAttemptAt: run.UpdatedAt,

@@ -1,6 +1,7 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock, Timer } from '@integration-host/shared/process/clock'
+import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
 import { createPendingWork } from '@integration-host/shared/process/pending-work'
 import { isOver } from '../run/status.ts'
 import type { RunState } from '../run/transaction-source.ts'
@@ -140,6 +141,7 @@ const eventOf = (run: RunState): TransactionEvent => ({
   StepName: run.StepName,
   Attempt: run.Attempt,
   ErrorClass: run.ErrorClass,
+  ProviderError: providerErrorOf(run),
   WaitingFor: run.WaitingFor,
   InDoubt: run.InDoubt,
   NextAttemptAt: run.NextAttemptAt,

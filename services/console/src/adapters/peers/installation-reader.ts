@@ -1,4 +1,5 @@
 /** Reads the state of the installation from the services. A part that cannot be read keeps its last state. */
+import { nameOf } from '@integration-host/shared/contracts/labels'
 import { ProblemError, statusOf } from '@integration-host/client/problem'
 import { ActionPage, type ActionView } from '@integration-host/shared/contracts/action'
 import { type AuditEntry, AuditPage } from '@integration-host/shared/contracts/audit'
@@ -13,7 +14,7 @@ import { isNotable } from '../../view/changes.ts'
 import type { ProcessState, RunGroup } from '../../view/installation.ts'
 import type { ServiceClient } from './service-client.ts'
 
-const Labelled = CredentialView.pick({ Label: true })
+const Named = CredentialView.pick({ Label: true, CompanyName: true })
 const CredentialPage = z.object({ items: z.array(CredentialView) })
 const ProcessList = z.object({
   items: z.array(
@@ -36,6 +37,7 @@ const Group = z.object({
   Count: z.int(),
   InDoubt: z.int(),
   FirstEndedAt: z.iso.datetime().nullable().default(null),
+  ProviderError: z.string().nullable().default(null),
 })
 const Summary = z.object({
   At: z.iso.datetime(),
@@ -49,6 +51,8 @@ const Summary = z.object({
  */
 const MAX_FAULTED = 200
 const MAX_CHANGES = 30
+/** How long after the connection of a company its name may still be unknown. */
+const NAME_READ_MS = 60_000
 /** More than the changes, because the entries about reads are left out. */
 const MAX_ACTIONS = 100
 
@@ -86,19 +90,21 @@ export function createInstallationReader(
 
   /**
    * Returns the names of the companies in these entries, by realm. A name is read again only after a new entry about its
-   * company, because every change of a name has an entry. A removed company keeps the name that was read last.
+   * company, because every change of a label has an entry. A removed company keeps the name that was read last.
    */
   async function namesIn(audit: readonly AuditEntry[]): Promise<Readonly<Record<string, string>>> {
     const latest = new Map(
       audit
         .toReversed()
         .filter((entry) => entry.Name !== '' && isNotable(entry))
-        .map(({ Name, Seq }) => [Name, Seq]),
+        .map((entry) => [entry.Name, entry]),
     )
     const read = await Promise.all(
-      [...latest].map(async ([name, seq]) => {
+      [...latest].map(async ([name, { Seq: seq, At }]) => {
         const known = named.get(name)
-        if (known?.seq === seq) return [name, known] as const
+        // The name at the provider is read shortly after the entry of the connection.
+        const isRead = known?.label != null || Date.now() - Date.parse(At) > NAME_READ_MS
+        if (known?.seq === seq && isRead) return [name, known] as const
         const label = await labelOf(name)
         return [name, { seq, label: label === undefined ? (known?.label ?? null) : label }] as const
       }),
@@ -113,7 +119,7 @@ export function createInstallationReader(
   async function labelOf(name: string): Promise<string | null | undefined> {
     try {
       const path = `/credentials/${encodeURIComponent(name)}`
-      return (await tokenService.read(path, Labelled)).Label ?? null
+      return nameOf(await tokenService.read(path, Named)) ?? null
     } catch (error) {
       if (error instanceof ProblemError && statusOf(error) === 404) return undefined
       throw error
@@ -167,6 +173,7 @@ export function createInstallationReader(
                     step: group.StepName,
                     status: group.Status,
                     errorClass: group.ErrorClass,
+                    providerError: group.ProviderError,
                     waitingFor: group.WaitingFor,
                     count: group.Count,
                     inDoubt: group.InDoubt,

@@ -1,3 +1,4 @@
+import { providerErrorOf } from '@integration-host/shared/provider-profile/provider-fault'
 import { type Audit, auditOf, type EndedGroup, type UnfinishedGroup } from '../../run/audit.ts'
 import type { Pauses } from '../../run/pause.ts'
 import { isOver } from '../../run/status.ts'
@@ -42,7 +43,16 @@ const withoutVersion = (stored: StoredRun): StoredRun => ({
   header: { ...stored.header, DefinitionVersion: null },
 })
 
-function endedGroups(runs: readonly StoredRun[], now: number): EndedGroup[] {
+const endedGroups = (runs: readonly StoredRun[], now: number): EndedGroup[] =>
+  [...Map.groupBy(runs, ({ header }) => providerErrorOf(header))]
+    .flatMap(([ProviderError, same]) => endedAlike(same, ProviderError, now))
+    .toSorted((a, b) => b.Count - a.Count)
+
+function endedAlike(
+  runs: readonly StoredRun[],
+  ProviderError: string | null,
+  now: number,
+): EndedGroup[] {
   return groupsOf(runs, now).map(
     ({ due: _due, oldestDueMs: _oldest, stuck: _stuck, DefinitionVersion: _version, ...group }) => {
       const ends = runs
@@ -55,7 +65,7 @@ function endedGroups(runs: readonly StoredRun[], now: number): EndedGroup[] {
             ErrorClass === group.ErrorClass,
         )
         .flatMap(({ CompletedAt }) => CompletedAt ?? [])
-      return { ...group, FirstEndedAt: ends.toSorted()[0] ?? null }
+      return { ...group, FirstEndedAt: ends.toSorted()[0] ?? null, ProviderError }
     },
   )
 }

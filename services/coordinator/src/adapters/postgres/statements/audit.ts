@@ -1,3 +1,7 @@
+import {
+  isOfProvider,
+  PROVIDER_ERROR,
+} from '@integration-host/shared/provider-profile/provider-fault'
 import type postgres from 'postgres'
 import {
   type Audit,
@@ -101,12 +105,14 @@ async function endedBadlyGroups(
         select count(*)::int from (
           select from "Order_Header" h where ${isInRange} limit ${share(MAX_ENDED)}) h) counted
       cross join lateral (
-        select "StepName" as step, count(*)::int, min("CreatedAt") as oldest, max("CreatedAt") as newest,
-          min("CompletedAt") as ended
+        select "StepName" as step, "providerError", count(*)::int, min("CreatedAt") as oldest,
+          max("CreatedAt") as newest, min("CompletedAt") as ended
         from (
-          select "StepName", "CreatedAt", "CompletedAt" from "Order_Header" h where ${isInRange}
+          select "StepName", "CreatedAt", "CompletedAt",
+            substring("LastError" from ${PROVIDER_ERROR}) as "providerError"
+          from "Order_Header" h where ${isInRange}
           order by "CreatedAt", "TransactionID", "ReplayID" limit ${share(MAX_ENDED_READ)}) h
-        group by 1) step`
+        group by 1, 2 order by count(*) desc) step`
   const isLowerBound = rows.some(({ inRange }) => inRange >= share(MAX_ENDED))
   return { groups: endedGroups(ranges, rows), isLowerBound }
 }
@@ -119,6 +125,7 @@ interface EndedRow {
   readonly n: number
   readonly inRange: number
   readonly step: string
+  readonly providerError: string | null
   readonly count: number
   readonly oldest: string
   readonly newest: string
@@ -130,22 +137,30 @@ interface EndedRow {
 const earlier = (one: string | null, other: string | null): string | null =>
   one !== null && (other === null || one < other) ? one : other
 
+/** The maximum number of different messages of providers that are distinguished. */
+const MAX_PROVIDER_ERRORS = 100
+
 /**
- * Returns one group for each process, status, error class and step. A group contains both the runs in doubt and the
+ * Returns one group for each process, status, error class, step and message of a provider. A group contains both the runs in doubt and the
  * runs that are not in doubt.
  */
 function endedGroups(ranges: readonly EndedRange[], rows: readonly EndedRow[]): EndedGroup[] {
   const groups = new Map<string, EndedGroup>()
+  const messages = new Set<string>()
   const add = (
     range: EndedRange,
     StepName: string | null,
+    message: string | null,
     count: number,
     oldest: string,
     ended: string | null,
   ): void => {
     const { process: Process, ended: Status, doubt } = range
     const ErrorClass = range.class === '' ? null : range.class
-    const key = JSON.stringify([Process, Status, ErrorClass, StepName])
+    if (message !== null && messages.size < MAX_PROVIDER_ERRORS) messages.add(message)
+    const ProviderError =
+      message !== null && messages.has(message) && isOfProvider(ErrorClass) ? message : null
+    const key = JSON.stringify([Process, Status, ErrorClass, StepName, ProviderError])
     const known = groups.get(key)
     groups.set(key, {
       Process,
@@ -158,14 +173,16 @@ function endedGroups(ranges: readonly EndedRange[], rows: readonly EndedRow[]): 
       OldestCreatedAt:
         known !== undefined && known.OldestCreatedAt < oldest ? known.OldestCreatedAt : oldest,
       FirstEndedAt: earlier(known?.FirstEndedAt ?? null, ended),
+      ProviderError,
     })
   }
   for (const [n, range] of ranges.entries()) {
     const read = rows.filter((row) => row.n === n)
-    for (const { step, count, oldest, ended } of read) add(range, step, count, oldest, ended)
+    for (const { step, providerError, count, oldest, ended } of read)
+      add(range, step, providerError, count, oldest, ended)
     const rest = (read[0]?.inRange ?? 0) - read.reduce((total, { count }) => total + count, 0)
     const newest = read.map((row) => row.newest).toSorted()
-    if (rest > 0) add(range, null, rest, newest.at(-1) ?? '', null)
+    if (rest > 0) add(range, null, null, rest, newest.at(-1) ?? '', null)
   }
   return [...groups.values()].toSorted((a, b) => b.Count - a.Count)
 }

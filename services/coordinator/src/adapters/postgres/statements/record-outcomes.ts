@@ -185,7 +185,7 @@ const insertWebhooks = (
 
 const announced = (
   { Process, TransactionID, ReplayID, version }: Lease,
-  { status, stepName, isInDoubt, errorClass }: Transition,
+  { status, stepName, isInDoubt, errorClass, lastError }: Transition,
 ): AnnouncedRun => ({
   Process,
   TransactionID,
@@ -195,4 +195,5 @@ const announced = (
   Version: version + 1,
   InDoubt: isInDoubt,
   ErrorClass: errorClass,
+  LastError: lastError,
 })
