@@ -217,6 +217,7 @@ const files: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     ...ofProvider('client_id'),
     ...ofProvider('client_secret'),
     ...ofProvider('redirect'),
+    ...ofProvider('accounting_url'),
   },
   'accounting-gateway': {
     ...serviceKeyFile,

@@ -12,7 +12,7 @@ import { type Stack, words } from './stack.ts'
 /** The files that each container must have in `/secrets`. */
 const SECRETS: Readonly<Record<string, string>> = {
   'token-service':
-    'amqp_url client_id client_secret credential_keys discovery_url redirect redis_url service_api_key',
+    'accounting_url amqp_url client_id client_secret credential_keys discovery_url redirect redis_url service_api_key',
   'accounting-gateway': 'accounting_url amqp_url redis_url service_api_key',
   coordinator: 'amqp_url database_url service_api_key',
   'demo-api': 'demo_api_key',

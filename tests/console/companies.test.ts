@@ -88,9 +88,9 @@ describe('the pages about companies in the console', () => {
     expect(await refresh.getAttribute('aria-disabled')).toBe('true')
     await page.getByRole('link', { name: 'Companies', exact: true }).first().click()
     await page.getByRole('link', { name: 'Must be reconnected 1' }).click()
-    await page.getByRole('link', { name: COMPANY.realm }).waitFor()
+    await page.getByRole('link', { name: COMPANY.name }).waitFor()
     await expectAccessible(page, 'companies')
-    await page.getByRole('link', { name: COMPANY.realm }).click()
+    await page.getByRole('link', { name: COMPANY.name }).click()
     await connectCompany(at.host, { stage() {}, line() {} })
     await state(page, 'Active').waitFor()
   })
@@ -100,7 +100,7 @@ describe('the pages about companies in the console', () => {
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
     await page.getByRole('button', { name: 'Refresh…' }).click()
     const dialog = page.getByRole('dialog')
-    expect(await dialog.getByRole('heading').textContent()).toContain(`Refresh ${COMPANY.realm}`)
+    expect(await dialog.getByRole('heading').textContent()).toContain(`Refresh ${COMPANY.name}`)
     expect(await dialog.textContent()).toContain(
       'The provider is asked for a new access token now.',
     )

@@ -29,7 +29,7 @@ describe('the sandbox page of the console in a browser', () => {
   it('on the page Sandbox, a person can revoke a grant, and can make calls to the provider fail', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Sandbox' }).click()
-    const company = page.getByRole('listitem', { name: COMPANY.realm })
+    const company = page.getByRole('listitem', { name: COMPANY.name })
     await company.waitFor()
     await page.getByRole('button', { name: 'Fail…' }).click()
     await page.getByLabel('Which').selectOption('token')

@@ -92,6 +92,7 @@ export function createCustody({ sandbox, clock, publish }: CustodyDeps): Custody
       ...limits,
       label: null,
       tags: {},
+      company: null,
       name: credentialName(realm),
       environment: realm,
       expiresAt: startedAt + response.lifetimeSeconds * 1_000,

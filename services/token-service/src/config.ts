@@ -1,11 +1,13 @@
 import { z } from 'zod'
 import { keyFile } from '@integration-host/shared/access/key-file'
+import { isVisibleName } from '@integration-host/shared/contracts/visible-name'
 import { forwardProxySettings } from '@integration-host/shared/http/forward-proxy/forward-proxy'
 import { trustedProxies } from '@integration-host/shared/http/peer-network'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
   ConfigError,
   type Environment,
+  httpUrl,
   integer,
   listenSettings,
   onOff,
@@ -75,6 +77,22 @@ const settings = {
   CLIENT_ID: z.string().max(512, 'must have at most 512 characters'),
   CLIENT_SECRET: clientSecrets(),
   REDIRECT: exactUrl().refine((value) => !value.includes('?'), 'must have no query'),
+  /** Base URL of the accounting API, where the names of companies are read; by default, the profile knows it. */
+  ACCOUNTING_URL: httpUrl().optional(),
+  /** The product that asks for access, as the pages for the owners of companies name it. */
+  PRODUCT_NAME: z
+    .string()
+    .max(100, 'must have at most 100 characters')
+    .refine(isVisibleName, 'must have a letter or digit, and no invisible characters')
+    .optional(),
+  /** The address of an image that these pages show. */
+  PRODUCT_LOGO: exactUrl()
+    .refine((value) => !/[;,'?]/.test(value), "must have none of the characters ; , ' and ?")
+    .optional(),
+  /** Where the owners of companies get help: an e-mail address or the URL of a page. */
+  PRODUCT_SUPPORT: z
+    .union([z.email(), exactUrl()], { error: 'must be an e-mail address or an http(s) URL' })
+    .optional(),
   SCOPE: z.string().default('openid com.intuit.quickbooks.accounting'),
   CREDENTIAL_KEYS: keyRing(),
   REFRESH_AHEAD_SECONDS: integer(0, 86_400).default(600),

@@ -20,6 +20,7 @@ import { createMetrics, type Metrics } from '@integration-host/shared/observabil
 import { tracedPort } from '@integration-host/shared/observability/telemetry'
 import { createMemoryAuthorizationStore } from './adapters/memory/authorization-store.ts'
 import { createMemoryConnectLinkStore } from './adapters/memory/connect-link-store.ts'
+import { createCompanyNameReader } from './adapters/accounting/company-name.ts'
 import { watchDiscovery } from './adapters/openid/discovery.ts'
 import { createOpenIdProvider } from './adapters/openid/provider.ts'
 import { relayCredentialEvents } from './adapters/message-bus/credential-events.ts'
@@ -46,18 +47,22 @@ import {
   refreshTiming,
 } from './credential/refresh.ts'
 import { createActionQuota } from './credential/action-quota.ts'
+import { createCompanyNames } from './credential/company-names.ts'
 import { createAuditCounter } from './credential/audit-counter.ts'
 import { startIndexUpkeep } from './credential/index-upkeep.ts'
 import { createDisconnectHints } from './credential/disconnect-hints.ts'
 import { createKeyRotation } from './credential/key-rotation.ts'
 import { createRecentPairs, type RestorationReport } from './credential/recent-pairs.ts'
 import { createLabelling } from './credential/labelling.ts'
+import { noLabels } from './credential/labels.ts'
 import { createRemoval } from './credential/removal.ts'
 import type { KeptPair, RescueFolder } from './credential/restoration.ts'
 import { startSchedule } from './credential/schedule.ts'
 import { createTransfers } from './credential/transfer.ts'
 import { createTokenServiceMetrics, watchCredentials } from './metrics.ts'
 import { breakOnRejectedClient } from './provider/client-breaker.ts'
+import { createPages } from './routes/browser-page.ts'
+import { createConnectedCompany } from './routes/browser-session.ts'
 
 export interface TokenServiceAdapters {
   readonly logger: Logger
@@ -83,6 +88,8 @@ export interface TokenServiceAdapters {
 const PROVIDER_DEADLINE_MS = 10_000
 const MAX_REFRESHES = 32
 const MAX_SCHEDULED_REFRESHES = 16
+/** How long the page at the end of an authorization waits for the name of its company, which is read at that time. */
+const NAME_WAIT_MS = 1_500
 
 /** Builds the service from its settings and adapters, and serves until disposed. The caller disposes the adapters. */
 export async function startTokenService(
@@ -206,7 +213,16 @@ export async function startTokenService(
   // The token pairs that earlier processes left in RESCUE_DIR are read before any refresh can start. The refresh of a
   // company with such a token pair waits until the token pair was compared with the store.
   await recentPairs?.restoreFiles()
-  const store = recentPairs?.store ?? adapters.store
+  const readName = createCompanyNameReader({
+    profile: profile.accounting,
+    accountingUrl: config.ACCOUNTING_URL,
+    discovery,
+    proxyFor,
+  })
+  const pairStore = recentPairs?.store ?? adapters.store
+  const companyNames =
+    readName && opened.use(createCompanyNames({ store: pairStore, read: readName, now, onError }))
+  const store = companyNames?.store ?? pairStore
   const rescuePair = async (pair: KeptPair): Promise<boolean> =>
     (await recentPairs?.rescue(pair)) ?? false
   const refreshRoutine = opened.use(
@@ -298,6 +314,7 @@ export async function startTokenService(
       onError,
     }),
   )
+  const redirectUri = new URL(config.REDIRECT)
   const shutdown = new AbortController()
   const leaseDeps = {
     store,
@@ -333,6 +350,11 @@ export async function startTokenService(
     }),
   )
   const lookups = createCredentialLookups(store)
+  const pages = createPages({
+    name: config.PRODUCT_NAME ?? null,
+    logo: config.PRODUCT_LOGO ?? null,
+    support: config.PRODUCT_SUPPORT ?? null,
+  })
   const app = createApp({
     logger,
     health,
@@ -348,7 +370,7 @@ export async function startTokenService(
       admission,
       exchanges,
       auditCounter,
-      labelOf: lookups.labelOf,
+      nameOf: lookups.nameOf,
       now,
       sleep,
     }),
@@ -357,7 +379,10 @@ export async function startTokenService(
     links,
     disconnectHints,
     ...lookups,
-    redirectUri: new URL(config.REDIRECT),
+    pages,
+    connectedCompany: createConnectedCompany(config.CREDENTIAL_KEYS, redirectUri, now),
+    nameSettled: async (name) => companyNames?.settled(name, NAME_WAIT_MS),
+    redirectUri,
     networkOf: peerNetworks(config.TRUSTED_PROXIES),
     store,
     lists: store,
@@ -395,18 +420,22 @@ export async function startTokenService(
 }
 
 /**
- * Returns two functions that read a stored credential for the pages of the authorization. A record that cannot be
- * decrypted counts as stored and has no label, so that its company can be connected again.
+ * Returns two functions that read a stored credential for the pages of the authorization. The name of a company is its
+ * label, or else its name at the provider. A record that cannot be decrypted counts as stored and has no name, so that
+ * its company can be connected again.
  */
 function createCredentialLookups(store: Pick<CredentialStore, 'get'>) {
   const find = (name: string) =>
     store.get(name).catch((error: unknown) => {
-      if (error instanceof DecryptionError) return { label: null }
+      if (error instanceof DecryptionError) return noLabels
       throw error
     })
   return {
     isKnown: async (name: string): Promise<boolean> => (await find(name)) !== null,
-    labelOf: async (name: string): Promise<string | null> => (await find(name))?.label ?? null,
+    nameOf: async (name: string): Promise<string | null> => {
+      const { label, company } = (await find(name)) ?? noLabels
+      return label ?? company?.name ?? null
+    },
   }
 }
 

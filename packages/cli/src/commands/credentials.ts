@@ -1,3 +1,4 @@
+import { nameOf } from '@integration-host/shared/contracts/labels'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
@@ -40,7 +41,8 @@ that fulfil all of the conditions. With --json each line is one credential.
   --state STATE      active, expiring, failing or must_reconnect; several are separated by commas
   --class CLASS      the class of the fault, such as invalid_grant; several are separated by commas
   --tag NAME=VALUE   a tag; if repeated, a credential needs all of the tags
-  --q TEXT           the name or the realm begins with the text, or the label contains it; case is ignored
+  --q TEXT           the name or the realm begins with the text, or the label or the name of the company contains it; case is
+                     ignored
 
 Examples:
   integration-host credentials list
@@ -68,11 +70,11 @@ Examples:
   },
 }
 
-const COLUMNS = ['NAME', 'LABEL', 'STATE', 'VERSION', 'EXPIRY', 'HARD EXPIRY', 'FAULT']
+const COLUMNS = ['NAME', 'COMPANY', 'STATE', 'VERSION', 'EXPIRY', 'HARD EXPIRY', 'FAULT']
 
 const rowOf = (credential: CredentialView): string[] => [
   credential.Name,
-  credential.Label ?? '',
+  nameOf(credential) ?? '',
   credential.State,
   String(credential.Version),
   credential.Expiry,
@@ -108,13 +110,14 @@ export async function printCredential(
   isJson: boolean | undefined,
 ): Promise<void> {
   if (isJson) return print(terminal, JSON.stringify(credential))
-  const { Label, Tags = {}, Attempts, Fault } = credential
+  const { Label, CompanyName, Tags = {}, Attempts, Fault } = credential
   const optional = (label: string, text: string | undefined): string[] =>
     text === undefined ? [] : [labelled(label, text)]
   await print(
     terminal,
     labelled('Name', credential.Name),
     ...optional('Label', Label),
+    ...optional('Company', CompanyName),
     ...Object.entries(Tags).map(([name, value]) => labelled('Tag', `${name}=${value}`)),
     labelled('Environment', credential.Environment),
     labelled('Status', credential.Status),

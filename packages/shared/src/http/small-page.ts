@@ -1,6 +1,7 @@
 /**
  * The small HTML pages of the services. A page has no script. It shows a card with a heading, some sentences and at
- * most one form. The pages have the colour scheme of the system, light or dark, and load nothing.
+ * most one form. The pages have the colour scheme of the system, light or dark, and load nothing but the
+ * logo of a product.
  */
 import { createHash } from 'node:crypto'
 import { html, raw } from 'hono/html'
@@ -50,6 +51,9 @@ main::before {
     linear-gradient(var(--on-accent), var(--on-accent)) 7px 22px / 15px 3px no-repeat,
     var(--accent);
 }
+main:has(.brand)::before { content: none }
+.brand { display: flex; align-items: center; gap: 12px; margin: 0 0 20px; font-weight: 600 }
+.brand img { max-width: 160px; max-height: 40px }
 h1 { margin: 0 0 8px; font-size: 24px; line-height: 32px; font-weight: 650; letter-spacing: -.01em }
 p { margin: 0 0 16px }
 main > :last-child { margin-bottom: 0 }

@@ -146,7 +146,7 @@ function CompanyTable({ session, rows }: CompanyTableProps) {
                 <Link to={companyPage(company.Realm)}>
                   <Outside text={companyName(company)} />
                 </Link>
-                {company.Label !== undefined && (
+                {companyName(company) !== company.Realm && (
                   <div className="muted">
                     <Outside text={company.Realm} />
                   </div>

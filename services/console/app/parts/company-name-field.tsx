@@ -3,6 +3,7 @@ import { type ReactNode, useState } from 'react'
 import type { CompaniesView } from '../../src/contracts/companies.ts'
 import { call } from '../api.ts'
 import { usePaused } from '../paused.ts'
+import { type NamedCompany, nameOf } from './company.tsx'
 import { FieldName } from './field-name.tsx'
 import { State } from './glyph.tsx'
 import { Outside } from './text.tsx'
@@ -20,8 +21,8 @@ async function realmsNamed(name: string): Promise<readonly string[]> {
   for (let page = 0; page < MAX_PAGES; page += 1) {
     const query = new URLSearchParams({ q: name, ...(cursor !== null && { cursor }) })
     const { Companies, Next }: CompaniesView = await call('GET', `/companies?${query}`)
-    for (const { Label, Realm } of Companies)
-      if (Label !== undefined && plain(Label) === plain(name)) realms.push(Realm)
+    for (const company of Companies)
+      if (plain(nameOf(company) ?? '') === plain(name)) realms.push(company.Realm)
     if (Next === null) break
     cursor = Next
   }
@@ -32,7 +33,7 @@ export interface CompanyNameFieldProps {
   /** The text of the label. */
   readonly children: ReactNode
   /** The company that gets the name; `undefined` if it is not known yet. */
-  readonly company?: { readonly Realm: string; readonly Label?: string | undefined }
+  readonly company?: NamedCompany
 }
 
 /**
@@ -57,6 +58,7 @@ export function CompanyNameField({ children, company }: CompanyNameFieldProps) {
           name="label"
           maxLength={100}
           autoComplete="off"
+          placeholder={company?.CompanyName}
           value={text}
           onChange={(event) => setText(event.target.value)}
         />

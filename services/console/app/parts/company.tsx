@@ -29,10 +29,14 @@ export function CompanyState({ state }: { readonly state: CompanyView['State'] }
   )
 }
 
-export type NamedCompany = Pick<CompanyView, 'Realm' | 'Label'>
+export type NamedCompany = Pick<CompanyView, 'Realm' | 'Label' | 'CompanyName'>
 
-/** The name by which people know a company: its label, or else its id. */
-export const companyName = ({ Label, Realm }: NamedCompany): string => Label ?? Realm
+/** The label of a company, or else its name at the provider; `undefined` if it has neither. */
+export const nameOf = ({ Label, CompanyName }: Omit<NamedCompany, 'Realm'>): string | undefined =>
+  Label ?? CompanyName
+
+/** The name by which people know a company: its label, its name at the provider, or else its id. */
+export const companyName = (company: NamedCompany): string => nameOf(company) ?? company.Realm
 
 /** Shows the time that remains until `time`. Shows `past` after that time. */
 export function Until({ time, past }: { readonly time: string; readonly past: string }) {

@@ -11,6 +11,7 @@ import { typedData } from '../queued-data.ts'
 import { visible } from '../visible.ts'
 import { reasonOf } from './action-button.tsx'
 import { BlockedNotice, useBlocked } from './blockable-button.tsx'
+import { nameOf } from './company.tsx'
 import { FieldName } from './field-name.tsx'
 import { QueueConflict, QueueProblem, QueueResult } from './queue-result.tsx'
 import { Outside } from './text.tsx'
@@ -254,10 +255,10 @@ function Company({ realm, onChange }: CompanyProps) {
       <label>
         <span>
           <FieldName need="optional">Id of the company</FieldName>
-          {known?.Label !== undefined && known.Label !== null && (
+          {known !== undefined && nameOf(known) !== undefined && (
             <>
               {' '}
-              <Outside text={known.Label} />
+              <Outside text={nameOf(known) ?? ''} />
             </>
           )}
         </span>
@@ -274,9 +275,9 @@ function Company({ realm, onChange }: CompanyProps) {
           onChange={({ currentTarget }) => onChange(currentTarget.value.trim())}
         />
         <datalist id={id}>
-          {companies.data?.Companies.map(({ Realm, Label }) => (
-            <option key={Realm} value={Realm}>
-              {visible(Label ?? '')}
+          {companies.data?.Companies.map((company) => (
+            <option key={company.Realm} value={company.Realm}>
+              {visible(nameOf(company) ?? '')}
             </option>
           ))}
         </datalist>

@@ -20,6 +20,7 @@ const ConditionAction = z.discriminatedUnion('Kind', [
     Kind: z.literal('connect_company'),
     Realm: z.string(),
     Label: z.string().optional(),
+    CompanyName: z.string().optional(),
   }),
   z.object({ Kind: z.literal('send_links') }),
   z.object({ Kind: z.literal('resume_process'), Process: z.string() }),

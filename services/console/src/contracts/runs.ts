@@ -67,7 +67,7 @@ export const RunView = RunDetailResponse.omit({ InitialData: true, Items: true, 
     Company: z.string().nullable().meta({
       description: 'the name of the company; null if it has none, or without a company',
     }),
-    Broken: CompanyView.pick({ Realm: true, Label: true }).nullable().meta({
+    Broken: CompanyView.pick({ Realm: true, Label: true, CompanyName: true }).nullable().meta({
       description: 'the company that the run waits for, if it must be reconnected',
     }),
     DataRejected,

@@ -1,3 +1,4 @@
+import { nameOf } from '@integration-host/shared/contracts/labels'
 import { AuditPage } from '@integration-host/shared/contracts/audit'
 import { CredentialCounts, CredentialView } from '@integration-host/shared/contracts/credential'
 import { credentialName, Realm, realmOf } from '@integration-host/shared/contracts/realm'
@@ -112,7 +113,7 @@ export function companyRoutes(deps: CompanyRouteDeps): Hono {
             // The history is on the page of the company itself, so it needs neither the id nor a link to this page.
             return entry === null
               ? []
-              : [{ ...entry, Target: company.Label ?? entry.Target, Page: null }]
+              : [{ ...entry, Target: nameOf(company) ?? entry.Target, Page: null }]
           }),
         } satisfies CompanyPageView)
       },

@@ -321,8 +321,12 @@ function brokenCompany(waitingFor: string | null, { faulted }: Installation): Ru
     ({ Name, State }) => Name === waitingFor && State === 'must_reconnect',
   )
   if (credential === undefined) return null
-  const { Name, Label } = credential
-  return { Realm: realmOf(Name), ...(Label !== undefined && { Label }) }
+  const { Name, Label, CompanyName } = credential
+  return {
+    Realm: realmOf(Name),
+    ...(Label !== undefined && { Label }),
+    ...(CompanyName !== undefined && { CompanyName }),
+  }
 }
 
 const hasRejectedData = ({

@@ -1,3 +1,4 @@
+import { nameOf } from '@integration-host/shared/contracts/labels'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { RunResponse } from '@integration-host/shared/contracts/run'
@@ -40,7 +41,7 @@ const RunPage = z.object({
   ),
 })
 const CredentialPage = z.object({
-  items: z.array(CredentialView.pick({ Name: true, Label: true })),
+  items: z.array(CredentialView.pick({ Name: true, Label: true, CompanyName: true })),
 })
 
 /** `GET /search`: runs whose id begins with a text, and companies and processes whose names contain the text. */
@@ -70,11 +71,11 @@ export function searchRoutes(deps: SearchRouteDeps): Hono {
     const query = new URLSearchParams({ q, limit: String(COMPANIES) })
     const path = `/credentials?${query.toString()}`
     const { items } = await tokenService.send(path, { person }, CredentialPage)
-    return items.map(({ Name, Label }) => ({
+    return items.map((company) => ({
       Kind: 'company',
-      Text: Label ?? realmOf(Name),
-      Detail: Name,
-      Page: companyPage(realmOf(Name)),
+      Text: nameOf(company) ?? realmOf(company.Name),
+      Detail: company.Name,
+      Page: companyPage(realmOf(company.Name)),
     }))
   }
 

@@ -52,8 +52,8 @@ export interface CallbackDeps {
   readonly admission: ExchangeAdmission
   readonly exchanges: CodeExchanges
   readonly auditCounter: Pick<AuditCounter, 'count'>
-  /** Returns the label of a credential; `null` if it has none, or is not stored. */
-  readonly labelOf: (name: string) => Promise<string | null>
+  /** Returns the name by which people know the company of a credential; `null` if it has none, or is not stored. */
+  readonly nameOf: (name: string) => Promise<string | null>
   readonly now: () => number
   readonly sleep: (ms: number) => Promise<void>
 }
@@ -123,7 +123,7 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
       isByVisitor || browser === null
         ? null
         : // The error must be reported even if the store cannot be read now.
-          (labels?.label ?? (await deps.labelOf(name).catch(() => null)))
+          (labels?.label ?? (await deps.nameOf(name).catch(() => null)))
     const company = label === null ? expected : `${label} (${expected})`
     return new IntegrationError(
       'realm_mismatch',

@@ -49,6 +49,27 @@ export function credentialLabelsContract(
       expect(listed).toMatchObject(labels)
     })
 
+    it('the credential store keeps the name of a company across labels, refreshes and reconnections, and publishes it', async () => {
+      changes.length = 0
+      const company = { name: 'Rosewood Interiors', readAt: START }
+      await connect('one')
+      await store.label('ACC-1', { company }, labelled)
+      await store.label('ACC-1', { label: 'Shop' }, labelled)
+      const { lease } = await held()
+      await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))
+      await connect('three')
+      store = await reopen()
+      expect(await store.get('ACC-1')).toMatchObject({ label: 'Shop', company })
+      await store.audit(1_000)
+      const events = ((await store.readOutbox('relay', 1_000, 100)) ?? []).flatMap(
+        (one) => one.events,
+      )
+      expect(events.at(-1)?.event).toMatchObject({ Label: 'Shop', CompanyName: company.name })
+      expect(changes.map(([names]) => names)).toEqual([['company'], ['label']])
+      await store.remove('ACC-1', true, auditContextOf('removed'))
+      expect(await connect('four')).toMatchObject({ company: null })
+    })
+
     it('a reconnection replaces the label or the tags only if its request contains them', async () => {
       await connect('one', labels)
       expect(await connect('two', { label: 'New' })).toMatchObject({
@@ -68,12 +89,12 @@ export function credentialLabelsContract(
     it('a change of labels does not advance the version of the credential, and is reported for the audit log', async () => {
       changes.length = 0
       await connect('one')
-      expect(await store.label('ACC-1', labels, labelled)).toStrictEqual(labels)
-      expect(await store.label('ACC-1', { tags: { a: 'b' } }, labelled)).toStrictEqual({
+      expect(await store.label('ACC-1', labels, labelled)).toMatchObject(labels)
+      expect(await store.label('ACC-1', { tags: { a: 'b' } }, labelled)).toMatchObject({
         label: labels.label,
         tags: { a: 'b' },
       })
-      expect(await store.label('ACC-1', { label: null }, labelled)).toStrictEqual({
+      expect(await store.label('ACC-1', { label: null }, labelled)).toMatchObject({
         label: null,
         tags: { a: 'b' },
       })
@@ -98,7 +119,7 @@ export function credentialLabelsContract(
       await connect('two')
       expect(await store.label('ACC-1', labels, labelled, 1)).toBe('moved')
       expect(await stored()).toStrictEqual({ label: null, tags: {} })
-      expect(await store.label('ACC-1', labels, labelled, 2)).toStrictEqual(labels)
+      expect(await store.label('ACC-1', labels, labelled, 2)).toMatchObject(labels)
     })
 
     it('a refresh and a simultaneous change of labels are both stored', async () => {

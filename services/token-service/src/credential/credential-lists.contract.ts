@@ -125,6 +125,19 @@ export function credentialListsContract(
       expect(await tags(['plan', 'silver'])).toBe('1')
     })
 
+    it('a search finds a company by its name at the provider as well as by its label', async () => {
+      await connect('1', { label: 'Shop 12' })
+      const named = (name: string) =>
+        store.label('ACC-1', { company: { name, readAt: START } }, () => {})
+      await named('Rosewood Interiors')
+      expect([await search('WOOD int'), await search('shop')]).toEqual(['1', '1'])
+      await named('Cedar')
+      expect([await search('wood'), await search('cedar')]).toEqual(['', '1'])
+      await store.remove('ACC-1', true, auditContextOf('removed'))
+      await connect('1')
+      expect(await search('cedar')).toBe('')
+    })
+
     it('a search matches the beginning of a name or realm and any part of a label, case-insensitively', async () => {
       await connect('934100', { label: 'Müller & Söhne' })
       await connect('934200', { label: 'ACME %d [x] (Ltd.)' })

@@ -220,10 +220,11 @@ export function viewOf(credential: CredentialSummary, refreshAheadMs: number): C
 export const credentialOf = (
   grant: Grant,
   version: number,
-  { label, tags }: Labels,
+  { label, tags, company }: Labels,
 ): Credential => ({
   label,
   tags,
+  company,
   name: grant.name,
   environment: grant.environment,
   expiresAt: grant.expiresAt,

@@ -1,5 +1,5 @@
 /**
- * Label and tags of a credential. They are stored beside the token pair in fields that no refresh writes, so that a
+ * Label and tags of a credential, and the name of its company at the provider. They are stored beside the token pair in fields that no refresh writes, so that a
  * refresh and a change of the labels cannot overwrite each other. Changing labels does not advance the version of the
  * credential.
  *
@@ -15,15 +15,26 @@ export interface Labels {
   /** The name that people use for the company; `null` if no label was set. */
   readonly label: string | null
   readonly tags: Readonly<Record<string, string>>
+  /** What was read of the company at the provider; `null` if nothing was read yet. */
+  readonly company: CompanyName | null
 }
 
-/** New values for label and tags. An absent member keeps its stored value. */
+/** The name of a company at the provider (company-names.ts). */
+export interface CompanyName {
+  /** The name; `null` if it could not be read. */
+  readonly name: string | null
+  /** When it was read last, in epoch ms. */
+  readonly readAt: number
+}
+
+/** New values for label, tags and name. An absent member keeps its stored value. */
 export interface LabelsChange {
   readonly label?: string | null | undefined
   readonly tags?: Readonly<Record<string, string>> | undefined
+  readonly company?: CompanyName | null | undefined
 }
 
-export const noLabels: Labels = { label: null, tags: {} }
+export const noLabels: Labels = { label: null, tags: {}, company: null }
 
 /** The names of the fields in which label and tags are stored. */
 export const labelFields = ['Labels', 'LabelsSeal'] as const
@@ -31,12 +42,15 @@ export const labelFields = ['Labels', 'LabelsSeal'] as const
 const StoredLabels = z.object({
   label: z.string().nullable(),
   tags: z.record(z.string(), z.string()),
+  // A record of an earlier release does not have this member.
+  company: z.object({ name: z.string().nullable(), readAt: z.number() }).nullable().default(null),
 })
 
 /** Returns the members that are set in `source`. */
-export const labelsChangeOf = ({ label, tags }: LabelsChange): LabelsChange => ({
+export const labelsChangeOf = ({ label, tags, company }: LabelsChange): LabelsChange => ({
   ...(label !== undefined && { label }),
   ...(tags !== undefined && { tags }),
+  ...(company !== undefined && { company }),
 })
 
 /** Returns the members that are not empty, for an authorization: an empty member keeps the stored value. */
@@ -46,11 +60,11 @@ export const givenLabels = ({ label, tags = {} }: LabelsChange): LabelsChange =>
 })
 
 /** Returns the text in which labels are stored. It is empty if there are no labels. Tags are sorted by name. */
-function labelsText({ label, tags }: Labels): string {
+function labelsText({ label, tags, company }: Labels): string {
   const pairs = Object.entries(tags).toSorted(([a], [b]) => (a < b ? -1 : 1))
-  return label === null && pairs.length === 0
+  return label === null && pairs.length === 0 && company === null
     ? ''
-    : JSON.stringify({ label, tags: Object.fromEntries(pairs) })
+    : JSON.stringify({ label, tags: Object.fromEntries(pairs), ...(company && { company }) })
 }
 
 /** Reads labels from their stored text. The result is empty if the text was not written by this service. */
@@ -60,7 +74,7 @@ export interface Relabelled {
   /** The labels after the change. */
   readonly labels: Labels
   /** The members whose values have changed. */
-  readonly changed: readonly ('label' | 'tags')[]
+  readonly changed: readonly ('label' | 'tags' | 'company')[]
   /** The fields to store. Empty if the change sets no member. */
   readonly fields: StoredFields
   /**
@@ -78,20 +92,25 @@ export function relabelled(
   keys: KeyRing,
   name: string,
   stored: StoredFields | null,
-  { label, tags }: LabelsChange,
+  { label, tags, company }: LabelsChange,
 ): Relabelled {
   const before = stored === null ? noLabels : openLabels(keys, name, stored)
-  const labels = { label: label === undefined ? before.label : label, tags: tags ?? before.tags }
-  const hasNewTags =
-    labelsText({ label: null, tags: before.tags }) !==
-    labelsText({ label: null, tags: labels.tags })
-  const isSet = label !== undefined || tags !== undefined
+  const labels = {
+    label: label === undefined ? before.label : label,
+    tags: tags ?? before.tags,
+    company: company === undefined ? before.company : company,
+  }
+  const isChanged = (member: 'tags' | 'company'): boolean =>
+    labelsText({ ...noLabels, [member]: before[member] }) !==
+    labelsText({ ...noLabels, [member]: labels[member] })
+  const isSet = label !== undefined || tags !== undefined || company !== undefined
   const text = labelsText(labels)
   return {
     labels,
     changed: [
       ...(labels.label === before.label ? [] : (['label'] as const)),
-      ...(hasNewTags ? (['tags'] as const) : []),
+      ...(isChanged('tags') ? (['tags'] as const) : []),
+      ...(isChanged('company') ? (['company'] as const) : []),
     ],
     fields: isSet ? { Labels: text, LabelsSeal: text === '' ? '' : sealOf(keys, name, text) } : {},
     replaces: isSet ? (stored?.['Labels'] ?? '') : undefined,

@@ -5,6 +5,7 @@ import {
 } from '@integration-host/shared/contracts/credential'
 import { credentialName, realmOf } from '@integration-host/shared/contracts/realm'
 import { type CredentialSummary, stateOf } from './credential.ts'
+import type { Labels } from './labels.ts'
 
 /** The conditions of a list, all of which a credential must fulfil. */
 export interface CredentialFilter {
@@ -72,12 +73,16 @@ export function intersection(a: NameRange, b: NameRange): NameRange | null {
 /** Returns a text in a form for comparisons that ignore upper and lower case. */
 export const folded = (text: string): string => text.normalize('NFC').toLowerCase()
 
+/** Returns the text in which a search looks for the name of a company: its label and its name at the provider. */
+export const searchedNames = ({ label, company }: Pick<Labels, 'label' | 'company'>): string =>
+  folded([label, company?.name].filter(Boolean).join('\n'))
+
 /** Returns whether a credential fulfils all conditions. */
 export function isListed(
-  credential: Pick<CredentialSummary, 'name' | 'label' | 'tags' | 'fault' | 'expiryNoticeDays'>,
+  credential: Pick<CredentialSummary, keyof Labels | 'name' | 'fault' | 'expiryNoticeDays'>,
   { states, classes, tags, text, ranges }: CredentialFilter,
 ): boolean {
-  const { name, label, fault } = credential
+  const { name, fault } = credential
   return (
     (states.length === 0 || states.includes(stateOf(credential))) &&
     (classes.length === 0 || (fault !== null && classes.includes(fault.Code))) &&
@@ -88,7 +93,7 @@ export function isListed(
     (text === '' ||
       folded(name).startsWith(text) ||
       folded(realmOf(name)).startsWith(text) ||
-      (label !== null && folded(label).includes(text)))
+      searchedNames(credential).includes(text))
   )
 }
 

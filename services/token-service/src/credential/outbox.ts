@@ -56,6 +56,7 @@ type EventSource = Pick<
   | 'environment'
   | 'label'
   | 'tags'
+  | 'company'
   | 'expiresAt'
   | 'version'
   | 'fault'

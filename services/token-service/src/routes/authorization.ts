@@ -11,7 +11,6 @@ import { rejectHead, rejectSubresource } from '@integration-host/shared/http/nav
 import type { NetworkOf } from '@integration-host/shared/http/peer-network'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
 import { responses, textResponse, validate } from '@integration-host/shared/http/service-app'
-import { PAGE_POLICY } from '@integration-host/shared/http/small-page'
 import {
   type Authorization,
   type Callback,
@@ -21,12 +20,12 @@ import type { CompleteAuthorization } from '../authorization/callback.ts'
 import type { CodeExchanges } from '../authorization/code-exchange.ts'
 import type { ExchangeAdmission } from '../authorization/exchange-admission.ts'
 import type { AuthorizationRequest } from '../authorization/sealed-request.ts'
-import { button, type FormTarget, forBrowser, page, type PageContent } from './browser-page.ts'
+import { button, type FormTarget, type PageContent, type Pages } from './browser-page.ts'
 import {
   atOwnOrigin,
   browserProblems,
+  type ConnectedCompany,
   createBrowserCookie,
-  createConnectedCompany,
 } from './browser-session.ts'
 import { Code, readCallback, single } from './callback-parameters.ts'
 import { changedCredential } from './changed-credential.ts'
@@ -58,6 +57,12 @@ export interface AuthorizationRoutesDeps {
   readonly isAuthorizeOpen: boolean
   /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
   readonly redirectUri: URL
+  readonly pages: Pages
+  readonly connectedCompany: ConnectedCompany
+  /** Returns the name by which people know the company of a credential; `null` if it has none, or is not stored. */
+  readonly nameOf: (name: string) => Promise<string | null>
+  /** Resolves when the name of a company that was just connected is read, or after a short time. */
+  readonly nameSettled: (name: string) => Promise<void>
 }
 
 /**
@@ -68,7 +73,8 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
   const { authorization, completeAuthorization, exchanges, admission, redirectUri } = deps
   const tags = ['authorization']
   const cookie = createBrowserCookie(redirectUri)
-  const company = createConnectedCompany(redirectUri)
+  const company = deps.connectedCompany
+  const { forBrowser, page, productOr } = deps.pages
 
   async function complete(c: Context, callback: Callback): Promise<Response> {
     const completed = await completeAuthorization(callback)
@@ -88,6 +94,14 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
     return returnTo === null
       ? null
       : html`<p><a href="${returnTo}">Back to ${new URL(returnTo).host}</a></p>`
+  }
+
+  /** Returns the name of a company with its id, if this browser has just connected it and its name is known. */
+  async function connectedName(c: Context, name: string): Promise<string | null> {
+    if (!company.isRemembered(c, name)) return null
+    await deps.nameSettled(name)
+    const text = await deps.nameOf(name).catch(() => null)
+    return text === null ? null : `${text} (${name})`
   }
 
   return new Hono()
@@ -219,19 +233,19 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         summary: 'The page at the end of a successful authorization',
         responses: { 200: textResponse('the page', 'text/html') },
       }),
-      (c) => {
-        const name = CredentialName.safeParse(c.req.query('name'))
-        const label = name.success ? company.label(c, name.data) : null
-        const known = name.success ? name.data : 'The company'
-        c.header('Cache-Control', 'no-store') // the page depends on a cookie
-        c.header('Content-Security-Policy', PAGE_POLICY)
-        return c.html(
-          page(
-            'Connected',
-            `${label === null ? known : `${label} (${known})`} is connected. What has waited for it continues by itself. This window can be closed.`,
-          ),
-        )
-      },
+      (c) =>
+        // The page must not be cached, because it depends on a cookie.
+        forBrowser(c, async () => {
+          const { data: name } = CredentialName.safeParse(c.req.query('name'))
+          const known =
+            name === undefined ? 'The company' : ((await connectedName(c, name)) ?? name)
+          return c.html(
+            page(
+              'Connected',
+              `${known} is connected${productOr('') === '' ? '' : ` to ${productOr('')}`}. What has waited for it continues by itself. This window can be closed.`,
+            ),
+          )
+        }),
     )
 }
 

@@ -7,49 +7,98 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { PAGE_POLICY, PAGE_STYLE_SOURCE, smallPage } from '@integration-host/shared/http/small-page'
 import { problemOf, problemResponse } from '@integration-host/shared/http/problem'
 
-/**
- * Responds to an error with an HTML page if the client accepts HTML, and with a problem document otherwise. `nextStep`
- * returns what the page offers below the error.
- */
-export async function forBrowser(
-  c: Context,
-  work: () => Promise<Response>,
-  nextStep?: (scriptNonce: string) => PageContent | null,
-): Promise<Response> {
-  c.header('Cache-Control', 'no-store')
-  c.header('Content-Security-Policy', PAGE_POLICY)
-  try {
-    return await work()
-  } catch (error) {
-    if (!(error instanceof IntegrationError) || !c.req.header('accept')?.includes('text/html'))
-      throw error
-    const { status } = problemResponse(c, error)
-    const { title, detail = '' } = problemOf(error)
-    const nonce = createNonce()
-    const content = nextStep?.(nonce) ?? null
-    if (content !== null) c.header('Content-Security-Policy', formPolicy(nonce))
-    return c.html(page(title, detail, content ?? undefined), status as ContentfulStatusCode)
-  }
+/** The product that asks for access, as the settings `PRODUCT_…` name it; a member is `null` if its setting is absent. */
+export interface Product {
+  readonly name: string | null
+  /** The URL of an image. */
+  readonly logo: string | null
+  /** An e-mail address or a URL. */
+  readonly support: string | null
 }
 
 /** The HTML that the page shows below its paragraph. */
 export type PageContent = ReturnType<typeof html>
 
-/**
- * Returns an HTML page with a heading, one paragraph, and `content` below them. Heading and paragraph are escaped.
- *
- * The page overrides the header `Referrer-Policy: no-referrer`, under which browsers send `Origin: null` with a form
- * (Fetch, section 3.2). {@link requireSameOrigin} needs the origin if a browser does not support Fetch Metadata. The
- * policy of the page sends no referrer to other origins.
- */
-export const page = (title: string, text: string, content?: PageContent) =>
-  smallPage(
-    title,
-    html`<h1>${title}</h1>
-      <p>${text}</p>
-      ${content ?? ''}`,
-    html`<meta name="referrer" content="same-origin" />`,
-  )
+/** The pages that the owners of companies see. They say which product asks for access. */
+export interface Pages {
+  /** Returns the name of the product, or the words `other` if the product has no name. */
+  readonly productOr: (other: string) => string
+  /**
+   * Returns an HTML page with a heading, one paragraph, and `content` below them. Heading and paragraph are escaped.
+   *
+   * The page overrides the header `Referrer-Policy: no-referrer`, under which browsers send `Origin: null` with a form
+   * (Fetch, section 3.2). {@link requireSameOrigin} needs the origin if a browser does not support Fetch Metadata. The
+   * policy of the page sends no referrer to other origins.
+   */
+  readonly page: (title: string, text: string, content?: PageContent) => PageContent
+  /**
+   * Responds to an error with an HTML page if the client accepts HTML, and with a problem document otherwise. `nextStep`
+   * returns what the page offers below the error.
+   */
+  readonly forBrowser: (
+    c: Context,
+    work: () => Promise<Response>,
+    nextStep?: (scriptNonce: string) => PageContent | null,
+  ) => Promise<Response>
+  /**
+   * Returns the `Content-Security-Policy` of a page with a {@link button}. It has no `form-action`, because browsers
+   * would also apply this directive to the redirect to the provider after the form.
+   */
+  readonly formPolicy: (scriptNonce: string) => string
+}
+
+export function createPages({ name, logo, support }: Product): Pages {
+  const withLogo = (policy: string): string =>
+    logo === null ? policy : `${policy}; img-src ${logo}`
+  const head = html`<meta name="referrer" content="same-origin" />`
+  const brand =
+    name === null && logo === null
+      ? ''
+      : html`<p class="brand">
+          ${logo === null ? '' : html`<img src="${logo}" alt="" />`} ${name ?? ''}
+        </p>`
+  const help =
+    support === null
+      ? ''
+      : html`<p class="note">
+          Questions?
+          <a href="${support.includes('://') ? support : `mailto:${support}`}">${support}</a>
+        </p>`
+  const page: Pages['page'] = (title, text, content) =>
+    smallPage(
+      title,
+      html`${brand}
+        <h1>${title}</h1>
+        <p>${text}</p>
+        ${content ?? ''} ${help}`,
+      head,
+    )
+  const formPolicy = (scriptNonce: string): string =>
+    withLogo(
+      `default-src 'none'; style-src ${PAGE_STYLE_SOURCE}; script-src 'nonce-${scriptNonce}'; base-uri 'none'; frame-ancestors 'none'`,
+    )
+  return {
+    productOr: (other) => name ?? other,
+    page,
+    formPolicy,
+    async forBrowser(c, work, nextStep) {
+      c.header('Cache-Control', 'no-store')
+      c.header('Content-Security-Policy', withLogo(PAGE_POLICY))
+      try {
+        return await work()
+      } catch (error) {
+        if (!(error instanceof IntegrationError) || !c.req.header('accept')?.includes('text/html'))
+          throw error
+        const { status } = problemResponse(c, error)
+        const { title, detail = '' } = problemOf(error)
+        const nonce = createNonce()
+        const content = nextStep?.(nonce) ?? null
+        if (content !== null) c.header('Content-Security-Policy', formPolicy(nonce))
+        return c.html(page(title, detail, content ?? undefined), status as ContentfulStatusCode)
+      }
+    },
+  }
+}
 
 /** Where a form is sent, and its hidden fields. */
 export interface FormTarget {
@@ -59,12 +108,12 @@ export interface FormTarget {
   readonly fields?: Readonly<Record<string, string>>
 }
 
-/** Returns a new nonce for {@link button} and {@link formPolicy}. */
+/** Returns a new nonce for {@link button} and `formPolicy`. */
 export const createNonce = (): string => randomBytes(16).toString('base64')
 
 /**
  * Returns a form with one button. A script disables the button after the first click, because a second click would
- * cancel the request and send it again. `scriptNonce` is the nonce in the page's policy ({@link formPolicy}).
+ * cancel the request and send it again. `scriptNonce` is the nonce in the page's policy (`formPolicy`).
  */
 export const button = (
   label: string,
@@ -82,10 +131,3 @@ export const button = (
         event.submitter.disabled = true
       })
     </script>`
-
-/**
- * Returns the `Content-Security-Policy` of a page with a {@link button}. It has no `form-action`, because browsers
- * would also apply this directive to the redirect to the provider after the form.
- */
-export const formPolicy = (scriptNonce: string): string =>
-  `default-src 'none'; style-src ${PAGE_STYLE_SOURCE}; script-src 'nonce-${scriptNonce}'; base-uri 'none'; frame-ancestors 'none'`

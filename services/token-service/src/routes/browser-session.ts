@@ -4,10 +4,11 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'hono'
-import { deleteCookie, getCookie, setCookie } from 'hono/cookie'
+import { getCookie, setCookie } from 'hono/cookie'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import { type ErrorCode, IntegrationError } from '@integration-host/shared/errors'
 import { problems, textResponse } from '@integration-host/shared/http/service-app'
+import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import {
   AUTHORIZATION_TTL_MS,
@@ -63,31 +64,44 @@ export function createBrowserCookie(redirectUri: URL): BrowserCookie {
   }
 }
 
-/** The name of the company that a browser has just connected, for the page at the end of the authorization. */
+/** Which company a browser has just connected, for the page at the end of the authorization. */
 export interface ConnectedCompany {
-  /** Stores the name in the browser for ten minutes; removes an earlier name if the company has none. */
-  remember(c: Context, credential: Pick<CredentialView, 'Name' | 'Label'>): void
-  /** Returns the name of the company with this credential; `null` if this browser has not just connected it. */
-  label(c: Context, name: string): string | null
+  /** Notes in the browser, for ten minutes, that it has connected the company of this credential. */
+  remember(c: Context, credential: Pick<CredentialView, 'Name'>): void
+  /** Returns whether this browser has just connected the company of the credential with this name. */
+  isRemembered(c: Context, name: string): boolean
 }
 
+const REMEMBERED_MS = 600_000
+
 /**
- * Returns the functions for the name of the connected company. The name is in a cookie, because everybody can open
- * `/connected?name=…`: if the page read the name from the store, a client that guesses realm ids would get the names of
- * companies.
+ * Returns the functions for the connected company. Everybody can open `/connected?name=…`, so a client that guesses realm
+ * ids would get the names of companies. The page therefore shows a name only to a browser with a cookie that this service
+ * has sealed.
  */
-export function createConnectedCompany(redirectUri: URL): ConnectedCompany {
+export function createConnectedCompany(
+  keys: KeyRing,
+  redirectUri: URL,
+  now: () => number,
+): ConnectedCompany {
+  const ring = keys.derive('connected-company')
+  const place = (name: string) => ({ name, field: 'connected', version: 1 })
   const isSecure = redirectUri.protocol === 'https:'
   const cookie = isSecure ? '__Host-connected' : 'connected'
   const options = { httpOnly: true, sameSite: 'Lax', secure: isSecure, path: '/' } as const
   return {
-    remember(c, { Name, Label }) {
-      if (Label === undefined) deleteCookie(c, cookie, options)
-      else setCookie(c, cookie, `${Name} ${Label}`, { ...options, maxAge: 600 })
+    remember(c, { Name }) {
+      const sealed = ring.seal(String(now() + REMEMBERED_MS), place(Name))
+      setCookie(c, cookie, sealed, { ...options, maxAge: REMEMBERED_MS / 1_000 })
     },
-    label(c, name) {
-      const value = getCookie(c, cookie) ?? ''
-      return value.startsWith(`${name} `) ? value.slice(name.length + 1) : null
+    isRemembered(c, name) {
+      const sealed = getCookie(c, cookie) ?? ''
+      try {
+        return Number(ring.open(sealed, place(name))) > now()
+      } catch (error) {
+        if (error instanceof DecryptionError) return false
+        throw error
+      }
     },
   }
 }

@@ -3,7 +3,7 @@ import type { CredentialView } from '@integration-host/shared/contracts/credenti
 
 /**
  * Returns a credential as the response of a request that has changed it may show it to the caller. Without
- * `credentials:read`, the label, the tags and the fault are left out, because another request may have stored them. What
+ * `credentials:read`, the label, the name, the tags and the fault are left out, because another request may have stored them. What
  * the request itself has brought is shown.
  *
  * @param brought the label and tags of the request
@@ -14,7 +14,7 @@ export function changedCredential(
   brought: { readonly label?: unknown; readonly tags?: unknown } = {},
 ): CredentialView {
   if (caller.has('credentials:read')) return view
-  const { Label, Tags, Fault: _fault, ...shown } = view
+  const { Label, Tags, CompanyName: _name, Fault: _fault, ...shown } = view
   return {
     ...shown,
     ...(brought.label !== undefined && Label !== undefined && { Label }),

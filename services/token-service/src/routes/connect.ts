@@ -4,7 +4,7 @@ import { rejectSubresource } from '@integration-host/shared/http/navigation'
 import { textResponse } from '@integration-host/shared/http/service-app'
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import type { ConnectLinks } from '../authorization/connect-links.ts'
-import { button, createNonce, forBrowser, formPolicy, page } from './browser-page.ts'
+import { button, createNonce, type Pages } from './browser-page.ts'
 import {
   atOwnOrigin,
   browserProblems,
@@ -23,8 +23,9 @@ const ofForm = browserProblems(
 
 export interface ConnectRoutesDeps {
   readonly connectLinks: ConnectLinks
-  /** Returns the label of a credential; `null` if it has none, or is not stored. */
-  readonly labelOf: (name: string) => Promise<string | null>
+  readonly pages: Pages
+  /** Returns the name by which people know the company of a credential; `null` if it has none, or is not stored. */
+  readonly nameOf: (name: string) => Promise<string | null>
   /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
   readonly redirectUri: URL
 }
@@ -33,7 +34,13 @@ export interface ConnectRoutesDeps {
  * The routes of a connect link for browsers: its page, and the form on the page, which uses the
  * link.
  */
-export function connectRoutes({ connectLinks, labelOf, redirectUri }: ConnectRoutesDeps): Hono {
+export function connectRoutes({
+  connectLinks,
+  nameOf,
+  pages,
+  redirectUri,
+}: ConnectRoutesDeps): Hono {
+  const { forBrowser, formPolicy, page, productOr } = pages
   const tags = ['authorization']
   const cookie = createBrowserCookie(redirectUri)
   const parameters = [
@@ -60,15 +67,16 @@ export function connectRoutes({ connectLinks, labelOf, redirectUri }: ConnectRou
           if (own !== null) return c.redirect(own, 302)
           const link = await connectLinks.find(c.req.param('ticket'), cookie.read(c))
           const { realm } = link
-          const label = link.label ?? (realm === null ? null : await labelOf(credentialName(realm)))
+          const label = link.label ?? (realm === null ? null : await nameOf(credentialName(realm)))
           const name = [label, realm].filter((part) => part !== null).join(', ')
           const company = name === '' ? 'your company' : `the company ${name}`
+          const asking = productOr('')
           const nonce = createNonce()
           c.header('Content-Security-Policy', formPolicy(nonce))
           return c.html(
             page(
               'Connect your company',
-              `The button takes you to your accounting provider, where you sign in and allow the access to ${company}. Within ten minutes you can go back and use the link again, but only in this browser.`,
+              `${asking === '' ? '' : `${asking} asks for access to the books of ${company}. `}The button takes you to your accounting provider, where you sign in and allow the access to ${asking === '' ? company : 'it'}. Within ten minutes you can go back and use the link again, but only in this browser.`,
               button('Connect', nonce),
             ),
           )

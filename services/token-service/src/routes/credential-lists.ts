@@ -54,12 +54,10 @@ const ListQuery = z.object({
     .union([TagQuery, z.array(TagQuery).max(10)])
     .optional()
     .meta({ description: '<name>:<value>; repeated: all of them' }),
-  q: z
-    .string()
-    .min(1)
-    .max(100)
-    .optional()
-    .meta({ description: 'the beginning of a name or realm, or a part of a label; in any case' }),
+  q: z.string().min(1).max(100).optional().meta({
+    description:
+      'the beginning of a name or realm, or a part of a label or company name; in any case',
+  }),
 })
 
 const CredentialPage = z

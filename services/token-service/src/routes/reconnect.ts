@@ -9,7 +9,7 @@ import { createRateLimit } from '@integration-host/shared/process/rate-limit'
 import type { Authorization } from '../authorization/authorization-request.ts'
 import { busy } from '../authorization/exchange-admission.ts'
 import type { DisconnectHints } from '../credential/disconnect-hints.ts'
-import { forBrowser, page } from './browser-page.ts'
+import type { Pages } from './browser-page.ts'
 import { atOwnOrigin, browserProblems, createBrowserCookie } from './browser-session.ts'
 import { realmParameter } from './callback-parameters.ts'
 
@@ -27,6 +27,7 @@ export interface ReconnectRoutesDeps {
   /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
   readonly redirectUri: URL
   readonly networkOf: NetworkOf
+  readonly pages: Pages
 }
 
 /**
@@ -35,6 +36,7 @@ export interface ReconnectRoutesDeps {
  */
 export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
   const { authorization, disconnectHints, isKnown, redirectUri } = deps
+  const { forBrowser, page, productOr } = deps.pages
   const tags = ['authorization']
   const parameters = [
     { name: 'realmId', in: 'query' as const, required: false, schema: { type: 'string' as const } },
@@ -98,7 +100,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
           return c.html(
             page(
               'Disconnected',
-              DISCONNECTED,
+              disconnected(productOr('this application')),
               html`<p><a href="reconnect${query}">Connect again</a></p>`,
             ),
           )
@@ -109,5 +111,5 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
 const UNKNOWN_COMPANY =
   'This address cannot tell which company to connect. Ask the operator of this integration for a connect link, and open that link in this browser.'
 
-const DISCONNECTED =
-  'If you disconnected this application at your accounting provider, it can no longer read or change the data of your company, and work for your company waits until you connect again.'
+const disconnected = (application: string): string =>
+  `If you disconnected ${application} at your accounting provider, it can no longer read or change the data of your company, and work for your company waits until you connect again.`

@@ -1,3 +1,4 @@
+import { nameOf } from '@integration-host/shared/contracts/labels'
 import { ProblemError } from '@integration-host/client/problem'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { realmOf } from '@integration-host/shared/contracts/realm'
@@ -5,7 +6,7 @@ import { z } from 'zod'
 import type { ServiceClient } from './service-client.ts'
 
 export interface CompanyNames {
-  /** Returns the names that people have given to these companies, by realm. A company without a name is left out. */
+  /** Returns the names by which people know these companies, by realm. A company without a name is left out. */
   of(realms: readonly string[]): Promise<Record<string, string>>
 }
 
@@ -15,7 +16,7 @@ const PAGE = 500
 const MAX_PAGES = 40
 
 const Page = z.object({
-  items: z.array(CredentialView.pick({ Name: true, Label: true })),
+  items: z.array(CredentialView.pick({ Name: true, Label: true, CompanyName: true })),
   next_cursor: z.string().nullable(),
 })
 
@@ -34,7 +35,10 @@ export function createCompanyNames(tokenService: ServiceClient, now: () => numbe
         `/credentials?${query.toString()}`,
         Page,
       )
-      for (const { Name, Label } of items) if (Label !== undefined) found.set(realmOf(Name), Label)
+      for (const company of items) {
+        const name = nameOf(company)
+        if (name !== undefined) found.set(realmOf(company.Name), name)
+      }
       cursor = next_cursor
     }
     names = found

@@ -1,3 +1,4 @@
+import { nameOf } from '@integration-host/shared/contracts/labels'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { RealmActivityList, RealmCalls } from '@integration-host/shared/contracts/realm-activity'
 import { credentialName } from '@integration-host/shared/contracts/realm'
@@ -22,7 +23,7 @@ export interface GatewayRealms {
   list(person: string): Promise<GatewayResponses<RealmActivityList>>
   /** Reads `GET /realms/{realm}` of every replica. */
   find(realm: string, person: string): Promise<GatewayResponses<RealmCalls>>
-  /** Returns the label of a company; `null` if the company has no label, or the label cannot be read now. */
+  /** Returns the name by which people know a company; `null` if it has none, or the name cannot be read now. */
   label(realm: string, person: string): Promise<string | null>
 }
 
@@ -34,7 +35,7 @@ export interface GatewayRealmsDeps {
   readonly now: () => number
 }
 
-const Label = CredentialView.pick({ Label: true })
+const Named = CredentialView.pick({ Label: true, CompanyName: true })
 
 export function createGatewayRealms(deps: GatewayRealmsDeps): GatewayRealms {
   const { gatewayUrl, clientOf, tokenService, now } = deps
@@ -84,7 +85,7 @@ export function createGatewayRealms(deps: GatewayRealmsDeps): GatewayRealms {
       if (known !== undefined && now() - known.at < LABEL_REUSED_MS) return known.label
       try {
         const path = `/credentials/${credentialName(realm)}`
-        const { Label: label = null } = await tokenService.send(path, { person }, Label)
+        const label = nameOf(await tokenService.send(path, { person }, Named)) ?? null
         if (labels.size >= MAX_LABELS) labels.clear()
         labels.set(realm, { at: now(), label })
         return label

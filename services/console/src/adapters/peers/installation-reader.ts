@@ -103,7 +103,8 @@ export function createInstallationReader(
       [...latest].map(async ([name, { Seq: seq, At }]) => {
         const known = named.get(name)
         // The name at the provider is read shortly after the entry of the connection.
-        const isRead = known?.label != null || Date.now() - Date.parse(At) > NAME_READ_MS
+        const isRead =
+          typeof known?.label === 'string' || Date.now() - Date.parse(At) > NAME_READ_MS
         if (known?.seq === seq && isRead) return [name, known] as const
         const label = await labelOf(name)
         return [name, { seq, label: label === undefined ? (known?.label ?? null) : label }] as const

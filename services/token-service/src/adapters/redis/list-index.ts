@@ -7,13 +7,13 @@
  *   sets of these two kinds that contain the credential. There is no set for the state `active`, because nearly all
  *   credentials have this state: a credential that is in no `state:` set is active.
  * - `tag:<name>:<value>`: each member is a credential name.
- * - `labels`: each member is `<credential name> <folded label>`. A space sorts before every character of a name, so the
+ * - `labels`: each member is `<credential name> <folded label and company name>`. A space sorts before every character of a name, so the
  *   entries are in the order of the names.
  */
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { type CredentialSummary, stateOf } from '../../credential/credential.ts'
 import type { Labels } from '../../credential/labels.ts'
-import { folded, type NameRange, namesFrom } from '../../credential/listing.ts'
+import { type NameRange, namesFrom, searchedNames } from '../../credential/listing.ts'
 
 export const LABELS = 'labels'
 export const stateSet = (state: string): string => `state:${state}`
@@ -34,10 +34,13 @@ export function listedSets(
 }
 
 /** Returns the index entries for a label and tags, as a flat list in which each set is followed by its member. */
-export const labelEntries = (name: string, { label, tags }: Labels): readonly string[] => [
-  ...Object.entries(tags).flatMap(([key, value]) => [tagSet(key, value), name]),
-  ...(label === null ? [] : [LABELS, `${name} ${folded(label)}`]),
-]
+export function labelEntries(name: string, labels: Labels): readonly string[] {
+  const names = searchedNames(labels)
+  return [
+    ...Object.entries(labels.tags).flatMap(([key, value]) => [tagSet(key, value), name]),
+    ...(names === '' ? [] : [LABELS, `${name} ${names}`]),
+  ]
+}
 
 /**
  * The number of letters at the beginning of a text that are searched in upper and lower case. Each further letter would

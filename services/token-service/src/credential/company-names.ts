@@ -1,0 +1,111 @@
+/**
+ * Reads the names of companies at the provider, so that people need not know companies by their ids.
+ *
+ * A name is read in the background after a new grant was stored, and again after a refresh if it is older than a month.
+ * The change feed of Intuit does not report such changes. A name that could not be read is tried again after a day. A read
+ * that fails changes nothing else: the company is connected all the same.
+ */
+import { visibleText, isVisibleName } from '@integration-host/shared/contracts/visible-name'
+import { realmOf } from '@integration-host/shared/contracts/realm'
+import { createPendingWork } from '@integration-host/shared/process/pending-work'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import type { CredentialStore } from './credential-store.ts'
+import type { CompanyName } from './labels.ts'
+
+/**
+ * Returns the name of a company as the provider sends it; `null` if it cannot be read now, and `undefined` if the address
+ * of the accounting API is not known.
+ */
+export type ReadCompanyName = (
+  realm: string,
+  accessToken: Secret,
+) => Promise<string | null | undefined>
+
+export interface CompanyNamesDeps {
+  readonly store: CredentialStore
+  readonly read: ReadCompanyName
+  readonly now: () => number
+  readonly onError: (error: unknown) => void
+}
+
+export interface CompanyNames extends AsyncDisposable {
+  /** A store that forwards all calls to the given store, and reads names after new token pairs were stored. */
+  readonly store: CredentialStore
+  /** Resolves when the name of this credential is not being read, at the latest after `timeoutMs`. */
+  settled(name: string, timeoutMs: number): Promise<void>
+}
+
+const DAY_MS = 86_400_000
+const MONTH_MS = 30 * DAY_MS
+const MAX_NAME_LENGTH = 100
+/** The maximum number of names that are read at the same time. Further names are read after a later refresh. */
+const MAX_READS = 32
+
+const isDue = (company: CompanyName | null, now: number): boolean =>
+  company === null || now - company.readAt >= (company.name === null ? DAY_MS : MONTH_MS)
+
+export function createCompanyNames({ store, read, now, onError }: CompanyNamesDeps): CompanyNames {
+  const pending = createPendingWork()
+  const reads = new Map<string, Promise<void>>()
+
+  async function readAndStore(
+    name: string,
+    accessToken: Secret,
+    knownOf: () => Promise<CompanyName | null | 'current'>,
+  ): Promise<void> {
+    const known = await knownOf()
+    if (known === 'current') return
+    const received = await read(realmOf(name), accessToken)
+    if (received === undefined) return
+    const text = visibleText(received ?? '', MAX_NAME_LENGTH)
+    const company = {
+      name: isVisibleName(text) ? text : (known?.name ?? null),
+      readAt: now(),
+    }
+    await store.label(name, { company }, () => {})
+  }
+
+  function start(...[name, ...rest]: Parameters<typeof readAndStore>): void {
+    if (reads.has(name) || reads.size >= MAX_READS) return
+    const reading = pending.add(
+      readAndStore(name, ...rest)
+        .catch(onError)
+        .finally(() => reads.delete(name)),
+    )
+    reads.set(name, reading)
+  }
+
+  return {
+    store: {
+      ...store,
+
+      async put(grant, ...rest) {
+        const credential = await store.put(grant, ...rest)
+        if (grant.accessToken !== null)
+          start(grant.name, grant.accessToken, async () => credential.company)
+        return credential
+      },
+
+      async commit(lease, grant, ...rest) {
+        const outcome = await store.commit(lease, grant, ...rest)
+        if (outcome === 'committed' && grant.accessToken !== null)
+          start(lease.name, grant.accessToken, async () => {
+            const credential = await store.get(lease.name)
+            return credential !== null && isDue(credential.company, now())
+              ? credential.company
+              : 'current'
+          })
+        return outcome
+      },
+    },
+
+    async settled(name, timeoutMs) {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      const timer = setTimeout(resolve, timeoutMs)
+      await Promise.race([reads.get(name), promise])
+      clearTimeout(timer)
+    },
+
+    [Symbol.asyncDispose]: () => pending.ended(),
+  }
+}
