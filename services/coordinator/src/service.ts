@@ -19,6 +19,7 @@ import { openReceivers } from './adapters/files/webhooks-file.ts'
 import { createHttpCaller } from './adapters/http/http-call.ts'
 import { createProbe } from './adapters/http/probe.ts'
 import { createDeadLetterQueue } from './worker/dead-letter-queue.ts'
+import { signalKey } from '@integration-host/shared/contracts/start-message'
 import { createStartQueue } from './start/start-queue.ts'
 import { createConnectedCompanies } from './adapters/token-service/connected-companies.ts'
 import { countWaitingMessages } from './adapters/message-bus/waiting-messages.ts'
@@ -125,6 +126,7 @@ export async function startCoordinator(
   const traceparentOf = createTraceparents()
   const queue = createStepQueue(bus, owner, traceparentOf)
   const startMessages = createStartQueue(bus, owner)
+  const signalMessages = createStartQueue(bus, owner, signalKey)
   const deadLetters = createDeadLetterQueue(bus, owner)
   const countDead = () => countDeadLetters(source, deadLetters, processNames)
   const metrics = createCoordinatorMetrics(serviceMetrics, processes, countDead, () =>
@@ -133,6 +135,7 @@ export async function startCoordinator(
   const declare = async (definition: ProcessDefinition): Promise<void> => {
     await queue.declare(outlineOf(definition))
     if (isStartable(definition)) await startMessages.declare(definition.name)
+    if (definition.events.length > 0) await signalMessages.declare(definition.name)
     // A process that subscribes to changes has a queue of provider events. On a durable bus, this queue still has the
     // bindings that earlier coordinators declared, and the intake (change-intake.ts) adds and removes bindings. On any
     // other bus, the queue is new. Its bindings are declared here, because an event that arrives before the first check

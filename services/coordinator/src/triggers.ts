@@ -30,6 +30,8 @@ import {
   type ScheduleOperations,
 } from './schedule/schedule-operations.ts'
 import { startScheduler } from './schedule/scheduler.ts'
+import { signalKey } from '@integration-host/shared/contracts/start-message'
+import { startSignalIntake } from './signal/signal-intake.ts'
 import { startStartIntake } from './start/start-intake.ts'
 import type { StoreRetry } from './worker/store-retry.ts'
 import type { TransitionPublisher } from './worker/transition-publisher.ts'
@@ -151,6 +153,14 @@ export function startTriggers(deps: TriggersDeps): Triggers {
       count: metrics.countStart,
     }),
   )
+  const signals = stack.use(
+    startSignalIntake({
+      ...intake,
+      queue: createStartQueue(bus, deps.owner, signalKey),
+      processes: () =>
+        [...processes.values()].filter(({ events }) => events.length > 0).map(({ name }) => name),
+    }),
+  )
   const changes = stack.use(
     startChangeIntake({
       ...intake,
@@ -169,10 +179,12 @@ export function startTriggers(deps: TriggersDeps): Triggers {
     schedules,
     setPaused(paused) {
       starts.setPaused(paused)
+      signals.setPaused(paused)
       changes.setPaused(paused)
     },
     followDefinitions() {
       starts.followDefinitions()
+      signals.followDefinitions()
       changes.followDefinitions()
       scheduler.soon()
       feed.soon()

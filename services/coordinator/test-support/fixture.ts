@@ -11,6 +11,7 @@ import {
   webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
+import { signalKey } from '@integration-host/shared/contracts/start-message'
 import { readEvents } from '@integration-host/shared/http/event-stream'
 import {
   COORDINATORS_EXCHANGE,
@@ -116,7 +117,8 @@ async function removeTopology(
     webhooksTopology,
     processTopology('ChangeFeed', ['read']),
     ...Object.entries(steps).map(([name, names]) => processTopology(name, names)),
-    ...Object.keys(steps).map(startTopology),
+    ...Object.keys(steps).map((process) => startTopology(process)),
+    ...Object.keys(steps).map((process) => startTopology(process, signalKey(process))),
     ...Object.keys(steps).map((process) => changesTopology(process, [])),
   ]
   const queues = topologies.flatMap((topology) => topology.queues)

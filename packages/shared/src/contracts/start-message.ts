@@ -9,3 +9,9 @@ export const START_EXCHANGE = 'integration.start'
  * message has the same body as `POST /processes/{process}/transactions`.
  */
 export const startQueue = (process: string): string => `start.${process}`
+
+/**
+ * The routing key of events for the runs of a process, such as `OrderProcess.signal`. Their queue is `start.` with this
+ * key. A topic permission for the name of the process does not cover this key.
+ */
+export const signalKey = (process: string): string => `${process}.signal`

@@ -49,12 +49,12 @@ export const processTopology = (process: string, steps: readonly string[]): Topo
 })
 
 /** The exchange and queue of the start messages of one business process. A built-in process has none. */
-export const startTopology = (process: string): Topology => ({
+export const startTopology = (process: string, routingKey = process): Topology => ({
   exchanges: [{ name: START_EXCHANGE, type: 'topic' }],
   queues: [
     {
-      name: startQueue(process),
-      bindings: [{ exchange: START_EXCHANGE, routingKey: process }],
+      name: startQueue(routingKey),
+      bindings: [{ exchange: START_EXCHANGE, routingKey }],
       deadLetter: { exchange: DEAD_EXCHANGE, routingKey: process },
       deliveryLimit: DELIVERY_LIMIT,
     },

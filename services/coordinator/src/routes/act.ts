@@ -22,7 +22,7 @@ import { z } from 'zod'
 import { parseClientJson } from '../run/json-normalization.ts'
 import type { Act, Actor } from '../run/action.ts'
 import { utf8Of } from '../run/queueable.ts'
-import { StorableJson } from './contracts.ts'
+import { StorableJson } from '../run/storable-json.ts'
 
 /** The body of a replay: the shared schema, restricted to JSON that can be stored unchanged. */
 export const ReplayBody = ReplayTransaction.extend({

@@ -1,29 +1,10 @@
 import { RunResponse } from '@integration-host/shared/contracts/run'
-import { AnyJson, ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
+import { ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
-import { NOT_PRESERVED } from '../run/queueable.ts'
 import { DEFAULT_ATTEMPTS } from '../run/run-detail.ts'
-import {
-  isDeeperThan,
-  isPreservedAsJson,
-  MAX_DEPTH,
-  normalizedJson,
-} from '../run/json-normalization.ts'
 
 export const MAX_BULK_BYTES = 12_582_912
 export const MAX_BULK_LINES = 10_000
-
-/** Any JSON that can be stored unchanged, from a body that `parseClientJson` has parsed. */
-// This schema has no name and no description in the OpenAPI document, because each member that uses it has a
-// description of its own.
-export const StorableJson = AnyJson.meta({ ref: undefined, description: undefined })
-  .refine((data) => !isDeeperThan(data, MAX_DEPTH - 1), {
-    error: `may have ${MAX_DEPTH} levels`,
-    abort: true, // the next check is recursive, so it must not run for data that is nested too deeply
-  })
-  .refine(isPreservedAsJson, NOT_PRESERVED)
-  // The cast is safe, because the two types differ only in which members are readonly.
-  .overwrite((data) => normalizedJson(data) as typeof data)
 
 const ProcessName = z.string().meta({ examples: ['OrderProcess'] })
 export const ProcessParam = z.object({ process: ProcessName })

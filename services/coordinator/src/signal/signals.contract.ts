@@ -1,6 +1,9 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
+import type { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
+import { START_EXCHANGE, signalKey } from '@integration-host/shared/contracts/start-message'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { SignalResponse } from '@integration-host/shared/contracts/run'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
@@ -170,6 +173,46 @@ export function signalsContract(kind: 'embedded' | 'real'): void {
         FinishedAt: expect.any(String),
         Sender: { KeyID: 'approver', Person: null, Reason: 'it is right', EventID: null },
       })
+    })
+
+    const send = (host: Fixture, body: object, routingKey = signalKey('PayBill')) =>
+      host.bus.publish({
+        exchange: START_EXCHANGE,
+        routingKey,
+        messageId: crypto.randomUUID(),
+        type: '',
+        body,
+        mandatory: true,
+      })
+    const deadLetters = async (host: Fixture): Promise<readonly string[]> => {
+      const response = await host.call('/processes/PayBill/dead-letters?limit=100')
+      return ((await response.json()) as DeadLetterPage).items.map(({ Reason }) => Reason)
+    }
+
+    it('a message sends an event, also if it has overtaken the message that starts the run', async () => {
+      const host = await start()
+      await send(host, { TransactionID: '1', Event: 'approved', Data: { approved: true } })
+      const started = { TransactionID: '1', InitialData: { amount: 5 } }
+      await send(host, started, 'PayBill')
+      const done = await host.reached('1', 'Completed')
+      expect(done.Items[1]).toMatchObject({ Sender: { KeyID: 'rabbitmq' } })
+    })
+
+    it('a message whose event is rejected is dead-lettered with the reason', async () => {
+      const host = await start()
+      await host.queue('1', { amount: 5 })
+      await host.reached('1', 'Waiting')
+      await send(host, { TransactionID: '1', Event: 'other' })
+      await send(host, { TransactionID: '1', Event: 'approved', Data: 1 })
+      await send(host, { Event: 'approved' })
+      await eventually(async () =>
+        expect((await deadLetters(host)).toSorted()).toEqual([
+          'event_not_found',
+          expect.stringMatching(/^input_invalid: Data: /),
+          expect.stringMatching(/^invalid_request: TransactionID: /),
+        ]),
+      )
+      expect(await host.run('1')).toMatchObject({ Status: 'Waiting' })
     })
 
     it('a run whose time is over goes on without data, or fails as event_timeout', async () => {

@@ -15,6 +15,25 @@ export function readStartMessage({
 }: Pick<StartMessage, 'content' | 'messageId'>):
   | { readonly transaction: QueueTransaction }
   | { readonly reason: string } {
+  const read = readObject(content)
+  if ('reason' in read) return read
+  const { body } = read
+  const isNamed = Object.hasOwn(body, 'TransactionID')
+  if (!isNamed && messageId === '')
+    return { reason: 'invalid_request: TransactionID: is missing, and the message has no id' }
+  const checked = checkedQueueable(
+    isNamed ? body : { ...body, TransactionID: messageId },
+    'the message',
+  )
+  if ('transaction' in checked) return checked
+  const source = isNamed ? '' : ' (TransactionID is the message id)'
+  return { reason: `invalid_request: ${checked.problems.join('; ')}${source}` }
+}
+
+/** Returns the JSON object in the content of a message, or the reason why the message has none. */
+export function readObject(
+  content: Buffer,
+): { readonly body: Readonly<Record<string, unknown>> } | { readonly reason: string } {
   // The size is checked before parsing, so that a large message is never parsed.
   if (content.length > MAX_TRANSACTION_BYTES)
     return { reason: `payload_too_large: may have at most ${MAX_TRANSACTION_BYTES} bytes` }
@@ -26,17 +45,7 @@ export function readStartMessage({
   const value = parseClientJson(text)
   if (value === undefined) return { reason: 'malformed: the message is not JSON' }
   const body = asObject(value)
-  if (body === null) return { reason: 'malformed: the message is not a JSON object' }
-  const isNamed = Object.hasOwn(body, 'TransactionID')
-  if (!isNamed && messageId === '')
-    return { reason: 'invalid_request: TransactionID: is missing, and the message has no id' }
-  const checked = checkedQueueable(
-    isNamed ? body : { ...body, TransactionID: messageId },
-    'the message',
-  )
-  if ('transaction' in checked) return checked
-  const source = isNamed ? '' : ' (TransactionID is the message id)'
-  return { reason: `invalid_request: ${checked.problems.join('; ')}${source}` }
+  return body === null ? { reason: 'malformed: the message is not a JSON object' } : { body }
 }
 
 function textOf(content: Buffer): string | null {

@@ -38,7 +38,7 @@ export const startStartIntake = (deps: StartIntakeDeps): MessageIntake =>
  * trace. The actor of a user, `rabbitmq:<user>`, cannot equal the id of a service key, because the id of a service key
  * contains no colon.
  */
-const queuerOf = ({ userId }: StartMessage): Actor => ({
+export const queuerOf = ({ userId }: StartMessage): Actor => ({
   keyId: userId === '' ? 'rabbitmq' : `rabbitmq:${userId}`,
   person: null,
 })

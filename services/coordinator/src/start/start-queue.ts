@@ -23,24 +23,29 @@ export interface StartQueue extends IntakeQueue<StartMessage> {
  */
 const PREFETCH = 250
 
-export const createStartQueue = (bus: MessageBus, owner: string): StartQueue => ({
-  declare: (process) => bus.declare(startTopology(process)),
+/** @param keyOf returns the routing key of the messages of a process; their queue is `start.` with this key */
+export const createStartQueue = (
+  bus: MessageBus,
+  owner: string,
+  keyOf: (process: string) => string = (process) => process,
+): StartQueue => ({
+  declare: (process) => bus.declare(startTopology(process, keyOf(process))),
 
   consume: (process, { handle, onRejected }) =>
     bus.consume(
-      startQueue(process),
-      { prefetch: PREFETCH, tag: `${owner} ${startQueue(process)}`, onRejected },
+      startQueue(keyOf(process)),
+      { prefetch: PREFETCH, tag: `${owner} ${startQueue(keyOf(process))}`, onRejected },
       (delivery) => {
         const message = { ...intakeMessageOf(delivery), userId: delivery.userId }
         if (tracing === undefined) return handle(message)
-        return tracing.span(intakeSpan(startQueue(process), delivery), () => handle(message))
+        return tracing.span(intakeSpan(startQueue(keyOf(process)), delivery), () => handle(message))
       },
     ),
 
   publishAgain: (process, { messageId, content, traceparent, renewals }) =>
     bus.publish({
       exchange: START_EXCHANGE,
-      routingKey: process,
+      routingKey: keyOf(process),
       messageId,
       type: 'start',
       headers: { [RENEWALS_HEADER]: renewals, ...(traceparent !== null && { traceparent }) },

@@ -1,0 +1,107 @@
+import { Reason } from '@integration-host/shared/contracts/reason'
+import { signalKey } from '@integration-host/shared/contracts/start-message'
+import { ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
+import { errorCodes, hasCode, IntegrationError } from '@integration-host/shared/errors'
+import { misaddressed } from '@integration-host/shared/messaging/misaddressed'
+import { z } from 'zod'
+import { StorableJson } from '../run/storable-json.ts'
+import { queuerOf } from '../start/start-intake.ts'
+import { readObject } from '../start/read-start-message.ts'
+import type { StartMessage } from '../start/start-queue.ts'
+import {
+  type MessageIntake,
+  type MessageIntakeDeps,
+  startMessageIntake,
+} from '../worker/message-intake.ts'
+import type { RunActions } from '../worker/run-actions.ts'
+
+/** The body of a message of the queue `start.<Process>.signal`. */
+const SignalMessage = z.strictObject({
+  TransactionID,
+  ReplayID: ReplayID.optional(),
+  Event: z.string(),
+  EventID: TransactionID.optional(),
+  Data: StorableJson.optional(),
+  Reason: Reason.optional(),
+})
+
+export interface SignalIntakeDeps extends Omit<
+  MessageIntakeDeps<StartMessage, 'signalled'>,
+  'kind' | 'queues' | 'misaddressed' | 'read' | 'runActions' | 'count'
+> {
+  readonly runActions: Pick<RunActions, 'queue' | 'signal'>
+  /** The milliseconds for which a message of a run that does not exist yet is held back. */
+  readonly absentMs?: number
+}
+
+const ABSENT_MS = 60_000
+/** The milliseconds between two looks for a run that does not exist yet. */
+const LOOK_MS = 1_000
+
+/**
+ * Sends an event to a run for each message of the queues `start.<Process>.signal`. A message for a run that does not
+ * exist yet is held back for a minute, because it may have overtaken the message that starts the run.
+ */
+export function startSignalIntake(deps: SignalIntakeDeps): MessageIntake {
+  const { runActions, clock, absentMs = ABSENT_MS } = deps
+  const shutdown = new AbortController()
+  const pause = (ms: number): Promise<void> =>
+    new Promise((resolve) => {
+      const timer = clock.setTimeout(resolve, ms)
+      shutdown.signal.addEventListener('abort', () => (timer[Symbol.dispose](), resolve()))
+    })
+  async function send(process: string, message: StartMessage): Promise<string | null> {
+    const read = readObject(message.content)
+    if ('reason' in read) return read.reason
+    const parsed = SignalMessage.safeParse(read.body)
+    if (!parsed.success) {
+      const [issue] = parsed.error.issues
+      return `invalid_request: ${issue?.path.join('.') || 'the message'}: ${issue?.message ?? ''}`
+    }
+    const {
+      TransactionID: id,
+      ReplayID: replay = null,
+      Event,
+      EventID,
+      Data,
+      Reason: why,
+    } = parsed.data
+    const event = { data: Data ?? null, eventId: EventID ?? null }
+    const act = { by: queuerOf(message), reason: why ?? null, ifVersion: null }
+    const until = clock.now() + absentMs
+    for (;;) {
+      try {
+        await runActions.signal(process, id, replay, Event, event, act, false)
+        return null
+      } catch (error) {
+        if (!(error instanceof IntegrationError) || errorCodes[error.code].status >= 500)
+          throw error
+        const isAbsent = hasCode(error, 'transaction_not_found')
+        if (!isAbsent || clock.now() >= until)
+          return error.code === 'input_invalid' ? `${error.code}: ${error.message}` : error.code
+      }
+      await pause(LOOK_MS)
+      // The message returns to its queue.
+      if (shutdown.signal.aborted)
+        throw new IntegrationError('store_unavailable', 'the coordinator shuts down')
+    }
+  }
+  const intake = startMessageIntake<StartMessage, 'signalled'>({
+    ...deps,
+    kind: 'event message',
+    queues: 'start.*.signal',
+    misaddressed: (process, { address }) => misaddressed(address, signalKey(process)),
+    async read(process, message) {
+      const reason = await send(process, message)
+      return reason === null ? { ignored: 'signalled' } : { reason }
+    },
+    count: () => {},
+  })
+  return {
+    ...intake,
+    async [Symbol.asyncDispose]() {
+      shutdown.abort()
+      await intake[Symbol.asyncDispose]()
+    },
+  }
+}
