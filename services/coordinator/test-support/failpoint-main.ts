@@ -13,7 +13,8 @@
  * - `PROBE_MS`: the interval of the internet probes.
  * - `PROCESS`: the business process to run instead of the order process. `inline` is the order process with `dispatch:
  *   'inline'`. The first step of `company` calls a company through the gateway. The first step of `short` completes the
- *   run. `changes` is like `short`, but changes of invoices start its runs.
+ *   run. `changes` is like `short`, but changes of invoices start its runs. The second step of `waiting` and `expiring`
+ *   is an event; the time of `expiring` is over at once.
  * - `TOKEN_SERVICE_URL`: the URL of token-service. Without this setting, every company counts as connected.
  *
  * In a sweep of the change feed, `DIES_WITH` is the id of a change or a realm, instead of the id of a transaction.
@@ -56,6 +57,11 @@ const points = [
   'change published',
   'before cursor',
   'cursor moved',
+  'parking',
+  'parked',
+  'before event',
+  'event received',
+  'wait settled',
 ] as const
 type Point = (typeof points)[number]
 
@@ -106,10 +112,22 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
     return result
   },
   async record(lease, transition) {
-    await failpoint('answered', lease.TransactionID)
+    const isParking = transition.item?.ask !== undefined
+    await failpoint(isParking ? 'parking' : 'answered', lease.TransactionID)
     const header = await source.record(lease, transition)
-    await failpoint('recorded', lease.TransactionID)
+    await failpoint(isParking ? 'parked' : 'recorded', lease.TransactionID)
     return header
+  },
+  async signal(place, id, ...rest) {
+    await failpoint('before event', id)
+    const result = await source.signal(place, id, ...rest)
+    await failpoint('event received', id)
+    return result
+  },
+  async settleWaits(...args) {
+    const moved = await source.settleWaits(...args)
+    for (const { TransactionID } of moved) await failpoint('wait settled', TransactionID)
+    return moved
   },
   async addDeadLetter(letter) {
     const id = letter.TransactionID ?? undefined
@@ -201,6 +219,16 @@ const companiesWithFailpoints: ConnectedCompanies = {
   },
 }
 
+/** Processes whose second step is an event. The time of `expiring` is over at once. */
+const waitingProcess = defineProcess('OrderProcess')
+  .step('order', (step) => step.complete())
+  .event('report')
+  .step('csv', (step) => step.complete(step.previous.data))
+const expiringProcess = defineProcess('OrderProcess')
+  .step('order', (step) => step.complete())
+  .event('report', { timeoutSeconds: 0.001, onTimeout: 'continue' })
+  .step('csv', (step) => step.complete(step.previous.data))
+
 // The coordinator's own loader loads the order process, because its file imports `integration-host`.
 const orderProcess = (await loadProcesses()).definitions.get('OrderProcess')
 if (orderProcess === undefined) throw new StartupError('OrderProcess was not loaded')
@@ -211,6 +239,8 @@ const processes: Readonly<Record<string, ProcessDefinition>> = {
   company: companyProcess,
   short: shortProcess,
   changes: changesProcess,
+  waiting: waitingProcess,
+  expiring: expiringProcess,
 }
 
 await runService('coordinator', async () => {

@@ -1,0 +1,118 @@
+/**
+ * Kills a coordinator at every point at which a run begins to wait for an event, or ends to wait. For each point the test
+ * checks the remaining row. Then another coordinator must complete the run, with the first event.
+ */
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { listeningUrl } from '@integration-host/shared/test-support/start-process'
+import { describe, expect, it } from 'vitest'
+import { openDatabase } from '../support/faults/database-assertions.ts'
+import { post, queueOrder, startAnotherCoordinator } from '../support/faults/coordinators.ts'
+import { coordinatorWithFailpoints, diedAt } from '../support/processes/failpoints.ts'
+import { startSystem } from '../support/system.ts'
+
+const inPlace = { Status: 'Running', StepName: 'report', Version: 2 }
+const waiting = { Status: 'Waiting', StepName: 'report', Version: 3 }
+const movedOn = { Status: 'Running', StepName: 'csv', Version: 4 }
+
+interface CrashPoint {
+  readonly name: string
+  readonly failpoint: string
+  readonly process: 'waiting' | 'expiring'
+  /** When the event is sent: to the coordinator that dies, or to the survivor; never to a run whose time is over. */
+  readonly event: 'dies' | 'survives' | 'never'
+  readonly row: typeof waiting
+}
+
+const crashPoints: readonly CrashPoint[] = [
+  {
+    name: 'before the run is recorded as waiting, the run enters the place again',
+    failpoint: 'parking',
+    process: 'waiting',
+    event: 'survives',
+    row: inPlace,
+  },
+  {
+    name: 'after the run is recorded as waiting, the event of another coordinator moves it on',
+    failpoint: 'parked',
+    process: 'waiting',
+    event: 'survives',
+    row: waiting,
+  },
+  {
+    name: 'before the event is stored, the sender repeats it',
+    failpoint: 'before event',
+    process: 'waiting',
+    event: 'dies',
+    row: waiting,
+  },
+  {
+    name: 'after the event is stored, the sweeper publishes the next step, and a repetition is no error',
+    failpoint: 'event received',
+    process: 'waiting',
+    event: 'dies',
+    row: movedOn,
+  },
+  {
+    name: 'before the timeout is recorded, the sweeper of another coordinator records it',
+    failpoint: 'parked',
+    process: 'expiring',
+    event: 'never',
+    row: waiting,
+  },
+  {
+    name: 'after the timeout is recorded, the sweeper publishes the next step',
+    failpoint: 'wait settled',
+    process: 'expiring',
+    event: 'never',
+    row: movedOn,
+  },
+]
+
+describe('a coordinator that is killed while a run waits for an event', () => {
+  it.for(crashPoints)(
+    'another coordinator completes the run: $name',
+    { timeout: 180_000 },
+    async ({ failpoint, process, event, row }) => {
+      await using system = await startSystem([])
+      const env = {
+        PROCESS: process,
+        LOCAL_PULL_SECONDS: '0.2',
+        REMOTE_PULL_SECONDS: '0.3',
+        SWEEP_MS: '60000',
+      }
+      const dies = { ...env, DIES_AT: failpoint, DIES_WITH: 'a' }
+      const doomed = startAnotherCoordinator(system, dies, coordinatorWithFailpoints)
+      const url = await listeningUrl(doomed)
+      await using database = await openDatabase(system)
+      const { sql } = database
+      const read = async () => {
+        const [found] = await sql`
+          select "Status", "StepName", "Version" from "Order_Header" where "TransactionID" = 'a'`
+        return { ...found }
+      }
+      await eventually(async () => expect(await queueOrder(system, url, 'a')).toBe(202))
+      const send = (to: string) => post(system, to, '/a/events/report', { Data: 'yes' })
+      if (event === 'dies') {
+        await eventually(async () => expect(await read()).toEqual(waiting))
+        expect(await send(url)).toBeNull()
+      }
+      await diedAt(doomed, failpoint)
+      expect(await read()).toEqual(row)
+      await database.expireLeases()
+      await sql`update "Order_Header" set "NextSweepAt" = now() where "Status" = 'Waiting'`
+      const survivor = startAnotherCoordinator(system, env, coordinatorWithFailpoints)
+      const survivorUrl = await listeningUrl(survivor)
+      if (event !== 'never') await eventually(async () => expect(await send(survivorUrl)).toBe(200))
+      await eventually(async () =>
+        expect(await database.countRuns()).toEqual({ runs: 1, completed: 1 }),
+      )
+      const items = await sql`select "StepName", "Data" from "Order_Item" order by "StartedAt"`
+      const data = event === 'never' ? null : 'yes'
+      expect(items.map(({ StepName, Data }) => [StepName, Data])).toEqual([
+        ['order', null],
+        ['report', data],
+        ['csv', data],
+      ])
+    },
+  )
+})
