@@ -170,7 +170,7 @@ export function advance(
 ): Transition {
   const { steps, finished = [], policy, random, isInline = false } = options
   const { StepName: stepName, Attempt: attempt } = run
-  const isInDoubt = 'isInDoubt' in outcome && outcome.isInDoubt === true
+  const isInDoubt = 'isInDoubt' in outcome && outcome.isInDoubt
   const noError = { waitingFor: null, lastError: null, errorClass: null, isInDoubt }
   switch (outcome.kind) {
     case 'completed': {

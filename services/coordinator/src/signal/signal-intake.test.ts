@@ -67,10 +67,10 @@ it('an event for a run that does not exist is held back for a minute, and then d
     },
   }
   const { intake, looks, dead, handle } = intakeOn(clock)
-  await using _intake = intake
   expect(await handle()).toBe('ack')
   expect(dead).toEqual(['transaction_not_found'])
   expect([looks.at(0), looks.at(-1)]).toEqual([0, 60_000])
+  await intake[Symbol.asyncDispose]()
 })
 
 it('a shutdown returns an event that is held back to its queue', async () => {

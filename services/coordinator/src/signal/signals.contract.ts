@@ -17,7 +17,7 @@ import {
 import { defineProcess } from '../step/define-process.ts'
 
 /** A bill that is paid after a person has approved it. */
-export const payBill = defineProcess('PayBill', { input: z.object({ amount: z.number() }) })
+const payBill = defineProcess('PayBill', { input: z.object({ amount: z.number() }) })
   .step('draft', (step) => step.complete(step.initialData.amount))
   .event('approved', { data: z.object({ approved: z.boolean() }) })
   .step('pay', (step) => step.complete(step.previous.data.approved ? step.item('draft').data : 0))

@@ -13,8 +13,7 @@ export function applyAbortReason(
   if (reason === null) return outcome === 'abandoned' ? { kind: 'released' } : outcome
   const isDecided = outcome !== 'abandoned' && outcome.kind !== 'released' && !isThrown(outcome)
   // A step that ignored its abort signal counts as in doubt, because its call may have been sent or may still be sent.
-  const isInDoubt =
-    outcome === 'abandoned' || ('isInDoubt' in outcome && outcome.isInDoubt === true)
+  const isInDoubt = outcome === 'abandoned' || ('isInDoubt' in outcome && outcome.isInDoubt)
   switch (reason) {
     case 'lease_lost':
       return null
